@@ -1,0 +1,73 @@
+"""What all tests share. The plug-in comes in by name, so that it is there whether the package is installed or not."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import harness
+
+pytest_plugins = ["pytester", "harness.plugin"]
+
+#: Where the package under test is imported from, for processes that tests start.
+_IMPORT_ROOT = Path(harness.__file__).resolve().parent.parent
+_PYTHONPATH = os.environ.get("PYTHONPATH", "")
+_FAKE_TENSORFLOW = Path(__file__).parent / "tests" / "devices" / "fake_tensorflow.py"
+_RUN = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='fresh_process')[sys.argv[2]]()"
+
+
+@pytest.fixture
+def fresh_process() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a function of a test file in a Python process of its own; keywords are environment variables.
+
+    TensorFlow's devices are fixed once per process, so that what configures them runs in a fresh one.
+    """
+
+    def run(
+        function: Callable[[], None], timeout_s: float = 120, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        file = Path(inspect.getfile(function))
+        paths = [str(_IMPORT_ROOT), _PYTHONPATH, str(file.parent)]
+        done = subprocess.run(
+            [sys.executable, "-c", _RUN, str(file), function.__name__],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **environment},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert done.returncode == 0, f"{function.__name__} failed in its process:\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+@pytest.fixture
+def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Runs pytest with the plug-in, in a process of its own, on a machine with ``gpus`` GPUs.
+
+    Its TensorFlow is the fake one, which is there at once; with ``real=True`` it is the real one. Of other plug-ins,
+    xdist alone is there, and only where ``-n`` asks for it: the rest would cost a second each time.
+    """
+    monkeypatch.delenv("HARNESS_DEVICES", raising=False)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    fake = pytester.mkdir("fake")
+    (fake / "tensorflow.py").write_bytes(_FAKE_TENSORFLOW.read_bytes())
+    # The driver would tell of the cards that are really there.
+    (fake / "pynvml.py").write_text("raise ImportError\n", encoding="utf-8")
+
+    def run(*arguments: str, gpus: int = 0, real: bool = False) -> pytest.RunResult:
+        paths = [str(_IMPORT_ROOT)] if real else [str(fake), str(_IMPORT_ROOT)]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*paths, *filter(None, [_PYTHONPATH])]))
+        monkeypatch.setenv("FAKE_TENSORFLOW_GPUS", str(gpus))
+        xdist = ["-p", "xdist.plugin"] if "-n" in arguments else []
+        return pytester.runpytest_subprocess("-p", "harness.plugin", *xdist, *arguments)
+
+    return run

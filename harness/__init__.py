@@ -1,0 +1,101 @@
+"""Test-and-profiling harness for device placement correctness of TensorFlow programs.
+
+Importing this package loads neither TensorFlow nor pytest: each public name loads what it needs when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness import strategies
+    from harness.devices.device import Device, Devices
+    from harness.devices.name import DeviceName
+    from harness.devices.runtime import configure
+    from harness.errors import (
+        DevicesAlreadyConfigured,
+        DevicesUnavailable,
+        EvidenceError,
+        HarnessError,
+        InvalidProfile,
+        InvalidSpec,
+        ShardingError,
+        TensorFlowInterfaceChanged,
+        UsageError,
+        VerificationError,
+    )
+    from harness.evidence.trace import Trace, trace
+    from harness.judgement.verification import Verification
+    from harness.judgement.verify import assert_parallel, verify
+    from harness.parallel.data import make_parallel
+    from harness.records import Exercised, Finding, Verdict
+
+_HOME = {
+    "Device": "harness.devices.device",
+    "DeviceName": "harness.devices.name",
+    "Devices": "harness.devices.device",
+    "DevicesAlreadyConfigured": "harness.errors",
+    "DevicesUnavailable": "harness.errors",
+    "EvidenceError": "harness.errors",
+    "Exercised": "harness.records",
+    "Finding": "harness.records",
+    "HarnessError": "harness.errors",
+    "InvalidProfile": "harness.errors",
+    "InvalidSpec": "harness.errors",
+    "ShardingError": "harness.errors",
+    "TensorFlowInterfaceChanged": "harness.errors",
+    "Trace": "harness.evidence.trace",
+    "UsageError": "harness.errors",
+    "Verdict": "harness.records",
+    "Verification": "harness.judgement.verification",
+    "VerificationError": "harness.errors",
+    "assert_parallel": "harness.judgement.verify",
+    "configure": "harness.devices.runtime",
+    "make_parallel": "harness.parallel.data",
+    "trace": "harness.evidence.trace",
+    "verify": "harness.judgement.verify",
+}
+
+__all__ = [
+    "Device",
+    "DeviceName",
+    "Devices",
+    "DevicesAlreadyConfigured",
+    "DevicesUnavailable",
+    "EvidenceError",
+    "Exercised",
+    "Finding",
+    "HarnessError",
+    "InvalidProfile",
+    "InvalidSpec",
+    "ShardingError",
+    "TensorFlowInterfaceChanged",
+    "Trace",
+    "UsageError",
+    "Verdict",
+    "Verification",
+    "VerificationError",
+    "assert_parallel",
+    "configure",
+    "make_parallel",
+    "strategies",
+    "trace",
+    "verify",
+]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "strategies":
+        return importlib.import_module("harness.strategies")
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'harness' has no attribute {name!r}; public names: {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

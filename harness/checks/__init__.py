@@ -1,0 +1,1 @@
+"""What a machine must pass: one file a check, and the list of them."""

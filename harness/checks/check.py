@@ -1,0 +1,67 @@
+"""What a check is: its description, which is light to load, and what its run is given and gives back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from harness.devices.device import Devices
+from harness.records import Exercised, Finding, Verdict
+
+_ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+#: Seed of everything that a check draws at random, so that two runs of a check see the same data.
+DEFAULT_SEED = 20170717
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """What a check is run with: the configured devices, and the seed of its data."""
+
+    devices: Devices
+    seed: int = DEFAULT_SEED
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """What a check says of itself. :func:`harness.checks.execute.execute` turns it into a ``CheckResult``.
+
+    ``measured`` holds figures that belong to the result, by name with the unit in the name.
+    """
+
+    verdict: Verdict
+    reason: str
+    next_step: str = ""
+    exercised: Exercised = field(default_factory=Exercised)
+    findings: tuple[Finding, ...] = ()
+    measured: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a machine must pass.
+
+    ``id`` is short, stable and kebab-case; ``proves`` says in a sentence what a PASS means; ``minimum_devices`` is
+    what it needs; ``typical_s`` is how long it takes on two cores, in seconds. ``run`` imports TensorFlow itself,
+    so that listing the checks loads nothing heavy.
+    """
+
+    id: str
+    title: str
+    proves: str
+    minimum_devices: int
+    typical_s: float
+    run: Callable[[CheckContext], CheckOutcome]
+
+    def __post_init__(self) -> None:
+        if not _ID.fullmatch(self.id):
+            raise ValueError(f"check id={self.id!r}; accepted: lower-case words joined by hyphens: 'vector-add'")
+        if self.minimum_devices < 1:
+            raise ValueError(f"check {self.id}: minimum_devices={self.minimum_devices!r}; accepted: 1 or more")
+
+    def unmet(self, devices: Devices) -> str | None:
+        """Why the check cannot run on ``devices``, or ``None`` where it can."""
+        if len(devices) < self.minimum_devices:
+            return f"needs {self.minimum_devices} devices, there: {len(devices)}"
+        return None

@@ -1,0 +1,94 @@
+"""Runs one check, and holds the rules that no check may get around.
+
+- What is needed is not there: SKIP.
+- Nothing was exercised: UNKNOWN, whatever the check says. Only a finding is stronger, since it says what is wrong.
+- A verdict is never better than the findings beside it.
+- A check that raises is a FAIL; one for which no evidence could be had is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import replace
+
+from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checks.exception_text import one_line
+from harness.errors import EvidenceError
+from harness.records import CheckResult, Finding, Verdict
+
+
+def execute(check: Check, context: CheckContext) -> CheckResult:
+    """Run ``check`` and judge what it says. ``elapsed_s`` of the result is wall-clock time in seconds."""
+    started = time.perf_counter()
+    unmet = check.unmet(context.devices)
+    outcome = _skipped(unmet) if unmet is not None else _settled(_outcome_of(check, context))
+    return CheckResult(
+        check=check.id,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        next_step=outcome.next_step,
+        exercised=outcome.exercised,
+        findings=outcome.findings,
+        elapsed_s=time.perf_counter() - started,
+        spec=context.devices.spec,
+        measured={name: float(value) for name, value in outcome.measured.items()},
+    )
+
+
+def _skipped(unmet: str) -> CheckOutcome:
+    return CheckOutcome(Verdict.SKIP, unmet, "ask for more devices with --devices, such as cpu:4")
+
+
+def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:
+    try:
+        return check.run(context)
+    except EvidenceError as error:
+        return CheckOutcome(
+            Verdict.UNKNOWN,
+            f"no evidence could be had: {error}",
+            "use a supported version of TensorFlow; nothing is proven without evidence",
+        )
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between the checks: the rest must go on
+        return _raised(check, error)
+
+
+def _raised(check: Check, error: BaseException) -> CheckOutcome:
+    what = one_line(error)
+    finding = Finding(
+        kind="error",
+        where=f"check {check.id}",
+        device=None,
+        expected="the check runs to its end",
+        found="".join(traceback.format_exception(error)),
+        message=f"raised {what}",
+    )
+    return CheckOutcome(
+        Verdict.FAIL,
+        f"raised {what}",
+        f"read the traceback in run.json, and run it alone with --only {check.id}",
+        findings=(finding,),
+    )
+
+
+def _settled(outcome: CheckOutcome) -> CheckOutcome:
+    """``outcome`` with the verdict that its findings and its exercise allow."""
+    worst = {finding.severity for finding in outcome.findings}
+    if Verdict.FAIL in worst and outcome.verdict is not Verdict.UNKNOWN:
+        return replace(outcome, verdict=Verdict.FAIL)
+    if outcome.exercised.nothing and outcome.verdict is not Verdict.SKIP:
+        return _vacuous(outcome)
+    if worst and outcome.verdict is Verdict.PASS:
+        return replace(outcome, verdict=Verdict.WARN)
+    return outcome
+
+
+def _vacuous(outcome: CheckOutcome) -> CheckOutcome:
+    if outcome.verdict is Verdict.UNKNOWN:
+        return outcome
+    return replace(
+        outcome,
+        verdict=Verdict.UNKNOWN,
+        reason=f"nothing was exercised, though the check said {outcome.verdict}: {outcome.reason}",
+        next_step="a check that exercises nothing proves nothing: report it with its log",
+    )

@@ -1,0 +1,127 @@
+"""A second-degree polynomial fitted with Adam, sharded and not: the same trajectory, to the right weights.
+
+The data are ``y = 5 x^2 + 3``, so the weights of ``x^2``, ``x`` and 1 are 5, 0 and 3. The example's learning rate of
+0.1 leaves the constant at 3.3 after its 1000 steps; 0.5 reaches 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checks.tally import Tally
+from harness.checks.trajectory import Trajectory, compare
+from harness.devices.device import Devices
+from harness.records import Finding
+
+STEPS = 1000
+LEARNING_RATE = 0.5
+#: Samples a step: no multiple of any number of devices that there usually are, so that shards are uneven.
+SAMPLES = 101
+#: The weights that the data were made with, and how near the fit has to come.
+TRUE_WEIGHTS = (5.0, 0.0, 3.0)
+NEAR = 0.01
+
+
+def run(context: CheckContext) -> CheckOutcome:
+    """Fit three times: sharded, on one device, and on one device in float64; and verify one step."""
+    from harness.judgement.verify import verify
+    from harness.parallel.data import make_parallel
+
+    devices = context.devices
+    tally = Tally()
+    model, weights = _model("float32", context.seed)
+    step = next(_samples(context.seed, "float32", 1))
+    tally.add(verify(make_parallel(model, devices), model, step, devices=devices, variables=[weights]), "one step")
+    tally.require_devices(devices)
+
+    sharded = fit(devices, "float32", context.seed)
+    single = fit(None, "float32", context.seed)
+    compare(sharded, single, fit(None, "float64", context.seed), tally)
+    for name, trajectory in (("sharded", sharded), ("single-device", single)):
+        _judge_weights(name, trajectory, tally)
+    reached = ", ".join(f"{weight:.3f}" for weight in sharded.weights[-1])
+    return tally.outcome(
+        f"the same {STEPS} steps sharded over {len(devices)} devices and not; w = [{reached}]",
+        "look at the first step that differs: a mean of means, or rows that were lost, show there",
+    )
+
+
+def _model(dtype: str, seed: int) -> tuple[Any, Any]:
+    """The loss per sample of ``x`` and ``y`` (``[samples]``), and its weights ``[3, 1]``."""
+    import tensorflow as tf
+
+    start = np.random.default_rng(seed).uniform(-0.8, 0.8, (len(TRUE_WEIGHTS), 1)).astype(np.float32)
+    weights = tf.Variable(start.astype(dtype))
+
+    def model(x: Any, y: Any) -> Any:
+        features = tf.stack([tf.square(x), x, tf.ones_like(x)], 1)
+        return tf.square(tf.squeeze(tf.matmul(features, weights), 1) - y)
+
+    return model, weights
+
+
+def _samples(seed: int, dtype: str, steps: int) -> Any:
+    """The data of each step: made in float32, so that all runs see the same numbers."""
+    random = np.random.default_rng(seed + 1)
+    for _ in range(steps):
+        x = random.uniform(-10, 10, SAMPLES).astype(np.float32)
+        y = 5 * x**2 + 3
+        yield {"x": x.astype(dtype), "y": y.astype(dtype)}
+
+
+def fit(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) -> Trajectory:
+    """Train for ``steps`` steps, sharded over ``devices`` or (``None``) on the default device."""
+    import tensorflow as tf
+
+    from harness.parallel.data import make_parallel
+
+    model, weights = _model(dtype, seed)
+    loss_per_sample = model if devices is None else make_parallel(model, devices)
+    optimizer = tf.keras.optimizers.Adam(LEARNING_RATE)
+    optimizer.build([weights])
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def train(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(loss_per_sample(x=x, y=y))
+        gradient = tape.gradient(loss, weights)
+        optimizer.apply_gradients([(gradient, weights)])
+        return loss, gradient
+
+    losses, gradients, states = [], [], []
+    for data in _samples(seed, dtype, steps):
+        loss, gradient = train(tf.constant(data["x"]), tf.constant(data["y"]))
+        losses.append(loss.numpy())
+        gradients.append(gradient.numpy().ravel())
+        states.append(weights.numpy().ravel())
+    return Trajectory.of(losses, gradients, states)
+
+
+def _judge_weights(name: str, trajectory: Trajectory, tally: Tally) -> None:
+    reached = trajectory.weights[-1]
+    distance = float(np.abs(reached - TRUE_WEIGHTS).max())
+    tally.measured[f"distance_from_true_weights_{name.replace('-', '_')}"] = distance
+    if not distance <= NEAR:
+        tally.found(
+            Finding(
+                kind="value",
+                where=f"weights of the {name} run",
+                device=None,
+                expected=f"{list(TRUE_WEIGHTS)} within {NEAR:g}",
+                found=str([round(float(weight), 6) for weight in reached]),
+                message=f"the {name} fit does not reach the weights that the data were made with",
+            )
+        )
+
+
+CHECK = Check(
+    id="polynomial-fit",
+    title="a polynomial fit with Adam",
+    proves=f"{STEPS} steps of Adam give the same losses, gradients and weights sharded and not, and w near [5, 0, 3]",
+    minimum_devices=2,
+    typical_s=8,
+    run=run,
+)

@@ -1,0 +1,97 @@
+"""Compares a training run on several devices with the same run on one, step by step.
+
+Two runs of the same training in the same dtype differ by their order of summation, and training carries the
+difference on. How far is measured, not guessed: the single-device run is made a second time in float64, and its
+distance from the run in float32 is what rounding does to this very training. A sharded run is one more rounding of
+the same trajectory, so it has to stay within a small multiple of that distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.checks.tally import Tally
+from harness.records import Exercised, Finding
+
+#: How many times the measured effect of rounding the runs may differ. Two roundings of one trajectory lie on either
+#: side of it, which makes 2; the rest is for a second draw of the same noise being larger than the first.
+ROUNDING_FACTOR = 8.0
+#: Where the two dtypes happen to agree, a few units in the last place of the largest value so far are still rounding.
+ROUNDING_ULPS = 16.0
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """What a training run went through: arrays whose first axis is the step, all as float64 whatever they ran in."""
+
+    losses: Array
+    gradients: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, losses: Sequence[object], gradients: Sequence[object], weights: Sequence[object]) -> Trajectory:
+        """Stack what each step gave: a scalar, and two vectors."""
+        return cls(*(np.asarray(part, np.float64).reshape(len(part), -1) for part in (losses, gradients, weights)))
+
+
+def compare(sharded: Trajectory, single: Trajectory, exact: Trajectory, tally: Tally) -> None:
+    """Add to ``tally`` a finding for each quantity that leaves its bound, with the first step at which it does.
+
+    ``single`` and ``sharded`` ran in float32, ``exact`` is ``single`` in float64.
+    """
+    for kind, name in (("value", "losses"), ("gradient", "gradients"), ("value", "weights")):
+        _compare(kind, name, getattr(sharded, name), getattr(single, name), getattr(exact, name), tally)
+    tally.count(
+        Exercised(values=sharded.losses.size + sharded.weights.size, gradients=sharded.gradients.size),
+    )
+
+
+def _compare(kind: str, name: str, sharded: Array, single: Array, exact: Array, tally: Tally) -> None:
+    if sharded.shape != single.shape:
+        tally.found(
+            Finding(
+                kind="shape",
+                where=name,
+                device=None,
+                expected=str(single.shape),
+                found=str(sharded.shape),
+                message=f"{name} have another shape when sharded",
+            )
+        )
+        return
+    if not np.isfinite(single).all() or not np.isfinite(exact).all():
+        tally.unproven(f"the {name} of the single-device run are not finite: they can prove nothing")
+        return
+    bound = rounding_bound(single, exact)
+    difference = np.abs(sharded - single).max(axis=1)
+    outside = ~(difference <= bound)  # a NaN is outside
+    used = float(np.nan_to_num(difference / bound, nan=np.inf, posinf=np.inf).max(initial=0.0))
+    tally.measured[f"largest_share_of_bound_{name}"] = used
+    if outside.any():
+        step = int(np.argmax(outside))
+        tally.found(
+            Finding(
+                kind=kind,
+                where=f"{name}, step {step}",
+                device=None,
+                expected=f"within {bound[step]:.3g} of the single-device run "
+                f"({ROUNDING_FACTOR:g} times what rounding does to it)",
+                found=f"{difference[step]:.3g} away",
+                message=f"the sharded run leaves the single-device run: {name} differ by {difference[step]:.3g} "
+                f"at step {step}, bound {bound[step]:.3g}",
+            )
+        )
+
+
+def rounding_bound(single: Array, exact: Array) -> Array:
+    """The bound per step: what rounding did to the run so far (``[steps]``, in the unit of the values)."""
+    so_far = np.maximum.accumulate(np.abs(single - exact).max(axis=1))
+    scale = np.maximum.accumulate(np.abs(exact).max(axis=1))
+    bound: Array = ROUNDING_FACTOR * so_far + ROUNDING_ULPS * float(np.finfo(np.float32).eps) * scale
+    return bound

@@ -1,0 +1,22 @@
+"""Which devices are there? Names, specs, profiles, and the one place that configures TensorFlow's devices.
+
+Importing this loads neither TensorFlow nor Pydantic.
+"""
+
+from harness.devices.device import Device, DeviceKind, Devices
+from harness.devices.name import DeviceName
+from harness.devices.profile import Profile, shipped_profiles
+from harness.devices.runtime import configure, current
+from harness.devices.spec import parse_spec
+
+__all__ = [
+    "Device",
+    "DeviceKind",
+    "DeviceName",
+    "Devices",
+    "Profile",
+    "configure",
+    "current",
+    "parse_spec",
+    "shipped_profiles",
+]

@@ -1,0 +1,72 @@
+"""The devices that a process works with: :class:`Device`, and the sequence :class:`Devices`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, overload
+
+from harness.devices.name import DeviceName
+
+DeviceKind = Literal["logical-cpu", "logical-gpu", "gpu", "remote"]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device. ``name`` is TensorFlow's full name, ``physical`` the name of the physical device under it."""
+
+    name: str
+    kind: DeviceKind
+    physical: str
+
+    @property
+    def parsed(self) -> DeviceName:
+        """The name, parsed."""
+        return DeviceName.parse(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Devices(Sequence[Device]):
+    """An immutable sequence of devices. A slice is a ``Devices`` too.
+
+    ``spec`` is what was asked for, ``reason`` says in a sentence what was taken and why, and ``host`` is the full
+    name of the CPU device on which data is split and results are joined.
+    """
+
+    def __init__(self, devices: Iterable[Device], *, spec: str, reason: str = "", host: str | None = None) -> None:
+        self._devices = tuple(devices)
+        self.spec = spec
+        self.reason = reason
+        self.host = host if host is not None else "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    @overload
+    def __getitem__(self, index: int) -> Device: ...
+    @overload
+    def __getitem__(self, index: slice) -> Devices: ...
+    def __getitem__(self, index: int | slice) -> Device | Devices:
+        if isinstance(index, slice):
+            return Devices(self._devices[index], spec=self.spec, reason=self.reason, host=self.host)
+        return self._devices[index]
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self._devices)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Devices) and self._devices == other._devices
+
+    def __hash__(self) -> int:
+        return hash(self._devices)
+
+    def __repr__(self) -> str:
+        return f"Devices({', '.join(device.parsed.short for device in self)}; spec={self.spec!r})"
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The full names, in order."""
+        return tuple(device.name for device in self._devices)

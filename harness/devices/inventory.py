@@ -1,0 +1,68 @@
+"""The physical devices of this machine, as far as a plan needs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from harness.devices.name import DeviceName
+from harness.devices.nvidia import cuda_uuids, match_cards, read_cards
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalGpu:
+    """A GPU that TensorFlow can use. ``physical`` is TensorFlow's name, such as ``/physical_device:GPU:0``.
+
+    Memory is in MiB, ``None`` where the driver was not asked or did not say.
+    """
+
+    physical: str
+    model: str | None = None
+    uuid: str | None = None
+    compute_capability: str | None = None
+    total_mib: int | None = None
+    free_mib: int | None = None
+
+    def __str__(self) -> str:
+        short = DeviceName.parse(self.physical.removeprefix("/physical_device:")).short
+        facts = [self.model] if self.model else []
+        if self.free_mib is not None and self.total_mib is not None:
+            facts.append(f"{self.free_mib} of {self.total_mib} MiB free")
+        return f"{short} ({', '.join(facts)})" if facts else short
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What is there. ``unusable`` names cards that the driver sees and TensorFlow does not."""
+
+    gpus: tuple[PhysicalGpu, ...] = ()
+    unusable: tuple[str, ...] = ()
+    cpu: str = "/physical_device:CPU:0"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything that is there, one text each, for people."""
+        lost = tuple(f"{name} (seen by the driver, but not by TensorFlow)" for name in self.unusable)
+        return ("CPU:0", *(str(gpu) for gpu in self.gpus), *lost)
+
+
+def read_inventory(tensorflow: Any) -> Inventory:
+    """Look at the machine. TensorFlow's runtime is not started."""
+    physical = tensorflow.config.list_physical_devices("GPU")
+    cards = read_cards()
+    matched = match_cards(len(physical), cards, cuda_uuids() if physical else ())
+    gpus = []
+    for device, card in zip(physical, matched, strict=True):
+        details = tensorflow.config.experimental.get_device_details(device)
+        capability = details.get("compute_capability")
+        gpus.append(
+            PhysicalGpu(
+                physical=device.name,
+                model=card.name if card else details.get("device_name"),
+                uuid=card.uuid if card else None,
+                compute_capability=".".join(str(part) for part in capability) if capability else None,
+                total_mib=card.total_mib if card else None,
+                free_mib=card.free_mib if card else None,
+            )
+        )
+    return Inventory(tuple(gpus), tuple(card.name for card in cards) if not physical else ())

@@ -1,0 +1,63 @@
+"""What a test needs of the devices, and whether they meet it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from harness.devices.device import DeviceKind, Devices
+from harness.errors import UsageError
+
+KINDS: tuple[str, ...] = get_args(DeviceKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """At least ``minimum`` devices, each of one of ``kinds`` (of any kind where it is empty)."""
+
+    minimum: int = 1
+    kinds: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        kinds = " or ".join(self.kinds)
+        return f"{self.minimum} {kinds}{' ' if kinds else ''}device(s)"
+
+    def met_by(self, devices: Devices) -> bool:
+        """Whether enough of the devices are of a kind that counts. A logical GPU is not a ``gpu``."""
+        return sum(not self.kinds or device.kind in self.kinds for device in devices) >= self.minimum
+
+
+def describe(devices: Devices) -> str:
+    """How many there are of which kind, and the spec that they come from."""
+    kinds = ", ".join(sorted({device.kind for device in devices}))
+    return f"{len(devices)} {kinds} device(s) from {devices.spec}"
+
+
+def parse_needs(args: Sequence[object], kwargs: Mapping[str, object]) -> Needs:
+    """Read the arguments of ``devices(min=1, kind=None)``; ``kind`` is a kind, or a sequence of kinds.
+
+    Raises:
+        UsageError: an argument is unknown, or its value is not accepted.
+    """
+    written = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
+
+    def refused(why: str) -> UsageError:
+        return UsageError(
+            f"devices({written}): {why}; accepted: devices(min=N, kind=K) with N an integer of 1 or more "
+            f"and K one of {', '.join(KINDS)}, or a list of them"
+        )
+
+    if args:
+        raise refused("it takes keyword arguments alone")
+    if unknown := sorted(set(kwargs) - {"min", "kind"}):
+        raise refused(f"unknown argument {', '.join(unknown)}")
+    minimum = kwargs.get("min", 1)
+    if not isinstance(minimum, int) or isinstance(minimum, bool) or minimum < 1:
+        raise refused(f"min={minimum!r} is not a number of devices")
+    kind = kwargs.get("kind", ())
+    kinds = tuple(kind) if isinstance(kind, (list, tuple)) else (kind,)
+    for each in kinds:
+        if each not in KINDS:
+            raise refused(f"kind={each!r} is unknown")
+    return Needs(minimum, tuple(str(each) for each in kinds))

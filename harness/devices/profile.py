@@ -1,0 +1,131 @@
+"""Profiles: named set-ups in TOML files, shipped ones (``@NAME``) and one's own.
+
+Reading one loads Pydantic; finding and listing them loads nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.devices.spec import AutoSpec, CpuSpec, DeviceSpec, GpuSpec, LogicalGpuSpec, ShippedProfile, parse_spec
+from harness.errors import InvalidProfile, InvalidSpec
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+#: Where an installed wheel has the shipped profiles, and where a checkout has them.
+_FOLDERS = (_PACKAGE / "_profiles" / "devices", _PACKAGE.parent / "profiles" / "devices")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a profile can set besides the devices. ``None`` leaves TensorFlow's own default.
+
+    ``memory_growth`` and ``memory_limit_mib`` are for real GPUs. ``intra_op_threads`` and ``inter_op_threads`` are
+    thread counts, where 0 lets TensorFlow choose. ``determinism`` switches op determinism on; TensorFlow then
+    refuses random ops without a seed.
+    """
+
+    memory_growth: bool | None = None
+    memory_limit_mib: int | None = None
+    intra_op_threads: int | None = None
+    inter_op_threads: int | None = None
+    determinism: bool = False
+    tf32: bool | None = None
+    soft_placement: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile, read and validated."""
+
+    name: str
+    path: Path
+    description: str
+    spec: DeviceSpec
+    options: Options
+
+
+def profile_folder() -> Path:
+    """The folder of the shipped profiles.
+
+    Raises:
+        FileNotFoundError: the installation is broken: neither a wheel's folder nor a checkout's is there.
+    """
+    for folder in _FOLDERS:
+        if folder.is_dir():
+            return folder
+    places = " nor ".join(str(folder) for folder in _FOLDERS)
+    raise FileNotFoundError(f"the shipped device profiles are missing: neither {places} is there; install again")
+
+
+def shipped_profile_names() -> tuple[str, ...]:
+    """The names that ``@NAME`` accepts, sorted."""
+    return tuple(sorted(path.stem for path in profile_folder().glob("*.toml")))
+
+
+def shipped_profiles() -> tuple[Profile, ...]:
+    """All shipped profiles, read and validated, sorted by name."""
+    return tuple(load_profile(find_profile(ShippedProfile(name))) for name in shipped_profile_names())
+
+
+def find_profile(shipped: ShippedProfile) -> Path:
+    """The file of a shipped profile.
+
+    Raises:
+        InvalidSpec: there is none of that name.
+    """
+    names = shipped_profile_names()
+    if shipped.name not in names:
+        there = ", ".join(f"@{name}" for name in names)
+        raise InvalidSpec(str(shipped), f"no profile of that name is shipped; there are {there}")
+    return profile_folder() / f"{shipped.name}.toml"
+
+
+def load_profile(path: Path) -> Profile:
+    """Read and validate a profile file.
+
+    Raises:
+        InvalidSpec: the file cannot be read.
+        InvalidProfile: the file is not TOML, or a key in it is unknown, missing or has a value that is not accepted.
+    """
+    from harness.devices.profile_schema import read_document
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InvalidSpec(str(path), f"the profile cannot be read ({reason})") from error
+    document = read_document(path, text)
+    spec = _device_spec(path, document.spec)
+    _check_memory(path, spec, document.memory.growth, document.memory.limit_mib)
+    options = Options(
+        memory_growth=document.memory.growth,
+        memory_limit_mib=document.memory.limit_mib,
+        intra_op_threads=document.threads.intra_op,
+        inter_op_threads=document.threads.inter_op,
+        determinism=document.determinism,
+        tf32=document.tf32,
+        soft_placement=document.soft_placement,
+    )
+    return Profile(path.stem, path, document.description, spec, options)
+
+
+def _device_spec(path: Path, text: str) -> DeviceSpec:
+    accepted = "'auto', 'cpu:N', 'gpu', 'gpu:N' or 'gpu:NxM'"
+    try:
+        spec = parse_spec(text)
+    except InvalidSpec as error:
+        raise InvalidProfile(path, "spec", text, f"{accepted} ({error.why})") from error
+    if not isinstance(spec, (AutoSpec, CpuSpec, GpuSpec, LogicalGpuSpec)):
+        raise InvalidProfile(path, "spec", text, f"{accepted} (a profile cannot name another one)")
+    return spec
+
+
+def _check_memory(path: Path, spec: DeviceSpec, growth: bool | None, limit_mib: int | None) -> None:
+    """TensorFlow takes memory settings for real GPUs alone, and growth and a limit exclude each other."""
+    if growth and limit_mib is not None:
+        raise InvalidProfile(path, "memory.limit_mib", limit_mib, "growth = true or limit_mib, not both")
+    key, found = ("memory.growth", growth) if growth is not None else ("memory.limit_mib", limit_mib)
+    if found is not None and not isinstance(spec, GpuSpec):
+        why = "gpu:NxM sets the limit itself" if isinstance(spec, LogicalGpuSpec) else "it is for real GPUs"
+        raise InvalidProfile(path, key, found, f"no such key with spec = '{spec}' ({why}: spec = 'gpu' or 'gpu:N')")

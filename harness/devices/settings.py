@@ -1,0 +1,158 @@
+"""The part of TensorFlow's configuration that is fixed when its runtime starts: read it, compare it, apply it.
+
+Only public setters and getters are used. They answer before and after the start, and start nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from harness.devices.name import DeviceName
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSettings:
+    """One visible GPU. ``limits_mib`` has one entry for each logical GPU on it, none where it is used as it is.
+
+    ``growth`` is ``None`` where it was not set.
+    """
+
+    physical: str
+    limits_mib: tuple[int, ...] = ()
+    growth: bool | None = None
+
+    def __str__(self) -> str:
+        short = DeviceName.parse(self.physical.removeprefix("/physical_device:")).short
+        if self.limits_mib:
+            return f"{short} as {' + '.join(str(limit) for limit in self.limits_mib)} MiB"
+        return f"{short} with memory growth" if self.growth else short
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """What TensorFlow fixes at its start. A thread count of 0 is TensorFlow's own choice, ``None`` is any."""
+
+    logical_cpus: int = 1
+    gpus: tuple[GpuSettings, ...] = ()
+    intra_op_threads: int | None = None
+    inter_op_threads: int | None = None
+
+    def describe(self) -> str:
+        """One line for messages."""
+
+        def threads(count: int | None) -> str:
+            return "any" if count is None else "TensorFlow's choice" if count == 0 else str(count)
+
+        gpus = ", ".join(str(gpu) for gpu in self.gpus) or "none"
+        return (
+            f"{self.logical_cpus} CPU device(s), visible GPUs {gpus}, "
+            f"threads in an op {threads(self.intra_op_threads)}, between ops {threads(self.inter_op_threads)}"
+        )
+
+    def met_by(self, found: RuntimeSettings) -> bool:
+        """Whether a runtime that has started with ``found`` is what these settings ask for."""
+        return (
+            self.logical_cpus == found.logical_cpus
+            and self.intra_op_threads in (None, found.intra_op_threads)
+            and self.inter_op_threads in (None, found.inter_op_threads)
+            and len(self.gpus) == len(found.gpus)
+            and all(
+                asked.physical == there.physical
+                and asked.limits_mib == there.limits_mib
+                and (asked.growth is None or asked.growth == bool(there.growth))
+                for asked, there in zip(self.gpus, found.gpus, strict=True)
+            )
+        )
+
+
+def runtime_started(tensorflow: Any) -> bool:
+    """Whether TensorFlow's runtime has started.
+
+    There is no getter for it. Setting a thread count to another value is refused after the start and changes
+    nothing then; before the start it is accepted, and set back at once.
+    """
+    threading = tensorflow.config.threading
+    before = threading.get_inter_op_parallelism_threads()
+    try:
+        threading.set_inter_op_parallelism_threads(before + 1)
+    except RuntimeError:
+        return True
+    threading.set_inter_op_parallelism_threads(before)
+    return False
+
+
+def read_settings(tensorflow: Any) -> RuntimeSettings:
+    """What is set now, whoever set it."""
+    config = tensorflow.config
+    gpus = []
+    for device in config.get_visible_devices("GPU"):
+        logical = config.get_logical_device_configuration(device) or []
+        limits = tuple(int(part.memory_limit) for part in logical)
+        gpus.append(GpuSettings(device.name, limits, config.experimental.get_memory_growth(device)))
+    cpus = 0
+    for device in config.get_visible_devices("CPU"):
+        cpus += len(config.get_logical_device_configuration(device) or [None])
+    return RuntimeSettings(
+        cpus,
+        tuple(gpus),
+        config.threading.get_intra_op_parallelism_threads(),
+        config.threading.get_inter_op_parallelism_threads(),
+    )
+
+
+def irrevocable(tensorflow: Any, wanted: RuntimeSettings) -> str | None:
+    """What was set before the start, contradicts ``wanted`` and cannot be taken back, or ``None``."""
+    config = tensorflow.config
+    by_name = {device.name: device for device in config.list_physical_devices("GPU")}
+    for gpu in wanted.gpus:
+        if not gpu.limits_mib and config.get_logical_device_configuration(by_name[gpu.physical]) is not None:
+            return f"logical GPUs on {gpu.physical}, which TensorFlow cannot take back"
+    cpu = config.list_physical_devices("CPU")[0]
+    growth = any(gpu.growth for gpu in wanted.gpus)
+    if growth and config.get_logical_device_configuration(cpu) is not None:
+        return "logical CPUs, after which TensorFlow ignores memory growth"
+    return None
+
+
+def apply_settings(tensorflow: Any, wanted: RuntimeSettings) -> None:
+    """Set everything, before the start.
+
+    Raises:
+        RuntimeError, ValueError: TensorFlow refuses a value. What was set before is then set back.
+    """
+    before = read_settings(tensorflow)
+    try:
+        _set(tensorflow, wanted)
+    except (RuntimeError, ValueError):
+        # The first refusal is the one to report; a second one can only say the same.
+        with suppress(RuntimeError, ValueError):
+            _set(tensorflow, before)
+        raise
+
+
+def _set(tensorflow: Any, wanted: RuntimeSettings) -> None:
+    config = tensorflow.config
+    cpu = config.list_physical_devices("CPU")[0]
+    by_name = {device.name: device for device in config.list_physical_devices("GPU")}
+    config.set_visible_devices([cpu] if wanted.logical_cpus else [], "CPU")
+    config.set_visible_devices([by_name[gpu.physical] for gpu in wanted.gpus], "GPU")
+    for gpu in wanted.gpus:
+        device = by_name[gpu.physical]
+        if gpu.limits_mib:
+            parts = [config.LogicalDeviceConfiguration(memory_limit=limit) for limit in gpu.limits_mib]
+            config.set_logical_device_configuration(device, parts)
+        elif gpu.growth is not None:
+            config.experimental.set_memory_growth(device, gpu.growth)
+    # Left alone where one CPU is asked for and nothing was set: TensorFlow ignores memory growth as soon as any
+    # device has a logical configuration.
+    if wanted.logical_cpus > 1 or config.get_logical_device_configuration(cpu) is not None:
+        parts = [config.LogicalDeviceConfiguration() for _ in range(max(wanted.logical_cpus, 1))]
+        config.set_logical_device_configuration(cpu, parts)
+    for count, setter in (
+        (wanted.intra_op_threads, config.threading.set_intra_op_parallelism_threads),
+        (wanted.inter_op_threads, config.threading.set_inter_op_parallelism_threads),
+    ):
+        if count is not None:
+            setter(count)

@@ -1,0 +1,179 @@
+"""The errors that the harness raises on purpose: one root, and each error carries its data as attributes.
+
+A message is one line: what was given, what is accepted, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.records import Finding
+
+
+class HarnessError(Exception):
+    """Root of every error that the harness raises on purpose."""
+
+
+class UsageError(HarnessError):
+    """What the caller gave cannot be used: the command line answers it with exit code 2."""
+
+
+class InvalidDeviceName(UsageError, ValueError):
+    """A text is not a TensorFlow device name."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(
+            f"device name {text!r} is not valid; accepted: '/job:J/replica:R/task:T/device:KIND:INDEX' "
+            "or a part of it, such as 'CPU:1' or '/GPU:0'"
+        )
+
+
+class InvalidSpec(UsageError, ValueError):
+    """A device spec does not follow the grammar."""
+
+    ACCEPTED = (
+        "'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' (N logical GPUs of M MiB), '@PROFILE' or a path to a .toml profile"
+    )
+
+    def __init__(self, spec: str, why: str) -> None:
+        self.spec = spec
+        self.why = why
+        super().__init__(f"device spec {spec!r}: {why}; accepted: {self.ACCEPTED}")
+
+
+class InvalidProfile(UsageError, ValueError):
+    """A profile file is broken. The message names the file, the key, and what is accepted there.
+
+    ``found`` is ``None`` where the key is missing: TOML itself has no such value.
+    """
+
+    def __init__(self, path: Path | str, key: str, found: object, accepted: str) -> None:
+        self.path = str(path)
+        self.key = key
+        self.found = found
+        self.accepted = accepted
+        what = f"{key} is missing" if found is None else f"{key} = {found!r}"
+        super().__init__(f"profile {self.path}: {what}; accepted: {accepted}")
+
+
+class DevicesAlreadyConfigured(HarnessError, RuntimeError):
+    """TensorFlow's runtime has started with another configuration, which it keeps until the process ends."""
+
+    def __init__(self, current: str, asked: str) -> None:
+        self.current = current
+        self.asked = asked
+        super().__init__(
+            f"devices are already configured as {current}; asked: {asked}; TensorFlow fixes its devices once per "
+            "process: call harness.configure before anything else uses TensorFlow, or use a fresh process"
+        )
+
+
+class DevicesUnavailable(HarnessError, RuntimeError):
+    """Fewer devices are there than were asked for."""
+
+    def __init__(self, asked: str, needed: str, available: Sequence[str]) -> None:
+        self.asked = asked
+        self.needed = needed
+        self.available = tuple(available)
+        there = ", ".join(self.available) or "none"
+        super().__init__(
+            f"device spec {asked!r} needs {needed}; there: {there}; ask for fewer devices, "
+            "or for logical CPUs with 'cpu:N'"
+        )
+
+
+class ShardingError(UsageError, ValueError):
+    """The arguments or the results of a data-parallel call cannot be split or joined."""
+
+
+class EvidenceError(HarnessError, RuntimeError):
+    """What TensorFlow executed could not be recorded."""
+
+
+class TensorFlowInterfaceChanged(EvidenceError):
+    """TensorFlow's private interface is not what this version of the harness knows."""
+
+    def __init__(self, name: str, expected: str, found: str) -> None:
+        self.name = name
+        self.expected = expected
+        self.found = found
+        super().__init__(
+            f"TensorFlow's private interface {name} is not as expected: expected {expected}, found {found}; "
+            "use TensorFlow 2.19 to 2.21, or a harness that knows this version"
+        )
+
+
+class InvalidRecord(UsageError, ValueError):
+    """A stored record (trace, run) cannot be read."""
+
+    def __init__(self, path: Path | str, why: str) -> None:
+        self.path = str(path)
+        self.why = why
+        super().__init__(f"{self.path}: {why}; accepted: a file that this harness has saved")
+
+
+class UnknownCheck(UsageError, LookupError):
+    """No check has this id."""
+
+    def __init__(self, check_id: str, known: Sequence[str]) -> None:
+        self.check_id = check_id
+        self.known = tuple(known)
+        super().__init__(f"check {check_id!r} does not exist; accepted: {', '.join(self.known)}")
+
+
+class InvalidTarget(UsageError, ValueError):
+    """A function to trace, written ``FILE.py:FUNCTION``, is not there or cannot be called."""
+
+    def __init__(self, target: str, why: str) -> None:
+        self.target = target
+        self.why = why
+        super().__init__(f"{target}: {why}; accepted: FILE.py:FUNCTION, a function that needs no arguments")
+
+
+class RefusedByWorker(UsageError):
+    """The process of a device set refused what was asked. The message is that of the error raised there."""
+
+    def __init__(self, error: str, message: str, details: str = "") -> None:
+        self.error = error
+        self.message = message
+        self.details = details
+        super().__init__(message)
+
+
+class WorkerFailed(HarnessError, RuntimeError):
+    """The process of a device set crashed, or took longer than it may. ``details``: its stacks and its last output."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        self.details = details
+        super().__init__(message)
+
+
+class ReportError(UsageError, OSError):
+    """The report folder cannot be written."""
+
+    def __init__(self, path: Path | str, why: str) -> None:
+        self.path = str(path)
+        self.why = why
+        super().__init__(f"report folder {self.path} cannot be written: {why}; name another one with --report")
+
+
+class InvalidProgram(UsageError, ValueError):
+    """The description of a generated program does not hold together. ``part`` is the text of the part at fault."""
+
+    def __init__(self, part: str, why: str, accepted: str) -> None:
+        self.part = part
+        self.why = why
+        super().__init__(f"{part}: {why}; accepted: {accepted}")
+
+
+class VerificationError(AssertionError, HarnessError):
+    """``harness.assert_parallel`` did not get a PASS. Carries the findings, and the whole verification."""
+
+    def __init__(self, message: str, findings: Sequence[Finding] = (), verification: object = None) -> None:
+        self.findings = tuple(findings)
+        self.verification = verification
+        super().__init__(message)

@@ -1,0 +1,47 @@
+"""What a trace holds: ops and transfers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.devices.name import DeviceName
+
+Role = Literal["forward", "gradient", "update", "collective", "constant", "variable", "data", "control"]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One op.
+
+    ``type`` is the op type as the user wrote it, ``executed_type`` as it ran (``None``: optimised away).
+    ``device`` is where it ran (``None``: not known, so nothing is proven), ``requested`` what its scope asked for.
+    ``forward`` names the forward op that a gradient op belongs to. ``inputs`` names the ops that made its inputs, where
+    they are known. ``unit`` names the XLA cluster that it is part of.
+    """
+
+    name: str
+    type: str
+    executed_type: str | None
+    device: DeviceName | None
+    requested: DeviceName | None
+    role: Role
+    forward: str | None = None
+    dtypes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A tensor that was copied from one device to another. ``size_bytes`` is ``None`` where it is not known."""
+
+    source: DeviceName
+    destination: DeviceName
+    tensor: str
+    size_bytes: int | None = None
+
+    @property
+    def bytes(self) -> int | None:
+        """Same as ``size_bytes``."""
+        return self.size_bytes

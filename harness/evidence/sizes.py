@@ -1,0 +1,79 @@
+"""How large the tensors are that a function's graph sends between devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness._tensorflow import CollectedGraph
+from harness.evidence.op import Transfer
+from harness.evidence.placed import sends_of, user_path
+
+#: Shape of an argument of the function, ``None`` for what is not known.
+Shape = Sequence[int | None] | None
+
+
+def transfers_of(graph: CollectedGraph, name: str, shapes: Sequence[Shape] = ()) -> list[Transfer]:
+    """The copies between devices of one executed function.
+
+    Args:
+        graph: of the function.
+        name: of its call in the trace.
+        shapes: of what it was called with, in the order of its ``_Arg`` nodes.
+    """
+    sends = list(sends_of(graph))
+    if not sends:
+        return []
+    sizes = sizes_of(graph.after, [node.input[0] for node, _, _ in sends], shapes)
+    return [
+        Transfer(source, destination, f"{name}/{user_path(node.input[0])}", sizes.get(node.input[0]))
+        for node, source, destination in sends
+    ]
+
+
+def sizes_of(graph: Any, tensors: Sequence[str], shapes: Sequence[Shape]) -> dict[str, int]:
+    """Sizes in bytes of those of ``tensors`` (``node`` or ``node:1``) whose shape follows from the graph.
+
+    TensorFlow works the shapes out as it imports the graph, from the shapes of the arguments on.
+    """
+    import tensorflow as tf
+
+    definition = _with_shapes(graph, shapes)
+    imported = tf.Graph()
+    try:
+        with imported.as_default():
+            tf.graph_util.import_graph_def(definition, name="")
+    except (ValueError, tf.errors.OpError):
+        # Some nodes exist only after placement; TensorFlow imports no graph that has them. The sizes stay unknown.
+        return {}
+    sizes = {}
+    for text in tensors:
+        name, _, index = text.partition(":")
+        try:
+            tensor = imported.get_operation_by_name(name).outputs[int(index or 0)]
+        except (KeyError, IndexError):
+            continue  # made by the partitioning, after this graph
+        count = tensor.shape.num_elements()
+        if count is not None and tensor.dtype.size:
+            sizes[text] = int(count * tensor.dtype.size)
+    return sizes
+
+
+def _with_shapes(graph: Any, shapes: Sequence[Shape]) -> Any:
+    """A copy of the graph without devices, its arguments of the shapes that they were called with."""
+    import tensorflow as tf
+
+    copy = tf.compat.v1.GraphDef()
+    copy.CopyFrom(graph)
+    for node in copy.node:
+        node.device = ""
+        node.attr.pop("_class", None)
+        if node.op == "_Arg" and node.attr["index"].i < len(shapes):
+            shape = shapes[node.attr["index"].i]
+            if shape is not None and "_handle_shapes" not in node.attr:
+                node.attr["_output_shapes"].CopyFrom(
+                    tf.compat.v1.AttrValue(
+                        list=tf.compat.v1.AttrValue.ListValue(shape=[tf.TensorShape(shape).as_proto()])
+                    )
+                )
+    return copy

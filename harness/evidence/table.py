@@ -1,0 +1,80 @@
+"""A trace as a table: the ops of each device, and what was copied between devices."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+
+if TYPE_CHECKING:
+    from harness.evidence.trace import Trace
+
+_SHOWN = ("forward", "gradient", "update", "collective", "variable", "data")
+
+
+def table(trace: Trace) -> Group:
+    """For Rich to print: a table of the ops per device, and one of the transfers where there are any."""
+    parts: list[Table | Text] = [_ops(trace)]
+    if trace.transfers:
+        parts.append(_transfers(trace))
+    hidden = sum(op.device is None for op in trace.ops)
+    if hidden:
+        parts.append(Text(f"{hidden} op(s) were removed or merged by TensorFlow's optimizer and ran nowhere"))
+    return Group(*parts)
+
+
+def text(trace: Trace, width: int = 100) -> str:
+    """The same as plain text."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(table(trace))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue().rstrip()
+
+
+def _ops(trace: Trace) -> Table:
+    by_device: dict[DeviceName, list[Op]] = defaultdict(list)
+    for op in trace.ops:
+        if op.device is not None:
+            by_device[op.device].append(op)
+    made = Table(title=f"{sum(map(len, by_device.values()))} ops on {len(by_device)} device(s)", title_justify="left")
+    made.add_column("device")
+    made.add_column("role")
+    made.add_column("ops", justify="right")
+    made.add_column("types")
+    for device in sorted(by_device):
+        for role in _SHOWN:
+            ops = [op for op in by_device[device] if op.role == role]
+            if ops:
+                made.add_row(device.short, role, str(len(ops)), escape(_types(ops)))
+        made.add_section()
+    return made
+
+
+def _types(ops: list[Op]) -> str:
+    counts = Counter(op.type if op.unit is None else f"{op.type} (XLA)" for op in ops)
+    return ", ".join(kind if count == 1 else f"{kind} x{count}" for kind, count in counts.most_common())
+
+
+def _transfers(trace: Trace) -> Table:
+    made = Table(title=f"{len(trace.transfers)} transfer(s)", title_justify="left")
+    made.add_column("from")
+    made.add_column("to")
+    made.add_column("copies", justify="right")
+    made.add_column("bytes", justify="right")
+    pairs: dict[tuple[DeviceName, DeviceName], list[int | None]] = defaultdict(list)
+    for transfer in trace.transfers:
+        pairs[transfer.source, transfer.destination].append(transfer.size_bytes)
+    for (source, destination), sizes in sorted(pairs.items()):
+        known = [size for size in sizes if size is not None]
+        total = f"{sum(known):,}" if len(known) == len(sizes) else (f"{sum(known):,} and more" if known else "not known")
+        made.add_row(source.short, destination.short, str(len(sizes)), total)
+    return made

@@ -1,0 +1,94 @@
+"""``harness.trace``: a record of what TensorFlow executed, made once, that any rule can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import EvidenceError
+from harness.evidence.op import Op, Transfer
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from harness.evidence.diff import TraceDiff
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What ran where. ``outputs`` is what the function returned; it is not saved.
+
+    ``unproven`` lists the ops that TensorFlow's optimizer removed or that it gave no evidence for: they count for
+    nothing.
+    """
+
+    ops: tuple[Op, ...]
+    transfers: Sequence[Transfer]
+    outputs: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def unproven(self) -> tuple[Op, ...]:
+        """Ops without a device."""
+        return tuple(op for op in self.ops if op.device is None)
+
+    def find(self, name: str) -> Op | None:
+        """The op of this name, or ``None``."""
+        return next((op for op in self.ops if op.name == name), None)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the trace as JSON (without its outputs), atomically."""
+        from harness.evidence.storage import save
+
+        return save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path) -> Trace:
+        """Read a saved trace.
+
+        Raises:
+            InvalidRecord: the file is not a saved trace.
+        """
+        from harness.evidence.storage import load
+
+        return load(Path(path))
+
+    def diff(self, other: Trace) -> TraceDiff:
+        """What moved where from this trace to ``other``; falsy when nothing did."""
+        from harness.evidence.diff import diff
+
+        return diff(self, other)
+
+    def table(self) -> Group:
+        """A table of the ops per device, for Rich to print."""
+        from harness.evidence.table import table
+
+        return table(self)
+
+    def __str__(self) -> str:
+        from harness.evidence.table import text
+
+        return text(self)
+
+
+def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace:
+    """Call ``fn(*args, **kwargs)`` once and record every op that TensorFlow executed for it, and where.
+
+    The evidence is what the runtime placed or executed: never ``tensor.device``, which says CPU:0 for the result of
+    a ``tf.function`` that ran elsewhere.
+
+    Raises:
+        EvidenceError: called inside a ``tf.function`` or another trace.
+        TensorFlowInterfaceChanged: TensorFlow's private interface is not what this version expects.
+        Whatever ``fn`` raises, as it is.
+    """
+    from harness.evidence.build import build
+    from harness.evidence.recorder import record
+
+    if not callable(fn):
+        raise EvidenceError(f"trace: fn={fn!r} is not callable; give a function, then its arguments")
+    with record() as recording:
+        outputs = fn(*args, **kwargs)
+    ops, transfers = build(recording)
+    return Trace(tuple(ops), transfers, outputs)

@@ -1,0 +1,222 @@
+"""Wrong numbers: averages of averages, and losses that count something once per device (V02, V06, V07, V08, V12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import losses, sample, shares, uneven
+
+
+def _per_shard(devices: Devices, x: Any, sizes: list[int], fn: Callable[[Any], Any]) -> list[Any]:
+    """``fn`` of each shard, each on its device."""
+    import tensorflow as tf
+
+    results = []
+    for device, part in zip(devices, tf.split(x, sizes), strict=True):
+        with tf.device(device.name):
+            results.append(fn(part))
+    return results
+
+
+def _last_gets_the_rest(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    count = len(devices)
+
+    def parallel(x: Any) -> Any:
+        size = x.shape[0] // count
+        means = []
+        for index, device in enumerate(devices):
+            end = (index + 1) * size if index < count - 1 else None
+            with tf.device(device.name):
+                means.append(tf.reduce_mean(x[index * size : end]))
+        return tf.add_n(means) / count
+
+    def twin(x: Any) -> Any:
+        size = x.shape[0] // count
+        sums = []
+        for index, device in enumerate(devices):
+            end = (index + 1) * size if index < count - 1 else None
+            with tf.device(device.name):
+                sums.append(tf.reduce_sum(x[index * size : end]))
+        return tf.add_n(sums) / x.shape[0]
+
+    def reference(x: Any) -> Any:
+        return tf.reduce_mean(x)
+
+    return Case(parallel, twin, reference, {"x": sample(rows)}, kinds("value"))
+
+
+def _mean_of_means(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    per_row, _ = losses()
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any) -> Any:
+        return tf.reduce_mean(per_row(x))
+
+    def parallel(x: Any) -> Any:
+        return tf.reduce_mean(tf.stack(_per_shard(devices, x, sizes, reference)))
+
+    def twin(x: Any) -> Any:
+        means = _per_shard(devices, x, sizes, reference)
+        return tf.add_n([mean * (size / rows) for mean, size in zip(means, sizes, strict=True)])
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("value"))
+
+
+def _dict_of_metrics(devices: Devices) -> Case:
+    """The sum is run up in Python, and the metric is a dict; the fault shows in one of its entries alone."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    per_row, _ = losses()
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any) -> Any:
+        return {"mean": tf.reduce_mean(per_row(x)), "worst": tf.reduce_max(per_row(x))}
+
+    def combine(results: list[Any], total: Any) -> Any:
+        worst = tf.reduce_max(tf.stack([result["worst"] for result in results]))
+        return {"mean": total, "worst": worst}
+
+    def parallel(x: Any) -> Any:
+        results = _per_shard(devices, x, sizes, reference)
+        total = tf.constant(0.0)
+        for result in results:
+            total += result["mean"] / len(devices)
+        return combine(results, total)
+
+    def twin(x: Any) -> Any:
+        results = _per_shard(devices, x, sizes, reference)
+        total = tf.constant(0.0)
+        for result, size in zip(results, sizes, strict=True):
+            total += result["mean"] * size / rows
+        return combine(results, total)
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("value"))
+
+
+def _average_loss(devices: Devices, faulty_size: int | None) -> Case:
+    """``compute_average_loss`` outside of a strategy: without the size it divides by the shard's own."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    per_row, _ = losses()
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any) -> Any:
+        return tf.reduce_mean(per_row(x))
+
+    def parallel(x: Any) -> Any:
+        def loss(part: Any) -> Any:
+            return tf.nn.compute_average_loss(per_row(part), global_batch_size=faulty_size)
+
+        total = tf.add_n(_per_shard(devices, x, sizes, loss))
+        return total / len(devices) if faulty_size is None else total
+
+    def twin(x: Any) -> Any:
+        def loss(part: Any) -> Any:
+            return tf.nn.compute_average_loss(per_row(part), global_batch_size=rows)
+
+        return tf.add_n(_per_shard(devices, x, sizes, loss))
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("value"))
+
+
+def _no_global_batch_size(devices: Devices) -> Case:
+    return _average_loss(devices, None)
+
+
+def _full_batch_size(devices: Devices) -> Case:
+    return _average_loss(devices, 16)
+
+
+def _step(loss: Callable[[Any], Any], variables: list[Any]) -> Callable[[Any], Any]:
+    """A training step of one device: a loss and its gradients."""
+    import tensorflow as tf
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = loss(x)
+        return value, tape.gradient(value, variables)
+
+    return step
+
+
+def _gradients_summed(devices: Devices) -> Case:
+    """A training step: each device's loss is a mean, so its gradients are to be averaged."""
+    import tensorflow as tf
+
+    per_row, variables = losses()
+    count = len(devices)
+    sizes = shares(2 * count, count)
+    step = _step(lambda x: tf.reduce_mean(per_row(x)), variables)
+
+    def parallel(x: Any) -> Any:
+        values, gradients = zip(*_per_shard(devices, x, sizes, step), strict=True)
+        return tf.add_n(list(values)) / count, [tf.add_n(list(parts)) for parts in zip(*gradients, strict=True)]
+
+    def twin(x: Any) -> Any:
+        values, gradients = zip(*_per_shard(devices, x, sizes, step), strict=True)
+        means = [tf.add_n(list(parts)) / count for parts in zip(*gradients, strict=True)]
+        return tf.add_n(list(values)) / count, means
+
+    return Case(parallel, twin, step, {"x": sample(2 * count, 3)}, kinds("value"))
+
+
+def _penalty_per_tower(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    per_row, variables = losses()
+    count = len(devices)
+    sizes = shares(rows, count)
+
+    def penalty() -> Any:
+        return 0.01 * tf.nn.l2_loss(variables[0])
+
+    step = _step(lambda x: tf.reduce_mean(per_row(x)) + penalty(), variables)
+
+    def joined(results: list[Any]) -> Any:
+        values, gradients = zip(*results, strict=True)
+        return tf.add_n(list(values)), [tf.add_n(list(parts)) for parts in zip(*gradients, strict=True)]
+
+    def parallel(x: Any) -> Any:
+        tower = _step(lambda part: tf.reduce_sum(per_row(part)) / rows + penalty(), variables)
+        return joined(_per_shard(devices, x, sizes, tower))
+
+    def twin(x: Any) -> Any:
+        tower = _step(lambda part: tf.reduce_sum(per_row(part)) / rows + penalty() / count, variables)
+        return joined(_per_shard(devices, x, sizes, tower))
+
+    return Case(parallel, twin, step, {"x": sample(rows, 3)}, kinds("value"))
+
+
+FAULTS = (
+    Fault("V02-rest-to-the-last", "V02", "mean of means, the last shard longer", "public code", _last_gets_the_rest),
+    Fault("V06-mean-of-means", "V06", "mean of means of uneven shards", "transformers issue 6969", _mean_of_means),
+    Fault("V06-dict-of-metrics", "V06", "mean of means in one of two metrics", "tensorflow 48875", _dict_of_metrics),
+    Fault(
+        "V07-own-batch-size",
+        "V07",
+        "compute_average_loss without the global size",
+        "tensorflow 48875",
+        _no_global_batch_size,
+    ),
+    Fault(
+        "V07-partial-batch",
+        "V07",
+        "compute_average_loss with the size of a full batch",
+        "tensorflow 48875",
+        _full_batch_size,
+    ),
+    Fault("V08-summed-gradients", "V08", "gradients of means added up", "tensorflow 25806", _gradients_summed),
+    Fault("V12-regularised-towers", "V12", "penalty added once per tower", "tensorflow/models 342", _penalty_per_tower),
+)

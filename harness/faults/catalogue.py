@@ -1,0 +1,38 @@
+"""All planted faults, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from harness.faults import (
+    appearances,
+    averages,
+    backward,
+    placement,
+    remainder,
+    rounding,
+    rows,
+    scopes,
+    state,
+    threads,
+    variables,
+)
+from harness.faults.fault import Fault
+
+_FAMILIES = (
+    remainder,
+    averages,
+    rows,
+    state,
+    rounding,
+    backward,
+    appearances,
+    placement,
+    variables,
+    scopes,
+    threads,
+)
+
+#: Every planted fault by its name, in the order of the families.
+FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for family in _FAMILIES for fault in family.FAULTS})

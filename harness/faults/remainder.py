@@ -1,0 +1,172 @@
+"""Wrong numbers: rows lost because a batch does not divide by the number of devices (V01, V03, V04)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import dense, losses, sample, shares, uneven
+
+
+def _floor_slice(devices: Devices, rows: int) -> Case:
+    import tensorflow as tf
+
+    model, _ = dense()
+
+    def parallel(x: Any) -> Any:
+        size = x.shape[0] // len(devices)
+        outputs = []
+        for index, device in enumerate(devices):
+            with tf.device(device.name):
+                outputs.append(model(x[index * size : (index + 1) * size]))
+        return tf.concat(outputs, axis=0)
+
+    def twin(x: Any) -> Any:
+        outputs, start = [], 0
+        for device, size in zip(devices, shares(x.shape[0], len(devices)), strict=True):
+            with tf.device(device.name):
+                outputs.append(model(x[start : start + size]))
+            start += size
+        return tf.concat(outputs, axis=0)
+
+    return Case(parallel, twin, model, {"x": sample(rows, 3)}, kinds("shape"))
+
+
+def _ten_rows(devices: Devices) -> Case:
+    return _floor_slice(devices, uneven(len(devices)))
+
+
+def _three_rows(devices: Devices) -> Case:
+    return _floor_slice(devices, 3)
+
+
+def _get_slice(devices: Devices) -> Case:
+    """``get_slice`` of the multi-GPU recipe that went around for Keras 1 and 2: the sizes are tensors."""
+    import tensorflow as tf
+
+    model, _ = dense()
+    count = len(devices)
+
+    def piece(x: Any, index: int) -> Any:
+        shape = tf.shape(x)
+        size = tf.concat([shape[:1] // count, shape[1:]], axis=0)
+        stride = tf.concat([shape[:1] // count, shape[1:] * 0], axis=0)
+        return tf.slice(x, stride * index, size)
+
+    def parallel(x: Any) -> Any:
+        outputs = []
+        for index, device in enumerate(devices):
+            with tf.device(device.name):
+                outputs.append(model(piece(x, index)))
+        return tf.concat(outputs, axis=0)
+
+    def twin(x: Any) -> Any:
+        rows = tf.shape(x)[0]
+        outputs = []
+        for index, device in enumerate(devices):
+            with tf.device(device.name):
+                outputs.append(model(x[rows * index // count : rows * (index + 1) // count]))
+        return tf.concat(outputs, axis=0)
+
+    return Case(
+        parallel,
+        twin,
+        model,
+        {"x": sample(uneven(len(devices)), 3)},
+        kinds("shape"),
+        modes=("eager", "graph", "dynamic"),
+    )
+
+
+def _loss_of_whole_shards(devices: Devices) -> Case:
+    """The rows are lost in a loss, where no shape tells of it."""
+    import tensorflow as tf
+
+    per_row, _ = losses()
+
+    def loss(x: Any) -> Any:
+        return tf.reduce_mean(per_row(x))
+
+    def total(x: Any, sizes: list[int]) -> Any:
+        sums, start = [], 0
+        for device, size in zip(devices, sizes, strict=True):
+            with tf.device(device.name):
+                sums.append(tf.reduce_sum(per_row(x[start : start + size])))
+            start += size
+        return tf.add_n(sums) / sum(sizes)
+
+    def parallel(x: Any) -> Any:
+        return total(x, [x.shape[0] // len(devices)] * len(devices))
+
+    def twin(x: Any) -> Any:
+        return total(x, shares(x.shape[0], len(devices)))
+
+    return Case(parallel, twin, loss, {"x": sample(11, 3)}, kinds("value"))
+
+
+def _even_split(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    model, _ = dense()
+    count = len(devices)
+
+    def parallel(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, count), strict=True):
+            with tf.device(device.name):
+                outputs.append(model(part))
+        return tf.concat(outputs, axis=0)
+
+    def twin(x: Any) -> Any:
+        rows = tf.shape(x)[0]
+        sizes = rows // count + tf.cast(tf.range(count) < rows % count, tf.int32)
+        outputs = []
+        for device, part in zip(devices, tf.split(x, sizes, num=count), strict=True):
+            with tf.device(device.name):
+                outputs.append(model(part))
+        return tf.concat(outputs, axis=0)
+
+    return Case(
+        parallel,
+        twin,
+        model,
+        {"x": sample(uneven(len(devices)), 3)},
+        kinds("error"),
+        modes=("eager", "graph", "dynamic"),
+    )
+
+
+def _cut_to_a_multiple(devices: Devices) -> Case:
+    """Right for every batch but those that need no cut."""
+    import tensorflow as tf
+
+    model, _ = dense()
+    count = len(devices)
+
+    def on_all(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, count), strict=True):
+            with tf.device(device.name):
+                outputs.append(model(part))
+        return tf.concat(outputs, axis=0)
+
+    def parallel(x: Any) -> Any:
+        cut = x.shape[0] % count
+        return on_all(x[:-cut])
+
+    def twin(x: Any) -> Any:
+        cut = x.shape[0] % count
+        return on_all(x[: x.shape[0] - cut])
+
+    return Case(parallel, twin, model, {"x": sample(2 * count, 3)}, kinds("shape"))
+
+
+FAULTS = (
+    Fault("V01-floor-slice", "V01", "remainder dropped by a floor slice", "keras-extras issue 7", _ten_rows),
+    Fault("V01-three-rows", "V01", "3 rows on 4 devices: none comes out", "keras-extras issue 11", _three_rows),
+    Fault("V01-get-slice", "V01", "remainder dropped, sizes known at run time", "keras-extras issue 7", _get_slice),
+    Fault("V01-loss", "V01", "remainder dropped inside a mean", "keras-extras issue 7", _loss_of_whole_shards),
+    Fault("V03-even-split", "V03", "tf.split refuses an uneven batch", "keras issue 11844", _even_split),
+    Fault("V04-cut-by-zero", "V04", "x[:-cut] with cut 0 is empty", "public code", _cut_to_a_multiple),
+)

@@ -1,0 +1,86 @@
+"""Not a fault: another order of summation (V21). Planted beside it: an error that only looks like rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import sample, shares
+
+
+def _sum(devices: Devices, x: Any, lost: float) -> Case:
+    """The sum of shards' sums, next to the sum of all; the faulty one loses a part in ``lost``."""
+    import tensorflow as tf
+
+    count = len(devices)
+    sizes = shares(len(x), count)
+
+    def reference(x: Any) -> Any:
+        return tf.reduce_sum(x, axis=0)
+
+    def sums(x: Any, factor: float) -> list[Any]:
+        parts = []
+        for device, part in zip(devices, tf.split(x, sizes), strict=True):
+            with tf.device(device.name):
+                parts.append(tf.reduce_sum(part, axis=0) * tf.constant(factor, x.dtype))
+        return parts
+
+    def parallel(x: Any) -> Any:
+        return tf.add_n(sums(x, 1.0 - lost))
+
+    def twin(x: Any) -> Any:
+        return tf.add_n(sums(x, 1.0))
+
+    return Case(parallel, twin, reference, {"x": x}, kinds("value"))
+
+
+def _long_sum(devices: Devices) -> Case:
+    return _sum(devices, sample(1000, 3) + 1, 1e-3)
+
+
+def _large_numbers(devices: Devices) -> Case:
+    return _sum(devices, 1e6 * (sample(1000, 3) + 1), 1e-3)
+
+
+def _half_precision(devices: Devices) -> Case:
+    return _sum(devices, (sample(64, 3) + 2).astype("float16"), 0.1)
+
+
+def _double_precision(devices: Devices) -> Case:
+    """1e-3 would be plain to see: 1e-9 is a fault in float64 too."""
+    return _sum(devices, sample(1000, 3).astype("float64") + 1, 1e-9)
+
+
+def _one_element(devices: Devices) -> Case:
+    """One of many results is wrong by 1e-3 of itself: a norm over all of them would not tell."""
+    import tensorflow as tf
+
+    count = len(devices)
+    weights = tf.Variable(sample(64, 8, seed=2))
+
+    def reference(x: Any) -> Any:
+        return tf.matmul(x, weights)
+
+    def joined(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, count), strict=True):
+            with tf.device(device.name):
+                outputs.append(tf.matmul(part, weights))
+        return tf.concat(outputs, axis=0)
+
+    def parallel(x: Any) -> Any:
+        result = joined(x)
+        largest = tf.argmax(tf.abs(tf.reshape(result, [-1])))
+        return result * (1.0 - 1e-3 * tf.reshape(tf.one_hot(largest, tf.size(result)), tf.shape(result)))
+
+    return Case(parallel, joined, reference, {"x": sample(8 * count, 64)}, kinds("value"))
+
+
+FAULTS = (
+    Fault("V21-long-sum", "V21", "another order of summation, and a lost part in 1000", "tensorflow 2732", _long_sum),
+    Fault("V21-large-numbers", "V21", "the same of numbers near 1e6", "tensorflow 2732", _large_numbers),
+    Fault("V21-float16", "V21", "the same in float16, a part in 10 lost", "tensorflow 2732", _half_precision),
+    Fault("V21-float64", "V21", "the same in float64, a part in 1e9 lost", "tensorflow 2732", _double_precision),
+    Fault("V21-one-element", "V21", "one element of many wrong by 1e-3", "tensorflow 2732", _one_element),
+)

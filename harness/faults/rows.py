@@ -1,0 +1,251 @@
+"""Wrong numbers: data split or joined along the wrong axis, and functions or arguments that cannot be split.
+
+V05: the wrong axis. V18: a function that is not row-wise. V19: an argument that is no batch, split as if it were one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import dense, sample, uneven
+from harness.parallel.data import make_parallel
+
+
+def _on_each(devices: Devices, fn: Callable[..., Any], *shards: Sequence[Any]) -> list[Any]:
+    """``fn`` of each device's shards, there."""
+    import tensorflow as tf
+
+    results = []
+    for device, *parts in zip(devices, *shards, strict=True):
+        with tf.device(device.name):
+            results.append(fn(*parts))
+    return results
+
+
+def _joined_side_by_side(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    model, _ = dense()
+    count = len(devices)
+
+    def parallel(x: Any) -> Any:
+        return tf.concat(_on_each(devices, model, tf.split(x, count)), axis=1)
+
+    def twin(x: Any) -> Any:
+        return tf.concat(_on_each(devices, model, tf.split(x, count)), axis=0)
+
+    return Case(parallel, twin, model, {"x": sample(2 * count, 3)}, kinds("shape"))
+
+
+def _stacked_as_columns(devices: Devices) -> Case:
+    """Square results: transposed, they have the right shape."""
+    import tensorflow as tf
+
+    count = len(devices)
+    weights = tf.Variable(sample(3, count, seed=5))
+
+    def reference(x: Any) -> Any:
+        return tf.matmul(x, weights)
+
+    def row(x: Any) -> Any:
+        return tf.squeeze(tf.matmul(x, weights), axis=0)
+
+    def parallel(x: Any) -> Any:
+        return tf.stack(_on_each(devices, row, tf.split(x, count)), axis=1)
+
+    def twin(x: Any) -> Any:
+        return tf.stack(_on_each(devices, row, tf.split(x, count)), axis=0)
+
+    return Case(parallel, twin, reference, {"x": sample(count, 3)}, kinds("value"))
+
+
+def _split_features(devices: Devices) -> Case:
+    """A softmax over features, which are split: the shape is right, and each part sums to 1."""
+    import tensorflow as tf
+
+    count = len(devices)
+
+    def reference(x: Any) -> Any:
+        return tf.nn.softmax(x)
+
+    def parallel(x: Any) -> Any:
+        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=1)), axis=1)
+
+    def twin(x: Any) -> Any:
+        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=0)), axis=0)
+
+    return Case(parallel, twin, reference, {"x": sample(2 * count, 2 * count)}, kinds("value"))
+
+
+def _split_time(devices: Devices) -> Case:
+    """Sequences [batch, time]: a running sum over time, split along time. The first device's part is right."""
+    import tensorflow as tf
+
+    count = len(devices)
+
+    def reference(x: Any) -> Any:
+        return tf.cumsum(x, axis=1)
+
+    def parallel(x: Any) -> Any:
+        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=1)), axis=1)
+
+    def twin(x: Any) -> Any:
+        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=0)), axis=0)
+
+    return Case(parallel, twin, reference, {"x": sample(count, 3 * count)}, kinds("value"))
+
+
+def _split_image_rows(devices: Devices) -> Case:
+    """A padded convolution, images cut in strips: float16, wrong at the seams alone."""
+    import tensorflow as tf
+
+    count = len(devices)
+    kernel = tf.Variable(sample(3, 3, 2, 2, seed=3).astype("float16"))
+
+    def reference(x: Any) -> Any:
+        return tf.nn.conv2d(x, kernel, strides=1, padding="SAME")
+
+    def parallel(x: Any) -> Any:
+        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=1)), axis=1)
+
+    def twin(x: Any) -> Any:
+        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=0)), axis=0)
+
+    return Case(parallel, twin, reference, {"x": sample(count, 2 * count, 6, 2).astype("float16")}, kinds("value"))
+
+
+def _not_row_wise(devices: Devices, per_row: Callable[[Any], Any], batch_wise: Callable[[Any], Any], kind: str) -> Case:
+    """``batch_wise`` put through a splitter; done right, it works on the joined results of ``per_row``."""
+    import tensorflow as tf
+
+    count = len(devices)
+
+    def reference(x: Any) -> Any:
+        return batch_wise(per_row(x))
+
+    def parallel(x: Any) -> Any:
+        return tf.concat(_on_each(devices, reference, tf.split(x, count)), axis=0)
+
+    def twin(x: Any) -> Any:
+        return batch_wise(tf.concat(_on_each(devices, per_row, tf.split(x, count)), axis=0))
+
+    return Case(parallel, twin, reference, {"x": sample(2 * count, 3)}, kinds(kind))
+
+
+def _batch_softmax(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    model, _ = dense()
+    return _not_row_wise(devices, model, lambda rows: tf.nn.softmax(rows, axis=0), "value")
+
+
+def _rank_in_batch(devices: Devices) -> Case:
+    """Integers come out: the place of each row in the order of its batch."""
+    import tensorflow as tf
+
+    model, _ = dense()
+    return _not_row_wise(devices, model, lambda rows: tf.argsort(rows, axis=0), "value")
+
+
+def _argmax_over_batch(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    model, _ = dense()
+    return _not_row_wise(devices, model, lambda rows: tf.argmax(rows, axis=0), "shape")
+
+
+def _sort(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    model, _ = dense()
+    return _not_row_wise(devices, model, lambda rows: tf.sort(rows, axis=0), "value")
+
+
+def _in_batch_negatives(devices: Devices) -> Case:
+    """A contrastive loss: each row is held against all others of its batch."""
+    import tensorflow as tf
+
+    model, _ = dense()
+
+    def contrast(rows: Any) -> Any:
+        likeness = tf.matmul(rows, rows, transpose_b=True)
+        return tf.reduce_logsumexp(likeness, axis=1) - tf.linalg.diag_part(likeness)
+
+    return _not_row_wise(devices, model, contrast, "value")
+
+
+def _batch_statistics(devices: Devices) -> Case:
+    """A Keras layer that normalises each shard by the shard's own mean and variance."""
+    import tensorflow as tf
+
+    layer = tf.keras.layers.BatchNormalization()
+    layer.build((None, 3))
+
+    def reference(x: Any) -> Any:
+        return layer(x, training=True)
+
+    def normalise(x: Any, mean: Any, variance: Any) -> Any:
+        return tf.nn.batch_normalization(x, mean, variance, layer.beta, layer.gamma, layer.epsilon)
+
+    on_all = make_parallel(normalise, devices, broadcast=("mean", "variance"))
+
+    def twin(x: Any) -> Any:
+        mean, variance = tf.nn.moments(x, axes=[0])
+        return on_all(x=x, mean=mean, variance=variance)
+
+    return Case(
+        make_parallel(reference, devices), twin, reference, {"x": sample(uneven(len(devices)), 3)}, kinds("value")
+    )
+
+
+def _attention(x: Any, table: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.matmul(tf.nn.softmax(tf.matmul(x, table, transpose_b=True)), table)
+
+
+def _split_table(devices: Devices) -> Case:
+    """A table of as many rows as the batch: split too, each device sees a part of it."""
+    inputs = {"x": sample(2 * len(devices), 3), "table": sample(2 * len(devices), 3, seed=7)}
+    return Case(
+        make_parallel(_attention, devices),
+        make_parallel(_attention, devices, broadcast=("table",)),
+        _attention,
+        inputs,
+        kinds("value"),
+    )
+
+
+def _split_table_by_hand(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    count = len(devices)
+
+    def parallel(x: Any, table: Any) -> Any:
+        return tf.concat(_on_each(devices, _attention, tf.split(x, count), tf.split(table, count)), axis=0)
+
+    def twin(x: Any, table: Any) -> Any:
+        return tf.concat(_on_each(devices, _attention, tf.split(x, count), [table] * count), axis=0)
+
+    inputs = {"x": sample(2 * count, 3), "table": sample(5 * count, 3, seed=7)}
+    return Case(parallel, twin, _attention, inputs, kinds("value"))
+
+
+FAULTS = (
+    Fault("V05-joined-side-by-side", "V05", "results joined along features", "public code", _joined_side_by_side),
+    Fault("V05-stacked-as-columns", "V05", "square results transposed", "public code", _stacked_as_columns),
+    Fault("V05-split-features", "V05", "softmax split along its own axis", "public code", _split_features),
+    Fault("V05-split-time", "V05", "running sum split along time", "public code", _split_time),
+    Fault("V05-split-image-rows", "V05", "convolution split along height, float16", "public code", _split_image_rows),
+    Fault("V18-batch-softmax", "V18", "softmax over the batch", "public code", _batch_softmax),
+    Fault("V18-rank", "V18", "rank within the batch, integers", "public code", _rank_in_batch),
+    Fault("V18-argmax", "V18", "argmax over the batch", "public code", _argmax_over_batch),
+    Fault("V18-sort", "V18", "sort of the batch", "public code", _sort),
+    Fault("V18-negatives", "V18", "in-batch negatives", "public code", _in_batch_negatives),
+    Fault("V18-batch-statistics", "V18", "batch normalisation per shard", "tensorflow 7439", _batch_statistics),
+    Fault("V19-table", "V19", "make_parallel without broadcast", "public code", _split_table),
+    Fault("V19-table-by-hand", "V19", "a table split like a batch", "public code", _split_table_by_hand),
+)

@@ -1,0 +1,232 @@
+"""Wrong place: a scope that ends too late (P12: split or concat on a tower) or too early (P14: work on the host)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import dense, losses, sample, shares, uneven
+
+
+def _concat_in_the_loop(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    model, _ = dense()
+
+    def parallel(x: Any) -> Any:
+        outputs: list[Any] = []
+        result = None
+        for device, part in zip(devices, tf.split(x, shares(rows, len(devices))), strict=True):
+            with tf.device(device.name):
+                outputs.append(model(part))
+                result = tf.concat(outputs, axis=0)
+        return result
+
+    def twin(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, shares(rows, len(devices))), strict=True):
+            with tf.device(device.name):
+                outputs.append(model(part))
+        return tf.concat(outputs, axis=0)
+
+    return Case(parallel, twin, model, {"x": sample(rows, 3)}, kinds("op-placement"))
+
+
+def _split_in_the_last_scope(devices: Devices) -> Case:
+    """The second input is split after the loop over the devices that was to place something else."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    model, _ = dense()
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any, scale: Any) -> Any:
+        return model(x) * scale
+
+    def on_all(parts: list[Any], scales: list[Any]) -> Any:
+        outputs = []
+        for device, part, scale in zip(devices, parts, scales, strict=True):
+            with tf.device(device.name):
+                outputs.append(reference(part, scale))
+        return tf.concat(outputs, axis=0)
+
+    def parallel(x: Any, scale: Any) -> Any:
+        parts = tf.split(x, sizes)
+        with tf.device(devices[-1].name):
+            scales = tf.split(scale, sizes)
+        return on_all(parts, scales)
+
+    def twin(x: Any, scale: Any) -> Any:
+        return on_all(tf.split(x, sizes), tf.split(scale, sizes))
+
+    inputs = {"x": sample(rows, 3), "scale": sample(rows, 1, seed=9)}
+    return Case(parallel, twin, reference, inputs, kinds("op-placement"))
+
+
+def _losses_added_in_the_loop(devices: Devices) -> Case:
+    """A training step: losses and gradients of all towers are added up in the scope of the last."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    per_row, variables = losses()
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(per_row(x))
+        return [value, *tape.gradient(value, variables)]
+
+    def parallel(x: Any) -> Any:
+        towers: list[Any] = []
+        total = None
+        for device, part in zip(devices, tf.split(x, sizes), strict=True):
+            with tf.device(device.name):
+                towers.append(reference(part))
+                total = [tf.add_n(list(parts)) for parts in zip(*towers, strict=True)]
+        return total
+
+    def twin(x: Any) -> Any:
+        towers = []
+        for device, part in zip(devices, tf.split(x, sizes), strict=True):
+            with tf.device(device.name):
+                towers.append(reference(part))
+        return [tf.add_n(list(parts)) for parts in zip(*towers, strict=True)]
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
+
+
+def _stack_of_two_outputs(devices: Devices) -> Case:
+    """A dict of outputs, one of which is joined inside."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    model, _ = dense()
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any) -> Any:
+        hidden = model(x)
+        return {"rows": hidden, "best": tf.argmax(hidden, axis=1)}
+
+    def on_all(x: Any, *, inside: bool) -> Any:
+        towers, joined = [], None
+        for device, part in zip(devices, tf.split(x, sizes), strict=True):
+            with tf.device(device.name):
+                towers.append(reference(part))
+                if inside:
+                    joined = tf.concat([tower["rows"] for tower in towers], axis=0)
+        if not inside:
+            joined = tf.concat([tower["rows"] for tower in towers], axis=0)
+        return {"rows": joined, "best": tf.concat([tower["best"] for tower in towers], axis=0)}
+
+    def parallel(x: Any) -> Any:
+        return on_all(x, inside=True)
+
+    def twin(x: Any) -> Any:
+        return on_all(x, inside=False)
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
+
+
+def _activation_outside(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    weights = tf.Variable(sample(3, 5))
+    bias = tf.Variable(sample(5, seed=1))
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any) -> Any:
+        return tf.nn.softplus(tf.matmul(x, weights) + bias)
+
+    def parallel(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, sizes), strict=True):
+            with tf.device(device.name):
+                hidden = tf.matmul(part, weights)
+            outputs.append(tf.nn.softplus(hidden + bias))
+        return tf.concat(outputs, axis=0)
+
+    def twin(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, sizes), strict=True):
+            with tf.device(device.name):
+                outputs.append(reference(part))
+        return tf.concat(outputs, axis=0)
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
+
+
+def _after_a_function(devices: Devices) -> Case:
+    """The model is a ``tf.function``; the one op after it is forgotten."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    model, _ = dense()
+    compiled = tf.function(model)
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any) -> Any:
+        return tf.nn.softmax(model(x))
+
+    def parallel(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, sizes), strict=True):
+            with tf.device(device.name):
+                hidden = compiled(part)
+            outputs.append(tf.nn.softmax(hidden))
+        return tf.concat(outputs, axis=0)
+
+    def twin(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, sizes), strict=True):
+            with tf.device(device.name):
+                outputs.append(tf.nn.softmax(compiled(part)))
+        return tf.concat(outputs, axis=0)
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
+
+
+def _loss_outside(devices: Devices) -> Case:
+    """The towers end before their loss. The weighted sum of the losses is the host's work, their making is not."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    model, _ = dense()
+    sizes = shares(rows, len(devices))
+
+    def loss(hidden: Any) -> Any:
+        return tf.reduce_mean(tf.square(hidden))
+
+    def reference(x: Any) -> Any:
+        return loss(model(x))
+
+    def parallel(x: Any) -> Any:
+        total = 0.0
+        for device, part, size in zip(devices, tf.split(x, sizes), sizes, strict=True):
+            with tf.device(device.name):
+                hidden = model(part)
+            total += loss(hidden) * size
+        return total / rows
+
+    def twin(x: Any) -> Any:
+        total = 0.0
+        for device, part, size in zip(devices, tf.split(x, sizes), sizes, strict=True):
+            with tf.device(device.name):
+                value = loss(model(part))
+            total += value * size
+        return total / rows
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
+
+
+FAULTS = (
+    Fault("P12-concat-in-the-loop", "P12", "concat in the last tower's scope", "public code", _concat_in_the_loop),
+    Fault("P12-split-in-a-scope", "P12", "split in the last tower's scope", "public code", _split_in_the_last_scope),
+    Fault("P12-losses-in-the-loop", "P12", "sums in the last tower's scope", "public code", _losses_added_in_the_loop),
+    Fault("P12-one-of-two-outputs", "P12", "one output joined in the scope", "public code", _stack_of_two_outputs),
+    Fault("P14-activation", "P14", "an activation outside of the scope", "public code", _activation_outside),
+    Fault("P14-after-a-function", "P14", "an op after a nested function", "public code", _after_a_function),
+    Fault("P14-loss", "P14", "the loss outside of the scope", "public code", _loss_outside),
+)

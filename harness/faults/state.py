@@ -1,0 +1,192 @@
+"""Wrong numbers: random numbers drawn per shard (V14), replica copies that drift or are stale (V20)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import losses, sample, uneven
+from harness.parallel.data import make_parallel
+
+
+def _dropped(devices: Devices, noise: Callable[[Any], Any], draw: Callable[[Any], Any], *found: str) -> Case:
+    """Dropout with ``noise`` for each shard; done right, ``draw`` is asked once, for the whole batch."""
+    import tensorflow as tf
+
+    count = len(devices)
+
+    def reference(x: Any) -> Any:
+        return x * draw(x)
+
+    def parallel(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, count), strict=True):
+            with tf.device(device.name):
+                outputs.append(part * noise(part))
+        return tf.concat(outputs, axis=0)
+
+    def twin(x: Any) -> Any:
+        outputs = []
+        for device, part, mask in zip(devices, tf.split(x, count), tf.split(draw(x), count), strict=True):
+            with tf.device(device.name):
+                outputs.append(part * mask)
+        return tf.concat(outputs, axis=0)
+
+    return Case(parallel, twin, reference, {"x": sample(2 * count, 5)}, kinds(*found))
+
+
+def _stateless(x: Any) -> Any:
+    import tensorflow as tf
+
+    return 2.0 * tf.cast(tf.random.stateless_uniform(tf.shape(x), seed=[1, 2]) < 0.5, x.dtype)
+
+
+def _same_seed(devices: Devices) -> Case:
+    """Each shard gets the same mask."""
+    return _dropped(devices, _stateless, _stateless, "value")
+
+
+def _unseeded(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    return _dropped(devices, lambda part: tf.nn.dropout(tf.ones_like(part), 0.5), _stateless, "value", "nondeterminism")
+
+
+def _generator(devices: Devices) -> Case:
+    """A generator gives each shard what it gives next, not what it would give the batch."""
+    import tensorflow as tf
+
+    generator = tf.random.Generator.from_seed(3)
+
+    def draw(x: Any) -> Any:
+        return 2.0 * tf.cast(generator.uniform(tf.shape(x)) < 0.5, x.dtype)
+
+    return _dropped(devices, draw, draw, "value")
+
+
+def _keras_dropout(devices: Devices) -> Case:
+    """V14 in a Keras layer that is called once per shard."""
+    import tensorflow as tf
+
+    layer = tf.keras.layers.Dropout(0.5, seed=1)
+
+    def draw(x: Any) -> Any:
+        return layer(tf.ones_like(x), training=True)
+
+    return _dropped(devices, draw, draw, "value")
+
+
+def _drifting_copies(devices: Devices) -> Case:
+    """A training step on a copy of the variable per device: each copy follows its own shard's gradient."""
+    import tensorflow as tf
+
+    count = len(devices)
+    start = sample(3, 1, seed=4)
+    whole = tf.Variable(start)
+    copies = []
+    for device in devices:
+        with tf.device(device.name):
+            copies.append(tf.Variable(start))
+
+    def loss(x: Any, y: Any, weights: Any) -> Any:
+        return tf.reduce_mean(tf.square(tf.matmul(x, weights) - y))
+
+    def reference(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = loss(x, y, whole)
+        whole.assign_sub(0.1 * tape.gradient(value, whole))
+        return tf.matmul(x, whole)
+
+    def step(x: Any, y: Any, *, average: bool) -> Any:
+        gradients, outputs = [], []
+        shards = list(zip(devices, copies, tf.split(x, count), tf.split(y, count), strict=True))
+        for device, copy, part, target in shards:
+            with tf.device(device.name):
+                with tf.GradientTape() as tape:
+                    value = loss(part, target, copy)
+                gradients.append(tape.gradient(value, copy))
+        mean = tf.add_n(gradients) / count
+        for (device, copy, part, _), own in zip(shards, gradients, strict=True):
+            with tf.device(device.name):
+                copy.assign_sub(0.1 * (mean if average else own))
+                outputs.append(tf.matmul(part, copy))
+        return tf.concat(outputs, axis=0)
+
+    def parallel(x: Any, y: Any) -> Any:
+        return step(x, y, average=False)
+
+    def twin(x: Any, y: Any) -> Any:
+        return step(x, y, average=True)
+
+    inputs = {"x": sample(3 * count, 3), "y": sample(3 * count, 1, seed=1)}
+    return Case(parallel, twin, reference, inputs, kinds("value"))
+
+
+def _stale_copy(devices: Devices) -> Case:
+    """The copy was made outside of the tape: the values are right, the variable gets no gradient."""
+    import tensorflow as tf
+
+    weights = tf.Variable(sample(3, 5))
+    copy = tf.identity(weights)
+
+    def model(x: Any) -> Any:
+        return tf.tanh(tf.matmul(x, weights))
+
+    def stale(x: Any) -> Any:
+        return tf.tanh(tf.matmul(x, copy))
+
+    return Case(
+        make_parallel(stale, devices),
+        make_parallel(model, devices),
+        model,
+        {"x": sample(uneven(len(devices)), 3)},
+        kinds("missing-gradient"),
+        variables=[weights],
+        gradients=True,
+    )
+
+
+def _stale_copy_in_a_step(devices: Devices) -> Case:
+    """The same in a training step: the last device's copy is read before its tape starts, its part is missing."""
+    import tensorflow as tf
+
+    per_row, variables = losses()
+    count = len(devices)
+
+    def reference(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(per_row(x))
+        return value, tape.gradient(value, variables[0])
+
+    def step(x: Any, early: Any) -> Any:
+        values, gradients = [], []
+        for device, part in zip(devices, tf.split(x, count), strict=True):
+            with tf.device(device.name):
+                before = tf.reduce_sum(per_row(part))
+                with tf.GradientTape() as tape:
+                    value = tf.reduce_sum(per_row(part))
+                target = before if device.name == early else value
+                gradients.append(tape.gradient(target, variables[0], unconnected_gradients="zero"))
+                values.append(value)
+        return tf.add_n(values), tf.add_n(gradients)
+
+    return Case(
+        lambda x: step(x, devices[-1].name),
+        lambda x: step(x, None),
+        reference,
+        {"x": sample(2 * count, 3)},
+        kinds("value"),
+    )
+
+
+FAULTS = (
+    Fault("V14-same-seed", "V14", "one seed for every shard", "tensorflow 33297", _same_seed),
+    Fault("V14-unseeded", "V14", "dropout without a seed", "tensorflow 33297", _unseeded),
+    Fault("V14-generator", "V14", "a generator asked once per shard", "tensorflow 33297", _generator),
+    Fault("V14-keras-dropout", "V14", "a Keras Dropout called once per shard", "tensorflow 33297", _keras_dropout),
+    Fault("V20-drifting-copies", "V20", "copies updated with their own gradients", "public code", _drifting_copies),
+    Fault("V20-stale-copy", "V20", "a copy made outside of the tape", "public code", _stale_copy),
+    Fault("V20-stale-step", "V20", "one device's part has no gradient", "public code", _stale_copy_in_a_step),
+)

@@ -1,0 +1,99 @@
+"""Wrong place: a thread does not inherit the device scope of its caller (P13).
+
+Eager code alone: a graph has no threads of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import dense, losses, sample, shares, uneven
+
+
+def _threads(devices: Devices, fn: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Case:
+    """``fn`` of each shard in a thread of its own: started in the device's scope, or opening the scope itself."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    sizes = shares(rows, len(devices))
+
+    def parallel(x: Any) -> Any:
+        with ThreadPoolExecutor(len(devices)) as pool:
+            futures = []
+            for device, part in zip(devices, tf.split(x, sizes), strict=True):
+                with tf.device(device.name):
+                    futures.append(pool.submit(fn, part))
+            return tf.concat([future.result() for future in futures], axis=0)
+
+    def in_scope(device: str, part: Any) -> Any:
+        with tf.device(device):
+            return fn(part)
+
+    def twin(x: Any) -> Any:
+        with ThreadPoolExecutor(len(devices)) as pool:
+            return tf.concat(list(pool.map(in_scope, devices.names, tf.split(x, sizes))), axis=0)
+
+    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("unused-device"), modes=("eager",))
+
+
+def _eager_in_threads(devices: Devices) -> Case:
+    model, _ = dense()
+    return _threads(devices, model, model)
+
+
+def _function_in_threads(devices: Devices) -> Case:
+    """One ``tf.function``, traced before, called by all threads."""
+    import tensorflow as tf
+
+    model, _ = dense()
+    compiled = tf.function(model, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    compiled(sample(2, 3))
+    return _threads(devices, compiled, model)
+
+
+def _step_in_threads(devices: Devices) -> Case:
+    """A training step per thread: the scope ends before the gradient is taken."""
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    per_row, variables = losses()
+    sizes = shares(rows, len(devices))
+
+    def reference(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(per_row(x))
+        return [value, *tape.gradient(value, variables)]
+
+    def late(device: str, part: Any) -> Any:
+        with tf.device(device), tf.GradientTape() as tape:
+            value = tf.reduce_sum(per_row(part))
+        return [value, *tape.gradient(value, variables)]
+
+    def in_scope(device: str, part: Any) -> Any:
+        with tf.device(device):
+            return reference(part)
+
+    def on_all(x: Any, work: Callable[[str, Any], Any]) -> Any:
+        with ThreadPoolExecutor(len(devices)) as pool:
+            towers = list(pool.map(work, devices.names, tf.split(x, sizes)))
+        return [tf.add_n(list(parts)) for parts in zip(*towers, strict=True)]
+
+    return Case(
+        lambda x: on_all(x, late),
+        lambda x: on_all(x, in_scope),
+        reference,
+        {"x": sample(rows, 3)},
+        kinds("gradient-placement"),
+        modes=("eager",),
+    )
+
+
+FAULTS = (
+    Fault("P13-eager", "P13", "threads without the scope of their caller", "tensorflow 44487", _eager_in_threads),
+    Fault("P13-function", "P13", "threads that call one tf.function", "tensorflow 44487", _function_in_threads),
+    Fault("P13-step", "P13", "a gradient taken outside of the scope, in threads", "tensorflow 44487", _step_in_threads),
+)

@@ -1,0 +1,156 @@
+"""Wrong place: variables made by the first call (P09), and lookups that run at their variable (P11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.samples import integers, sample, shares, uneven
+
+
+def _on_each(devices: Devices, fn: Callable[[Any], Any]) -> Program:
+    import tensorflow as tf
+
+    def program(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, shares(x.shape[0], len(devices))), strict=True):
+            with tf.device(device.name):
+                outputs.append(fn(part))
+        return tf.concat(outputs, axis=0)
+
+    return program
+
+
+class _Lazy:
+    """A layer that makes its variable when it is first called."""
+
+    def __init__(self) -> None:
+        self.weights: Any = None
+
+    def __call__(self, x: Any) -> Any:
+        import tensorflow as tf
+
+        if self.weights is None:
+            self.weights = tf.Variable(tf.ones([3, 5]), name="weights")
+        return tf.matmul(x, self.weights)
+
+
+def _ones(x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.matmul(x, tf.ones([3, 5]))
+
+
+def _lazy(devices: Devices, lazy: Any, built: Any, mode: str) -> Case:
+    """Planted for one mode: after the first call, the variable is there."""
+    inputs = {"x": sample(uneven(len(devices)), 3)}
+    return Case(
+        _on_each(devices, lazy), _on_each(devices, built), _ones, inputs, kinds("variable-placement"), modes=(mode,)
+    )
+
+
+def _made_by_first_call(devices: Devices) -> Case:
+    built = _Lazy()
+    built(sample(1, 3))
+    return _lazy(devices, _Lazy(), built, "eager")
+
+
+def _made_by_first_trace(devices: Devices) -> Case:
+    built = _Lazy()
+    built(sample(1, 3))
+    return _lazy(devices, _Lazy(), built, "graph")
+
+
+def _unbuilt_layer(devices: Devices) -> Case:
+    """A Keras layer is unbuilt until it is called."""
+    import tensorflow as tf
+
+    lazy, built = (tf.keras.layers.Dense(5, kernel_initializer="ones") for _ in range(2))
+    built.build((None, 3))
+    return _lazy(devices, lazy, built, "eager")
+
+
+def _lookup(devices: Devices, look_up: Callable[[Any, Any], Any], device: str) -> Case:
+    """Rows of a table that is on ``device``, then a dense layer. Done right, the table is read in each scope."""
+    import tensorflow as tf
+
+    with tf.device(device):
+        table = tf.Variable(sample(20, 4))
+    weights = tf.Variable(sample(4, 2, seed=1))
+
+    def faulty(x: Any) -> Any:
+        return tf.tanh(tf.matmul(look_up(table, x), weights))
+
+    def right(x: Any) -> Any:
+        return tf.tanh(tf.matmul(tf.gather(tf.convert_to_tensor(table), x), weights))
+
+    return Case(
+        _on_each(devices, faulty),
+        _on_each(devices, right),
+        right,
+        {"x": integers(20, uneven(len(devices)))},
+        kinds("op-placement"),
+    )
+
+
+def _embedding_lookup(devices: Devices) -> Case:
+    """``embedding_lookup`` goes to its table by itself: the scope it asks for is not the tower's."""
+    import tensorflow as tf
+
+    return _lookup(devices, tf.nn.embedding_lookup, devices[0].name)
+
+
+def _gather(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    return _lookup(devices, tf.gather, devices[0].name)
+
+
+def _table_on_the_last(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    return _lookup(devices, tf.nn.embedding_lookup, devices[-1].name)
+
+
+def _copy_for_each(devices: Devices) -> Case:
+    """Nothing but lookups. Done right, each device has a copy of the table."""
+    import tensorflow as tf
+
+    table = tf.Variable(sample(20, 4))
+    copies = []
+    for device in devices:
+        with tf.device(device.name):
+            copies.append(tf.Variable(table))
+
+    def parallel(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                outputs.append(tf.nn.embedding_lookup(table, part))
+        return tf.concat(outputs, axis=0)
+
+    def twin(x: Any) -> Any:
+        outputs = []
+        for device, part, copy in zip(devices, tf.split(x, len(devices)), copies, strict=True):
+            with tf.device(device.name):
+                outputs.append(tf.nn.embedding_lookup(copy, part))
+        return tf.concat(outputs, axis=0)
+
+    def reference(x: Any) -> Any:
+        return tf.gather(table, x)
+
+    ids = integers(20, 2 * len(devices), 3)
+    return Case(parallel, twin, reference, {"x": ids}, kinds("op-placement", "unused-device"))
+
+
+FAULTS = (
+    Fault("P09-first-call", "P09", "a variable made by the first call", "public code", _made_by_first_call),
+    Fault("P09-first-trace", "P09", "a variable made while a graph is built", "public code", _made_by_first_trace),
+    Fault("P09-unbuilt-layer", "P09", "a Keras layer that is not built", "public code", _unbuilt_layer),
+    Fault("P11-embedding-lookup", "P11", "embedding_lookup runs at its table", "tensorflow 30537", _embedding_lookup),
+    Fault("P11-gather", "P11", "gather of a variable runs at the variable", "tensorflow 30537", _gather),
+    Fault("P11-table-on-the-last", "P11", "the table is on the last device", "tensorflow 30537", _table_on_the_last),
+    Fault("P11-lookups-alone", "P11", "all lookups on one device", "tensorflow 30537", _copy_for_each),
+)

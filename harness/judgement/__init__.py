@@ -1,0 +1,1 @@
+"""Is it right: values, gradients, and where each op ran. ``verify`` joins them."""

@@ -1,0 +1,50 @@
+"""Which ops do arithmetic, and which only move, view or join tensors: placement is judged by the former."""
+
+from __future__ import annotations
+
+from harness._tensorflow import HOST_DTYPES
+from harness.evidence.op import Op
+from harness.evidence.trace import Trace
+
+#: Ops that join tensors or split them: on the host device, as a split/concat program means it, or in their scope.
+JOINS = frozenset({"AddN", "Concat", "ConcatV2", "Pack", "ParallelConcat"})
+SPLITS = frozenset({"Split", "SplitV", "Unpack"})
+#: Ops that are a call: what they do is done by the ops inside.
+CALLS = frozenset(
+    {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
+    | {"StatelessCase"}
+)
+#: Lookups of rows of a variable: TensorFlow runs them where the variable is.
+LOOKUPS = frozenset({"ResourceGather", "ResourceGatherNd"})
+#: Ops that move or view data; they compute nothing, so running on another device than their neighbours is no fault.
+MOVEMENT = (
+    JOINS
+    | SPLITS
+    | CALLS
+    | frozenset(
+        {"ConcatOffset", "ExpandDims", "Identity", "IdentityN", "Rank", "Reshape", "Shape", "ShapeN", "Size", "Slice"}
+        | {"Squeeze", "StridedSlice", "Cast", "Placeholder", "StopGradient", "Fill", "Range", "OnesLike", "ZerosLike"}
+        | {"OptionalFromValue", "OptionalGetValue", "OptionalNone", "OptionalHasValue", "BroadcastGradientArgs"}
+        | {"BroadcastTo", "Pad", "Snapshot", "EnsureShape"}
+        | {"TensorListReserve", "TensorListSetItem", "TensorListStack", "TensorListGetItem", "EmptyTensorList"}
+        | {"TensorListPushBack", "TensorListPopBack", "TensorListElementShape", "TensorListLength"}
+        | {"TensorListFromTensor"}
+        # A random generator's counter is a variable: these ops read it and move it on, where it is.
+        | {"RngReadAndSkip", "RngSkip"}
+    )
+)
+
+
+def computes(op: Op) -> bool:
+    """Whether an op does arithmetic on tensors that live on its device: what placement is judged by.
+
+    Tensors of int32, of strings and of shapes live in host memory wherever their op is (FAULTS P04).
+    """
+    if op.role not in ("forward", "gradient") or op.type in MOVEMENT:
+        return False
+    return not op.dtypes or any(dtype not in HOST_DTYPES for dtype in op.dtypes)
+
+
+def proven(trace: Trace) -> list[Op]:
+    """The ops that do arithmetic and of which it is known where they ran."""
+    return [op for op in trace.ops if op.device is not None and computes(op)]

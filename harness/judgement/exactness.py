@@ -1,0 +1,68 @@
+"""Whether arithmetic was exact: then the results of a split program have to be equal to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.judgement.tolerance import epsilon_of
+
+# fmt: off
+#: Ops whose result is exact when their inputs are integers small enough for the dtype's significand.
+EXACT_OPS = frozenset({
+    "Abs", "Add", "AddN", "AddV2", "All", "Any", "Assert", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3",
+    "BiasAdd", "BiasAddGrad", "BroadcastGradientArgs", "BroadcastTo", "Cast", "Concat", "ConcatOffset", "ConcatV2",
+    "ConjugateTranspose", "Const", "Conv1D", "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput",
+    "DynamicStitch", "Einsum", "Equal", "ExpandDims", "Fill", "FloorDiv", "FloorMod", "Gather", "GatherNd",
+    "GatherV2", "Greater", "GreaterEqual", "Identity", "IdentityN", "If", "InvertPermutation", "Less", "LessEqual",
+    "LogicalAnd", "LogicalNot", "LogicalOr", "MatMul", "Max", "MaxPool", "MaxPoolGrad", "Maximum", "Min", "Minimum",
+    "Mul", "Neg", "NoOp", "NotEqual", "OnesLike", "Pack", "Pad", "PadV2", "PartitionedCall", "Placeholder", "Prod",
+    "Range", "Rank", "ReadVariableOp", "Relu", "ReluGrad", "Reshape", "ResourceGather", "ReverseV2", "ScatterNd",
+    "Select", "SelectV2", "Shape", "ShapeN", "Sign", "Size", "Slice", "Split", "SplitV", "Square", "Squeeze",
+    "StatefulPartitionedCall", "StatelessIf", "StopGradient", "StridedSlice", "StridedSliceGrad", "Sub", "Sum",
+    "TensorScatterAdd", "TensorScatterSub", "TensorScatterUpdate", "Tile", "Transpose", "Unpack",
+    "UnsortedSegmentSum", "Where", "ZerosLike", "_EagerConst",
+})
+# fmt: on
+#: Bits kept free, so that no sum on the way can have outgrown the significand although the results have not.
+_GUARD_BITS = 6
+
+
+def is_exact(sources: Iterable[NDArray[Any]], results: Iterable[NDArray[Any]], op_types: Iterable[str]) -> bool:
+    """Whether the arithmetic that led from ``sources`` to ``results`` by these ops was exact.
+
+    True only if every op is exact on integers, every source is an integer multiple of one power of two, and no result
+    comes near the largest multiple that the dtype holds exactly.
+    """
+    if not set(op_types) <= EXACT_OPS:
+        return False
+    quantum = 1.0
+    for array in sources:
+        if epsilon_of(array.dtype) == 0.0 or array.size == 0:
+            continue
+        values = np.abs(array.astype(np.float64))
+        if not np.all(np.isfinite(values)):
+            return False
+        step = _quantum(values)
+        if step is None or values.max() / step > 2**8:
+            return False
+        quantum = min(quantum, step)
+    for array in results:
+        epsilon = epsilon_of(array.dtype)
+        if epsilon == 0.0 or array.size == 0:
+            continue
+        values = np.abs(array.astype(np.float64))
+        if not np.all(np.isfinite(values)) or values.max() / quantum**2 > 1.0 / epsilon / 2**_GUARD_BITS:
+            return False
+    return True
+
+
+def _quantum(values: NDArray[np.float64]) -> float | None:
+    """The largest power of two, from 1 down to 1/16, of which every value is a multiple."""
+    for step in (1.0, 0.5, 0.25, 0.125, 0.0625):
+        if np.all(values / step == np.round(values / step)):
+            return step
+    return None

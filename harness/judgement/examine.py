@@ -1,0 +1,323 @@
+"""Runs both programs in one mode after the other and collects what is to be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.devices.device import Devices
+from harness.errors import HarnessError
+from harness.evidence.trace import Trace, trace
+from harness.judgement.exactness import is_exact
+from harness.judgement.placement import judge_placement, judge_variables
+from harness.judgement.runs import (
+    PROJECTION_SCOPE,
+    Mode,
+    Program,
+    Result,
+    as_result,
+    differentiable,
+    to_array,
+    variable_name,
+)
+from harness.judgement.sensitivity import Lazy, Spread
+from harness.judgement.state import Snapshot, variables_made, variables_of
+from harness.judgement.tolerance import epsilon_of, move, replays
+from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of
+from harness.records import Finding
+
+#: Two runs may differ by no more than this many units in the last place. The bound that is measured on the reference
+#: alone would not do: a reference that draws random numbers would allow everything.
+_REPEAT_ULPS = 64.0
+
+
+@dataclass
+class Examination:
+    """One call of ``verify``: its arguments, and what the modes have shown so far."""
+
+    parallel: Callable[..., Any]
+    reference: Callable[..., Any]
+    inputs: Mapping[str, Any]
+    devices: Devices
+    variables: list[Any]
+    gradients: bool
+    oracle: Callable[..., Any] | None
+    exact: bool | None
+    seed: int
+    judged: Judged = field(default_factory=Judged)
+    traces: dict[str, Trace] = field(default_factory=dict)
+    gradient_values: int = 0
+    programs: int = 0
+
+    def __post_init__(self) -> None:
+        self.tested = Program(self.parallel, self.inputs, self.variables, self.gradients, self.seed)
+        self.single = Program(
+            self.reference, self.inputs, self.variables, self.gradients, self.seed, scope=self.devices[0].name
+        )
+        self.state = variables_of([self.parallel, self.reference], self.variables)
+
+    def run(self, mode: Mode) -> None:
+        """Run, compare and judge in one mode."""
+        snapshot = Snapshot.of(self.state)
+        try:
+            self._run(mode, snapshot)
+        finally:
+            snapshot.restore()
+
+    def _run(self, mode: Mode, snapshot: Snapshot) -> None:
+        # The program under test goes first: what it makes on its first call has to be its own doing.
+        traced = self._traced(mode)
+        snapshot.restore()
+        try:
+            expected = self._result(self.single, mode)
+        except HarnessError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the user's reference may raise anything; nothing is proven then
+            self.judged.undecided.append(f"the reference raised {_one_line(error)} ({mode})")
+            return
+        if traced is None:
+            return
+        evidence, found = traced
+        snapshot.restore()
+        again = self._result(self.tested, mode)
+        snapshot.restore()
+        self.programs += 1
+        self.traces[mode] = evidence
+        self._compare(found, expected, again, evidence, mode, snapshot)
+        self.judged.findings.extend(judge_placement(evidence, self.devices, mode, rows=self.rows()))
+
+    def _traced(self, mode: Mode) -> tuple[Trace, Result] | None:
+        raised: list[Exception] = []
+        runner = self.tested.runner(mode)
+
+        def run(*arguments: Any) -> Any:
+            try:
+                return runner(*arguments)
+            except Exception as error:
+                raised.append(error)
+                raise
+
+        try:
+            with variables_made() as made:
+                evidence = trace(run, *self.tested.arguments(mode))
+        except Exception as error:
+            # What the user's program raises is a finding; an error of the evidence itself is not.
+            if error not in raised:
+                raise
+            self._error(error, mode)
+            return None
+        self.judged.findings.extend(judge_variables(made, self.devices, mode))
+        own = tuple(op for op in evidence.ops if PROJECTION_SCOPE not in op.name)
+        evidence = Trace(own, evidence.transfers, evidence.outputs)
+        return evidence, as_result(evidence.outputs, self.variables)
+
+    def _error(self, error: Exception, mode: Mode) -> None:
+        notes = "; ".join(getattr(error, "__notes__", ()))
+        self.judged.findings.append(
+            Finding(
+                "error",
+                f"the parallel program ({mode})",
+                None,
+                "a result",
+                type(error).__name__,
+                _one_line(error) + (f" {notes}" if notes else ""),
+            )
+        )
+
+    def _result(self, program: Program, mode: Mode, leaves: Sequence[Any] | None = None) -> Result:
+        return as_result(program.runner(mode)(*program.arguments(mode, leaves)), self.variables)
+
+    def _compare(
+        self, found: Result, expected: Result, again: Result, evidence: Trace, mode: Mode, snapshot: Snapshot
+    ) -> None:
+        import tensorflow as tf
+
+        try:
+            tf.nest.assert_same_structure(found.structure, expected.structure, check_types=False)
+        except (TypeError, ValueError):
+            self.judged.findings.append(
+                Finding(
+                    "structure",
+                    f"outputs ({mode})",
+                    None,
+                    _shape_of(expected.structure),
+                    _shape_of(found.structure),
+                    "the results are nested in another way",
+                )
+            )
+            return
+        exact = self._is_exact(expected, evidence) if self.exact is None else self.exact
+        measured = Lazy(lambda: self._sensitivity(expected, mode, snapshot))
+        judged = self.judged
+        self._same_again(found, again, mode, exact, measured)
+        for index, name in enumerate(names_of(expected.outputs, "output")):
+            have, want = found.outputs[index], expected.outputs[index]
+            if (have is None) != (want is None):
+                judged.findings.append(
+                    Finding("structure", f"{name} ({mode})", None, str(want), str(have), "one of the two is None")
+                )
+            elif have is not None and want is not None:
+                compare(
+                    judged,
+                    Subject("value", name, mode),
+                    have,
+                    want,
+                    exact=exact,
+                    measure=lambda index=index: measured().outputs[index],  # type: ignore[misc]
+                )
+        before = judged.compared
+        for index, name in enumerate(self.tested.source_names() if self.gradients else ()):
+            subject = Subject("gradient", f"gradient for {name}", mode)
+            pair = expected_or_missing(judged, subject, found.gradients[index], expected.gradients[index])
+            if pair is not None:
+                compare(
+                    judged,
+                    subject,
+                    *pair,
+                    exact=exact,
+                    measure=lambda index=index: measured().gradients[index],  # type: ignore[misc]
+                )
+        self.gradient_values += judged.compared - before
+        for index, variable in enumerate(self.variables):
+            start = snapshot.values[index]
+            if np.array_equal(expected.state[index], start) and np.array_equal(found.state[index], start):
+                continue
+            compare(
+                judged,
+                Subject("value", f"{variable_name(variable)} after the call", mode),
+                found.state[index],
+                expected.state[index],
+                exact=exact,
+                measure=lambda index=index: measured().state[index],  # type: ignore[misc]
+            )
+        if self.oracle is not None:
+            self._ask_oracle(found, expected, mode, measured)
+
+    def _same_again(self, first: Result, second: Result, mode: Mode, exact: bool, measured: Lazy) -> None:
+        """Two runs on the same inputs may differ by what rounding explains, as two orders of summation do; no more."""
+        names = [
+            *names_of(first.outputs, "output"),
+            *(f"gradient for {name}" for name in (self.tested.source_names() if self.gradients else ())),
+        ]
+        pairs = zip(names, [*first.outputs, *first.gradients], [*second.outputs, *second.gradients], strict=False)
+        for index, (name, one, other) in enumerate(pairs):
+            if one is None or other is None or _identical(one, other):
+                continue
+            repeated = Judged()
+            compare(
+                repeated,
+                Subject("nondeterminism", name, mode, against="its first run on the same inputs and variables"),
+                other,
+                one,
+                exact=exact,
+                measure=lambda index=index: measured().results[index].capped(_REPEAT_ULPS),  # type: ignore[misc]
+            )
+            self.judged.findings.extend(repeated.findings)
+
+    def _ask_oracle(self, found: Result, expected: Result, mode: Mode, measured: Callable[[], Spread]) -> None:
+        import tensorflow as tf
+
+        assert self.oracle is not None
+        answer = self.oracle(**tf.nest.map_structure(_wide, dict(self.inputs)))
+        answers = [np.asarray(leaf) for leaf in tf.nest.flatten(answer)]
+        names = names_of(expected.outputs, "output")
+        if len(answers) != len(expected.outputs):
+            self.judged.findings.append(
+                Finding(
+                    "structure",
+                    f"outputs ({mode})",
+                    None,
+                    f"{len(answers)} arrays of the oracle",
+                    f"{len(expected.outputs)} outputs",
+                    "the oracle gives another number of results",
+                )
+            )
+            return
+        for who, result in (("parallel", found), ("reference", expected)):
+            for index, (name, want) in enumerate(zip(names, answers, strict=True)):
+                have = result.outputs[index]
+                if have is None:
+                    continue
+                compare(
+                    self.judged,
+                    Subject("value", f"{name} of the {who} program", mode, against="the oracle"),
+                    have,
+                    want.astype(have.dtype),
+                    exact=False,
+                    measure=lambda index=index: measured().outputs[index].widened(4.0),  # type: ignore[misc]
+                )
+
+    def _is_exact(self, expected: Result, evidence: Trace) -> bool:
+        sources = [to_array(leaf) for leaf in self.tested.leaves() if hasattr(leaf, "dtype")]
+        sources += [variable.numpy() for variable in self.variables]
+        results = [array for array in (*expected.outputs, *expected.gradients, *expected.state) if array is not None]
+        types = {op.type for op in evidence.ops if op.role != "control"}
+        return is_exact([array for array in sources if array is not None], results, types)
+
+    def _sensitivity(self, expected: Result, mode: Mode, snapshot: Snapshot) -> Spread:
+        """How much each result of the reference moves when its inputs and variables move in their last place."""
+        import tensorflow as tf
+
+        random = np.random.default_rng(self.seed + 1)
+        spread = Spread.start(expected, max(2, self.rows() or 1))
+        try:
+            for _ in range(replays()):
+                snapshot.restore()  # a generator's state, say, which is no floating variable
+                leaves = [
+                    tf.constant(move(leaf.numpy(), random), leaf.dtype)
+                    if tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and differentiable(leaf)
+                    else leaf
+                    for leaf in self.single.leaves()
+                ]
+                for variable, value in zip(snapshot.variables, snapshot.values, strict=True):
+                    if epsilon_of(value.dtype) and getattr(variable, "trainable", True):
+                        variable.assign(move(value, random))
+                spread.add(expected, self._result(self.single, mode, leaves))
+        finally:
+            snapshot.restore()
+        return spread
+
+    def rows(self) -> int | None:
+        """Size of the batch: what ``make_parallel`` splits, or the largest first dimension of the inputs."""
+        import tensorflow as tf
+
+        axis = getattr(self.parallel, "axis", 0)
+        whole = getattr(self.parallel, "broadcast", ())
+        if not isinstance(axis, int) or not isinstance(whole, tuple):
+            axis, whole = 0, ()
+        sizes = [
+            int(leaf.shape[axis])
+            for name, value in self.inputs.items()
+            if name not in whole
+            for leaf in tf.nest.flatten(value)
+            if tf.is_tensor(leaf) and leaf.shape.rank is not None and -leaf.shape.rank <= axis < leaf.shape.rank
+        ]
+        return max(sizes, default=None)
+
+
+def _identical(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    if one.dtype == object or other.dtype == object:
+        return bool(np.array_equal(one, other))
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def _wide(leaf: Any) -> Any:
+    array = to_array(leaf) if hasattr(leaf, "dtype") else None
+    if array is None:
+        return leaf
+    return array.astype(np.float64) if epsilon_of(array.dtype) and not np.iscomplexobj(array) else array
+
+
+def _shape_of(structure: Any) -> str:
+    import tensorflow as tf
+
+    return f"{type(structure).__name__} of {len(tf.nest.flatten(structure))} tensor(s)"
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:400]}"

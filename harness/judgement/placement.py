@@ -1,0 +1,150 @@
+"""Judges where the ops of a trace ran."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from harness.devices.device import Device, Devices
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+from harness.evidence.trace import Trace
+from harness.judgement.arithmetic import JOINS, LOOKUPS, SPLITS, computes, proven
+from harness.judgement.scopes import (
+    LOOKUP_MESSAGE,
+    Misplaced,
+    joined_on_a_tower,
+    left_scope,
+    looked_up_elsewhere,
+)
+from harness.judgement.wiring import Wiring
+from harness.records import Finding
+
+
+def judge_placement(trace: Trace, devices: Devices, mode: str, *, rows: int | None) -> list[Finding]:
+    """Findings of the kinds ``op-placement``, ``gradient-placement`` and ``unused-device``.
+
+    ``rows`` is the size of the batch, where there is one: fewer rows than devices leave devices out.
+    """
+    wiring = Wiring(trace)
+    misplaced = [
+        *_elsewhere(trace),
+        *left_scope(wiring, devices),
+        *joined_on_a_tower(wiring, devices),
+        *looked_up_elsewhere(wiring, devices),
+    ]
+    findings = [
+        *_merge("op-placement", misplaced, mode),
+        *_merge("gradient-placement", _gradients_elsewhere(wiring), mode),
+    ]
+    return [*findings, *_unused(trace, wiring, devices, mode, rows)]
+
+
+def _merge(kind: str, misplaced: Iterable[Misplaced], mode: str) -> list[Finding]:
+    """One finding for ops with the same fault on the same device, naming the first of them."""
+    groups: dict[tuple[DeviceName | None, DeviceName, str], list[Op]] = defaultdict(list)
+    for op, expected, message in misplaced:
+        groups[op.device, expected, message].append(op)
+    findings = []
+    for (device, expected, message), ops in groups.items():
+        types = sorted({op.type for op in ops})
+        first = f"{ops[0].name} ({ops[0].type})"
+        more = "" if len(ops) == 1 else f" and {len(ops) - 1} more op(s), of type {', '.join(types)}"
+        place = None if device is None else str(device)
+        found = place or "optimised away, into an op on another device"
+        findings.append(Finding(kind, f"{first}{more} ({mode})", place, str(expected), found, message))
+    return findings
+
+
+def _elsewhere(trace: Trace) -> Iterator[Misplaced]:
+    """Ops that ran elsewhere than their scope asked (FAULTS P05, P06, P11)."""
+    for op in trace.ops:
+        if op.device is None or op.requested is None or op.device.matches(op.requested):
+            continue
+        if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS):
+            message = "the op ran elsewhere than its scope asked; soft placement moves ops without a word"
+            if op.unit is not None:
+                message = "XLA compiled the function as one unit on one device and ignored the scopes inside"
+            elif op.type in LOOKUPS:
+                message = LOOKUP_MESSAGE
+            yield op, op.requested, message
+
+
+def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
+    for op in wiring.ops:
+        forward = wiring.by_name.get(op.forward or "")
+        if op.device is None or op.role != "gradient" or forward is None or not computes(op):
+            continue
+        if forward.device is None or forward.device == op.device or not computes(forward):
+            continue
+        message = "a backward op ran on another device than its forward op; a tape runs it where gradient() is called"
+        yield op, forward.device, message
+
+
+def gradient_ops(trace: Trace) -> int:
+    """Backward ops of which it is proven that they, and the forward ops that they belong to, ran where."""
+    by_name = {op.name: op for op in trace.ops}
+    return sum(
+        1
+        for op in proven(trace)
+        if op.role == "gradient"
+        and (forward := by_name.get(op.forward or "")) is not None
+        and forward.device is not None
+    )
+
+
+def _unused(trace: Trace, wiring: Wiring, devices: Devices, mode: str, rows: int | None) -> list[Finding]:
+    forward = [op for op in proven(trace) if op.role == "forward"]
+    if not forward:
+        return []
+    expected = len(devices) if rows is None else min(len(devices), max(rows, 1))
+    used = {op.device for op in forward}
+    idle = [device for device in devices if device.parsed not in used and not _simplified(device, wiring)]
+    missing = expected - (len(devices) - len(idle))
+    if missing <= 0:
+        return []
+    ran = ", ".join(sorted({device.short for device in used if device is not None}))
+    return [
+        Finding(
+            "unused-device",
+            f"{device.parsed.short} ({mode})",
+            device.name,
+            f"work on {expected} of {len(devices)} devices",
+            f"work on {ran} alone",
+            "no op of the program ran on this device",
+        )
+        for device in idle
+    ]
+
+
+def _simplified(device: Device, wiring: Wiring) -> bool:
+    """Whether the program asked this device for work that TensorFlow found a shorter way to do, such as times 1."""
+    return any(
+        op.role == "forward"
+        and op.device is None
+        and op.requested is not None
+        and op.requested.index is not None
+        and device.parsed.matches(op.requested)
+        and computes(op)
+        and wiring.users(op)
+        for op in wiring.ops
+    )
+
+
+def judge_variables(made: Sequence[Any], devices: Devices, mode: str) -> list[Finding]:
+    """Variables that came into being during the first parallel call: they are where that call happened to be."""
+    if len(devices) < 2:
+        return []
+    return [
+        Finding(
+            "variable-placement",
+            f"variable {variable.name} ({mode})",
+            str(variable.device) or None,
+            "a variable that exists before the call, on a device chosen for it",
+            f"made by the first call on {variable.device or 'the default device'}",
+            "a variable made lazily goes where the first call is; make it before, or build the model",
+        )
+        for variable in made
+        if getattr(variable, "trainable", False)
+    ]

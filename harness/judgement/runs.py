@@ -1,0 +1,192 @@
+"""Runs a callable the way a user would, eagerly or as a ``tf.function``, with or without gradients."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness._tensorflow import as_autograph
+
+Mode = Literal["eager", "graph", "dynamic"]
+#: Name scope of the ops that verify itself adds to the program: they are not judged.
+PROJECTION_SCOPE = "harness_projection"
+MODES: tuple[Mode, ...] = ("eager", "graph", "dynamic")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run gave, as NumPy arrays. A gradient is ``None`` where TensorFlow gave none."""
+
+    structure: Any
+    outputs: tuple[NDArray[Any] | None, ...]
+    gradients: tuple[NDArray[Any] | None, ...] = ()
+    #: Values of the watched variables after the run.
+    state: tuple[NDArray[Any], ...] = ()
+
+
+@dataclass
+class Program:
+    """A callable over ``**inputs`` with the sources that gradients are taken for.
+
+    ``scope`` is the device that the whole run is put on, or ``None`` to leave placement to the callable.
+    """
+
+    fn: Callable[..., Any]
+    inputs: Mapping[str, Any]
+    variables: Sequence[Any]
+    gradients: bool
+    seed: int
+    scope: str | None = None
+    _graphs: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def runner(self, mode: Mode) -> Callable[..., Any]:
+        """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
+        if mode == "eager":
+            return self.step
+        return functools.partial(self._run_graph, mode)
+
+    def _run_graph(self, mode: Mode, *tensors: Any) -> Any:
+        import tensorflow as tf
+
+        if mode not in self._graphs:
+            specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in tensors]
+            specs.append(tf.TensorSpec([], tf.float32))
+            # A concrete function: TensorFlow would count the graphs of many programs as retracing of one function.
+            self._graphs[mode] = tf.function(self._graph_step()).get_concrete_function(*specs)
+        return self._graphs[mode](*tensors, tf.constant(1.0))
+
+    def _graph_step(self) -> Callable[..., Any]:
+        import tensorflow as tf
+
+        static = self.leaves()
+        places = [index for index, leaf in enumerate(static) if tf.is_tensor(leaf)]
+
+        def step(*arguments: Any) -> Any:
+            *tensors, one = arguments
+            leaves = list(static)
+            for place, tensor in zip(places, tensors, strict=True):
+                leaves[place] = tensor
+            return self.step(*leaves, one=one)
+
+        # AutoGraph passes this function by and converts the user's callable inside, as it would in their own graph.
+        step.autograph_info__ = None  # type: ignore[attr-defined]
+        return step
+
+    def arguments(self, mode: Mode, leaves: Sequence[Any] | None = None) -> list[Any]:
+        """What to call the runner of this mode with."""
+        import tensorflow as tf
+
+        given = self.leaves() if leaves is None else list(leaves)
+        return given if mode == "eager" else [leaf for leaf in given if tf.is_tensor(leaf)]
+
+    def leaves(self) -> list[Any]:
+        """The leaves of the inputs, in order."""
+        import tensorflow as tf
+
+        return list(tf.nest.flatten(dict(self.inputs)))
+
+    def step(self, *leaves: Any, one: Any = None) -> Any:
+        """One forward and, if asked for, backward pass: (outputs, gradients)."""
+        import tensorflow as tf
+
+        if self.scope is not None:
+            with tf.device(self.scope):
+                return self._step(leaves, one)
+        return self._step(leaves, one)
+
+    def _step(self, leaves: Sequence[Any], one: Any) -> Any:
+        import tensorflow as tf
+
+        inputs = tf.nest.pack_sequence_as(dict(self.inputs), list(leaves))
+        fn = as_autograph(self.fn)
+        if not self.gradients:
+            return fn(**inputs), []
+        sources = [leaf for leaf in leaves if tf.is_tensor(leaf) and differentiable(leaf)]
+        with tf.GradientTape() as tape:
+            for source in sources:
+                tape.watch(source)
+            outputs = fn(**inputs)
+        targets = [leaf for leaf in tf.nest.flatten(outputs) if tf.is_tensor(leaf) and differentiable(leaf)]
+        if not targets:
+            return outputs, [None] * (len(sources) + len(self.variables))
+        with tf.name_scope(PROJECTION_SCOPE):
+            seeds = [projection(target, self.seed + index, one) for index, target in enumerate(targets)]
+        return outputs, tape.gradient(targets, [*sources, *self.variables], output_gradients=seeds)
+
+    def source_names(self) -> list[str]:
+        """Names of what gradients are taken for, in order."""
+        import tensorflow as tf
+
+        names = []
+        for name, value in sorted(self.inputs.items()):
+            leaves = tf.nest.flatten(value)
+            for index, leaf in enumerate(leaves):
+                if tf.is_tensor(leaf) and differentiable(leaf):
+                    names.append(f"input {name}" if len(leaves) == 1 else f"input {name}[{index}]")
+        return names + [variable_name(variable) for variable in self.variables]
+
+
+def projection(target: Any, seed: int, one: Any) -> Any:
+    """Random weights of a target's shape for the projection that is differentiated: integers from -2 to 2, never 0.
+
+    Small integers, so that exact arithmetic stays exact. In a graph they are multiplied by ``one``, the number 1 as
+    an argument of the graph: from constants TensorFlow would compute parts of the backward pass in advance, and
+    there would be nothing to see of them.
+    """
+    import tensorflow as tf
+
+    weights = (-2.0, -1.0, 1.0, 2.0)
+    if not target.shape.is_fully_defined():
+        # The shape is known when the graph runs. The same for the same seed, for parallel and reference alike.
+        drawn = tf.random.stateless_uniform(tf.shape(target), seed=[seed, 0], minval=0, maxval=4, dtype=tf.int32)
+        return tf.gather(tf.constant(weights, target.dtype), drawn)
+    values = np.random.default_rng(seed).choice(weights, size=tuple(target.shape)).astype(target.dtype.as_numpy_dtype)
+    return tf.constant(values) if one is None else tf.constant(values) * tf.cast(one, target.dtype)
+
+
+def differentiable(tensor: Any) -> bool:
+    """Whether gradients can be taken with respect to a tensor of this dtype."""
+    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
+
+
+def as_result(raw: Any, state: Sequence[Any] = ()) -> Result:
+    """Bring what a run returned to NumPy."""
+    import tensorflow as tf
+
+    outputs, gradients = raw
+    return Result(
+        structure=tf.nest.map_structure(lambda _: None, outputs),
+        outputs=tuple(to_array(leaf) for leaf in tf.nest.flatten(outputs)),
+        gradients=tuple(to_array(leaf) for leaf in gradients),
+        state=tuple(variable.numpy() for variable in state),
+    )
+
+
+def to_array(leaf: Any) -> NDArray[Any] | None:
+    """A leaf of a result as an array; IndexedSlices are added up into the dense tensor that they stand for."""
+    import tensorflow as tf
+
+    if leaf is None:
+        return None
+    if isinstance(leaf, tf.IndexedSlices):
+        leaf = tf.convert_to_tensor(leaf)
+    if isinstance(leaf, tf.RaggedTensor):
+        leaf = leaf.to_tensor()
+    return np.asarray(leaf.numpy() if hasattr(leaf, "numpy") else leaf)
+
+
+def variable_name(variable: Any) -> str:
+    """A variable's name as people know it: Keras' path, or TensorFlow's name without its number."""
+    return f"variable {getattr(variable, 'path', None) or str(variable.name).split(':', 1)[0]}"
+
+
+def _without_rows(leaf: Any) -> Any:
+    import tensorflow as tf
+
+    shape = list(leaf.shape)
+    return tf.TensorSpec([None, *shape[1:]] if shape else [], leaf.dtype)

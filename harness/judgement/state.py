@@ -1,0 +1,70 @@
+"""Keeps the variables that the callables may change, so that every run starts from the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.parallel.closure import carried
+from harness.parallel.data import is_making_on_host
+
+
+def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) -> list[Any]:
+    """The variables that were named, then those that the callables carry with them, each once."""
+    import tensorflow as tf
+
+    found = list(named)
+    for fn in callables:
+        for item in carried(fn, lambda item: isinstance(item, (tf.Variable, tf.Module)) or _has_variables(item)):
+            found.extend([item] if isinstance(item, tf.Variable) else item.variables)
+    known: dict[int, Any] = {}
+    for variable in found:
+        plain = getattr(variable, "value", None) if not isinstance(variable, tf.Variable) else variable
+        plain = plain if isinstance(plain, tf.Variable) else variable
+        known.setdefault(id(plain), plain)
+    return list(known.values())
+
+
+def _has_variables(item: Any) -> bool:
+    import tensorflow as tf
+
+    return isinstance(item, (tf.keras.layers.Layer, tf.keras.optimizers.Optimizer, tf.keras.metrics.Metric))
+
+
+@dataclass
+class Snapshot:
+    """Values of variables, to go back to."""
+
+    variables: list[Any]
+    values: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, variables: list[Any]) -> Snapshot:
+        """Remember the present values."""
+        return cls(variables, [variable.numpy() for variable in variables])
+
+    def restore(self) -> None:
+        """Put back the values that have changed."""
+        for variable, value in zip(self.variables, self.values, strict=True):
+            now = variable.numpy()
+            if now.shape != value.shape or now.tobytes() != value.tobytes():
+                variable.assign(value)
+
+
+@contextmanager
+def variables_made() -> Iterator[list[Any]]:
+    """Collect the variables made in the body, except those that ``make_parallel`` puts on the host on purpose."""
+    import tensorflow as tf
+
+    made: list[Any] = []
+
+    def creator(make: Callable[..., Any], **arguments: Any) -> Any:
+        variable = make(**arguments)
+        if not is_making_on_host():
+            made.append(variable)
+        return variable
+
+    with tf.variable_creator_scope(creator):
+        yield made

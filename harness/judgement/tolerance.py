@@ -1,0 +1,78 @@
+"""How far two correct results of the same arithmetic may lie apart.
+
+A split program adds in another order, so the last bits may differ; how many depends on the program. The bound is
+measured on the reference itself: its inputs are moved by one unit in the last place, at random, several times, and
+the largest change of each element of each result is what one rounding error can do there. A sum over ``n`` terms
+makes up to ``n`` such errors that add up like a random walk (Higham, Accuracy and Stability of Numerical Algorithms,
+2nd ed. 2002, section 2.8), so the bound is that change times ``8 + sqrt(n)``.
+
+Arithmetic that is exact needs no bound: ``harness.judgement.exactness``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_REPLAYS = 4
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Largest change of each element of one result under moves of one unit in the last place of the inputs."""
+
+    change: NDArray[np.float64]
+    terms: int
+    factor: float = 1.0
+    #: The bound is at most this many units in the last place of the element, or of the typical element.
+    most_ulps: float = np.inf
+
+    def widened(self, factor: float) -> Sensitivity:
+        """The same with a bound ``factor`` times as wide."""
+        return replace(self, factor=self.factor * factor)
+
+    def capped(self, most_ulps: float) -> Sensitivity:
+        """The same with a bound of at most ``most_ulps`` units in the last place."""
+        return replace(self, most_ulps=most_ulps)
+
+    def bound(self, reference: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+        """Allowed error of each element, in units of the result."""
+        finite = np.where(np.isfinite(self.change), self.change, 0.0)
+        typical = np.sqrt(np.mean(np.square(finite))) if finite.size else 0.0
+        magnitude = np.where(np.isfinite(reference), np.abs(reference), 0.0)
+        times = self.factor * (8.0 + np.sqrt(self.terms))
+        measured: NDArray[np.float64] = times * (finite + typical + epsilon * magnitude)
+        if not np.isfinite(self.most_ulps):
+            return measured
+        size = np.sqrt(np.mean(np.square(magnitude))) if magnitude.size else 0.0
+        capped: NDArray[np.float64] = np.minimum(measured, self.most_ulps * epsilon * (magnitude + size))
+        return capped
+
+
+def replays() -> int:
+    """How often the reference is run with moved inputs to measure its sensitivity."""
+    return _REPLAYS
+
+
+def epsilon_of(dtype: Any) -> float:
+    """Distance from 1 to the next number of a floating dtype (NumPy's, or one of ml_dtypes), or 0.0 for others."""
+    kind = np.dtype(dtype)
+    if kind.kind == "c":
+        return float(np.finfo(kind).eps)
+    if kind.kind == "f":
+        return float(np.finfo(kind).eps)
+    if kind.name == "bfloat16":
+        return 2.0**-7
+    return 0.0
+
+
+def move(array: NDArray[Any], random: np.random.Generator) -> NDArray[Any]:
+    """``array`` with each element moved by one unit in the last place, up or down at random; its dtype stays."""
+    epsilon = epsilon_of(array.dtype)
+    signs = random.integers(0, 2, size=array.shape) * 2.0 - 1.0
+    wide = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+    moved: NDArray[Any] = (wide * (1.0 + signs * epsilon)).astype(array.dtype)
+    return moved

@@ -1,0 +1,208 @@
+"""Compares the results of the program under test with those of the reference, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.judgement.tolerance import Sensitivity, epsilon_of
+from harness.judgement.verification import Comparison
+from harness.records import Finding
+
+#: An element whose bound is wider than this share of it could hide a fault; such elements prove nothing.
+_WIDEST_BOUND = 1e-2
+#: Unless a measured bound is asked for, this many units in the last place are no difference (FAULTS V21).
+_FREE_ULPS = 4.0
+
+Measure = Callable[[int], Sensitivity]
+
+
+@dataclass
+class Judged:
+    """What comparing came to: findings, comparisons, and what could not be judged."""
+
+    findings: list[Finding] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+
+    @property
+    def compared(self) -> int:
+        """Elements in which a fault would have been seen."""
+        return sum(comparison.compared for comparison in self.comparisons)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The tensor that is compared: its kind of finding, its name, its mode, and what it is compared with."""
+
+    kind: str
+    where: str
+    mode: str
+    against: str = "the single-device result"
+
+
+def compare(
+    judged: Judged,
+    subject: Subject,
+    found: NDArray[Any],
+    expected: NDArray[Any],
+    *,
+    exact: bool,
+    measure: Callable[[], Sensitivity],
+    check_dtype: bool = True,
+) -> None:
+    """Compare two arrays and add what was seen to ``judged``.
+
+    ``measure`` gives the sensitivity of the expected array; it is called only where the two differ by more than a few
+    units in the last place.
+    """
+    if found.shape != expected.shape:
+        judged.findings.append(_finding("shape", subject, str(expected.shape), str(found.shape), "the shape differs"))
+        return
+    if check_dtype and found.dtype != expected.dtype:
+        judged.findings.append(_finding("dtype", subject, expected.dtype.name, found.dtype.name, "the dtype differs"))
+        return
+    epsilon = epsilon_of(found.dtype)
+    if epsilon == 0.0:
+        _compare_discrete(judged, subject, found, expected)
+    else:
+        _compare_floats(judged, subject, found, expected, epsilon, exact, measure)
+
+
+def _widest_bound(epsilon: float) -> float:
+    """1 % of the element; in float16 a quarter, in bfloat16 half: their rounding leaves no less in a few steps."""
+    return min(0.5, max(_WIDEST_BOUND, 256.0 * epsilon))
+
+
+def _compare_discrete(judged: Judged, subject: Subject, found: NDArray[Any], expected: NDArray[Any]) -> None:
+    wrong = np.asarray(found != expected)
+    judged.comparisons.append(
+        Comparison(
+            subject.mode, subject.where, found.dtype.name, found.size, found.size, float(wrong.any()), 0.0, "equal"
+        )
+    )
+    if wrong.any():
+        judged.findings.append(_worst(subject, found, expected, wrong.astype(float), wrong, "equality"))
+
+
+def _compare_floats(
+    judged: Judged,
+    subject: Subject,
+    found: NDArray[Any],
+    expected: NDArray[Any],
+    epsilon: float,
+    exact: bool,
+    measure: Callable[[], Sensitivity],
+) -> None:
+    wide = np.complex128 if np.iscomplexobj(found) else np.float64
+    have, want = found.astype(wide), expected.astype(wide)
+    no_number = np.isnan(want)
+    if no_number.any():
+        judged.undecided.append(
+            f"{subject.where} ({subject.mode}): {subject.against} is NaN at {int(no_number.sum())} of {want.size} "
+            "elements"
+        )
+    settled = no_number | (np.isinf(want) & (have == want))
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.where(settled, 0.0, np.abs(have - want))
+    not_finite = ~settled & ~np.isfinite(have)
+    unsettled = ~settled & ~np.isfinite(want)
+    error = np.where(not_finite | unsettled, np.inf, error)
+    magnitude = np.where(np.isfinite(want), np.abs(want), 0.0)
+    if exact:
+        bound, rule = np.zeros_like(magnitude), "exact arithmetic: bitwise"
+    else:
+        bound, rule = _FREE_ULPS * epsilon * magnitude, f"{_FREE_ULPS:g} units in the last place"
+        if np.any(error > bound):
+            sensitivity = measure()
+            bound = sensitivity.bound(want, epsilon)
+            rule = f"(8 + sqrt({sensitivity.terms})) x measured effect of one unit in the last place of the inputs"
+    wrong = error > bound
+    typical = float(np.sqrt(np.mean(np.square(magnitude)))) if magnitude.size else 0.0
+    decisive = ~no_number & (bound <= _widest_bound(epsilon) * np.maximum(magnitude, typical))
+    finite_error = np.where(np.isfinite(error), error, np.finfo(float).max)
+    at = int(np.argmax(finite_error - bound)) if error.size else 0
+    judged.comparisons.append(
+        Comparison(
+            mode=subject.mode,
+            where=subject.where,
+            dtype=found.dtype.name,
+            elements=found.size,
+            compared=int((decisive | wrong).sum()),
+            largest_error=float(error.max()) if error.size else 0.0,
+            bound=float(bound.flat[at]) if error.size else 0.0,
+            rule=rule,
+        )
+    )
+    if wrong.any():
+        judged.findings.append(_worst(subject, found, expected, finite_error - bound, wrong, rule))
+    elif error.size and not decisive.any() and not no_number.any():
+        judged.undecided.append(
+            f"{subject.where} ({subject.mode}): so ill-conditioned that rounding alone may change it by "
+            f"{float(np.max(bound)):.3g}; a fault could hide in that"
+        )
+
+
+def _worst(
+    subject: Subject,
+    found: NDArray[Any],
+    expected: NDArray[Any],
+    excess: NDArray[Any],
+    wrong: NDArray[np.bool_],
+    rule: str,
+) -> Finding:
+    at = np.unravel_index(int(np.argmax(np.where(wrong, excess, -np.inf))), found.shape) if found.ndim else ()
+    index = [int(part) for part in at]
+    return _finding(
+        subject.kind,
+        subject,
+        f"{expected[tuple(index)]!s}",
+        f"{found[tuple(index)]!s}",
+        f"{int(wrong.sum())} of {found.size} elements differ from {subject.against}, the worst at {index}; "
+        f"rule: {rule}",
+    )
+
+
+def _finding(kind: str, subject: Subject, expected: str, found: str, message: str) -> Finding:
+    return Finding(kind, f"{subject.where} ({subject.mode})", None, expected, found, message)
+
+
+def expected_or_missing(
+    judged: Judged, subject: Subject, found: Any, expected: Any
+) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """The two gradients as arrays, or ``None`` where one of them is missing; a missing one is noted."""
+    if found is None and expected is None:
+        return None
+    if found is None:
+        judged.findings.append(
+            _finding(
+                "missing-gradient",
+                subject,
+                f"a gradient of shape {expected.shape}",
+                "None",
+                "there is no gradient where the reference has one",
+            )
+        )
+        return None
+    if expected is None:
+        if np.any(found != 0):
+            judged.findings.append(
+                _finding(
+                    "gradient",
+                    subject,
+                    "None",
+                    f"values up to {np.max(np.abs(found))}",
+                    "the reference has no gradient",
+                )
+            )
+        return None
+    return found, expected
+
+
+def names_of(structure: Sequence[Any], prefix: str) -> list[str]:
+    """Names for the leaves of a result: the prefix alone for one leaf, else numbered."""
+    return [prefix] if len(structure) == 1 else [f"{prefix}[{index}]" for index in range(len(structure))]

@@ -1,0 +1,67 @@
+"""What ``harness.verify`` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.records import Exercised, Finding, Verdict
+
+if TYPE_CHECKING:
+    from harness.evidence.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One tensor that was compared, and by which measure.
+
+    ``largest_error`` and ``bound`` are in units of the tensor; ``bound`` is the allowed error at the element where the
+    error came closest to it. ``compared`` counts the elements that the comparison could have caught a fault in.
+    """
+
+    mode: str
+    where: str
+    dtype: str
+    elements: int
+    compared: int
+    largest_error: float
+    bound: float
+    rule: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The judgement of one program on one input.
+
+    ``verdict`` is FAIL with any finding of that severity, UNKNOWN where nothing could be proven (``reason`` says why),
+    WARN with a finding that is no failure, PASS otherwise.
+    """
+
+    verdict: Verdict
+    reason: str
+    findings: tuple[Finding, ...]
+    exercised: Exercised
+    comparisons: tuple[Comparison, ...] = ()
+    traces: dict[str, Trace] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the verdict is PASS or WARN."""
+        return self.verdict in (Verdict.PASS, Verdict.WARN)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Verification is neither true nor false; use .passed, or .verdict")
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}: {self.reason}", f"exercised: {self.exercised}"]
+        lines.extend(describe(finding) for finding in self.findings)
+        return "\n".join(lines)
+
+
+def describe(finding: Finding) -> str:
+    """A finding in one line."""
+    place = f" on {finding.device}" if finding.device else ""
+    return (
+        f"[{finding.kind}] {finding.where}{place}: {finding.message} "
+        f"(expected {finding.expected}, found {finding.found})"
+    )

@@ -1,0 +1,136 @@
+"""``harness.verify``: is a program over several devices equal to one device, and did each op run where it should?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.devices.device import Device, Devices
+from harness.devices.name import DeviceName
+from harness.errors import DevicesUnavailable, UsageError, VerificationError
+from harness.judgement.runs import MODES, Mode
+from harness.judgement.verdict import conclude
+from harness.judgement.verification import Verification, describe
+
+
+def verify(
+    parallel: Callable[..., Any],
+    reference: Callable[..., Any],
+    inputs: Mapping[str, Any],
+    *,
+    devices: Sequence[Device],
+    variables: Sequence[Any] = (),
+    gradients: bool | None = None,
+    modes: Sequence[str] = ("eager", "graph"),
+    oracle: Callable[..., Any] | None = None,
+    exact: bool | None = None,
+    seed: int = 0,
+) -> Verification:
+    """Run ``parallel`` and ``reference`` on the same inputs and judge values, gradients, and where each op ran.
+
+    Args:
+        parallel: any callable over ``**inputs``: the program that uses several devices. It runs as it is, outside of
+            any device scope, and is traced.
+        reference: any callable over ``**inputs``: the same on one device. It runs in the scope of ``devices[0]``.
+        inputs: names to arrays, tensors, or nests of them. Anything else is passed on as it is.
+        devices: the devices that the program is meant to use.
+        variables: the variables that both use. Gradients are taken for them, and their values after the call are
+            compared. Every run starts from the same values.
+        gradients: compare and place the gradients of a random projection of the outputs with respect to the floating
+            inputs and to ``variables``. ``None``: if ``variables`` are given.
+        modes: some of ``"eager"``, ``"graph"`` (in a ``tf.function``), ``"dynamic"`` (in a ``tf.function`` whose
+            inputs have an unknown size along axis 0).
+        oracle: a NumPy function over ``**inputs`` (float64 arrays for floating inputs): an independent answer, so
+            that a fault that both sides share is seen.
+        exact: whether the arithmetic is exact, so that values have to be equal to the last bit. ``None``: find out
+            from the ops and from the values.
+        seed: of the random projection.
+
+    Returns:
+        The verdict, the findings, what was exercised, each comparison with the bound it was made with, and the trace
+        of each mode.
+
+    Raises:
+        UsageError: an argument of another form than said above.
+        DevicesUnavailable: one of ``devices`` is not there.
+    """
+    from harness.judgement.examine import Examination
+
+    known = _known_devices(devices)
+    chosen = _known_modes(modes)
+    for name, fn in (("parallel", parallel), ("reference", reference)):
+        if not callable(fn):
+            raise UsageError(f"{name}={fn!r} is not callable; give a function over **inputs")
+    if not isinstance(inputs, Mapping):
+        raise UsageError(f"inputs={type(inputs).__name__}; accepted: a mapping of argument names to arrays or nests")
+    examination = Examination(
+        parallel=parallel,
+        reference=reference,
+        inputs=_on_host(inputs, known.host),
+        devices=known,
+        variables=list(variables),
+        gradients=bool(variables) if gradients is None else gradients,
+        oracle=oracle,
+        exact=exact,
+        seed=seed,
+    )
+    for mode in chosen:
+        examination.run(mode)
+    return conclude(examination)
+
+
+def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
+    """:func:`verify` with the same arguments; raises unless it passes.
+
+    Raises:
+        VerificationError: with every finding, one line each, and the way to replay it.
+    """
+    verification = verify(*args, **kwargs)
+    if verification.passed:
+        return verification
+    lines = [f"{verification.verdict}: {verification.reason}"]
+    lines.extend(f"  {describe(finding)}" for finding in verification.findings)
+    lines.append(f"  exercised: {verification.exercised}")
+    devices = kwargs.get("devices", ())
+    spec = getattr(devices, "spec", "")
+    names = ", ".join(device.parsed.short for device in devices)
+    lines.append(
+        f"  replay: harness.configure({spec!r}), then harness.verify with the same callables and inputs, "
+        f"devices {names}, seed={kwargs.get('seed', 0)}; .traces of the result shows where each op ran"
+    )
+    raise VerificationError("\n".join(lines), verification.findings, verification)
+
+
+def _known_devices(devices: Sequence[Device]) -> Devices:
+    import tensorflow as tf
+
+    known = devices if isinstance(devices, Devices) else Devices(devices, spec="")
+    if not len(known):
+        raise UsageError("devices is empty; give what harness.configure returned, or a slice of it")
+    # TensorFlow lists local devices by a short name, such as /device:CPU:1.
+    there = [device.name for device in tf.config.list_logical_devices()]
+    listed = [DeviceName.parse(name) for name in there]
+    absent = [device.name for device in known if not any(device.parsed.matches(name) for name in listed)]
+    if absent:
+        raise DevicesUnavailable(known.spec or "devices", ", ".join(absent), there)
+    return known
+
+
+def _known_modes(modes: Sequence[str]) -> list[Mode]:
+    if isinstance(modes, str) or not modes or not set(modes) <= set(MODES):
+        raise UsageError(f"modes={modes!r}; accepted: one or more of {', '.join(map(repr, MODES))}, in a sequence")
+    return [mode for mode in MODES if mode in modes]
+
+
+def _on_host(inputs: Mapping[str, Any], host: str) -> dict[str, Any]:
+    import tensorflow as tf
+
+    def tensor(leaf: Any) -> Any:
+        if isinstance(leaf, (np.ndarray, np.generic, float)) and np.asarray(leaf).dtype != object:
+            return tf.constant(leaf)
+        return leaf
+
+    with tf.device(host):
+        return {str(name): tf.nest.map_structure(tensor, value) for name, value in inputs.items()}

@@ -1,0 +1,84 @@
+"""Who made a tensor and who reads it, across identities, calls, and ops that TensorFlow optimised away."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+from harness.evidence.trace import Trace
+from harness.judgement.arithmetic import CALLS, computes
+
+#: How many identities, calls or optimised ops in a row are seen through.
+_FAR = 16
+_IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient"})
+
+
+class Wiring:
+    """The connections between the ops of one trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.ops = trace.ops
+        self.by_name = {op.name: op for op in trace.ops}
+
+    @cached_property
+    def _readers(self) -> dict[str, list[Op]]:
+        readers: dict[str, list[Op]] = defaultdict(list)
+        for op in self.ops:
+            for name in dict.fromkeys(op.inputs):
+                readers[name].append(op)
+        return readers
+
+    @cached_property
+    def _inside(self) -> dict[str, list[Op]]:
+        """The ops that compute inside of each call, by the call's name."""
+        inside: dict[str, list[Op]] = defaultdict(list)
+        for op in self.ops:
+            if op.role == "forward" and op.device is not None and computes(op):
+                parts = op.name.split("/")
+                for length in range(1, len(parts)):
+                    inside["/".join(parts[:length])].append(op)
+        return inside
+
+    def readers(self, op: Op) -> list[Op]:
+        """The ops that read what ``op`` makes, those that only wait for it left out."""
+        return [reader for reader in self._readers.get(op.name, ()) if reader.type != "NoOp"]
+
+    def maker(self, name: str) -> Op | None:
+        """The op that made a tensor, seen through identities and calls; ``None`` where it is not known.
+
+        For a call it is the last op inside, provided that all that computes inside ran on one device.
+        """
+        op = self.by_name.get(name)
+        for _ in range(_FAR):
+            if op is None or op.type in CALLS:
+                inside = self._inside.get(name if op is None else op.name, [])
+                return inside[-1] if len({each.device for each in inside}) == 1 else op
+            if op.type not in _IDENTITIES or not op.inputs:
+                return op
+            name = op.inputs[0]
+            op = self.by_name.get(name)
+        return op
+
+    def makers(self, op: Op) -> list[Op]:
+        """The ops that made what ``op`` reads."""
+        return [maker for name in op.inputs if (maker := self.maker(name)) is not None]
+
+    def users(self, op: Op) -> set[DeviceName]:
+        """The devices where the result of ``op`` is first used by an op that ran.
+
+        Where an op was optimised away, by moving it behind a concat for instance, this is where its work went.
+        """
+        found: set[DeviceName] = set()
+        frontier, seen = [op], {op.name}
+        for _ in range(_FAR):
+            following = []
+            for reader in (reader for each in frontier for reader in self.readers(each)):
+                if reader.device is not None:
+                    found.add(reader.device)
+                elif reader.name not in seen:
+                    seen.add(reader.name)
+                    following.append(reader)
+            frontier = following
+        return found

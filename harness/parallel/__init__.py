@@ -1,0 +1,1 @@
+"""The ways to use several devices: data parallel (``make_parallel``)."""

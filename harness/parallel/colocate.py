@@ -1,0 +1,144 @@
+"""Runs a function on a device so that its backward ops run there too: what TF1's ``colocate_gradients_with_ops`` did.
+
+In TF2 a tape plays a function back wherever ``tape.gradient`` is called, so the backward pass of a program that is
+spread over devices runs on one of them. Here the function is wrapped in ``tf.custom_gradient``; its gradient plays an
+inner tape back inside the device scope. The gradient is wrapped in the same way, so that it holds for derivatives of
+every order. Nothing is computed twice for a first derivative; for each further order the backward pass alone is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness._tensorflow import tape_may_record, tape_watches
+from harness.parallel.closure import carried
+
+
+def run_on(device: str, fn: Callable[..., Sequence[Any]], tensors: Sequence[Any], carrier: Callable[..., Any]) -> Any:
+    """``fn(*tensors)``, a flat list of tensors, run forward and backward on ``device``.
+
+    Args:
+        device: full device name.
+        fn: takes tensors, returns a flat sequence of tensors.
+        tensors: its arguments.
+        carrier: the user's callable inside ``fn``; tensors that it carries in closures or attributes get gradients.
+    """
+    import tensorflow as tf
+
+    if tf.executing_eagerly() and not tape_may_record():
+        with tf.device(device):
+            return list(fn(*tensors))
+    # While a graph is built, a tape outside of it may ask for any gradient later. In eager code what no tape watches
+    # needs none, and watching it would cost a gradient that nobody reads.
+    watched = _differentiable if not tf.executing_eagerly() else _watched
+    # tf.is_tensor would take in variables, those of Keras too, whose dtype is a text.
+    captured = [tensor for tensor in carried(carrier, lambda item: isinstance(item, tf.Tensor)) if watched(tensor)]
+    count = len(tensors)
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def region(*arguments: Any) -> Any:
+        own = arguments[:count]
+        sources = [*own, *captured]
+        wanted = [index for index, tensor in enumerate(sources) if watched(tensor)]
+        with tf.device(device), tf.GradientTape(persistent=True) as tape:
+            for index in wanted:
+                tape.watch(sources[index])
+            outputs = list(fn(*own))
+        # Read here, not in the gradient: the gradient of a branch of a tf.cond cannot reach a variable by itself.
+        read = tape.watched_variables() if not tf.executing_eagerly() else ()
+        values = {variable.ref(): tf.convert_to_tensor(variable) for variable in read}
+
+        def gradient(*upstream: Any, variables: Sequence[Any] = ()) -> Any:
+            kept = [index for index, output in enumerate(outputs) if _differentiable(output)]
+            grads = _play_back(
+                tape,
+                device,
+                [outputs[index] for index in kept],
+                [*(sources[index] for index in wanted), *variables],
+                [upstream[index] for index in kept],
+                [values.get(variable.ref(), variable) for variable in variables],
+            )
+            by_source = dict(zip(wanted, grads, strict=False))
+            with tf.device(device):
+                of_sources = [_dense(by_source.get(index)) for index in range(len(sources))]
+            return (of_sources, grads[len(wanted) :]) if variables else of_sources
+
+        return outputs, gradient
+
+    with tf.device(device):
+        return region(*tensors, *captured)
+
+
+def _play_back(
+    tape: Any, device: str, outputs: list[Any], sources: list[Any], seeds: list[Any], values: list[Any]
+) -> list[Any]:
+    """Gradients of ``outputs`` with respect to ``sources``, made on ``device``, and differentiable there again.
+
+    The last ``sources`` are variables; ``values`` are the tensors that were read from them.
+    """
+    import tensorflow as tf
+
+    if not outputs:
+        return [None] * len(sources)
+    with tf.device(device):
+        grads = tape.gradient(outputs, sources, output_gradients=seeds)
+    if tf.executing_eagerly() and not tape_may_record():
+        return list(grads)
+    links = [*seeds, *sources[: len(sources) - len(values)], *map(tf.convert_to_tensor, values)]
+    with tf.device(device):
+        return [
+            _differentiable_again(tape, device, grad, index, outputs, sources, seeds, links, values)
+            for index, grad in enumerate(grads)
+        ]
+
+
+def _differentiable_again(
+    tape: Any,
+    device: str,
+    grad: Any,
+    index: int,
+    outputs: list[Any],
+    sources: list[Any],
+    seeds: list[Any],
+    links: list[Any],
+    values: list[Any],
+) -> Any:
+    """``grad`` itself, with a gradient of its own on ``device``.
+
+    One wrapper for each gradient, not one for all: a gradient that nobody reads can then be pruned from a graph.
+    IndexedSlices are handed through: their second derivative is right, but runs where TensorFlow puts it.
+    """
+    import tensorflow as tf
+
+    if not isinstance(grad, tf.Tensor):
+        return grad
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def attach(*_: Any) -> Any:
+        def second(upstream: Any) -> Any:
+            with tf.device(device), tape:
+                for seed in seeds:
+                    tape.watch(seed)
+                again = tape.gradient(outputs, sources[index], output_gradients=seeds)
+            parts = _play_back(tape, device, [again], [*seeds, *sources], [upstream], values)
+            with tf.device(device):
+                return [_dense(part) for part in parts]
+
+        return grad, second
+
+    return attach(*links)
+
+
+def _dense(grad: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(grad) if isinstance(grad, tf.IndexedSlices) else grad
+
+
+def _differentiable(tensor: Any) -> bool:
+    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
+
+
+def _watched(tensor: Any) -> bool:
+    return _differentiable(tensor) and tape_watches(tensor)

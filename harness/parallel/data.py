@@ -1,0 +1,240 @@
+"""Data parallel: split a batch, run a function on each device, concatenate."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, cast
+
+from harness._tensorflow import as_autograph
+from harness.devices.device import Device, Devices
+from harness.errors import ShardingError
+from harness.parallel.colocate import run_on
+from harness.parallel.shards import Batch, check_result, gather_batch
+
+_making_on_host: ContextVar[bool] = ContextVar("making_on_host", default=False)
+
+
+def is_making_on_host() -> bool:
+    """Whether a variable is being made right now that :func:`make_parallel` puts on the host device on purpose."""
+    return _making_on_host.get()
+
+
+def make_parallel(
+    fn: Callable[..., Any],
+    devices: Sequence[Device],
+    *,
+    axis: int = 0,
+    broadcast: Sequence[str] = (),
+    colocate_gradients: bool = True,
+) -> DataParallel:
+    """A callable that runs ``fn`` on each of ``devices``, each on its share of the rows, and joins the results.
+
+    The callable takes the same keyword arguments as ``fn``: tensors, arrays, or nests of them. Each is split along
+    ``axis`` on the host device, except those named in ``broadcast``, of which every device gets the whole. The results
+    (any nest of tensors with one entry per row along ``axis``) are concatenated on the host device. Rows are shared
+    out so that no two shards differ by more than one; with fewer rows than devices the last devices are left out, and
+    a batch of 0 rows runs on the first. Variables are shared; those that ``fn`` makes on its first call are made on
+    the host device. It works in eager code and in ``tf.function``, the batch size known or not.
+
+    Args:
+        fn: row-wise: row i of its results depends on row i of its arguments alone.
+        devices: what ``harness.configure`` returned, or a slice of it.
+        axis: the batch axis; a negative one counts from the last axis of each tensor.
+        broadcast: names of arguments that are no batch.
+        colocate_gradients: run each shard's backward ops on the shard's device. Without it TensorFlow runs them
+            all where ``tape.gradient`` is called: the gradients are right, the speedup is gone.
+
+    Raises:
+        ShardingError: ``devices`` is empty, ``axis`` is no integer, ``broadcast`` is a string; when called: an
+            argument that cannot be split, or an output that is not a batch.
+        Whatever ``fn`` raises, with the shard and the device added to it.
+    """
+    return DataParallel(fn, devices, axis=axis, broadcast=broadcast, colocate_gradients=colocate_gradients)
+
+
+class DataParallel:
+    """What :func:`make_parallel` returns."""
+
+    #: TensorFlow's AutoGraph leaves a callable with this attribute as it is; ``fn`` itself is converted below.
+    autograph_info__: Any = None
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        devices: Sequence[Device],
+        *,
+        axis: int = 0,
+        broadcast: Sequence[str] = (),
+        colocate_gradients: bool = True,
+    ) -> None:
+        if not callable(fn):
+            raise ShardingError(f"fn={fn!r} is not callable; give the function to run on each device")
+        if not len(devices):
+            raise ShardingError("devices is empty; give at least one device, as harness.configure returns them")
+        if not isinstance(axis, int) or isinstance(axis, bool):
+            raise ShardingError(f"axis={axis!r}; accepted: an integer")
+        if isinstance(broadcast, str):
+            raise ShardingError(f"broadcast={broadcast!r}; accepted: a sequence of names, such as ({broadcast!r},)")
+        self.fn = fn
+        self.devices = devices if isinstance(devices, Devices) else Devices(devices, spec="")
+        self.axis = axis
+        self.broadcast = tuple(broadcast)
+        self.colocate_gradients = colocate_gradients
+
+    def __call__(self, **arguments: Any) -> Any:
+        """Run ``fn`` on every device. See :func:`make_parallel`."""
+        import tensorflow as tf
+
+        missing = [name for name in self.broadcast if name not in arguments]
+        if missing:
+            raise ShardingError(
+                f"broadcast names {', '.join(missing)}, which the call does not have; given: {', '.join(arguments)}"
+            )
+        split = {name: value for name, value in arguments.items() if name not in self.broadcast}
+        whole = {name: value for name, value in arguments.items() if name in self.broadcast}
+        with tf.device(self.devices.host):
+            batch = gather_batch(split, self.axis)
+            rows, shards = batch.shards(len(self.devices))
+            call = _ShardCall(self, split, whole, batch)
+            results = call.run(rows, shards)
+            joined = [
+                # One shard's result is brought to the host too, where the joined results are.
+                tf.identity(column[0]) if len(column) == 1 else tf.concat(column, axis=self.axis)
+                for column in zip(*results, strict=True)
+            ]
+            return call.pack(joined)
+
+
+class _ShardCall:
+    """One call of a :class:`DataParallel`: its nests, and how a shard runs."""
+
+    def __init__(self, parallel: DataParallel, split: dict[str, Any], whole: dict[str, Any], batch: Batch) -> None:
+        import tensorflow as tf
+
+        self.parallel = parallel
+        self.split = split
+        self.batch = batch
+        self.structure: Any = None
+        self.present: list[bool] = []
+        self.whole_leaves = tf.nest.flatten(whole)
+        self.whole = whole
+        # Tensors among the broadcast leaves are arguments of the shard, so that gradients reach them.
+        self.tensor_at = [
+            index
+            for index, leaf in enumerate(self.whole_leaves)
+            if tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and isinstance(leaf, tf.Tensor)
+        ]
+        self.fn = as_autograph(_inlined(parallel.fn))
+
+    def run(self, rows: list[Any], shards: list[list[Any]]) -> list[list[Any]]:
+        results = [self.shard(0, shards[0], functools.partial(self.on_rows, rows[0]))]
+        for index in range(1, len(shards)):
+            if self.batch.rows_are_known:
+                body = functools.partial(self.on_rows, rows[index])
+            else:
+                body = functools.partial(self.on_rows_if_any, rows[index], results[0])
+            results.append(self.shard(index, shards[index], body))
+        return results
+
+    def on_rows(self, rows: Any, *own: Any) -> list[Any]:
+        return self.call_fn(own, rows)
+
+    def on_rows_if_any(self, rows: Any, first: list[Any], *own: Any) -> list[Any]:
+        """The number of rows is known when the graph runs: a device without a row is left out by a condition."""
+        import tensorflow as tf
+
+        axes = [tf.range(tf.rank(like)) == self.parallel.axis % tf.rank(like) for like in first]
+        shapes = [tf.where(axis, 0, tf.shape(like)) for axis, like in zip(axes, first, strict=True)]
+        leaves = tf.cond(
+            rows > 0,
+            lambda: self.call_fn(own, rows),
+            lambda: [tf.zeros(shape, like.dtype) for shape, like in zip(shapes, first, strict=True)],
+        )
+        leaves = list(leaves) if isinstance(leaves, (list, tuple)) else [leaves]
+        for leaf, like in zip(leaves, first, strict=True):
+            if like.shape.rank is not None:
+                axis = self.parallel.axis % like.shape.rank
+                leaf.set_shape([None if at == axis else size for at, size in enumerate(like.shape)])
+        return leaves
+
+    def shard(self, index: int, leaves: list[Any], body: Callable[..., list[Any]]) -> list[Any]:
+        import tensorflow as tf
+
+        parallel = self.parallel
+        device = parallel.devices[index].name
+        tensors = [*leaves, *(self.whole_leaves[at] for at in self.tensor_at)]
+        try:
+            with tf.variable_creator_scope(self.make_on_host):
+                if parallel.colocate_gradients:
+                    return list(run_on(device, body, tensors, parallel.fn))
+                with tf.device(device):
+                    return body(*tensors)
+        except Exception as error:
+            _add_note(error, f"in shard {index} of {len(parallel.devices)}, on {device}")
+            raise
+
+    def call_fn(self, own: Sequence[Any], rows: Any) -> list[Any]:
+        import tensorflow as tf
+
+        count = len(self.batch.leaves)
+        whole_leaves = list(self.whole_leaves)
+        for at, tensor in zip(self.tensor_at, own[count:], strict=True):
+            whole_leaves[at] = tensor
+        outputs = self.fn(
+            **tf.nest.pack_sequence_as(self.split, list(own[:count])),
+            **tf.nest.pack_sequence_as(self.whole, whole_leaves),
+        )
+        flat = tf.nest.flatten(outputs)
+        self.structure = outputs
+        self.present = [leaf is not None for leaf in flat]
+        kept = [leaf for leaf in flat if leaf is not None]
+        if not kept:
+            raise ShardingError("fn returned no tensor; return one value per row")
+        return [
+            check_result(leaf, "the output" if len(kept) == 1 else f"output [{at}]", rows, self.parallel.axis)
+            for at, leaf in enumerate(kept)
+        ]
+
+    def make_on_host(self, make: Callable[..., Any], **arguments: Any) -> Any:
+        import tensorflow as tf
+
+        token = _making_on_host.set(True)
+        try:
+            with tf.device(self.parallel.devices.host):
+                return make(**arguments)
+        finally:
+            _making_on_host.reset(token)
+
+    def pack(self, joined: list[Any]) -> Any:
+        import tensorflow as tf
+
+        leaves = iter(joined)
+        return tf.nest.pack_sequence_as(self.structure, [next(leaves) if present else None for present in self.present])
+
+
+def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The Python function of a ``tf.function`` where a graph is being built; ``fn`` itself otherwise.
+
+    The backward function of a nested ``tf.function`` may tie an op to one of its arguments. TensorFlow ties all calls
+    of it to one another then, and refuses to place them on different devices. What XLA compiles stays as it is.
+    """
+    import tensorflow as tf
+
+    inlined = getattr(fn, "python_function", None)
+    if tf.executing_eagerly() or inlined is None or getattr(fn, "_jit_compile", None):
+        return fn
+    return cast("Callable[..., Any]", inlined)
+
+
+def _add_note(error: Any, note: str) -> None:
+    """Add a line to an exception, without changing what it is."""
+    # AutoGraph makes a new exception of what it remembers of this one, without its notes.
+    remembered = getattr(error, "ag_error_metadata", None)
+    if remembered is not None and hasattr(remembered, "cause_message"):
+        remembered.cause_message = f"{remembered.cause_message} ({note})"
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    else:  # Python 3.10
+        error.__notes__ = [*getattr(error, "__notes__", []), note]

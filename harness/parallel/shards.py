@@ -1,0 +1,158 @@
+"""Splits a batch over devices and joins the results, in eager code and in graphs with an unknown batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import ShardingError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The leaves of the arguments that are split, and their common number of rows (an int, or a scalar tensor)."""
+
+    names: tuple[str, ...]
+    leaves: tuple[Any, ...]
+    rows: Any
+    axis: int
+
+    @property
+    def rows_are_known(self) -> bool:
+        """Whether the number of rows is a Python int."""
+        return isinstance(self.rows, int)
+
+    def shards(self, count: int) -> tuple[list[Any], list[list[Any]]]:
+        """Split over ``count`` devices: (rows of each shard, leaves of each shard).
+
+        The first ``rows % count`` shards hold one row more than the others, so that no two differ by more than one.
+        Where the rows are known, shards without a row are left out; a batch without rows is one shard without rows.
+        """
+        import tensorflow as tf
+
+        if isinstance(self.rows, int):
+            used = max(1, min(count, self.rows))
+            sizes: Any = [self.rows // used + (index < self.rows % used) for index in range(used)]
+            if used == 1:
+                return sizes, [list(self.leaves)]
+        else:
+            used = count
+            sizes = self.rows // count + tf.cast(tf.range(count) < self.rows % count, tf.int32)
+        pieces = [tf.split(leaf, sizes, axis=self.axis, num=used) for leaf in self.leaves]
+        if not isinstance(self.rows, int):
+            sizes = tf.unstack(sizes, num=used)
+        return list(sizes), [list(shard) for shard in zip(*pieces, strict=True)]
+
+
+def has_axis(rank: int, axis: int) -> bool:
+    """Whether a tensor of this rank has this axis; a negative one counts from the last."""
+    return -rank <= axis < rank
+
+
+def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
+    """Check the arguments that are to be split, and turn their leaves into tensors.
+
+    Raises:
+        ShardingError: a leaf has no axis ``axis``, or its size along it differs from the others'.
+    """
+    import tensorflow as tf
+
+    names: list[str] = []
+    leaves: list[Any] = []
+    sizes: dict[str, int] = {}
+    # In the order in which TensorFlow flattens a dict: by name.
+    for name, value in sorted(arguments.items()):
+        for path, leaf in _named_leaves(name, value):
+            tensor = _tensor(path, leaf)
+            rank = tensor.shape.rank
+            if rank is not None and not has_axis(rank, axis):
+                raise ShardingError(
+                    f"argument {path} has shape {tuple(tensor.shape)}, which has no axis {axis} to split along; "
+                    f"name it in broadcast=({name!r},) if every device gets the whole of it"
+                )
+            names.append(path)
+            leaves.append(tensor)
+            if rank is not None and tensor.shape[axis] is not None:
+                sizes[path] = tensor.shape[axis]
+    if not leaves:
+        raise ShardingError("there is no argument to split; give at least one that is not named in broadcast")
+    if len(set(sizes.values())) > 1:
+        given = ", ".join(f"{path}: {size}" for path, size in sizes.items())
+        raise ShardingError(
+            f"arguments differ in size along axis {axis} ({given}); accepted: the same size for all; "
+            "name in broadcast those of which every device gets the whole"
+        )
+    if sizes:
+        rows: Any = int(next(iter(sizes.values())))
+        unknown = [index for index, name in enumerate(names) if name not in sizes]
+    else:
+        rows = tf.shape(leaves[0])[axis]
+        unknown = list(range(1, len(leaves)))
+    for index in unknown:
+        same = tf.debugging.assert_equal(
+            tf.shape(leaves[index])[axis],
+            rows,
+            message=f"argument {names[index]} differs in size along axis {axis} from {names[0]}",
+        )
+        with tf.control_dependencies([] if same is None else [same]):
+            leaves[index] = tf.identity(leaves[index])
+    return Batch(tuple(names), tuple(leaves), rows, axis)
+
+
+def check_result(leaf: Any, path: str, rows: Any, axis: int) -> Any:
+    """One output of one shard as a tensor.
+
+    Raises:
+        ShardingError: it is not a batch of the shard's rows along ``axis``.
+    """
+    import tensorflow as tf
+
+    advice = (
+        "return one value per row and reduce after the call: a mean of means is not the mean of the batch "
+        "when shards differ in size"
+    )
+    try:
+        tensor = tf.convert_to_tensor(leaf)
+    except (TypeError, ValueError) as error:
+        raise ShardingError(f"{path} is {type(leaf).__name__}, not a tensor; {advice}") from error
+    rank = tensor.shape.rank
+    if rank is not None and not has_axis(rank, axis):
+        what = "a scalar" if rank == 0 else f"of shape {tuple(tensor.shape)}, without axis {axis},"
+        raise ShardingError(f"{path} is {what} per shard, so the results are no longer a batch; {advice}")
+    size = tensor.shape[axis] if rank is not None else None
+    if isinstance(rows, int) and size is not None:
+        if size != rows:
+            raise ShardingError(
+                f"{path} has {size} rows along axis {axis} where the shard has {rows}, so the results are no "
+                f"longer a batch; {advice}"
+            )
+    else:
+        tf.debugging.assert_equal(
+            tf.shape(tensor)[axis], rows, message=f"{path} is not a batch of the rows of its shard; {advice}"
+        )
+    return tensor
+
+
+def _tensor(path: str, leaf: Any) -> Any:
+    import tensorflow as tf
+
+    if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
+        raise ShardingError(
+            f"argument {path} is a {type(leaf).__name__}; accepted: dense tensors and arrays; "
+            "convert it, or give its parts"
+        )
+    try:
+        return tf.convert_to_tensor(leaf)
+    except (TypeError, ValueError) as error:
+        raise ShardingError(
+            f"argument {path} = {leaf!r} is not a tensor; accepted: tensors, arrays, and nests of them; "
+            "name it in broadcast if every device gets it as it is"
+        ) from error
+
+
+def _named_leaves(name: str, value: Any) -> list[tuple[str, Any]]:
+    import tensorflow as tf
+
+    leaves = tf.nest.flatten(value)
+    return [(name if len(leaves) == 1 else f"{name}[{index}]", leaf) for index, leaf in enumerate(leaves)]

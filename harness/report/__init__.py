@@ -1,0 +1,1 @@
+"""What people and machines read: the terminal and ``run.json``."""

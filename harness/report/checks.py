@@ -1,0 +1,27 @@
+"""Prints the list of checks: for ``harness list``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.checks.check import Check
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_checks(console: Console, checks: tuple[Check, ...]) -> None:
+    """Print a table: the id of each check, what it proves, what it needs, and how long it takes on two cores."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("check", no_wrap=True)
+    table.add_column("proves")
+    table.add_column("needs", no_wrap=True)
+    table.add_column("takes", justify="right", no_wrap=True)
+    for check in checks:
+        devices = f"{check.minimum_devices} device{'' if check.minimum_devices == 1 else 's'}"
+        table.add_row(Text(check.id), Text(check.proves), Text(devices), Text(f"{check.typical_s:g} s"))
+    console.print(table)

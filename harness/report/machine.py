@@ -1,0 +1,77 @@
+"""Prints what a machine has: for ``harness devices``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from harness.devices.device import Device
+from harness.devices.profile import Profile
+from harness.records import Fingerprint
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the process that looked at the machine answers. ``devices`` are those configured for a spec, if any."""
+
+    physical: tuple[str, ...]
+    auto: str
+    reason: str | None
+    devices: tuple[Device, ...]
+    fingerprint: Fingerprint
+
+    @classmethod
+    def of(cls, answer: dict[str, object]) -> Machine:
+        """Parse the answer."""
+        return TypeAdapter(cls).validate_python(answer)
+
+
+def print_machine(console: Console, machine: Machine, profiles: tuple[Profile, ...]) -> None:
+    """Print the machine, the devices configured, and the profiles that are shipped."""
+    facts = machine.fingerprint
+    rows = [
+        ("physical devices", ", ".join(machine.physical)),
+        ("processor", f"{facts.cpu_model or 'unknown'}, {_cores(facts)}"),
+        ("memory", f"{facts.memory_mib} MiB" if facts.memory_mib is not None else "unknown"),
+        ("GPU software", _gpu_software(facts)),
+        ("TensorFlow", facts.tensorflow),
+        ("beside it", f"Keras {facts.keras or 'none'}, NumPy {facts.numpy}, Python {facts.python}"),
+        ("oneDNN", {True: "on", False: "off", None: "unknown"}[facts.onednn]),
+        ("auto", machine.auto),
+    ]
+    if machine.devices:
+        rows.append(("configured", machine.reason or ""))
+    width = max(len(name) for name, _ in rows) + 2
+    for name, value in rows:
+        _line(console, f"{name:<{width}}{value}")
+    for device in machine.devices:
+        _line(console, f"{'':<{width}}{device.name}  {device.kind} on {device.physical}")
+    _line(console, "")
+    _line(console, "profiles shipped:")
+    name_width = max((len(profile.name) for profile in profiles), default=0) + 3
+    spec_width = max((len(str(profile.spec)) for profile in profiles), default=0) + 2
+    for profile in profiles:
+        _line(console, f"  {'@' + profile.name:<{name_width}}{profile.spec!s:<{spec_width}}{profile.description}")
+
+
+def _cores(facts: Fingerprint) -> str:
+    if facts.cores_logical is None:
+        return "cores unknown"
+    physical = f" ({facts.cores_physical} physical)" if facts.cores_physical is not None else ""
+    return f"{facts.cores_logical} cores{physical}"
+
+
+def _gpu_software(facts: Fingerprint) -> str:
+    if not facts.gpus:
+        return "no GPU that TensorFlow can use"
+    known = (("driver", facts.driver), ("CUDA", facts.cuda), ("cuDNN", facts.cudnn))
+    return ", ".join(f"{name} {version or 'unknown'}" for name, version in known)
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,120 @@
+"""What is shown while a run goes on: a bar on a terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from harness.records import CheckResult, Verdict
+from harness.report.style import STYLES, exercised_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+
+class Display(Protocol):
+    """Shows a run as it goes on. A context manager, so that the terminal is left as it was found."""
+
+    def __enter__(self) -> Display: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
+    def note(self, text: str) -> None:
+        """Show a line that stays."""
+
+    def started(self, check: str, title: str, typical_s: float) -> None:
+        """A check begins."""
+
+    def finished(self, result: CheckResult) -> None:
+        """A check has its result."""
+
+
+def is_interactive(console: Console, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a bar can be drawn: a terminal that can move its cursor, and no CI, whose log keeps every redraw."""
+    ci = environment.get("CI", "").lower() not in ("", "0", "false")
+    return console.file.isatty() and not console.is_dumb_terminal and not ci
+
+
+def display(console: Console, total: int) -> Display:
+    """The display that fits ``console``, for a run of ``total`` checks."""
+    return BarDisplay(console, total) if is_interactive(console) else LineDisplay(console, total)
+
+
+class LineDisplay:
+    """A line when a check begins and one when it ends, in plain text."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._total = total
+        self._number = 0
+
+    def __enter__(self) -> LineDisplay:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        return None
+
+    def note(self, text: str) -> None:
+        """Show a line that stays."""
+        self._line(text)
+
+    def started(self, check: str, title: str, typical_s: float) -> None:
+        """A check begins."""
+        self._number += 1
+        self._line(f"[{self._number}/{self._total}] {check}: {title} (about {typical_s:.0f} s)")
+
+    def finished(self, result: CheckResult) -> None:
+        """A check has its result."""
+        said = exercised_text(result.exercised) if result.verdict is Verdict.PASS else " ".join(result.reason.split())
+        self._line(f"      {result.verdict} {result.check} after {result.elapsed_s:.1f} s: {said}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.file.flush()
+
+
+class BarDisplay:
+    """A bar with what runs now, which goes away at the end, and a line for each result."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._console = console
+        self._progress: Progress = Progress(
+            SpinnerColumn("line"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=20),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID = self._progress.add_task("starting TensorFlow", total=total)
+
+    def __enter__(self) -> BarDisplay:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def note(self, text: str) -> None:
+        """Show a line that stays."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def started(self, check: str, title: str, typical_s: float) -> None:
+        """A check begins."""
+        self._progress.update(self._task, description=f"{check}: {title} (about {typical_s:.0f} s)")
+
+    def finished(self, result: CheckResult) -> None:
+        """A check has its result."""
+        from rich.text import Text
+
+        self._progress.update(self._task, advance=1, description="going on")
+        line = Text.assemble(
+            (f"{result.verdict!s:<7}", STYLES[result.verdict]), f" {result.check} ({result.elapsed_s:.1f} s)"
+        )
+        self._console.print(line)

@@ -1,0 +1,77 @@
+"""The record of a run while it grows: stored after each result, so that nothing is lost when the run is cut short."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.errors import ReportError
+from harness.records import CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
+from harness.report.storage import save_run
+
+
+class Recording:
+    """Holds the record of a run, and keeps ``run.json`` up to date.
+
+    A folder that cannot be written does not end the run: ``problem`` holds the error, and the verdict is still had.
+    """
+
+    def __init__(
+        self, folder: Path, *, harness: str, command: tuple[str, ...], spec: str, planned: tuple[str, ...]
+    ) -> None:
+        self.folder = folder
+        self.path: Path | None = None
+        self.problem: ReportError | None = None
+        self._began = time.monotonic()
+        self.record = RunRecord(
+            started_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            harness=harness,
+            command=command,
+            spec=spec,
+            verdict=Verdict.UNKNOWN,
+            exit_code=int(exit_code(Verdict.UNKNOWN)),
+            complete=False,
+            results=(),
+            planned=planned,
+        )
+        self._store()
+
+    def devices_are(self, reason: str, fingerprint: Fingerprint) -> None:
+        """Note what the devices are, and what they were found on."""
+        self.record = replace(self.record, spec_reason=reason, fingerprint=fingerprint)
+        self._store()
+
+    def add(self, result: CheckResult) -> None:
+        """Note a result. The verdict is that of the results so far; only :meth:`complete` makes it that of the run."""
+        self.record = replace(self.record, results=(*self.record.results, result))
+        self._store()
+
+    def complete(self) -> None:
+        """Note that all planned checks have a result."""
+        self.record = replace(self.record, complete=True)
+        self._store()
+
+    def cut_short(self, code: int, reason: str | None = None) -> None:
+        """Note that the run ended with ``code`` before all planned checks had a result."""
+        if reason is not None:
+            self.record = replace(self.record, spec_reason=reason)
+        self._store(code)
+
+    def _store(self, code: int | None = None) -> None:
+        verdict = overall(result.verdict for result in self.record.results)
+        if not self.record.complete and verdict in (Verdict.PASS, Verdict.WARN):
+            verdict = Verdict.UNKNOWN  # what is missing may fail
+        self.record = replace(
+            self.record,
+            verdict=verdict,
+            exit_code=int(exit_code(verdict)) if code is None else code,
+            elapsed_s=time.monotonic() - self._began,
+        )
+        try:
+            self.path = save_run(self.record, self.folder)
+        except ReportError as error:
+            self.path, self.problem = None, error
+        else:
+            self.problem = None

@@ -1,0 +1,73 @@
+"""What a test session exercised: adds up what its tests said, wherever they ran, and puts it into lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from harness.records import Exercised
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one test says of devices. It travels between processes as plain values (:meth:`plain`).
+
+    ``configured`` describes the devices, ``None`` where they were not configured. ``verifications`` and
+    ``exercised`` count what was added since the test last spoke.
+    """
+
+    configured: str | None = None
+    verifications: int = 0
+    exercised: Exercised = field(default_factory=Exercised)
+
+    def plain(self) -> dict[str, Any]:
+        """As dictionaries, lists, texts and numbers."""
+        exercised = {**asdict(self.exercised), "devices": list(self.exercised.devices)}
+        return {"configured": self.configured, "verifications": self.verifications, "exercised": exercised}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Said:
+        """Back from :meth:`plain`."""
+        exercised = {**plain["exercised"], "devices": tuple(plain["exercised"]["devices"])}
+        return cls(plain["configured"], plain["verifications"], Exercised(**exercised))
+
+
+@dataclass(slots=True)
+class SessionTotals:
+    """The sum over all tests that need devices, by their ids."""
+
+    tests: set[str] = field(default_factory=set)
+    skipped: dict[str, str] = field(default_factory=dict)
+    configured: set[str] = field(default_factory=set)
+    verifications: int = 0
+    exercised: Exercised = field(default_factory=Exercised)
+
+    def add(self, test: str, says: Said, skipped: str | None) -> None:
+        """Take in what ``test`` says; ``skipped`` is why it was skipped, or ``None`` where it was not."""
+        self.tests.add(test)
+        if says.configured is not None:
+            self.configured.add(says.configured)
+        self.verifications += says.verifications
+        self.exercised += says.exercised
+        if skipped is not None:
+            self.skipped[test] = skipped
+
+    @property
+    def nothing_exercised(self) -> bool:
+        """Whether there were tests that need devices, and every one of them was skipped."""
+        return bool(self.tests) and self.tests == set(self.skipped)
+
+    def lines(self) -> list[str]:
+        """The summary for people. Empty where no test needed devices."""
+        lines = sorted(self.configured)
+        if self.verifications:
+            lines.append(f"{self.verifications} verification(s): {self.exercised}")
+        if self.nothing_exercised:
+            lines.append(
+                f"UNKNOWN: nothing was exercised. All {len(self.tests)} test(s) that need devices were skipped, "
+                "so this session proves nothing about them:"
+            )
+            lines += [f"  {count} x {why}" for why, count in Counter(self.skipped.values()).most_common()]
+        return lines

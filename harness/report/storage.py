@@ -1,0 +1,75 @@
+"""Keeps a run as ``run.json``: written atomically, validated when read, in a form that says its version."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from harness.errors import InvalidRecord, ReportError
+from harness.records import RUN_SCHEMA_VERSION, RunRecord
+from harness.runner.messages import plain
+
+#: Name of the record in the report folder.
+RUN_FILE = "run.json"
+
+
+def save_run(record: RunRecord, folder: Path) -> Path:
+    """Write ``record`` to ``folder/run.json``, and return that path. A reader sees the old file or the new one, whole.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
+    text = json.dumps(plain(record), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    path = folder / RUN_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(path, text)
+    except OSError as error:
+        raise ReportError(folder, error.strerror or str(error)) from error
+    return path
+
+
+def load_run(path: Path) -> RunRecord:
+    """Read the record at ``path``, which may be the report folder.
+
+    Raises:
+        InvalidRecord: there is no such file, or it is no record of this version or an earlier one.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    file = path / RUN_FILE if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidRecord(file, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise InvalidRecord(file, f"is not JSON: {error}") from error
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise InvalidRecord(file, "has no schema_version")
+    if version > RUN_SCHEMA_VERSION:
+        raise InvalidRecord(file, f"has schema_version {version}, newer than {RUN_SCHEMA_VERSION}: upgrade the harness")
+    try:
+        return TypeAdapter(RunRecord).validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise InvalidRecord(file, f"{where}: {first['msg']}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write ``text`` beside ``path``, force it to the disk, and put it in the place of ``path`` in one step."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # A text from the user's system may hold what UTF-8 cannot say; its escape is JSON's own.
+        with beside.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise

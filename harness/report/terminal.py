@@ -1,0 +1,130 @@
+"""What a person reads at the end of a run: the table, the findings, the verdict, and where the record is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from harness.records import CheckResult, Finding, RunRecord, Verdict
+from harness.report.style import STYLES, exercised_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import IO
+
+    from rich.console import Console
+    from rich.table import Table
+
+#: How many findings of one check are shown; all of them are in the record.
+FINDINGS_SHOWN = 20
+#: Longer facts, such as stacks, are left to the record.
+FACTS_SHOWN_CHARACTERS = 300
+#: Width of what is printed where there is no terminal to ask, in columns.
+PLAIN_WIDTH = 120
+
+
+def console_for(stream: IO[str]) -> Console:
+    """A console on ``stream``: as wide as the terminal, or of a fixed width where there is none.
+
+    When the reader goes away (``harness validate | head``) it falls silent: the run goes on, for its record and for
+    its exit code.
+    """
+    from rich.console import Console
+
+    class SilencedConsole(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+    width = PLAIN_WIDTH if not stream.isatty() and "COLUMNS" not in os.environ else None
+    return SilencedConsole(file=stream, width=width, highlight=False, emoji=False)
+
+
+def print_report(console: Console, record: RunRecord, path: Path | None) -> None:
+    """Print ``record``: a table of its results, what was found, and the verdict. ``path`` is where it is stored."""
+    if record.results:
+        console.print()
+        console.print(_table(record.results))
+    for result in record.results:
+        _print_details(console, result)
+    console.print()
+    _print_verdict(console, record)
+    if path is not None:
+        _print_plain(console, f"Record: {path}")
+
+
+def _table(results: tuple[CheckResult, ...]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    table.add_column("check", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("exercised", ratio=3, overflow="fold")
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("reason", ratio=4, overflow="fold")
+    for result in results:
+        table.add_row(
+            Text(result.check),
+            Text(str(result.verdict), style=STYLES[result.verdict]),
+            Text(exercised_text(result.exercised)),
+            Text(f"{result.elapsed_s:.1f} s"),
+            Text(_one_line(result.reason)),
+        )
+    return table
+
+
+def _print_details(console: Console, result: CheckResult) -> None:
+    """The findings of ``result``, one line each, and what to do next; nothing for a plain PASS."""
+    if result.verdict is Verdict.PASS and not result.findings:
+        return
+    from rich.text import Text
+
+    console.print(Text.assemble((str(result.verdict), STYLES[result.verdict]), f" {result.check}"), soft_wrap=True)
+    for finding in result.findings[:FINDINGS_SHOWN]:
+        _print_plain(console, f"  - {finding_line(finding)}")
+    if len(result.findings) > FINDINGS_SHOWN:
+        _print_plain(console, f"  - and {len(result.findings) - FINDINGS_SHOWN} more, in the record")
+    if not result.findings:
+        _print_plain(console, f"  {_one_line(result.reason)}")
+    if result.next_step:
+        _print_plain(console, f"  next: {_one_line(result.next_step)}")
+
+
+def finding_line(finding: Finding) -> str:
+    """``finding`` as one line."""
+    device = f" on {finding.device}" if finding.device else ""
+    facts = f"expected {finding.expected}, found {finding.found}"
+    short = "\n" not in facts and len(facts) <= FACTS_SHOWN_CHARACTERS
+    return _one_line(f"{finding.kind}: {finding.where}{device}: {finding.message}{f' ({facts})' if short else ''}")
+
+
+def _print_verdict(console: Console, record: RunRecord) -> None:
+    from rich.text import Text
+
+    counts = ", ".join(
+        f"{number} {verdict}"
+        for verdict in Verdict
+        if (number := sum(result.verdict is verdict for result in record.results))
+    )
+    devices = f" on {record.spec}" if record.spec else ""
+    finished = f"{len(record.results)} of {len(record.planned)} checks"
+    rest = "" if record.complete else "; INTERRUPTED, the record is incomplete"
+    console.print(
+        Text.assemble(
+            (str(record.verdict), STYLES[record.verdict]),
+            f"{devices}: {finished} in {record.elapsed_s:.1f} s ({counts or 'none'}){rest}",
+        ),
+        soft_wrap=True,
+    )
+
+
+def _print_plain(console: Console, text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,10 @@
+"""How long things may take, in seconds."""
+
+from __future__ import annotations
+
+#: A check, unless the user gives a limit.
+DEFAULT_TIMEOUT_S = 120.0
+#: Importing TensorFlow and configuring the devices. A cold disk and eight GPUs are slow.
+STARTUP_LIMIT_S = 300.0
+#: How much later than its parent's limit a process ends itself.
+LAST_RESORT_S = 20.0

@@ -1,0 +1,47 @@
+"""The task of a worker process that looks at the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from harness.runner.messages import Answer, plain
+
+if TYPE_CHECKING:
+    from harness.runner.worker import Send
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The task's arguments: a device spec to configure, or ``None`` to look without configuring anything."""
+
+    spec: str | None = None
+
+
+def run(arguments: dict[str, object], send: Send) -> None:
+    """Send the physical devices, what ``auto`` would take, the devices configured for a spec, and the fingerprint."""
+    import tensorflow as tf
+
+    from harness.devices.fingerprint import fingerprint
+    from harness.devices.inventory import read_inventory
+    from harness.devices.plan import plan_devices
+    from harness.devices.request import resolve
+    from harness.devices.runtime import configure
+
+    asked = TypeAdapter(Arguments).validate_python(arguments)
+    inventory = read_inventory(tf)
+    auto = plan_devices(resolve("auto"), inventory).reason
+    devices = configure(asked.spec) if asked.spec is not None else None
+    send(
+        Answer(
+            {
+                "physical": list(inventory.names),
+                "auto": auto,
+                "reason": devices.reason if devices is not None else None,
+                "devices": [plain(device) for device in devices or ()],
+                "fingerprint": plain(fingerprint(devices)),
+            }
+        )
+    )

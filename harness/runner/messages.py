@@ -1,0 +1,100 @@
+"""What a worker process tells its parent: one JSON line a message, over a pipe of its own.
+
+TensorFlow and the user's code write to stdout and stderr as they like; neither can be a channel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from harness.records import CheckResult, Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The devices are configured. ``devices`` are full names; ``reason`` says what was taken and why."""
+
+    devices: tuple[str, ...]
+    reason: str
+    fingerprint: Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A check begins."""
+
+    check: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A check ended, or was ended."""
+
+    result: CheckResult
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a task that is not a list of checks gives back: a JSON object."""
+
+    value: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What was asked cannot be done here. ``details`` is for people, below the message: the user's own frames."""
+
+    error: str
+    message: str
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing more will come."""
+
+
+Message: TypeAlias = Ready | Started | Finished | Answer | Refused | Done
+
+_TYPES: dict[str, type[Message]] = {kind.__name__: kind for kind in (Ready, Started, Finished, Answer, Refused, Done)}
+
+
+def plain(value: object) -> object:
+    """``value``, a record or a nest of them, as JSON knows it. NaN and infinities become texts: JSON has none."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def encode(message: Message) -> bytes:
+    """``message`` as one line."""
+    body = {"message": type(message).__name__, "body": plain(message)}
+    return json.dumps(body, allow_nan=False).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message that ``line`` holds.
+
+    Raises:
+        ValueError: the line is no message.
+    """
+    from pydantic import TypeAdapter
+
+    parsed = json.loads(line)
+    if not isinstance(parsed, dict) or parsed.get("message") not in _TYPES:
+        raise ValueError(f"no message: {line[:80]!r}")
+    message: Message = TypeAdapter(_TYPES[parsed["message"]]).validate_python(parsed.get("body"))
+    return message

@@ -1,0 +1,149 @@
+"""One worker process as its parent sees it: started, listened to, and ended with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from types import TracebackType
+
+from harness.runner.job import Job, WorkerFiles
+from harness.runner.messages import Message, decode
+from harness.runner.worker import STACKS_SIGNAL
+
+#: What the interpreter runs. The module path is the parent's, and is set before anything is imported: with
+#: ``-m`` or a bare ``-c``, a ``random.py`` in the user's folder would take the place of Python's own.
+_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from harness.runner.worker import main; main()"
+
+#: How often a silent process is looked at, in seconds: it may be dead while a child of it holds the pipe open.
+_TICK_S = 0.2
+
+
+class TimeLimitReached(Exception):
+    """The process said nothing for as long as it may."""
+
+
+class WorkerProcess:
+    """A worker process. As a context manager it is ended, with everything that it started, whatever happens.
+
+    Its stderr goes to ``files.log``, and its stdout too unless ``stdout`` names another descriptor.
+    """
+
+    def __init__(self, job: Job, files: WorkerFiles, *, stdout: int | None = None) -> None:
+        self.files = files
+        self._buffer = bytearray()
+        self._closed = False
+        self._ended: str | None = None
+        self._read_end, write_end = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._read_end, selectors.EVENT_READ)
+        try:
+            with files.log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _BOOT, *sys.path],
+                    stdin=subprocess.PIPE,
+                    stdout=log if stdout is None else stdout,
+                    stderr=log,
+                    pass_fds=(write_end,),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(write_end)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once: receive() says so
+            self._process.stdin.write(replace(job, events=write_end, stacks=str(files.stacks)).encode())
+            self._process.stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also that of its process group."""
+        return self._process.pid
+
+    def receive(self, limit_s: float | None) -> Message | None:
+        """The next message, or ``None`` when the process ended without one.
+
+        Raises:
+            TimeLimitReached: nothing came for ``limit_s`` seconds (``None``: wait for ever).
+            ValueError: what came is no message.
+        """
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        while True:
+            line, newline, rest = self._buffer.partition(b"\n")
+            if newline:
+                self._buffer = rest
+                return decode(bytes(line))
+            if self._closed:
+                return None
+            left = _TICK_S if deadline is None else deadline - time.monotonic()
+            if self._selector.select(max(0.0, min(_TICK_S, left))):
+                chunk = os.read(self._read_end, 65536)
+                self._buffer += chunk
+                self._closed = not chunk
+            elif self.ended() is not None:
+                self._closed = True
+            elif left <= 0:
+                raise TimeLimitReached
+
+    def ended(self) -> str | None:
+        """How the process ended, such as ``killed by SIGABRT``; ``None`` while it lives. It stays a zombie until
+        :meth:`end`, so that its id, and its group's, cannot come to mean another process."""
+        if self._ended is None and self._process.returncode is None:
+            status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if status is not None:
+                by_signal = status.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+                self._ended = _how(-status.si_status if by_signal else status.si_status)
+        return self._ended
+
+    def wait_ended(self, limit_s: float) -> str | None:
+        """As :meth:`ended`, after at most ``limit_s`` seconds: a pipe closes a moment before its process is gone."""
+        deadline = time.monotonic() + limit_s
+        while self.ended() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self._ended
+
+    def ask_for_stacks(self, limit_s: float = 3.0) -> None:
+        """Make the living process write the stacks of all its threads to ``files.stacks``."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, STACKS_SIGNAL)
+        deadline = time.monotonic() + limit_s
+        size = 0
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            grown = self.files.stacks.stat().st_size
+            if grown == size and (size > 0 or self.ended() is not None):
+                return
+            size = grown
+
+    def end(self) -> None:
+        """End the process and its process group, now."""
+        if self._process.returncode is None:
+            self.ended()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait(timeout=30)
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._selector.close()
+        with contextlib.suppress(OSError):
+            os.close(self._read_end)
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.end()
+
+
+def _how(returncode: int) -> str:
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"

@@ -1,0 +1,88 @@
+"""Hypothesis strategies: device sets, batches, arrays with exact arithmetic, and whole programs.
+
+The only room that imports Hypothesis. Importing it does not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+from harness.strategies.arrays import exact_arrays, exact_magnitude
+from harness.strategies.assertion import assert_program
+from harness.strategies.batches import batches
+from harness.strategies.device_sets import device_sets
+from harness.strategies.dtypes import DTYPES, FLOATS, INTEGERS, numpy_dtype
+from harness.strategies.explore import Exploration, Failure, explore, sample
+from harness.strategies.generate import programs
+from harness.strategies.parts import Argument, Variable
+from harness.strategies.program import Program
+from harness.strategies.script import program_text
+from harness.strategies.steps import (
+    KINDS,
+    Activation,
+    Argmax,
+    Bias,
+    Branch,
+    Combine,
+    Conv1d,
+    Conv2d,
+    Dense,
+    Einsum,
+    Embed,
+    Gain,
+    Gather,
+    Loop,
+    Normalise,
+    Pick,
+    Pool,
+    Reduce,
+    Remap,
+    Reshape,
+    Select,
+    Slice,
+    Step,
+    Transpose,
+)
+
+__all__ = [
+    "DTYPES",
+    "FLOATS",
+    "INTEGERS",
+    "KINDS",
+    "Activation",
+    "Argmax",
+    "Argument",
+    "Bias",
+    "Branch",
+    "Combine",
+    "Conv1d",
+    "Conv2d",
+    "Dense",
+    "Einsum",
+    "Embed",
+    "Exploration",
+    "Failure",
+    "Gain",
+    "Gather",
+    "Loop",
+    "Normalise",
+    "Pick",
+    "Pool",
+    "Program",
+    "Reduce",
+    "Remap",
+    "Reshape",
+    "Select",
+    "Slice",
+    "Step",
+    "Transpose",
+    "Variable",
+    "assert_program",
+    "batches",
+    "device_sets",
+    "exact_arrays",
+    "exact_magnitude",
+    "explore",
+    "numpy_dtype",
+    "program_text",
+    "programs",
+    "sample",
+]

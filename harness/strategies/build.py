@@ -1,0 +1,87 @@
+"""A program turned into a function of TensorFlow, with variables that are made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.strategies import nests
+
+if TYPE_CHECKING:
+    from harness.strategies.program import Program
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program that can run.
+
+    ``fn(**inputs)`` takes arrays or tensors and returns tensors, in the nests that the program says; ``variables``
+    are its ``tf.Variable`` objects, in the program's order; ``signature`` maps each argument to the ``tf.TensorSpec``
+    (or nest of them) in which the size of the batch is unknown.
+    """
+
+    program: Program
+    fn: Callable[..., Any]
+    variables: tuple[Any, ...]
+    signature: dict[str, Any]
+
+
+def build(program: Program, host: str) -> Built:
+    """Make the variables on the device ``host``, and the function that shares them."""
+    import tensorflow as tf
+
+    with tf.device(host):
+        variables = {
+            variable.name: tf.Variable(
+                variable.array(program.seed, program.dtype, exact=program.exact),
+                name=variable.name,
+                trainable=program.differentiable,
+            )
+            for variable in program.variables
+        }
+
+    def fn(**inputs: Any) -> Any:
+        values: dict[str, Any] = dict(variables)
+        for argument in program.arguments:
+            tensor = tf.convert_to_tensor(nests.leaf_at(inputs, argument.name))
+            values[argument.name] = tensor if argument.broadcast else _batch_first(tf, tensor, program.axis)
+        for index, step in enumerate(program.steps):
+            values[f"v{index}"] = step.apply(tf, values)
+        return nests.pack((path, _batch_back(tf, values[name], program.axis)) for path, name in program.outputs)
+
+    signature = _signature(tf, program)
+    run = _traced(tf, fn, signature) if program.traced else fn
+    return Built(program, run, tuple(variables.values()), signature)
+
+
+def _traced(tf: Any, fn: Callable[..., Any], signature: dict[str, Any]) -> Callable[..., Any]:
+    # One nest of known signature, so that one graph serves every size of batch.
+    graph = tf.function(lambda inputs: fn(**inputs), input_signature=[signature], autograph=False)
+
+    def traced(**inputs: Any) -> Any:
+        return graph(inputs)
+
+    return traced
+
+
+def _batch_first(tf: Any, tensor: Any, axis: int) -> Any:
+    order = list(range(len(tensor.shape)))
+    order.insert(0, order.pop(axis))
+    return tensor if axis == 0 else tf.transpose(tensor, order)
+
+
+def _batch_back(tf: Any, tensor: Any, axis: int) -> Any:
+    order = list(range(1, len(tensor.shape)))
+    order.insert(axis % len(tensor.shape), 0)
+    return tensor if axis == 0 else tf.transpose(tensor, order)
+
+
+def _signature(tf: Any, program: Program) -> dict[str, Any]:
+    specs = {}
+    for argument in program.arguments:
+        shape: list[int | None] = list(argument.shape)
+        if not argument.broadcast:
+            shape.insert(program.axis % (len(shape) + 1), None)
+        specs[argument.name] = tf.TensorSpec(shape, tf.as_dtype(argument.dtype or program.dtype), name=argument.name)
+    return program.pack_arguments(specs)

@@ -1,0 +1,203 @@
+"""The strategy of programs: how many steps of which kinds, what is returned, and under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from harness.errors import UsageError
+from harness.strategies import support
+from harness.strategies.choosing_recipes import CHOOSING_RECIPES
+from harness.strategies.dtypes import FLOATS, dtype_name
+from harness.strategies.program import Program
+from harness.strategies.recipes import RECIPES
+from harness.strategies.sketch import Sketch
+from harness.strategies.steps import KINDS, Activation, Combine, Step
+
+_RECIPES = RECIPES | CHOOSING_RECIPES
+Part = TypeVar("Part")
+
+#: Names of arguments, as a function of how many there are before: separate, a tuple, a dict, one and a tuple.
+_ARGUMENT_NAMES = (
+    ("x", "y", "z", "u"),
+    ("xs.0", "xs.1", "xs.2", "xs.3"),
+    ("feed.left", "feed.right", "feed.up", "feed.down"),
+    ("x", "more.0", "more.1", "more.2"),
+)
+#: Paths of outputs: a tuple, a dict, a dict with a tuple in it, a tuple with a dict in it. One output may stand alone.
+_OUTPUT_PATHS = (
+    ("0", "1", "2", "3"),
+    ("main", "second", "third", "fourth"),
+    ("main", "rest.0", "rest.1", "rest.2"),
+    ("0", "1.left", "1.right", "1.up"),
+)
+
+#: Types as often as they are drawn: integer programs, which have no gradients, are one in nine. int32 is not among
+#: them: TensorFlow keeps its tensors on the host, so that where an int32 program ran proves nothing.
+USUAL_DTYPES = (*FLOATS, *FLOATS, "int64")
+
+
+def programs(
+    *,
+    dtypes: Sequence[Any] = USUAL_DTYPES,
+    kinds: Sequence[str] = KINDS,
+    exact: bool | None = False,
+    axes: Sequence[int] = (0, 0, 0, 1),
+    min_steps: int = 1,
+    max_steps: int = 6,
+    min_rows: int = 0,
+    max_rows: int = 13,
+    traced: bool | None = False,
+) -> SearchStrategy[Program]:
+    """Random row-wise programs of 1 to 6 small steps, with their data: see :class:`Program`.
+
+    A program says itself which batch it is run on (``rows``, from ``min_rows`` to ``max_rows``, so that it divides
+    rarely, is smaller than the number of devices at times, and is 0 at times) and along which ``axis``. No value is
+    square: the batch and the sizes of the features all differ.
+
+    Args:
+        dtypes: the types of the programs' numbers, one that is named more often comes more often; on GPUs give the
+            float types, since TensorFlow has no int32 MatMul there. Integer programs have no gradients, and int32
+            ones nothing that proves where they ran.
+        kinds: the kinds of steps, from :data:`KINDS`. Those that a type has no use for are left out for that type;
+            where nothing is left, the step is a ``relu``.
+        exact: whether values and gradients are exact, so that they are the same to the last bit in every order of
+            summation; ``None`` draws it.
+        axes: the batch axes; one that is named more often comes more often.
+        min_steps: how many steps are drawn at least; those that no output needs are then left out.
+        max_steps: how many steps there are at most.
+        min_rows: the fewest rows.
+        max_rows: the most rows.
+        traced: whether the program's function is itself a ``tf.function``; ``None`` draws it. TensorFlow 2.21 cannot
+            place some of those on several devices: colocation constraints inside the backward function (of a gather,
+            for one) name the same op in each copy of it.
+
+    Raises:
+        UsageError: an argument is not accepted.
+    """
+    names = tuple(dtype_name(dtype) for dtype in dtypes)
+    unknown = support.unknown_kinds(tuple(kinds))
+    if unknown or not kinds:
+        raise UsageError(f"kinds={tuple(kinds)!r}; accepted: one or more of {', '.join(KINDS)}")
+    if not names or not axes:
+        raise UsageError(f"dtypes={dtypes!r}, axes={axes!r}; accepted: at least one of each")
+    if not all(axis in (0, 1, -1) for axis in axes):
+        raise UsageError(f"axes={tuple(axes)!r}; accepted: 0, 1 and -1")
+    if not 0 <= min_rows <= max_rows or not 1 <= min_steps <= max_steps:
+        given = f"min_rows={min_rows}, max_rows={max_rows}, min_steps={min_steps}, max_steps={max_steps}"
+        raise UsageError(f"{given}; accepted: 0 <= min_rows <= max_rows and 1 <= min_steps <= max_steps")
+    return _programs(names, tuple(kinds), exact, tuple(axes), (min_steps, max_steps), (min_rows, max_rows), traced)
+
+
+@st.composite
+def _programs(
+    draw: DrawFn,
+    dtypes: tuple[str, ...],
+    kinds: tuple[str, ...],
+    exact: bool | None,
+    axes: tuple[int, ...],
+    steps: tuple[int, int],
+    rows: tuple[int, int],
+    traced: bool | None,
+) -> Program:
+    dtype = draw(st.sampled_from(dtypes))
+    exactly = draw(st.booleans()) if exact is None else exact
+    axis = draw(st.sampled_from(axes))
+    sketch = Sketch(draw, dtype, axis, draw(st.sampled_from(range(rows[0], rows[1] + 1))), exact=exactly)
+    sketch.argument(sketch.shape(draw(st.sampled_from([2, 1, 3]))))
+    known = tuple(kind for kind in support.kinds(dtype, exact=exactly) if kind in kinds)
+    wanted = draw(st.sampled_from(range(steps[0], steps[1] + 1)))
+    for _ in range(2 * wanted):  # some steps are turned down
+        if len(sketch.steps) < wanted:
+            _one_step(sketch, known)
+    main = next(iter(_outputs(sketch)), "a0")
+    if not any(_computes(sketch.steps[index]) for index in _needed(sketch, [main])):
+        # Every step was turned down, or moves numbers only: that would prove nothing about where it ran.
+        sketch.add(Activation(main, support.activations(dtype, exact=exactly)[0]))
+    return _finish(sketch, draw(st.booleans()) if traced is None else traced)
+
+
+def _one_step(sketch: Sketch, kinds: Sequence[str]) -> None:
+    able = [kind for kind in kinds for _ in range(_RECIPES[kind].weight) if _RECIPES[kind].operands(sketch)]
+    if able:
+        recipe = _RECIPES[sketch.choose(able)]
+        operands = recipe.operands(sketch)
+        sketch.add(recipe.draw(sketch, sketch.choose(operands) if sketch.maybe() else operands[0]))
+
+
+def _computes(step: Step) -> bool:
+    return step.COMPUTES and not (isinstance(step, Combine) and step.how in ("concat", "stack"))
+
+
+def _needed(sketch: Sketch, outputs: Sequence[str]) -> list[int]:
+    """The steps that lead to these outputs."""
+    names = set(outputs)
+    for index in range(len(sketch.steps) - 1, -1, -1):
+        if f"v{index}" in names:
+            names.update(sketch.steps[index].reads)
+    return [index for index in range(len(sketch.steps)) if f"v{index}" in names]
+
+
+def _outputs(sketch: Sketch) -> list[str]:
+    """Results of steps that the program can return as its main output, the newest first."""
+    names = [f"v{index}" for index in range(len(sketch.steps))][::-1]
+    return [
+        n for n in names if sketch.types[n].dtype == sketch.dtype and sketch.types[n].below is None and _fits(sketch, n)
+    ]
+
+
+def _fits(sketch: Sketch, name: str) -> bool:
+    """Whether a value has a place for the batch axis."""
+    return len(sketch.types[name].shape) >= sketch.axis
+
+
+def _finish(sketch: Sketch, traced: bool) -> Program:
+    draw = sketch.draw
+    outputs = _outputs(sketch)[:1]
+    others = [name for name in sketch.types if sketch.types[name].batched and _fits(sketch, name)]
+    others = [name for name in others[::-1] if name not in outputs and sketch.types[name].dtype != "bool"]
+    if others:
+        outputs += draw(st.lists(st.sampled_from(others), max_size=3, unique=True))
+    if (sketch.exact or not sketch.differentiable) and not sketch.stays_exact(outputs):
+        outputs = outputs[:1]
+    paths = draw(st.sampled_from(_OUTPUT_PATHS))[: len(outputs)]
+    if len(outputs) == 1 and not sketch.choose([False, False, True]):
+        paths = ("",)
+
+    # What no output needs is left out, so that a shrunk example holds nothing but the fault. At times arguments and
+    # variables stay that nothing reads: their gradient is None.
+    steps = _needed(sketch, outputs)
+    needed = {*outputs, *(name for index in steps for name in sketch.steps[index].reads)}
+    spare = sketch.choose([False, False, False, True])
+    arguments = [part for part in sketch.arguments if spare or part.name in needed]
+    variables = [part for part in sketch.variables if spare or part.name in needed]
+
+    split = draw(st.sampled_from(_ARGUMENT_NAMES))
+    batches = [part.name for part in arguments if not part.broadcast]
+    wholes = [part.name for part in arguments if part.broadcast]
+    names = dict(zip(batches, split, strict=False))
+    names |= {old: f"c{index}" for index, old in enumerate(wholes)}
+    names |= {part.name: f"w{index}" for index, part in enumerate(variables)}
+    names |= {f"v{old}": f"v{new}" for new, old in enumerate(steps)}
+    return Program(
+        arguments=tuple(_renamed(part, names) for part in arguments),
+        variables=tuple(_renamed(part, names) for part in variables),
+        steps=tuple(_renamed(sketch.steps[index], names) for index in steps),
+        outputs=tuple((path, names[name]) for path, name in zip(paths, outputs, strict=True)),
+        dtype=sketch.dtype,
+        axis=sketch.axis,
+        rows=sketch.rows,
+        seed=draw(st.integers(0, 2**16 - 1)),
+        exact=sketch.exact,
+        traced=traced,
+    )
+
+
+def _renamed(part: Any, names: dict[str, str]) -> Any:
+    """The part with its own name and those it reads replaced: no other text in it looks like ``a0`` or ``v0``."""
+    texts = {field.name: getattr(part, field.name) for field in fields(part)}
+    return replace(part, **{key: names[text] for key, text in texts.items() if isinstance(text, str) and text in names})

@@ -1,0 +1,106 @@
+"""What a program takes: its arguments and its variables, with the numbers that they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import InvalidProgram
+from harness.strategies import seeded
+from harness.strategies.dtypes import is_float, numpy_dtype
+from harness.strategies.steps.step import Compact
+from harness.strategies.value import Value
+
+#: Largest integers that exact programs start from: batches, and weights. Few bits leave room for sums of products.
+_EXACT_DATA = {"bfloat16": 2, "float16": 3}
+_EXACT_WEIGHT = {"bfloat16": 1, "float16": 2}
+
+
+@dataclass(frozen=True, repr=False)
+class Argument(Compact):
+    """An argument of a program, or a leaf of one: ``name`` is its path, such as ``"x"`` or ``"pair.0"``.
+
+    ``shape`` leaves out the batch axis, which ``broadcast`` arguments do not have. ``dtype`` is the program's unless
+    it is given. With ``below`` the values are integers that count from 0; type ``bool`` makes a mask.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str | None = None
+    below: int | None = None
+    broadcast: bool = False
+
+    def value(self, dtype: str, *, exact: bool) -> Value:
+        """What is known of the argument in a program of that type."""
+        own = self.dtype or dtype
+        if self.below is not None and (is_float(own) or self.below < 1):
+            raise InvalidProgram(repr(self), f"below={self.below} for {own}", "an integer type, and at least 1")
+        if self.below is not None:
+            bound: float = self.below - 1
+        elif own == "bool":
+            bound = 1
+        elif exact or not is_float(own):
+            bound = (_EXACT_WEIGHT if self.broadcast else _EXACT_DATA).get(own, 3 if self.broadcast else 8)
+        else:
+            bound = 1.0 if self.broadcast else 2.0
+        return Value(self.shape, own, bound, batched=not self.broadcast, stable=True, below=self.below)
+
+    def array(self, rows: int, seed: int, dtype: str, *, exact: bool) -> NDArray[Any]:
+        """The values, batch axis first: ``(rows, *shape)``, or ``shape`` for a broadcast argument."""
+        known = self.value(dtype, exact=exact)
+        shape = (rows, *self.shape) if known.batched else self.shape
+        if self.below is not None:
+            array: NDArray[Any] = seeded.integers(seed, self.name, shape, 0, self.below)
+        elif known.dtype == "bool":
+            array = seeded.integers(seed, self.name, shape, 0, 2)
+        elif exact or not is_float(known.dtype):
+            array = _whole(seed, self.name, shape, int(known.bound))
+        else:
+            array = seeded.uniform(seed, self.name, shape) * known.bound
+        return array.astype(numpy_dtype(known.dtype))
+
+
+#: What a variable is for. It decides how large its values are.
+INITS = ("weight", "bias", "gain", "table")
+
+
+@dataclass(frozen=True, repr=False)
+class Variable(Compact):
+    """A variable of a program, of the program's type. ``init`` is one of :data:`INITS`."""
+
+    name: str
+    shape: tuple[int, ...]
+    init: str = "weight"
+
+    def value(self, dtype: str, *, exact: bool) -> Value:
+        """What is known of the variable in a program of that type."""
+        if self.init not in INITS:
+            raise InvalidProgram(repr(self), f"init={self.init!r}", ", ".join(INITS))
+        if exact or not is_float(dtype):
+            bound: float = _EXACT_WEIGHT.get(dtype, 3)
+        else:
+            # 1/sqrt(fan-in) keeps what a layer puts out as large as what it takes in.
+            fan_in = max(prod(self.shape[:-1]), 1)
+            bound = {"weight": 1 / sqrt(fan_in), "bias": 0.5, "gain": 1.5, "table": 1.0}[self.init]
+        return Value(self.shape, dtype, bound, batched=False, stable=True)
+
+    def array(self, seed: int, dtype: str, *, exact: bool) -> NDArray[Any]:
+        """The values, in the variable's shape."""
+        bound = self.value(dtype, exact=exact).bound
+        if exact or not is_float(dtype):
+            array: NDArray[Any] = _whole(seed, self.name, self.shape, int(bound))
+        elif self.init == "gain":
+            array = 1 + seeded.uniform(seed, self.name, self.shape) / 2
+        else:
+            array = seeded.uniform(seed, self.name, self.shape) * bound
+        return array.astype(numpy_dtype(dtype))
+
+
+def _whole(seed: int, name: str, shape: tuple[int, ...], limit: int) -> NDArray[np.int64]:
+    """Integers from ``-limit`` to ``limit`` without 0, which would hide what it is multiplied by."""
+    array = seeded.integers(seed, name, shape, 0, 2 * limit)
+    return np.where(array < limit, array - limit, array - limit + 1)

@@ -1,0 +1,161 @@
+"""A program as plain data: arguments, variables, steps and outputs. Its ``repr`` can be evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import InvalidProgram
+from harness.strategies import bounds, nests
+from harness.strategies.dtypes import DTYPES, exact_limit, is_float
+from harness.strategies.parts import Argument, Variable
+from harness.strategies.steps import Step
+from harness.strategies.steps.step import Compact
+from harness.strategies.value import Value
+
+if TYPE_CHECKING:
+    from harness.devices.device import Devices
+    from harness.strategies.build import Built
+
+
+@dataclass(frozen=True, repr=False)
+class Program(Compact):
+    """A row-wise program: row ``i`` of each output follows from row ``i`` of the arguments and from the variables.
+
+    Attributes:
+        arguments: what it takes. A path with dots makes a nest: ``"pair.0"`` and ``"pair.1"`` are a tuple ``pair``.
+        variables: what is shared by all rows, and by all devices.
+        steps: step ``i`` makes the value ``v<i>`` from arguments, variables and earlier values, named in the step.
+        outputs: ``(path, value)`` pairs; a single ``("", "v2")`` returns that value itself, other paths a nest.
+        dtype: type of all numbers but indices and masks, one of :data:`~harness.strategies.dtypes.DTYPES`.
+        axis: batch axis of arguments and outputs; inside the program the batch axis is 0.
+        rows: size of the batch that :meth:`inputs` makes.
+        seed: of the values of arguments and variables.
+        exact: all values and gradients are integers so small that every sum of them is exact, in every order. For
+            gradients that holds for outputs weighted by integers up to ``bounds.PROJECTION_LIMIT``.
+        traced: ``build().fn`` is itself a ``tf.function``.
+
+    Raises:
+        InvalidProgram: the parts do not fit together.
+    """
+
+    arguments: tuple[Argument, ...]
+    variables: tuple[Variable, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[tuple[str, str], ...]
+    dtype: str = "float32"
+    axis: int = 0
+    rows: int = 1
+    seed: int = 0
+    exact: bool = False
+    traced: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise InvalidProgram("program", f"dtype={self.dtype!r}", ", ".join(DTYPES))
+        if not self.outputs or not any(not argument.broadcast for argument in self.arguments):
+            raise InvalidProgram("program", "no batch goes in, or none comes out", "an argument and an output")
+        self._require_rows(self.rows)
+        for path, name in self.outputs:
+            value = self.types.get(name)
+            if value is None or not value.batched:
+                raise InvalidProgram(f"output {path!r}", f"{name!r} is no value of the batch", "an argument or a step")
+        placed = [(a.name, a.shape) for a in self.arguments if not a.broadcast]
+        placed += [(f"output {path!r}", self.types[name].shape) for path, name in self.outputs]
+        for place, shape in placed:
+            if not -len(shape) - 1 <= self.axis <= len(shape):
+                raise InvalidProgram(place, f"features {shape} have no place for axis={self.axis}", "more features")
+        self.pack_arguments({argument.name: None for argument in self.arguments})
+        nests.pack(self.outputs)
+
+    @cached_property
+    def types(self) -> dict[str, Value]:
+        """What is known of each value, by name."""
+        types: dict[str, Value] = {}
+        parts: tuple[Argument | Variable, ...] = (*self.arguments, *self.variables)
+        for part in parts:
+            if part.name in types:
+                raise InvalidProgram(repr(part), "the name is taken", "a name for each argument and variable")
+            types[part.name] = part.value(self.dtype, exact=self.exact)
+        for index, step in enumerate(self.steps):
+            types[f"v{index}"] = infer(step, types, exact=self.exact)
+        return types
+
+    @property
+    def broadcast(self) -> tuple[str, ...]:
+        """Names of the arguments that are no batch, as ``make_parallel(broadcast=...)`` takes them."""
+        return tuple(dict.fromkeys(a.name.partition(".")[0] for a in self.arguments if a.broadcast))
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients flow through the program's numbers."""
+        return is_float(self.dtype)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its steps, in order."""
+        return tuple(step.KIND for step in self.steps)
+
+    def inputs(self, rows: int | None = None, seed: int | None = None) -> dict[str, Any]:
+        """NumPy arrays for the arguments, in nests, with ``rows`` along the batch axis: the same ones every time.
+
+        Raises:
+            InvalidProgram: there are fewer than 0 rows, or too many for an exact program to stay exact.
+        """
+        rows, seed = self.rows if rows is None else rows, self.seed if seed is None else seed
+        self._require_rows(rows)
+        arrays: dict[str, NDArray[Any]] = {}
+        for argument in self.arguments:
+            array = argument.array(rows, seed, self.dtype, exact=self.exact)
+            arrays[argument.name] = (
+                array if argument.broadcast else np.ascontiguousarray(np.moveaxis(array, 0, self.axis))
+            )
+        return self.pack_arguments(arrays)
+
+    def build(self, host: str = "/job:localhost/replica:0/task:0/device:CPU:0") -> Built:
+        """Make the variables, on the device ``host``, and the function of TensorFlow that shares them."""
+        from harness.strategies.build import build
+
+        return build(self, host)
+
+    def script(self, devices: Devices | str = "cpu:4", **options: Any) -> str:
+        """The text of a script that verifies this program; the options are those of :func:`.script.script`."""
+        from harness.strategies.script import script
+
+        return script(self, devices, **options)
+
+    def pack_arguments(self, leaves: dict[str, Any]) -> dict[str, Any]:
+        """The keyword arguments, from leaves by path."""
+        packed = nests.pack([*leaves.items(), ("*", None)])  # the mark keeps a single "0" from becoming a tuple
+        packed.pop("*")
+        if not all(name.isidentifier() for name in packed):
+            raise InvalidProgram("program", f"arguments {', '.join(packed)}", "names of arguments in Python")
+        return dict(packed)
+
+    def _require_rows(self, rows: int) -> None:
+        if rows < 0:
+            raise InvalidProgram("program", f"rows={rows}", "0 or more")
+        if self.exact or not self.differentiable:
+            names = [name for _, name in self.outputs if name in self.types]
+            found = bounds.largest(self.types, self.steps, names, rows)
+            limit = exact_limit(self.dtype)
+            if found > limit:
+                why = f"values or gradients up to {found:.0f} with {rows} rows are not exact in {self.dtype}"
+                raise InvalidProgram("program", why, f"integers up to {limit}")
+
+
+def infer(step: Step, types: dict[str, Value], *, exact: bool) -> Value:
+    """What is known of a step's result, given what is known before it.
+
+    Raises:
+        InvalidProgram: a name is unknown, or the operands do not fit the step.
+    """
+    for name in step.reads:
+        if name not in types:
+            step.fault(f"{name!r} is not known", "arguments, variables and earlier values: " + ", ".join(types))
+    value = step.infer(types)
+    return replace(value, stable=exact or not is_float(value.dtype))

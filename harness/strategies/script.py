@@ -1,0 +1,146 @@
+"""A script of its own that runs one verification of one program again, exactly as it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.devices.device import Devices
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.strategies.program import Program
+
+_TEMPLATE = '''\
+"""Verifies one generated program. Exits with 0 if it passes, and with 1 and the findings if it does not."""
+
+import sys
+{imports}
+import harness
+from harness.devices.device import Devices
+{make_parallel_import}from harness.strategies import {names}
+
+program = {program}
+
+if __name__ == "__main__":
+    devices = {devices}
+    built = program.build(devices.host)
+    inputs = {inputs}
+    parallel = {make_parallel}(built.fn, devices, axis=program.axis, broadcast=program.broadcast)
+    try:
+        verification = harness.assert_parallel(
+            parallel,
+            built.fn,
+            inputs,
+            devices=devices,
+            variables=built.variables,
+            gradients=program.differentiable,
+            modes={modes},
+            exact=program.exact or None,
+            seed={seed},
+        )
+    except harness.VerificationError as error:
+        sys.exit(str(error))
+    print(verification)
+'''
+_ARRAY_IMPORTS = """from math import inf, nan  # noqa: F401
+
+import numpy as np
+"""
+
+
+def script(
+    program: Program,
+    devices: Devices | str = "cpu:4",
+    *,
+    make_parallel: Callable[..., Any] | str = "harness:make_parallel",
+    modes: Sequence[str] = ("eager", "graph"),
+    inputs: Mapping[str, Any] | None = None,
+    literal: bool = False,
+    seed: int = 0,
+) -> str:
+    """The text of a Python script that verifies the program once more and exits with 1 unless it passes.
+
+    Args:
+        program: what to verify.
+        devices: a spec, or the devices themselves: the script then takes the same ones in the same order.
+        make_parallel: what makes the parallel callable, called as ``harness.make_parallel`` is: a function at the top
+            level of a module, or its name as ``"module:function"``, which the script imports.
+        modes: as for ``harness.verify``.
+        inputs: the arrays, if they are not ``program.inputs()``. They are written out in the script.
+        literal: writes out ``program.inputs()`` too, instead of making the arrays from the program's seed.
+        seed: of the projection, as for ``harness.verify``.
+
+    Raises:
+        UsageError: ``make_parallel`` cannot be imported by name.
+    """
+    module, function = _address(make_parallel)
+    ours = (module, function) == ("harness", "make_parallel")
+    arrays = program.inputs() if inputs is None and literal else inputs
+    text = program_text(program)
+    names = sorted({*re.findall(r"\b([A-Z]\w+)\(", text)})
+    return _TEMPLATE.format(
+        imports="" if arrays is None else _ARRAY_IMPORTS,
+        make_parallel_import="" if ours else f"from {module} import {function}\n",
+        make_parallel="harness.make_parallel" if ours else function,
+        names=", ".join(names) if arrays is None else ", ".join([*names, "numpy_dtype"]),
+        program=text,
+        devices=_devices_text(devices),
+        inputs="program.inputs()" if arrays is None else _nest_text(dict(arrays)),
+        modes=tuple(modes),
+        seed=seed,
+    )
+
+
+def program_text(program: Program) -> str:
+    """The program as Python, one part a line, for people to read."""
+    lines = ["Program("]
+    for field in fields(program):
+        value = getattr(program, field.name)
+        if isinstance(value, tuple) and value:
+            lines += [f"    {field.name}=(", *(f"        {part!r}," for part in value), "    ),"]
+        elif value != field.default:
+            lines.append(f"    {field.name}={value!r},")
+    return "\n".join([*lines, ")"])
+
+
+def _address(make_parallel: Callable[..., Any] | str) -> tuple[str, str]:
+    if isinstance(make_parallel, str):
+        address = make_parallel
+    else:
+        address = f"{getattr(make_parallel, '__module__', '')}:{getattr(make_parallel, '__qualname__', '')}"
+        if address == "harness.parallel.data:make_parallel":
+            address = "harness:make_parallel"
+    module, _, function = address.partition(":")
+    if not all(part.isidentifier() for part in module.split(".")) or not function.isidentifier():
+        raise UsageError(
+            f"make_parallel={address!r}; accepted: 'module:function', or a function at a module's top level"
+        )
+    return module, function
+
+
+def _devices_text(devices: Devices | str) -> str:
+    if isinstance(devices, str):
+        return f"harness.configure({devices!r})"
+    return (
+        f"harness.configure({devices.spec!r})\n"
+        "    by_name = {device.name: device for device in devices}\n"
+        f"    devices = Devices([by_name[name] for name in {list(devices.names)!r}], spec={devices.spec!r}, "
+        "host=devices.host)"
+    )
+
+
+def _nest_text(nest: Any) -> str:
+    if isinstance(nest, Mapping):
+        return "{" + ", ".join(f"{key!r}: {_nest_text(value)}" for key, value in nest.items()) + "}"
+    if isinstance(nest, (tuple, list)):
+        inner = ", ".join(_nest_text(value) for value in nest)
+        return f"({inner},)" if isinstance(nest, tuple) else f"[{inner}]"
+    array = np.asarray(nest)
+    # float64 holds every value of the smaller float types, and Python writes it so that it is read back the same.
+    wide = array.astype(np.float64) if array.dtype.kind not in "iub" else array
+    return f"np.array({wide.tolist()!r}).reshape({array.shape}).astype(numpy_dtype({array.dtype.name!r}))"

@@ -1,0 +1,156 @@
+"""A program while it is drawn: what it has so far, and whether one more step keeps it small, tame and not square."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from harness.errors import InvalidProgram
+from harness.strategies import bounds
+from harness.strategies.dtypes import exact_limit, is_float
+from harness.strategies.parts import Argument, Variable
+from harness.strategies.program import infer
+from harness.strategies.steps import Step
+from harness.strategies.value import Value
+
+T = TypeVar("T")
+
+#: Sizes of features. Small, so that thousands of programs are affordable; from 2, since an axis of size 1 hides faults.
+SIZES = range(2, 10)
+_SMALL = 6
+#: Most elements in a row of any value.
+_LARGEST_ROW = 96
+#: Largest magnitude a value may reach where rounding matters: gradients stay far from the end of float16 (65504).
+_LARGEST_VALUE = 32.0
+_MOST_ARGUMENTS = 4
+_MOST_BROADCAST = 2
+
+
+class Sketch:
+    """The parts drawn so far. Arguments are called ``a0`` …, variables ``w0`` …, results of steps ``v0`` …"""
+
+    def __init__(self, draw: DrawFn, dtype: str, axis: int, rows: int, *, exact: bool) -> None:
+        self.draw = draw
+        self.dtype = dtype
+        self.axis = axis
+        self.rows = rows
+        self.exact = exact
+        self.arguments: list[Argument] = []
+        self.variables: list[Variable] = []
+        self.steps: list[Step] = []
+        self.types: dict[str, Value] = {}
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients flow."""
+        return is_float(self.dtype)
+
+    def choose(self, options: Sequence[T]) -> T:
+        """One of the options; examples shrink towards the first."""
+        return self.draw(st.sampled_from(options))
+
+    def maybe(self) -> bool:
+        """Yes or no; examples shrink towards no."""
+        return self.draw(st.booleans())
+
+    def size(self, *others: int) -> int:
+        """A size for a new axis, unlike the batch's and unlike ``others``."""
+        return self.choose([size for size in SIZES if size != self.rows and size not in others])
+
+    def shape(self, rank: int) -> tuple[int, ...]:
+        """A shape of features in which all sizes differ; with 3 axes small ones, so that a row stays small."""
+        allowed = [size for size in SIZES if size != self.rows and (rank < 3 or size < _SMALL)]
+        sizes: list[int] = []
+        for _ in range(rank):
+            sizes.append(self.choose([size for size in allowed if size not in sizes]))
+        return tuple(sizes)
+
+    def values(self, fits: Callable[[Value], bool] = lambda _: True) -> list[str]:
+        """Values of the batch, of the program's type, that fit: the newest first, so that programs grow deep."""
+        found = [
+            n for n, v in self.types.items() if v.batched and v.dtype == self.dtype and v.below is None and fits(v)
+        ]
+        return found[::-1]
+
+    def indices(self, limit: int | None = None) -> list[str]:
+        """Values that count from 0 and stay below ``limit``, the newest first."""
+        counts = [(name, value.below) for name, value in self.types.items() if value.batched and value.below]
+        return [name for name, below in counts if limit is None or below <= limit][::-1]
+
+    def parameters(self, fits: Callable[[Value], bool]) -> list[str]:
+        """Variables and broadcast arguments that fit."""
+        return [name for name, value in self.types.items() if not value.batched and fits(value)]
+
+    def room(self) -> bool:
+        """Whether there may be one more argument that is split."""
+        return sum(not argument.broadcast for argument in self.arguments) < _MOST_ARGUMENTS
+
+    def argument(
+        self, shape: tuple[int, ...], dtype: str | None = None, below: int | None = None, *, broadcast: bool = False
+    ) -> str:
+        """A new argument."""
+        argument = Argument(f"a{len(self.arguments)}", shape, dtype, below, broadcast)
+        self.arguments.append(argument)
+        self.types[argument.name] = argument.value(self.dtype, exact=self.exact)
+        return argument.name
+
+    def parameter(self, shape: tuple[int, ...], init: str) -> str:
+        """A variable of that shape: one that is there already, so that it is shared, or a new one; or an argument that
+        all devices get whole.
+        """
+        shared = self.parameters(lambda value: value.shape == shape)
+        if shared and self.maybe():
+            return self.choose(shared)
+        spare = sum(argument.broadcast for argument in self.arguments) < _MOST_BROADCAST
+        if spare and self.choose([False, False, False, False, True]):
+            return self.argument(shape, broadcast=True)
+        variable = Variable(f"w{len(self.variables)}", shape, init)
+        self.variables.append(variable)
+        self.types[variable.name] = variable.value(self.dtype, exact=self.exact)
+        return variable.name
+
+    def index(self, limit: int) -> str | None:
+        """Integers that count from 0 and stay below ``limit``: some that are there, or a new argument."""
+        known = self.indices(limit)
+        if known and (not self.room() or self.maybe()):
+            return self.choose(known)
+        if not self.room():
+            return None
+        rank = self.choose([0, 1] if self.axis == 0 else [1])
+        return self.argument(self.shape(rank), self.choose(["int32", "int64"]), limit)
+
+    def partner(self, shape: tuple[int, ...], *but: str) -> str | None:
+        """Another value of that shape: one that is there, or a new argument."""
+        known = [name for name in self.values(lambda value: value.shape == shape) if name not in but]
+        if known and (not self.room() or len(shape) < self.axis or not self.maybe()):
+            return self.choose(known)
+        return self.argument(shape) if self.room() and len(shape) >= self.axis else None
+
+    def add(self, step: Step | None) -> bool:
+        """Take the step in, unless it would make the program square, large or badly conditioned."""
+        if step is None:
+            return False
+        value = infer(step, self.types, exact=self.exact)
+        sizes = (self.rows, *value.shape)
+        if len(set(sizes)) < len(sizes) or min(value.shape, default=2) < 2 or value.size > _LARGEST_ROW:
+            return False
+        if not self.exact and self.differentiable and value.bound > _LARGEST_VALUE and value.below is None:
+            return False
+        name = f"v{len(self.steps)}"
+        self.steps.append(step)
+        self.types[name] = value
+        if (self.exact or not self.differentiable) and not self.stays_exact([name]):
+            self.steps.pop()
+            del self.types[name]
+            return False
+        return True
+
+    def stays_exact(self, outputs: Sequence[str]) -> bool:
+        """Whether no value and no gradient of these outputs leaves the range of exact integers."""
+        try:
+            return bounds.largest(self.types, self.steps, outputs, self.rows) <= exact_limit(self.dtype)
+        except InvalidProgram:
+            return False

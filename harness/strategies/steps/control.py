@@ -1,0 +1,117 @@
+"""Branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.strategies.steps.step import Edge, Step, Types
+from harness.strategies.value import Value
+
+#: What a branch depends on: the sign of the variable ``w``, whether the batch has rows, the static number of features.
+CONDITIONS = ("variable", "rows", "static")
+
+
+@dataclass(frozen=True, repr=False)
+class Branch(Step):
+    """``x * w`` or ``x + v``, as ``on`` says (see :data:`CONDITIONS`), never by the values of the batch.
+
+    ``"variable"`` and ``"rows"`` are ``tf.cond``; ``"static"`` is an ``if`` of Python on the number of features.
+    """
+
+    KIND = "branch"
+    READS = ("x", "w", "v")
+    on: str
+    x: str
+    w: str
+    v: str
+
+    def _infer(self, types: Types) -> Value:
+        x, w, v = (types[name] for name in self.reads)
+        self.require(self.on in CONDITIONS, f"on={self.on!r}", ", ".join(CONDITIONS))
+        fits = bool(x.shape) and x.shape[-1:] == w.shape == v.shape and not w.batched and not v.batched
+        self.require(x.batched and fits, f"w {w.shape}, v {v.shape} for {x.shape}", "the last features' shape")
+        return Value(x.shape, x.dtype, max(x.bound * w.bound, x.bound + v.bound))
+
+    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+        x, w, v = (values[name] for name in self.reads)
+        if self.on == "static":
+            return x * w if len(x.shape) == 2 and x.shape[-1] % 2 == 0 else x + v
+        chosen = tf.shape(x)[0] > 0 if self.on == "rows" else tf.convert_to_tensor(w)[0] > 0
+        return tf.cond(chosen, lambda: x * w, lambda: x + v)
+
+    def _edges(self, types: Types) -> tuple[Edge, ...] | None:
+        x, w = types[self.x], types[self.w]
+        repeats = x.size / w.size
+        return Edge(self.x, 1, max(w.bound, 1)), Edge(self.w, repeats, x.bound), Edge(self.v, repeats, 1)
+
+
+#: A loop of Python, ``tf.while_loop``, and ``tf.while_loop`` for as long as any row still wants to.
+LOOPS = ("python", "while", "rows")
+
+
+@dataclass(frozen=True, repr=False)
+class Loop(Step):
+    """``trips`` times ``h = h + w`` or, with a ``v``, ``h = h/2 + tanh(h·w)·v``; the first ``h`` is ``x``.
+
+    With ``how="rows"`` each row goes round as often as the largest of its ``ids`` says, at most ``trips`` times.
+    """
+
+    KIND = "loop"
+    READS = ("x", "w", "v", "ids")
+    how: str
+    x: str
+    w: str
+    trips: int
+    v: str | None = None
+    ids: str | None = None
+
+    def _infer(self, types: Types) -> Value:
+        x, w = types[self.x], types[self.w]
+        self.require(self.how in LOOPS, f"how={self.how!r}", ", ".join(LOOPS))
+        self.require(1 <= self.trips <= 4, f"trips={self.trips}", "1 to 4")
+        self.require((self.how == "rows") == (self.ids is not None), f"ids={self.ids!r}", "ids for 'rows' alone")
+        if self.ids is not None:
+            ids = types[self.ids]
+            self.require(ids.batched and ids.below is not None, f"{self.ids} is no index", "numbers that count from 0")
+        last = x.shape[-1:]
+        if self.v is None:
+            self.require(
+                x.batched and bool(last) and w.shape == last, f"w {w.shape} for {x.shape}", "the last features"
+            )
+            return Value(x.shape, x.dtype, x.bound + self.trips * w.bound)
+        v = types[self.v]
+        fits = (
+            len(w.shape) == 2 and w.shape[:1] == last and v.shape == w.shape[::-1] and not w.batched and not v.batched
+        )
+        self.require(x.batched and fits, f"w {w.shape}, v {v.shape} for {x.shape}", "(i, j) and (j, i)")
+        return Value(x.shape, x.dtype, max(x.bound, 2 * w.shape[1] * v.bound))
+
+    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+        x, w = values[self.x], values[self.w]
+
+        def body(h: Any) -> Any:
+            return h + w if self.v is None else h * 0.5 + tf.matmul(tf.tanh(tf.matmul(h, w)), values[self.v])
+
+        if self.how == "python":
+            for _ in range(self.trips):
+                x = body(x)
+            return x
+        if self.ids is None:
+            return tf.while_loop(lambda i, _: i < self.trips, lambda i, h: (i + 1, body(h)), (tf.constant(0), x))[1]
+        ids = values[self.ids]
+        wanted = tf.minimum(tf.reduce_max(ids, axis=list(range(1, len(ids.shape)))), self.trips)
+
+        def one_more(i: Any, h: Any) -> tuple[Any, Any]:
+            goes_on = tf.reshape(i < wanted, tf.concat([tf.shape(h)[:1], [1] * (len(h.shape) - 1)], axis=0))
+            return i + 1, tf.where(goes_on, body(h), h)
+
+        first = tf.zeros([], ids.dtype)
+        return tf.while_loop(lambda i, _: tf.reduce_any(i < wanted), one_more, (first, x))[1]
+
+    def _edges(self, types: Types) -> tuple[Edge, ...] | None:
+        if self.v is not None:
+            return None
+        x, w = types[self.x], types[self.w]
+        return Edge(self.x, 1, 1), Edge(self.w, self.trips * x.size / w.size, 1)

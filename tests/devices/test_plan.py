@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+
+from harness.devices.inventory import Inventory, PhysicalGpu
+from harness.devices.plan import AUTO_MEMORY_MIB, Plan, plan_devices
+from harness.devices.profile import Options
+from harness.devices.request import Request, resolve
+from harness.devices.settings import GpuSettings, RuntimeSettings
+from harness.devices.spec import AutoSpec, CpuSpec, GpuSpec
+from harness.errors import DevicesUnavailable
+
+
+def _machine(gpus: int, free_mib: int | None = 80_000) -> Inventory:
+    return Inventory(
+        tuple(
+            PhysicalGpu(
+                f"/physical_device:GPU:{index}", "Fake Card", None, "9.0", 81_000 if free_mib else None, free_mib
+            )
+            for index in range(gpus)
+        )
+    )
+
+
+def _plan(spec: str, gpus: int, free_mib: int | None = 80_000) -> Plan:
+    return plan_devices(resolve(spec), _machine(gpus, free_mib))
+
+
+def _names(plan: Plan) -> list[str]:
+    return [device.parsed.short for device in plan.devices]
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2, 8])
+def test_logical_cpus_need_no_gpu_and_hide_those_that_are_there(gpus: int) -> None:
+    plan = _plan("cpu:3", gpus)
+    assert _names(plan) == ["CPU:0", "CPU:1", "CPU:2"]
+    assert {(device.kind, device.physical) for device in plan.devices} == {("logical-cpu", "/physical_device:CPU:0")}
+    assert plan.runtime == RuntimeSettings(logical_cpus=3, gpus=(), intra_op_threads=1, inter_op_threads=3)
+    assert not plan.soft_placement
+    assert ("hidden" in plan.reason) == (gpus > 0)
+
+
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_auto_takes_all_real_gpus_where_there_are_two_or_more(gpus: int) -> None:
+    plan = _plan("auto", gpus)
+    assert _names(plan) == [f"GPU:{index}" for index in range(gpus)]
+    assert {device.kind for device in plan.devices} == {"gpu"}
+    assert [device.physical for device in plan.devices] == [f"/physical_device:GPU:{index}" for index in range(gpus)]
+    assert plan.runtime == RuntimeSettings(1, tuple(GpuSettings(f"/physical_device:GPU:{i}") for i in range(gpus)))
+    assert plan.reason.startswith(f"auto took gpu, because {gpus} real GPUs are here: GPU:0 (Fake Card")
+
+
+def test_auto_cuts_the_one_card_in_two_and_states_the_memory() -> None:
+    plan = _plan("auto", 1)
+    assert _names(plan) == ["GPU:0", "GPU:1"]
+    assert {(device.kind, device.physical) for device in plan.devices} == {("logical-gpu", "/physical_device:GPU:0")}
+    assert plan.runtime.gpus == (GpuSettings("/physical_device:GPU:0", (32_000, 32_000)),)
+    assert "auto took gpu:2x32000, because one GPU is here" in plan.reason
+    assert "40% of the 80000 MiB that are free" in plan.reason
+
+
+def test_auto_uses_a_stated_default_where_the_driver_does_not_say_what_is_free() -> None:
+    plan = _plan("auto", 1, free_mib=None)
+    assert plan.runtime.gpus[0].limits_mib == (AUTO_MEMORY_MIB, AUTO_MEMORY_MIB)
+    assert f"{AUTO_MEMORY_MIB} MiB for each logical GPU (the driver did not say" in plan.reason
+
+
+def test_auto_takes_four_cpus_where_there_is_no_gpu_or_a_full_one_and_says_why() -> None:
+    plan = _plan("auto", 0)
+    assert _names(plan) == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
+    assert plan.reason == "auto took cpu:4, because no GPU is here"
+    full = _plan("auto", 1, free_mib=500)
+    assert _names(full) == _names(plan)
+    assert "the one GPU that is here is full: GPU:0 (Fake Card, 500 of 81000 MiB free)" in full.reason
+    unusable = plan_devices(resolve("auto"), Inventory(unusable=("Fake Card",)))
+    assert "no GPU that TensorFlow can use (Fake Card) is here" in unusable.reason
+
+
+@pytest.mark.parametrize(("spec", "gpus", "taken"), [("gpu", 1, 1), ("gpu", 8, 8), ("gpu:1", 2, 1), ("gpu:2", 8, 2)])
+def test_real_gpus_are_the_first_ones(spec: str, gpus: int, taken: int) -> None:
+    plan = _plan(spec, gpus)
+    assert _names(plan) == [f"GPU:{index}" for index in range(taken)]
+    assert {device.kind for device in plan.devices} == {"gpu"}
+    assert [gpu.physical for gpu in plan.runtime.gpus] == [f"/physical_device:GPU:{index}" for index in range(taken)]
+    assert (plan.runtime.intra_op_threads, plan.runtime.inter_op_threads) == (None, None)
+
+
+def test_logical_gpus_are_all_on_the_first_card() -> None:
+    plan = _plan("gpu:4x1000", 2)
+    assert _names(plan) == ["GPU:0", "GPU:1", "GPU:2", "GPU:3"]
+    assert {(device.kind, device.physical) for device in plan.devices} == {("logical-gpu", "/physical_device:GPU:0")}
+    assert plan.runtime.gpus == (GpuSettings("/physical_device:GPU:0", (1000,) * 4),)
+
+
+@pytest.mark.parametrize(
+    ("spec", "gpus", "needed"),
+    [
+        ("gpu", 0, "1 real GPU"),
+        ("gpu:1", 0, "1 real GPU"),
+        ("gpu:3", 2, "3 real GPUs"),
+        ("gpu:9", 8, "9 real GPUs"),
+        ("gpu:2x1000", 0, "a GPU with 2000 MiB free"),
+        ("gpu:2x40001", 1, "a GPU with 80002 MiB free"),
+    ],
+)
+def test_fewer_devices_than_asked_for_are_refused_with_what_is_there(spec: str, gpus: int, needed: str) -> None:
+    with pytest.raises(DevicesUnavailable) as caught:
+        _plan(spec, gpus)
+    error = caught.value
+    assert error.asked == spec
+    assert needed in error.needed
+    assert len(error.available) == 1 + gpus
+    assert error.available[0] == "CPU:0"
+    assert all(there in str(error) for there in error.available)
+    assert "\n" not in str(error)
+
+
+def test_a_card_that_only_the_driver_sees_is_named_where_gpus_are_missing() -> None:
+    with pytest.raises(DevicesUnavailable, match=r"CPU:0, Fake Card \(seen by the driver, but not by TensorFlow\)"):
+        plan_devices(resolve("gpu"), Inventory(unusable=("Fake Card",)))
+
+
+def test_logical_gpus_fit_where_the_driver_does_not_say_what_is_free() -> None:
+    assert len(_plan("gpu:2x40001", 1, free_mib=None).devices) == 2
+
+
+def test_the_options_of_a_profile_reach_the_plan() -> None:
+    options = Options(None, 4096, 2, 0, True, False, True)
+    plan = plan_devices(Request(GpuSpec(), options), _machine(2))
+    assert plan.runtime == RuntimeSettings(
+        1, tuple(GpuSettings(f"/physical_device:GPU:{i}", (4096,), None) for i in range(2)), 2, 0
+    )
+    assert {device.kind for device in plan.devices} == {"gpu"}
+    assert (plan.determinism, plan.tf32, plan.soft_placement) == (True, False, True)
+    growing = plan_devices(Request(GpuSpec(), Options(memory_growth=True)), _machine(1))
+    assert growing.runtime.gpus == (GpuSettings("/physical_device:GPU:0", (), True),)
+    threads = plan_devices(Request(CpuSpec(4), Options(intra_op_threads=0, inter_op_threads=2)), _machine(0))
+    assert (threads.runtime.intra_op_threads, threads.runtime.inter_op_threads) == (0, 2)
+
+
+def test_plans_have_the_same_effect_however_they_were_asked_for() -> None:
+    assert _plan("auto", 0).same_effect(_plan("cpu:4", 0))
+    assert _plan("@cpu-4", 0).same_effect(_plan("cpu:4", 0))
+    assert not _plan("cpu:2", 0).same_effect(_plan("cpu:4", 0))
+    soft = plan_devices(Request(AutoSpec(), Options(soft_placement=True)), _machine(0))
+    assert not soft.same_effect(_plan("cpu:4", 0))
+
+
+def test_a_plan_is_described_in_one_line() -> None:
+    text = plan_devices(
+        Request(AutoSpec(), Options(determinism=True, tf32=False, soft_placement=True)), _machine(1)
+    ).describe()
+    assert text == (
+        "2 logical-gpu device(s): 1 CPU device(s), visible GPUs GPU:0 as 32000 + 32000 MiB, threads in an op any, "
+        "between ops any, TF32 off, op determinism on, soft placement on"
+    )

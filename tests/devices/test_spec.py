@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.devices.spec import (
+    MAX_COUNT,
+    AutoSpec,
+    CpuSpec,
+    GpuSpec,
+    LogicalGpuSpec,
+    ProfileFile,
+    ShippedProfile,
+    Spec,
+    parse_spec,
+)
+from harness.errors import InvalidSpec, UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("auto", AutoSpec()),
+        ("cpu:1", CpuSpec(1)),
+        ("cpu:12", CpuSpec(12)),
+        (f"cpu:{MAX_COUNT}", CpuSpec(MAX_COUNT)),
+        ("gpu", GpuSpec()),
+        ("gpu:3", GpuSpec(3)),
+        ("gpu:2x4096", LogicalGpuSpec(2, 4096)),
+        ("@cpu-4", ShippedProfile("cpu-4")),
+        ("mine.toml", ProfileFile(Path("mine.toml"))),
+        ("/some/where/mine.toml", ProfileFile(Path("/some/where/mine.toml"))),
+    ],
+)
+def test_a_spec_of_the_grammar_is_read_and_printed_back(text: str, spec: Spec) -> None:
+    assert parse_spec(text) == spec
+    assert str(parse_spec(text)) == text
+
+
+def test_a_path_object_names_a_profile_file() -> None:
+    assert parse_spec(Path("mine.toml")) == ProfileFile(Path("mine.toml"))
+    with pytest.raises(InvalidSpec, match=r"ends in \.toml"):
+        parse_spec(Path("cpu:2"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is empty"),
+        ("cpu", "say how many"),
+        ("cpu:0", "1 device or more"),
+        ("cpu:-1", "unknown"),
+        ("cpu:2.0", "unknown"),
+        ("cpu:2x100", "unknown"),
+        (f"cpu:{MAX_COUNT + 1}", "at most"),
+        ("gpu:0", "1 device or more"),
+        ("gpu:0x100", "1 device or more"),
+        ("gpu:2x0", "1 MiB or more"),
+        ("gpu:2x", "unknown"),
+        ("gpu:2x4096MiB", "lower-case"),
+        ("CPU:4", "lower-case"),
+        (" cpu:4", "blanks"),
+        ("cpu:4\n", "blanks"),
+        ("cpu:٣", "unknown"),
+        ("tpu:2", "unknown"),
+        ("@", "profile name"),
+        ("@../secrets", "profile name"),
+        ("@cpu-4.toml", "without .toml"),
+        ("some/where/mine", "unknown"),
+    ],
+)
+def test_anything_else_is_refused_in_one_line_that_says_what_is_accepted(text: str, why: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        parse_spec(text)
+    message = str(caught.value)
+    assert caught.value.spec == text
+    assert why in caught.value.why
+    assert repr(text) in message
+    assert "accepted: 'auto', 'cpu:N'" in message
+    assert "\n" not in message
+    assert isinstance(caught.value, (UsageError, ValueError))
+
+
+@pytest.mark.parametrize("thing", [None, 4, b"cpu:4", ["cpu:4"]])
+def test_what_is_not_a_text_is_refused(thing: Any) -> None:
+    with pytest.raises(InvalidSpec, match=f"type {type(thing).__name__}"):
+        parse_spec(thing)

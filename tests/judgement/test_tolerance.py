@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.judgement.exactness import is_exact
+from harness.judgement.tolerance import Sensitivity, epsilon_of, move
+
+
+@pytest.mark.parametrize(
+    ("dtype", "epsilon"), [("float64", 2.0**-52), ("float32", 2.0**-23), ("float16", 2.0**-10), ("int32", 0.0)]
+)
+def test_epsilon_is_the_distance_from_one_to_the_next_number(dtype: str, epsilon: float) -> None:
+    assert epsilon_of(np.dtype(dtype)) == epsilon
+
+
+def test_bfloat16_has_an_epsilon_too() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert epsilon_of(np.dtype(ml_dtypes.bfloat16)) == 2.0**-7
+
+
+def test_a_moved_array_differs_by_at_most_one_unit_in_the_last_place() -> None:
+    array = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    moved = move(array, np.random.default_rng(1))
+    assert moved.dtype == array.dtype
+    steps = np.abs(moved.view(np.int32).astype(np.int64) - array.view(np.int32))
+    assert steps.max() <= 2
+    assert (steps > 0).mean() > 0.9
+
+
+def test_the_bound_grows_with_the_measured_change_and_with_the_number_of_terms() -> None:
+    reference = np.array([1.0, 1.0])
+    small, large = Sensitivity(np.array([1e-7, 1e-7]), 4), Sensitivity(np.array([1e-6, 1e-6]), 4)
+    assert np.all(small.bound(reference, 0.0) < large.bound(reference, 0.0))
+    assert np.all(small.bound(reference, 0.0) < Sensitivity(small.change, 400).bound(reference, 0.0))
+
+
+def test_a_bound_is_finite_where_the_change_is_not() -> None:
+    assert np.all(np.isfinite(Sensitivity(np.array([np.inf, np.nan]), 4).bound(np.array([1.0, np.inf]), 1e-7)))
+
+
+def test_small_integers_and_exact_ops_are_exact() -> None:
+    values = np.arange(-8.0, 8.0, dtype=np.float32)
+    assert is_exact([values], [values * 3], {"MatMul", "AddV2"})
+    assert is_exact([values / 4], [values * 3 / 16], {"MatMul"})
+
+
+def test_what_rounds_is_not_exact() -> None:
+    values = np.arange(-8.0, 8.0, dtype=np.float32)
+    assert not is_exact([values], [values], {"MatMul", "Tanh"})
+    assert not is_exact([values / 3], [values], {"MatMul"})
+    assert not is_exact([values], [values * 1e6], {"MatMul"})
+    assert not is_exact([np.array([np.nan], np.float32)], [values], {"MatMul"})

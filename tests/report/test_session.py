@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+from harness.records import Exercised
+from harness.report.session import Said, SessionTotals
+
+
+def test_what_a_test_says_travels_as_plain_values() -> None:
+    said = Said("4 devices", 2, Exercised(1, 2, 3, 4, 5, ("/CPU:0", "/CPU:1")))
+    assert Said.from_plain(json.loads(json.dumps(said.plain()))) == said
+    assert Said.from_plain(json.loads(json.dumps(Said().plain()))) == Said()
+
+
+def test_a_session_without_tests_that_need_devices_says_nothing() -> None:
+    totals = SessionTotals()
+    assert totals.lines() == []
+    assert not totals.nothing_exercised
+
+
+def test_what_was_exercised_is_added_up() -> None:
+    totals = SessionTotals()
+    for test in ("a", "b"):
+        totals.add(test, Said("2 devices", 1, Exercised(programs=1, values=10, devices=(f"/CPU:{test}",))), None)
+    assert totals.lines() == [
+        "2 devices",
+        f"2 verification(s): {Exercised(programs=2, values=20, devices=('/CPU:a', '/CPU:b'))}",
+    ]
+    assert not totals.nothing_exercised
+
+
+def test_a_session_in_which_every_test_was_skipped_exercised_nothing() -> None:
+    totals = SessionTotals()
+    totals.add("a", Said("2 devices"), "no GPU")
+    totals.add("b", Said("2 devices"), "no GPU")
+    assert totals.nothing_exercised
+    assert totals.lines()[1].startswith("UNKNOWN: nothing was exercised. All 2 test(s)")
+    assert totals.lines()[2:] == ["  2 x no GPU"]
+
+
+def test_one_test_that_was_not_skipped_is_enough() -> None:
+    totals = SessionTotals()
+    totals.add("a", Said("2 devices"), "no GPU")
+    totals.add("b", Said("2 devices"), None)
+    assert not totals.nothing_exercised
+    assert totals.lines() == ["2 devices"]
+
+
+def test_a_test_that_is_skipped_after_its_setup_counts_as_skipped() -> None:
+    totals = SessionTotals()
+    totals.add("a", Said("2 devices"), None)
+    totals.add("a", Said("2 devices"), "skipped in the test")
+    totals.add("a", Said("2 devices"), None)
+    assert totals.nothing_exercised

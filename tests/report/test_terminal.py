@@ -1,0 +1,122 @@
+"""What a person reads at the end of a run."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.records import CheckResult, Exercised, Finding, RunRecord, Verdict, exit_code, overall
+from harness.report.style import exercised_text
+from harness.report.terminal import FINDINGS_SHOWN, console_for, print_report
+
+CPU1 = "/job:localhost/replica:0/task:0/device:CPU:1"
+PASSED = CheckResult("vector-add", Verdict.PASS, "the same bits", "", Exercised(2, 300000, ops=8, devices=("a", "b")))
+FINDING = Finding("value", "output [bold]y[/bold]", CPU1, "1", "2", "off by [red]one[/red]\nin two lines")
+FAILED = CheckResult(
+    "matpow", Verdict.FAIL, "1 finding: [/nonsense]", "look at [y]", Exercised(values=5), (FINDING,), elapsed_s=1.26
+)
+
+
+def record(*results: CheckResult, complete: bool = True) -> RunRecord:
+    verdict = overall(result.verdict for result in results)
+    planned = tuple(result.check for result in results) + (() if complete else ("missing",))
+    code = int(exit_code(verdict))
+    return RunRecord("now", "0", (), "cpu:2", verdict, code, complete, results, planned, elapsed_s=9.5)
+
+
+def printed(run: RunRecord, path: Path | None = Path("report/run.json"), width: int = 120) -> str:
+    stream = io.StringIO()
+    print_report(Console(file=stream, width=width, highlight=False), run, path)
+    return stream.getvalue()
+
+
+def test_each_check_has_its_line_with_verdict_exercise_time_and_reason() -> None:
+    text = printed(record(PASSED, FAILED))
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("vector-add")]
+    assert "PASS" in line
+    assert "2 programs, 300 000 values, 8 ops on 2 devices" in line
+    assert "the same bits" in line
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("matpow")]
+    assert "FAIL" in line
+    assert "1.3 s" in line
+
+
+def test_each_finding_has_one_line_and_the_next_step_follows() -> None:
+    lines = printed(record(PASSED, FAILED)).splitlines()
+    at = lines.index("FAIL matpow")
+    assert (
+        lines[at + 1]
+        == f"  - value: output [bold]y[/bold] on {CPU1}: off by [red]one[/red] in two lines (expected 1, found 2)"
+    )
+    assert lines[at + 2] == "  next: look at [y]"
+
+
+def test_facts_of_many_lines_are_left_to_the_record() -> None:
+    crashed = replace(FAILED, findings=(replace(FINDING, found="stacks\nof all threads"),))
+    assert "of all threads" not in printed(record(crashed))
+
+
+def test_a_plain_pass_has_no_further_lines() -> None:
+    assert "PASS vector-add" not in printed(record(PASSED))
+
+
+def test_a_check_without_findings_says_its_reason_again_beside_the_next_step() -> None:
+    unknown = replace(FAILED, verdict=Verdict.UNKNOWN, findings=(), reason="nothing was exercised")
+    lines = printed(record(unknown)).splitlines()
+    at = lines.index("UNKNOWN matpow")
+    assert lines[at + 1] == "  nothing was exercised"
+
+
+def test_markup_in_texts_of_users_is_shown_as_it_is() -> None:
+    text = printed(record(FAILED))
+    assert "1 finding: [/nonsense]" in text
+    assert "[bold]y[/bold]" in text
+
+
+def test_too_many_findings_are_counted_not_shown() -> None:
+    many = replace(FAILED, findings=tuple(replace(FINDING, where=f"y{index}") for index in range(FINDINGS_SHOWN + 5)))
+    text = printed(record(many))
+    assert f"y{FINDINGS_SHOWN - 1} " in text
+    assert f"y{FINDINGS_SHOWN} " not in text
+    assert "and 5 more, in the record" in text
+
+
+def test_the_last_lines_are_the_verdict_and_the_place_of_the_record() -> None:
+    *_, verdict, place = printed(record(PASSED, FAILED)).splitlines()
+    assert verdict == "FAIL on cpu:2: 2 of 2 checks in 9.5 s (1 PASS, 1 FAIL)"
+    assert place == "Record: report/run.json"
+
+
+def test_a_run_that_was_cut_short_says_so() -> None:
+    text = printed(record(PASSED, complete=False))
+    assert "1 of 2 checks" in text
+    assert "INTERRUPTED" in text
+    assert "INTERRUPTED" not in printed(record(PASSED))
+
+
+def test_no_place_is_named_where_there_is_no_record() -> None:
+    assert "Record" not in printed(record(PASSED), path=None)
+
+
+def test_nothing_is_cut_off_on_a_narrow_terminal() -> None:
+    long = replace(PASSED, reason="q" * 300)
+    text = printed(record(long), width=80)
+    assert text.count("q") == 300
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_where_there_is_no_terminal_the_width_is_fixed_and_there_is_no_colour() -> None:
+    console = console_for(io.StringIO())
+    assert console.width == 120
+    assert not console.is_terminal
+
+
+def test_exercise_reads_as_counts_without_zeros() -> None:
+    assert exercised_text(Exercised()) == "nothing"
+    assert exercised_text(Exercised(1, 1, 1, 1, 1, ("a",))) == (
+        "1 program, 1 value, 1 gradient value, 1 op, 1 gradient op on 1 device"
+    )
+    assert exercised_text(Exercised(values=1234567)) == "1 234 567 values"

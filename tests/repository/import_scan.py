@@ -1,0 +1,65 @@
+"""Finds what a Python file imports, from its syntax tree: nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, by its full name, such as ``harness.devices.spec`` or ``tensorflow``.
+
+    ``from package import name`` counts as ``package.name``: whether ``name`` is a module does not matter to the rules.
+    """
+
+    module: str
+    line: int
+    #: Executed when the file is imported: not in a function, not for type checkers alone.
+    at_import: bool
+
+    def is_in(self, package: str) -> bool:
+        """Whether it is ``package`` or a part of it; ``tensorflow_io`` is no part of ``tensorflow``."""
+        return self.module == package or self.module.startswith(f"{package}.")
+
+
+def python_files(folder: Path) -> list[Path]:
+    """The Python files below ``folder``, sorted."""
+    return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def imports_of(path: Path) -> list[Import]:
+    """Everything that the file imports, also by ``importlib.import_module("…")`` with the name written out."""
+    return list(_walk(ast.parse(path.read_text(encoding="utf-8"), str(path)), at_import=True))
+
+
+def _walk(node: ast.AST, at_import: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from (Import(alias.name, node.lineno, at_import) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        # "." is kept: the rules refuse relative imports.
+        base = "." * node.level + (node.module or "")
+        yield from (Import(f"{base}.{alias.name}", node.lineno, at_import) for alias in node.names)
+    elif isinstance(node, ast.Call) and _is_import_call(node.func):
+        first = node.args[0] if node.args else None
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield Import(first.value, node.lineno, at_import)
+    elif isinstance(node, ast.Attribute) and node.attr == "__internal__":
+        # ``tf.__internal__`` is as private as ``tensorflow.python``, which it leads to.
+        yield Import("tensorflow.__internal__", node.lineno, at_import)
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        for statement in node.body:
+            yield from _walk(statement, at_import=False)
+        for statement in node.orelse:
+            yield from _walk(statement, at_import)
+        return
+    inside = at_import and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    for child in ast.iter_child_nodes(node):
+        yield from _walk(child, inside)
+
+
+def _is_import_call(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in ("import_module", "__import__")

@@ -1,0 +1,45 @@
+"""The public names: importable, documented, and told of in the README."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+
+import pytest
+from repository import read
+
+import harness
+
+
+def _names_for_type_checkers() -> dict[str, str]:
+    """Name to module, from the ``if TYPE_CHECKING:`` block of ``harness/__init__.py``."""
+    tree = ast.parse(read("harness/__init__.py"))
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    return {
+        alias.name: str(node.module) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+
+
+def test_the_three_lists_of_public_names_agree() -> None:
+    """What type checkers see, what is loaded when a name is used, and what ``__all__`` says."""
+    checked = _names_for_type_checkers()
+    rooms = {name for name, module in checked.items() if module == "harness"}
+    assert {name: module for name, module in checked.items() if name not in rooms} == harness._HOME
+    assert sorted({*harness._HOME, *rooms}) == harness.__all__
+
+
+@pytest.mark.parametrize("name", harness.__all__)
+def test_a_public_name_is_there_and_documented_and_in_the_readme(name: str) -> None:
+    value = getattr(harness, name)
+    own = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
+    assert own, f"harness.{name} has no docstring of its own"
+    assert not own.startswith(f"{name}("), f"harness.{name} has only the docstring that dataclasses make"
+    assert re.search(rf"`(?:harness\.)?{name}\b", read("README.md")), f"the README does not mention {name}"
+    assert name in dir(harness)
+
+
+def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'verfiy'; public names: Device, .*, verify$"):
+        importlib.import_module("harness").verfiy  # noqa: B018

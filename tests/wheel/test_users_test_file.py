@@ -1,0 +1,37 @@
+"""A test file of a user's own, the one that the README shows, with the plug-in that the wheel has installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from installed import readme_file, run
+
+_FILE = "test_model.py"
+
+
+def test_the_plug_in_is_there_without_being_named(tmp_path: Path) -> None:
+    shown = run(tmp_path, "pytest", "--markers")
+    assert shown.returncode == 0, shown.stderr
+    assert "@pytest.mark.devices(min=1, kind=None)" in shown.stdout
+
+
+def test_the_test_of_the_readme_is_ten_lines_and_passes(tmp_path: Path) -> None:
+    text = readme_file(_FILE)
+    assert len([line for line in text.splitlines() if line.strip()]) <= 10
+    tmp_path.joinpath(_FILE).write_text(text, encoding="utf-8")
+    done = run(tmp_path, "pytest", "--harness-devices=cpu:2")
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    assert "harness: devices cpu:2 (--harness-devices)" in done.stdout
+    assert "proven on 2 device(s)" in done.stdout
+
+
+def test_its_faulty_twin_fails_and_names_the_finding(tmp_path: Path) -> None:
+    """A softmax over the rows mixes them: a shard has other rows than the batch."""
+    text = readme_file(_FILE)
+    faulty = text.replace("tf.nn.softmax(x)", "tf.nn.softmax(x, axis=0)")
+    assert faulty != text
+    tmp_path.joinpath(_FILE).write_text(faulty, encoding="utf-8")
+    done = run(tmp_path, "pytest", "--harness-devices=cpu:2")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    assert "[value] output" in done.stdout
