@@ -116,6 +116,15 @@ class InvalidRecord(UsageError, ValueError):
         super().__init__(f"{self.path}: {why}; accepted: a file that this harness has saved")
 
 
+class TraceNotSaved(UsageError, OSError):
+    """A trace cannot be written where it was asked for."""
+
+    def __init__(self, path: Path | str, why: str) -> None:
+        self.path = str(path)
+        self.why = why
+        super().__init__(f"trace cannot be saved to {path}: {why}; give a file in a folder that can be written")
+
+
 class UnknownCheck(UsageError, LookupError):
     """No check has this id."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.judgement.verification import Verification
     from harness.strategies import Program
 
-#: How many programs are generated: as many as take about 20 seconds on two cores.
+#: How many programs are generated: as many as take about 15 seconds on two cores.
 EXAMPLES = 24
 #: How long a failing program may be made smaller, in seconds.
 SHRINK_S = 30.0
@@ -122,6 +122,6 @@ CHECK = Check(
     proves=f"{EXAMPLES} random row-wise programs give the same values and gradients on all devices as on one, "
     "with every op and every backward op on the device that it belongs to",
     minimum_devices=2,
-    typical_s=20,
+    typical_s=15,
     run=run,
 )

@@ -122,6 +122,6 @@ CHECK = Check(
     title="a polynomial fit with Adam",
     proves=f"{STEPS} steps of Adam give the same losses, gradients and weights sharded and not, and w near [5, 0, 3]",
     minimum_devices=2,
-    typical_s=8,
+    typical_s=6,
     run=run,
 )

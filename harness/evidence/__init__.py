@@ -1,0 +1,1 @@
+"""What ran where? One record of it, made once, that any rule can read."""

@@ -7,7 +7,7 @@ places is that graph with the functions inlined; so each node gets the name that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,6 +21,7 @@ _GRADIENT_OF = re.compile(r"^(?P<forward>.+)_grad_\d+$")
 _BACKWARD = re.compile(r"__backward_")
 #: ``gradients/<forward op>_grad/<op>``: what the symbolic gradient of a function calls its ops.
 _SYMBOLIC = re.compile(r"(?:^|(?<=/))gradients(?:_\d+)?/")
+
 
 @dataclass(eq=False)
 class Body:
@@ -39,21 +40,53 @@ class Body:
     parent: Body | None = None
     #: What the arguments of the function are called inside, and the paths of the ops that make them.
     arguments: dict[str, str] = field(default_factory=dict)
+    #: What the function returns: names of tensors inside.
+    returns: list[str] = field(default_factory=list)
+    #: The functions that it calls, by the name of the calling node.
+    calls: dict[str, Body] = field(default_factory=dict)
     gradient: bool = False
     forward: Body | None = None
     of: str | None = None
     unit: str | None = None
+    _renamed: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         self.by_name = {node.name: node for node in self.nodes}
 
+    def find(self, name: str) -> str | None:
+        """The name here of a node that was called ``name`` while the function was built, or ``None``.
+
+        TensorFlow renames a node that has the name of an argument or a result of its function: ``add`` to ``add_0``.
+        """
+        if name in self.by_name:
+            return name
+        if self._renamed is None:
+            self._renamed = {}
+            for node in self.nodes:
+                base, _, number = node.name.rpartition("_")
+                if base and number.isdigit() and base not in self.by_name:
+                    known = self._renamed.get(base)
+                    # The number 0 is never TensorFlow's way to tell two ops apart; otherwise it is the last one.
+                    if known is None or not known.endswith("_0"):
+                        self._renamed[base] = node.name
+        return self._renamed.get(name)
+
     def input_paths(self, node: Any) -> tuple[str, ...]:
-        """Paths of the ops that make the inputs of a node, arguments of the function followed outwards."""
-        found = []
-        for text in node.input:
-            name = node_of(text)
-            found.append(self.arguments.get(name) or self.prefix + name)
-        return tuple(found)
+        """Paths of the ops that make the inputs of a node."""
+        return tuple([self.path_of(text) for text in node.input])
+
+    def path_of(self, text: str) -> str:
+        """Path of the op that makes a tensor. Arguments are followed out of the function, results of calls into it."""
+        name = node_of(text)
+        if name in self.arguments:
+            return self.arguments[name]
+        called = self.calls.get(name)
+        if called is not None and text[0] != "^":
+            index = text.rpartition(":")[2]
+            at = int(index) if index.isdigit() and ":" in text else 0
+            if at < len(called.returns):
+                return called.path_of(called.returns[at])
+        return self.prefix + name
 
 
 def node_of(text: str) -> str:
@@ -73,12 +106,29 @@ def merge(inner: DeviceName, outer: DeviceName) -> DeviceName:
     )
 
 
-def open_bodies(
-    nodes: Iterable[Any], library: Mapping[str, Any], requested: DeviceName, unit: str | None = None
-) -> list[Body]:
-    """The graph itself, then every function that it runs, a forward one before the one that computes its gradient."""
-    root = Body("", requested, list(nodes), "graph", unit=unit)
-    return _Opener(library).open(root)
+@dataclass(frozen=True)
+class Graph:
+    """A graph before optimisation: its nodes (``NodeDef``), and the functions (``FunctionDef``) that it may call."""
+
+    nodes: Sequence[Any]
+    library: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, definition: Any) -> Graph:
+        """From a ``GraphDef``."""
+        return cls(definition.node, {function.signature.name: function for function in definition.library.function})
+
+
+def open_bodies(root: Body, library: Mapping[str, Any], forward: Sequence[Body] = ()) -> list[Body]:
+    """A graph itself, then every function that it runs, a forward one before the one that computes its gradient.
+
+    ``forward`` are the bodies of the graph whose gradient this one computes, if it does.
+    """
+    opener = _Opener(library)
+    for body in forward:
+        opener.by_function.setdefault(_plain(body.function), []).append(body)
+    opener.add(root, frozenset())
+    return opener.bodies
 
 
 class _Opener:
@@ -86,10 +136,6 @@ class _Opener:
         self.library = library
         self.bodies: list[Body] = []
         self.by_function: dict[str, list[Body]] = {}
-
-    def open(self, root: Body) -> list[Body]:
-        self.add(root, frozenset())
-        return self.bodies
 
     def add(self, body: Body, above: frozenset[str]) -> None:
         self.bodies.append(body)
@@ -103,6 +149,8 @@ class _Opener:
         for node, part, kind, name in calls:
             inside = self.inside(body, node, part, kind, name)
             self.by_function.setdefault(_plain(name), []).append(inside)
+            if kind == "call":
+                body.calls[node.name] = inside
             self.add(inside, above | {name})
 
     def inside(self, body: Body, node: Any, part: str, kind: Kind, name: str) -> Body:
@@ -114,7 +162,7 @@ class _Opener:
         names = [argument.name for argument in function.signature.input_arg]
         # The first input of a branch decides; it is no argument of the branch.
         given = body.input_paths(node)[1 if kind == "branch" else 0 :]
-        forward = self.forward_of(body, node, part, name)
+        forward = self.forward_of(body, node, name)
         return Body(
             prefix=f"{path}/{part}",
             requested=merge(device_of(node), body.requested),
@@ -124,6 +172,7 @@ class _Opener:
             owner=path,
             parent=body,
             arguments={} if kind == "data" else dict(zip(names, given, strict=False)),
+            returns=[function.ret[result.name] for result in function.signature.output_arg],
             gradient=body.gradient or self.forward_function(name) is not None,
             forward=forward,
             of=forward.owner if forward is not None else None,
@@ -140,7 +189,7 @@ class _Opener:
         match = _GRADIENT_OF.match(name)
         return _plain(match["forward"]) if match else None
 
-    def forward_of(self, body: Body, node: Any, part: str, name: str) -> Body | None:
+    def forward_of(self, body: Body, node: Any, name: str) -> Body | None:
         """The body that the one of a backward function computes the gradient of."""
         forward = self.forward_function(name)
         if forward is None:
@@ -157,11 +206,15 @@ class _Opener:
         if named is None and body.forward is not None:
             named = symbolic_forward(node.name, body.forward)
         if named is not None:
-            exact = [c for c in found if c.owner == (c.parent.prefix if c.parent else "") + named]
+            exact = [c for c in found if c.parent is not None and c.owner == f"{c.parent.prefix}{c.parent.find(named)}"]
             if exact:
                 return exact[0]
-        inputs = body.input_paths(node)
-        return max(found, key=lambda candidate: sum(path == candidate.owner for path in inputs))
+        # Several calls of one function: it is the one that feeds this. A gradient that reads nothing of its forward
+        # call, such as that of a sum, could be of any of them, and stays without one.
+        inputs = [body.prefix + node_of(text) for text in node.input]
+        fed = [sum(path == candidate.owner for path in inputs) for candidate in found]
+        best = [candidate for candidate, count in zip(found, fed, strict=True) if count == max(fed) > 0]
+        return best[0] if len(best) == 1 else None
 
 
 def _plain(name: str) -> str:
@@ -174,8 +227,9 @@ def symbolic_forward(name: str, forward: Body) -> str | None:
         rest = name[start.end() :]
         end = rest.rfind("_grad/")
         while end > 0:
-            if rest[:end] in forward.by_name:
-                return rest[:end]
+            found = forward.find(rest[:end])
+            if found is not None:
+                return found
             end = rest.rfind("_grad/", 0, end)
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,9 +58,7 @@ def diff(before: Trace, after: Trace) -> TraceDiff:
     old = {op.name: op for op in before.ops if op.role in _COUNTED}
     new = {op.name: op for op in after.ops if op.role in _COUNTED}
     return TraceDiff(
-        moved=tuple(
-            Move(old[name], op) for name, op in new.items() if name in old and old[name].device != op.device
-        ),
+        moved=tuple(Move(old[name], op) for name, op in new.items() if name in old and old[name].device != op.device),
         added=tuple(op for name, op in new.items() if name not in old and op.device is not None),
         removed=tuple(op for name, op in old.items() if name not in new and op.device is not None),
         transfers_added=_more(after.transfers, before.transfers),
@@ -67,7 +66,7 @@ def diff(before: Trace, after: Trace) -> TraceDiff:
     )
 
 
-def _more(here: tuple[Transfer, ...], there: tuple[Transfer, ...]) -> tuple[Transfer, ...]:
+def _more(here: Sequence[Transfer], there: Sequence[Transfer]) -> tuple[Transfer, ...]:
     rest = Counter(here) - Counter(there)
     return tuple(rest.elements())
 

@@ -11,12 +11,12 @@ from harness._tensorflow import CollectedGraph, attribute_text, output_dtypes
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.roles import role_of
-from harness.evidence.userops import FORWARD_PREFIX, UserOp
+from harness.evidence.userops import FORWARD_PREFIX, OUTSIDE_PREFIX, UserOp
 
 #: Inlining a branch or a loop body adds a number behind its part of the name: ``cond/then/_25/cond/Exp``.
 _INLINED = re.compile(r"(?<=/)(then|else|body|cond|branch\d+)/_\d+(?=/)")
-#: The optimizer puts the sum that replaces a chain of additions under a name of its own.
-_REWRITTEN_SUM = re.compile(r"(?:^|(?<=/))ArithmeticOptimizer/AddOpsRewrite_(?:Leaf_\d+_)?(?P<name>[^/]+)$")
+#: Where the optimizer puts what replaces ops, named after the rule and the last of those ops.
+_REWRITTEN = re.compile(r"(?:^|(?<=/))ArithmeticOptimizer/(?P<rule>[A-Za-z0-9]+)_(?P<name>[^/]+)$")
 SENDS = frozenset({"_Send", "_HostSend"})
 #: Named after the op whose tensor they copy, with a number behind it: no evidence of where that op ran.
 _COPIES = SENDS | {"_Recv", "_HostRecv"}
@@ -27,6 +27,7 @@ _PLUMBING = (
     | frozenset({"NoOp", "Identity", "Enter", "Exit", "Merge", "Switch", "LoopCond", "NextIteration", "Const"})
     | {"IdentityN", "_SwitchN", "HostConst", "_HostConst", "ControlTrigger"}
 )
+_ADDITIONS = frozenset({"Add", "AddN", "AddV2"})
 _CONSTANTS = frozenset({"Const", "HostConst", "_HostConst"})
 #: What stands for an op that the optimizer has done away with: it computed the result itself, or needed none.
 _REMOVED = _CONSTANTS | {"NoOp"}
@@ -41,18 +42,23 @@ class Placed:
     inputs: tuple[str, ...]
 
 
+def working_nodes(graph: CollectedGraph) -> list[list[Any]]:
+    """The nodes of each partition that do something, partitions that only hand over arguments left out."""
+    parts = [[node for node in part.node if node.op not in _ARGUMENTS | _COPIES] for part in graph.partitions]
+    return [nodes for nodes in parts if nodes]
+
+
 def kernels_of(graph: CollectedGraph, own: Collection[str] = ()) -> list[tuple[str, DeviceName]]:
     """The eager kernels in what TensorFlow handed over as one graph: op type and device.
 
-    ``own`` are the names of the nodes of the function whose graph it is, if it is one. Ops that run eagerly while a function runs, from another thread or from a ``tf.py_function``, are handed over
-    together with that function's graph.
+    ``own`` are the names of the nodes of the function whose graph it is, if it is one. Ops that run eagerly while a
+    function runs, from another thread or from a ``tf.py_function``, are handed over together with its graph.
     """
-    found = []
-    for part in graph.partitions:
-        nodes = [node for node in part.node if node.op not in _ARGUMENTS]
-        if len(nodes) == 1 and nodes[0].name == nodes[0].op and nodes[0].name not in own:
-            found.append((nodes[0].op, DeviceName.parse(nodes[0].device)))
-    return found
+    return [
+        (nodes[0].op, DeviceName.parse(nodes[0].device))
+        for nodes in working_nodes(graph)
+        if len(nodes) == 1 and nodes[0].name == nodes[0].op and nodes[0].name not in own
+    ]
 
 
 def placed_nodes(graph: CollectedGraph, requested: DeviceName) -> dict[str, Placed]:
@@ -87,9 +93,10 @@ def ops_of(
     this is, if it is one.
     """
     placed = placed_nodes(graph, requested)
-    fused = _fused(written, placed)
-    ops = [_op(op, placed.get(op.unit or op.path) or fused.get(op.path), name, forward_name) for op in written]
+    taken_in = _taken_in(written, placed)
+    ops = [_op(op, placed.get(op.unit or op.path) or taken_in.get(op.path), name, forward_name) for op in written]
     known = {op.path for op in written}
+    shown = {id(node) for node in taken_in.values()}
     ops.extend(
         Op(
             name=f"{name}/{path}",
@@ -100,7 +107,7 @@ def ops_of(
             role=role_of(node.type, path),
         )
         for path, node in placed.items()
-        if path not in known and node.type not in _PLUMBING and not path.endswith(f"/{node.type}/_0")
+        if path not in known and node.type not in _PLUMBING and id(node) not in shown
     )
     return ops
 
@@ -123,39 +130,51 @@ def _op(op: UserOp, found: Placed | None, name: str, forward_name: str | None) -
         role="data" if op.in_data else role_of(op.type, op.path, gradient=op.gradient),
         forward=forward,
         dtypes=output_dtypes(op.type, op.attributes),
-        inputs=tuple([_outside(source, name) for source in op.inputs]),
+        inputs=tuple([outside(source, name) for source in op.inputs]),
         unit=f"{name}/{op.unit}" if op.unit is not None else None,
     )
 
 
-def _outside(source: str, name: str) -> str:
+def outside(source: str, name: str) -> str:
     """The name in the trace of an op by its path in the graph; a path of another graph is a name already."""
-    return source[1:] if source.startswith("=") else f"{name}/{source}"
+    return source.removeprefix(OUTSIDE_PREFIX) if source.startswith(OUTSIDE_PREFIX) else f"{name}/{source}"
 
 
-def _fused(written: Sequence[UserOp], placed: Mapping[str, Placed]) -> dict[str, Placed]:
+def _taken_in(written: Sequence[UserOp], placed: Mapping[str, Placed]) -> dict[str, Placed]:
     """What ran in the place of ops that the optimizer took into another: MatMul in the _FusedMatMul of its BiasAdd."""
-    missing = {op.path: op for op in written if op.path not in placed}
+    by_path = {op.path: op for op in written}
     found: dict[str, Placed] = {}
     for path, node in placed.items():
-        match = _REWRITTEN_SUM.search(path)
-        if match is not None:
-            original = path[: match.start()] + match["name"]
-            if original in missing:
-                found[original] = node
-    # A fused op stands where the last of the ops that it took in stood; the others are found going up from there.
-    by_path = {op.path: op for op in written}
-    for path, node in placed.items():
-        last = by_path.get(path)
-        if last is None or not _is_fused(node.type, last.type):
+        match = _REWRITTEN.search(path)
+        last = by_path.get(path) if match is None else _replaced(path[: match.start()], match["name"], by_path, placed)
+        if last is None or (match is None and not _is_fused(node.type, last.type)):
             continue
+        if match is not None:
+            found.setdefault(last.path, node)
+        # The new op stands where the last of those that it took in stood; the others are found going up from there.
         frontier = [last]
-        for _ in range(4):
-            frontier = [missing[source] for op in frontier for source in op.inputs if source in missing]
-            for op in frontier:
-                if op.type not in _CONSTANTS:
-                    found.setdefault(op.path, node)
+        while frontier:
+            sources = [by_path[source] for op in frontier for source in op.inputs if source in by_path]
+            frontier = [
+                op
+                for op in sources
+                if op.path not in placed
+                and op.path not in found
+                and op.type not in _CONSTANTS
+                and (match is None or op.type in _ADDITIONS)
+            ]
+            found.update((op.path, node) for op in frontier)
     return found
+
+
+def _replaced(scope: str, name: str, by_path: Mapping[str, UserOp], placed: Mapping[str, Placed]) -> UserOp | None:
+    """The op that the optimizer replaced, from the name of the new one: ``add_3`` in ``AddOpsRewrite_Leaf_0_add_3``."""
+    while name:
+        op = by_path.get(scope + name)
+        if op is not None and op.path not in placed:
+            return op
+        name = name.partition("_")[2]
+    return None
 
 
 def _is_fused(executed: str, written: str) -> bool:

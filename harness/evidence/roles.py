@@ -12,7 +12,9 @@ _UPDATE = re.compile(
     r"|^Scatter(Add|Div|Max|Min|Mul|Sub|Update)$|^ScatterNd(Add|Max|Min|Sub|Update)$|^StridedSliceAssign"
 )
 _COLLECTIVE = re.compile(r"^(Collective|Nccl)")
-_VARIABLE = re.compile(r"^(ReadVariableOp|VarHandleOp|VariableShape|VarIsInitializedOp|DestroyResourceOp|_VarHandlesOp)$")
+_VARIABLE = re.compile(
+    r"^(ReadVariableOp|VarHandleOp|VariableShape|VarIsInitializedOp|DestroyResourceOp|_VarHandlesOp)$"
+)
 _DATA = re.compile(r"(Dataset|Iterator)")
 _CONTROL = frozenset(
     {
@@ -68,7 +70,7 @@ def _role_of_type(op_type: str) -> Role | None:
         return "collective"
     if _VARIABLE.match(op_type):
         return "variable"
-    if op_type in _CONTROL:
+    if op_type in _CONTROL or op_type.startswith("_Xla"):
         return "control"
     if op_type in _CONSTANT:
         return "constant"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from harness.devices.name import DeviceName
-from harness.errors import HarnessError, InvalidRecord
-from harness.evidence.op import Op, Transfer
+from harness.errors import InvalidRecord, TraceNotSaved
+from harness.evidence.op import Op, Role, Transfer
 from harness.evidence.trace import Trace
 
 #: Version of the stored form. A reader accepts this one and all earlier ones.
@@ -18,20 +17,29 @@ TRACE_SCHEMA_VERSION = 1
 
 
 def save(trace: Trace, path: Path) -> Path:
-    """Write a trace; the file is whole or not there. One op a line, so that a change is easy to see in a review."""
+    """Write a trace; the file is whole or not there. One op a line, so that a change is easy to see in a review.
+
+    Raises:
+        TraceNotSaved: the folder cannot be written.
+    """
     ops = [json.dumps(_op_record(op), separators=(", ", ": ")) for op in trace.ops]
     transfers = [json.dumps(_transfer_record(transfer)) for transfer in trace.transfers]
     text = (
-        f'{{"schema_version": {TRACE_SCHEMA_VERSION},\n"ops": [\n' + ",\n".join(ops) + '\n],\n"transfers": [\n'
-        + ",\n".join(transfers) + "\n]}\n"
+        f'{{"schema_version": {TRACE_SCHEMA_VERSION},\n"ops": [\n'
+        + ",\n".join(ops)
+        + '\n],\n"transfers": [\n'
+        + ",\n".join(transfers)
+        + "\n]}\n"
     )
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
-        raise HarnessError(f"trace cannot be saved to {path}: {error.strerror}; give a folder that can be written") from error
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(name).replace(path)
+        raise TraceNotSaved(path, error.strerror or str(error)) from error
     return path
 
 
@@ -50,6 +58,8 @@ def load(path: Path) -> Trace:
     except OSError as error:
         raise InvalidRecord(path, error.strerror or str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InvalidRecord):
+            raise
         raise InvalidRecord(path, f"not a saved trace ({type(error).__name__}: {error})") from error
 
 
@@ -72,17 +82,20 @@ def _op_record(op: Op) -> dict[str, Any]:
 
 
 def _op(record: dict[str, Any]) -> Op:
+    role = record["role"]
+    if role not in get_args(Role):
+        raise ValueError(f"role = {role!r}; accepted: {', '.join(get_args(Role))}")
     return Op(
-        name=record["name"],
-        type=record["type"],
-        executed_type=record["executed_type"],
+        name=_text(record, "name"),
+        type=_text(record, "type"),
+        executed_type=_text_or_none(record, "executed_type"),
         device=_device(record["device"]),
         requested=_device(record["requested"]),
-        role=record["role"],
-        forward=record.get("forward"),
-        dtypes=tuple(record.get("dtypes", ())),
-        inputs=tuple(record.get("inputs", ())),
-        unit=record.get("unit"),
+        role=role,
+        forward=_text_or_none(record, "forward"),
+        dtypes=_texts(record, "dtypes"),
+        inputs=_texts(record, "inputs"),
+        unit=_text_or_none(record, "unit"),
     )
 
 
@@ -96,13 +109,34 @@ def _transfer_record(transfer: Transfer) -> dict[str, Any]:
 
 
 def _transfer(record: dict[str, Any]) -> Transfer:
+    size_bytes = record["size_bytes"]
+    if size_bytes is not None and (not isinstance(size_bytes, int) or size_bytes < 0):
+        raise ValueError(f"size_bytes = {size_bytes!r}; accepted: a number of bytes, or null")
     return Transfer(
         DeviceName.parse(record["source"]),
         DeviceName.parse(record["destination"]),
-        record["tensor"],
-        record["size_bytes"],
+        _text(record, "tensor"),
+        size_bytes,
     )
 
 
 def _device(text: str | None) -> DeviceName | None:
     return None if text is None else DeviceName.parse(text)
+
+
+def _text(record: dict[str, Any], key: str) -> str:
+    value = record[key]
+    if not isinstance(value, str):
+        raise TypeError(f"{key} = {value!r}; accepted: a text")
+    return value
+
+
+def _text_or_none(record: dict[str, Any], key: str) -> str | None:
+    return None if record.get(key) is None else _text(record, key)
+
+
+def _texts(record: dict[str, Any], key: str) -> tuple[str, ...]:
+    values = record.get(key, ())
+    if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
+        raise TypeError(f"{key} = {values!r}; accepted: a list of texts")
+    return tuple(values)

@@ -27,7 +27,9 @@ def table(trace: Trace) -> Group:
         parts.append(_transfers(trace))
     hidden = sum(op.device is None for op in trace.ops)
     if hidden:
-        parts.append(Text(f"{hidden} op(s) were removed or merged by TensorFlow's optimizer and ran nowhere"))
+        parts.append(
+            Text(f"{hidden} op(s) without evidence: TensorFlow's optimizer removed them, or they run inside tf.data")
+        )
     return Group(*parts)
 
 
@@ -75,6 +77,8 @@ def _transfers(trace: Trace) -> Table:
         pairs[transfer.source, transfer.destination].append(transfer.size_bytes)
     for (source, destination), sizes in sorted(pairs.items()):
         known = [size for size in sizes if size is not None]
-        total = f"{sum(known):,}" if len(known) == len(sizes) else (f"{sum(known):,} and more" if known else "not known")
+        total = (
+            f"{sum(known):,}" if len(known) == len(sizes) else (f"{sum(known):,} and more" if known else "not known")
+        )
         made.add_row(source.short, destination.short, str(len(sizes)), total)
     return made

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Trace:
     """What ran where. ``outputs`` is what the function returned; it is not saved.
 
-    ``unproven`` lists the ops that TensorFlow's optimizer removed or that it gave no evidence for: they count for
-    nothing.
+    ``ops`` are in the order in which they ran, those of a function together. ``transfers`` are the copies between
+    devices; their sizes are worked out when they are first looked at. ``unproven`` lists the ops that TensorFlow's
+    optimizer removed or that it gave no evidence for: they count for nothing.
     """
 
     ops: tuple[Op, ...]
@@ -38,7 +39,11 @@ class Trace:
         return next((op for op in self.ops if op.name == name), None)
 
     def save(self, path: str | Path) -> Path:
-        """Write the trace as JSON (without its outputs), atomically."""
+        """Write the trace as JSON (without its outputs), atomically.
+
+        Raises:
+            TraceNotSaved: the folder cannot be written.
+        """
         from harness.evidence.storage import save
 
         return save(self, Path(path))
@@ -76,10 +81,12 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace:
     """Call ``fn(*args, **kwargs)`` once and record every op that TensorFlow executed for it, and where.
 
     The evidence is what the runtime placed or executed: never ``tensor.device``, which says CPU:0 for the result of
-    a ``tf.function`` that ran elsewhere.
+    a ``tf.function`` that ran elsewhere. Threads that ``fn`` starts or uses are traced too; while it runs, threads
+    take turns, one op or function at a time each.
 
     Raises:
-        EvidenceError: called inside a ``tf.function`` or another trace.
+        EvidenceError: ``fn`` cannot be called; called inside a ``tf.function`` or another trace; or TensorFlow ran ops
+            and told of none of them.
         TensorFlowInterfaceChanged: TensorFlow's private interface is not what this version expects.
         Whatever ``fn`` raises, as it is.
     """

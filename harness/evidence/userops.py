@@ -13,9 +13,9 @@ from typing import Any
 
 from harness._tensorflow import attribute_text
 from harness.devices.name import DeviceName
-from harness.evidence.bodies import Body, device_of, merge, open_bodies, symbolic_forward
-from harness.evidence.pairing import pair
+from harness.evidence.bodies import Body, Graph, device_of, merge, open_bodies, symbolic_forward
 from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
+from harness.evidence.pairing import pair
 from harness.evidence.roles import in_gradient_scope
 
 #: Sums of gradients: they belong to no single forward op.
@@ -38,51 +38,60 @@ class UserOp:
     in_data: bool
 
 
-def user_ops(
-    nodes: Sequence[Any],
-    library: Mapping[str, Any],
-    requested: DeviceName,
-    *,
-    arguments: Sequence[str] = (),
-    backward_of: Sequence[Any] = (),
-    unit: str | None = None,
-) -> list[UserOp]:
-    """All ops of a graph, those of the functions that it runs included.
+@dataclass(frozen=True, slots=True)
+class UserOps:
+    """The ops of a graph, and the paths of those that make its results, by the number of the result."""
 
-    Args:
-        nodes: of the graph before optimisation (``NodeDef``).
-        library: its functions (``FunctionDef``) by name.
-        requested: the device that the call of the graph asked for.
-        arguments: paths of the ops that made the inputs of the graph, in the order of its ``_Arg`` nodes.
-        backward_of: the nodes of the function whose gradient this graph computes, if it is a backward function. The
-            ``forward`` of its ops then lies in that function.
-        unit: path of the XLA cluster that the whole graph is, if it is one.
-    """
-    bodies = open_bodies(nodes, library, requested, unit)
-    root = bodies[0]
-    if backward_of:
-        root.gradient = True
-        root.forward = Body(FORWARD_PREFIX, requested, list(backward_of), "graph")
-    root.arguments.update(_arguments(root, arguments))
-    found = []
-    for body in bodies:
-        found.extend(_ops(body))
-    return found
+    ops: list[UserOp]
+    returned: dict[int, str]
 
 
 #: Stands before the name of an op in another graph: the one whose gradient a backward function computes.
 FORWARD_PREFIX = "//"
+#: Stands before the name, in the trace, of an op outside the graph.
+OUTSIDE_PREFIX = "="
 
 
-def _arguments(root: Body, paths: Sequence[str]) -> dict[str, str]:
+def user_ops(
+    graph: Graph,
+    requested: DeviceName,
+    *,
+    arguments: Sequence[str] = (),
+    gradient_of: Graph | None = None,
+    unit: str | None = None,
+) -> UserOps:
+    """All ops of a graph, those of the functions that it runs included.
+
+    Args:
+        graph: as the user wrote it.
+        requested: the device that the call of the graph asked for.
+        arguments: names in the trace of the ops that made the inputs of the graph, in the order of its ``_Arg``
+            nodes; empty where that is not known.
+        gradient_of: the graph whose gradient this one computes, if it is that of a backward function. The ``forward``
+            of its ops then lies in that graph, and begins with :data:`FORWARD_PREFIX`.
+        unit: name of the XLA cluster that the whole graph is, if it is one.
+    """
+    root = Body("", requested, list(graph.nodes), "graph", unit=unit)
+    root.arguments.update(_arguments(root, arguments))
+    forward: list[Body] = []
+    if gradient_of is not None:
+        forward = open_bodies(Body(FORWARD_PREFIX, requested, list(gradient_of.nodes), "graph"), gradient_of.library)
+        root.gradient = True
+        root.forward = forward[0]
+    ops = [op for body in open_bodies(root, graph.library, forward) for op in _ops(body)]
+    returned = {
+        node.attr["index"].i: root.path_of(node.input[0]) for node in root.nodes if node.op == "_Retval" and node.input
+    }
+    return UserOps(ops, returned)
+
+
+def _arguments(root: Body, names: Sequence[str]) -> dict[str, str]:
     """Which op outside made each argument of the graph."""
-    if not paths:
-        return {}
     nodes = [node for node in root.nodes if node.op in ("_Arg", "_DeviceArg")]
     return {
-        node.name: paths[node.attr["index"].i]
+        node.name: OUTSIDE_PREFIX + names[node.attr["index"].i]
         for node in nodes
-        if node.attr["index"].i < len(paths) and paths[node.attr["index"].i]
+        if node.attr["index"].i < len(names) and names[node.attr["index"].i]
     }
 
 
@@ -120,20 +129,19 @@ def _named(body: Body, node: Any) -> str | None:
     """The forward op that an attribute, or the node's own name, says."""
     forward = body.forward
     here = attribute_text(node.attr, FORWARD_ATTRIBUTE)
-    if here is not None and here in body.by_name:
-        return body.prefix + here
-    symbolic = symbolic_forward(node.name, forward) if forward is not None else None
-    if forward is not None and symbolic is not None:
-        return forward.prefix + symbolic
+    if here is not None and (found := body.find(here)) is not None:
+        return body.prefix + found
+    if forward is not None and (found := symbolic_forward(node.name, forward)) is not None:
+        return forward.prefix + found
     elsewhere = attribute_text(node.attr, FORWARD_ELSEWHERE_ATTRIBUTE)
     around: Body | None = body
     while elsewhere is not None and around is not None:
         for candidate in (around.forward, around.parent):
-            if candidate is not None and elsewhere in candidate.by_name:
-                return candidate.prefix + elsewhere
+            if candidate is not None and (found := candidate.find(elsewhere)) is not None:
+                return candidate.prefix + found
         around = around.parent
-    symbolic = symbolic_forward(node.name, body)
-    return body.prefix + symbolic if symbolic is not None else None
+    found = symbolic_forward(node.name, body)
+    return body.prefix + found if found is not None else None
 
 
 def _needs_pairing(body: Body) -> bool:

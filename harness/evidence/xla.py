@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from harness._tensorflow import output_dtypes
 from harness.devices.name import DeviceName
+from harness.evidence.bodies import Graph
 from harness.evidence.op import Op
 from harness.evidence.roles import role_of
 from harness.evidence.userops import FORWARD_PREFIX, user_ops
 
 
 def cluster_ops(
-    functions: Mapping[str, Any],
-    function: Any,
+    graph: Graph,
     *,
     device: DeviceName | None,
     requested: DeviceName,
     name: str,
-    backward_of: Iterable[Any] = (),
+    gradient_of: Graph | None = None,
     forward_name: str | None = None,
 ) -> Iterator[Op]:
     """The ops written in a compiled function, all executed on the cluster's one device.
 
     Args:
-        functions: the functions that it may call, by name.
-        function: its ``FunctionDef``.
+        graph: the function and those that it calls.
         device: where the cluster ran.
         requested: the device that its call asked for.
         name: what the call is named in the trace; the name of the unit too.
-        backward_of: the nodes of the function whose gradient it computes, if it is a backward function.
+        gradient_of: the function whose gradient it computes, if it is a backward function.
         forward_name: the name of that function's call.
     """
-    for op in user_ops(function.node_def, functions, requested, backward_of=list(backward_of), unit=name):
+    for op in user_ops(graph, requested, gradient_of=gradient_of, unit=name).ops:
         forward = op.forward
         if forward is not None:
             elsewhere = forward.startswith(FORWARD_PREFIX)
-            forward = f"{forward_name}/{forward[len(FORWARD_PREFIX) :]}" if elsewhere else f"{name}/{forward}"
+            forward = f"{forward_name}/{forward.removeprefix(FORWARD_PREFIX)}" if elsewhere else f"{name}/{forward}"
         yield Op(
             name=f"{name}/{op.path}",
             type=op.type,

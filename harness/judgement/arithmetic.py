@@ -40,8 +40,11 @@ def computes(op: Op) -> bool:
 
     Tensors of int32, of strings and of shapes live in host memory wherever their op is (FAULTS P04).
     """
-    if op.role not in ("forward", "gradient") or op.type in MOVEMENT:
-        return False
+    return op.role in ("forward", "gradient") and op.type not in MOVEMENT and on_device(op)
+
+
+def on_device(op: Op) -> bool:
+    """Whether something that an op makes lives on its device, not in host memory."""
     return not op.dtypes or any(dtype not in HOST_DTYPES for dtype in op.dtypes)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from harness.devices.device import Devices
 from harness.errors import HarnessError
 from harness.evidence.trace import Trace, trace
+from harness.judgement.arithmetic import computes
 from harness.judgement.exactness import is_exact
 from harness.judgement.placement import judge_placement, judge_variables
 from harness.judgement.runs import (
@@ -26,8 +27,8 @@ from harness.judgement.runs import (
 )
 from harness.judgement.sensitivity import Lazy, Spread
 from harness.judgement.state import Snapshot, variables_made, variables_of
-from harness.judgement.tolerance import epsilon_of, move, replays
-from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of
+from harness.judgement.tolerance import coarsest_epsilon, epsilon_of, move, replays
+from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
 from harness.records import Finding
 
 #: Two runs may differ by no more than this many units in the last place. The bound that is measured on the reference
@@ -88,7 +89,7 @@ class Examination:
         self.programs += 1
         self.traces[mode] = evidence
         self._compare(found, expected, again, evidence, mode, snapshot)
-        self.judged.findings.extend(judge_placement(evidence, self.devices, mode, rows=self.rows()))
+        self.judged.findings.extend(judge_placement(evidence, self.devices, mode, rows=self._batch(expected)))
 
     def _traced(self, mode: Mode) -> tuple[Trace, Result] | None:
         raised: list[Exception] = []
@@ -150,6 +151,7 @@ class Examination:
                 )
             )
             return
+        self.judged.arithmetic = coarsest_epsilon(dtype for op in evidence.ops if computes(op) for dtype in op.dtypes)
         exact = self._is_exact(expected, evidence) if self.exact is None else self.exact
         measured = Lazy(lambda: self._sensitivity(expected, mode, snapshot))
         judged = self.judged
@@ -170,6 +172,7 @@ class Examination:
                     measure=lambda index=index: measured().outputs[index],  # type: ignore[misc]
                 )
         before = judged.compared
+        scale = max((typical_magnitude(array) for array in expected.gradients if array is not None), default=0.0)
         for index, name in enumerate(self.tested.source_names() if self.gradients else ()):
             subject = Subject("gradient", f"gradient for {name}", mode)
             pair = expected_or_missing(judged, subject, found.gradients[index], expected.gradients[index])
@@ -180,6 +183,7 @@ class Examination:
                     *pair,
                     exact=exact,
                     measure=lambda index=index: measured().gradients[index],  # type: ignore[misc]
+                    scale=scale,
                 )
         self.gradient_values += judged.compared - before
         for index, variable in enumerate(self.variables):
@@ -207,7 +211,7 @@ class Examination:
         for index, (name, one, other) in enumerate(pairs):
             if one is None or other is None or _identical(one, other):
                 continue
-            repeated = Judged()
+            repeated = Judged(arithmetic=self.judged.arithmetic)
             compare(
                 repeated,
                 Subject("nondeterminism", name, mode, against="its first run on the same inputs and variables"),
@@ -256,7 +260,8 @@ class Examination:
         sources += [variable.numpy() for variable in self.variables]
         results = [array for array in (*expected.outputs, *expected.gradients, *expected.state) if array is not None]
         types = {op.type for op in evidence.ops if op.role != "control"}
-        return is_exact([array for array in sources if array is not None], results, types)
+        given = [array for array in sources if array is not None]
+        return is_exact(given, results, types, self.judged.arithmetic)
 
     def _sensitivity(self, expected: Result, mode: Mode, snapshot: Snapshot) -> Spread:
         """How much each result of the reference moves when its inputs and variables move in their last place."""
@@ -268,18 +273,26 @@ class Examination:
             for _ in range(replays()):
                 snapshot.restore()  # a generator's state, say, which is no floating variable
                 leaves = [
-                    tf.constant(move(leaf.numpy(), random), leaf.dtype)
+                    tf.constant(move(leaf.numpy(), random, self.judged.arithmetic), leaf.dtype)
                     if tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and differentiable(leaf)
                     else leaf
                     for leaf in self.single.leaves()
                 ]
                 for variable, value in zip(snapshot.variables, snapshot.values, strict=True):
                     if epsilon_of(value.dtype) and getattr(variable, "trainable", True):
-                        variable.assign(move(value, random))
+                        variable.assign(move(value, random, self.judged.arithmetic))
                 spread.add(expected, self._result(self.single, mode, leaves))
         finally:
             snapshot.restore()
         return spread
+
+    def _batch(self, expected: Result) -> int | None:
+        """Size of the batch. A table among the inputs may be larger: the outputs tell which size is the batch's."""
+        if hasattr(self.parallel, "broadcast"):
+            return self.rows()
+        sizes = {array.shape[0] for array in expected.outputs if array is not None and array.ndim}
+        given = {shape[0] for leaf in self.tested.leaves() if (shape := tuple(getattr(leaf, "shape", ())))}
+        return max(sizes & given, default=self.rows())
 
     def rows(self) -> int | None:
         """Size of the batch: what ``make_parallel`` splits, or the largest first dimension of the inputs."""

@@ -140,13 +140,28 @@ def projection(target: Any, seed: int, one: Any) -> Any:
     """
     import tensorflow as tf
 
-    weights = (-2.0, -1.0, 1.0, 2.0)
+    weights = np.array([-2.0, -1.0, 1.0, 2.0])
     if not target.shape.is_fully_defined():
-        # The shape is known when the graph runs. The same for the same seed, for parallel and reference alike.
-        drawn = tf.random.stateless_uniform(tf.shape(target), seed=[seed, 0], minval=0, maxval=4, dtype=tf.int32)
-        return tf.gather(tf.constant(weights, target.dtype), drawn)
-    values = np.random.default_rng(seed).choice(weights, size=tuple(target.shape)).astype(target.dtype.as_numpy_dtype)
+        # The shape is known when the graph runs. It may be known before for the same output of the reference.
+        with tf.device("/device:CPU:0"):
+            chosen = tf.gather(tf.constant(weights), _scattered(tf.range(tf.size(target, tf.int64)), seed))
+            return tf.reshape(tf.cast(chosen, target.dtype), tf.shape(target))
+    shape = tuple(target.shape)
+    index = np.arange(int(np.prod(shape)), dtype=np.int64)
+    values = weights[_scattered(index, seed)].reshape(shape).astype(target.dtype.as_numpy_dtype)
     return tf.constant(values) if one is None else tf.constant(values) * tf.cast(one, target.dtype)
+
+
+def _scattered(index: Any, seed: int) -> Any:
+    """Numbers from 0 to 3 that depend on ``index`` without a pattern: int64 array or tensor, to the same.
+
+    Plain arithmetic, so that NumPy and TensorFlow agree on them. The products stay within int64: the largest is that
+    of the square of 1e6 with 7919. 48271 modulo 2^31 - 1 is the generator of Park and Miller (1988, revised 1993).
+    """
+    small = index % 1_000_003
+    mixed = (small * small * 7_919 + index * 104_729 + (seed + 1) * 15_485_863) % 2_147_483_647
+    mixed = (mixed * 48_271) % 2_147_483_647
+    return mixed // 65_536 % 4
 
 
 def differentiable(tensor: Any) -> bool:

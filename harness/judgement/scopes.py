@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
-from harness.judgement.arithmetic import JOINS, LOOKUPS, SPLITS, computes
+from harness.judgement.arithmetic import JOINS, LOOKUPS, SPLITS, computes, on_device
 from harness.judgement.wiring import Wiring
 
 #: An op, the device that it belongs on, and what is wrong.
@@ -84,18 +84,18 @@ def joined_on_a_tower(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
     host = DeviceName.parse(devices.host)
     names = {device.parsed for device in devices} - {host}
     for op in wiring.ops:
-        if op.device not in names or op.requested is None or op.role != "forward":
+        if op.type not in JOINS | SPLITS or op.device not in names or op.requested is None or op.role != "forward":
             continue
         readers = [reader for reader in wiring.readers(op) if computes(reader)]
-        if op.type in JOINS and not any(reader.device == op.device for reader in readers):
-            sources = {source.device for source in wiring.makers(op) if computes(source)}
-            if len(sources) > 1:
-                yield op, host, "results of several devices are joined inside the scope of one of them"
-        elif op.type in SPLITS:
+        if op.type in SPLITS:
             targets = {reader.device for reader in readers}
             made_here = any(source.device == op.device and computes(source) for source in wiring.makers(op))
             if len(targets) > 1 and not made_here:
                 yield op, host, "a batch is split for several devices inside the scope of one of them"
+        elif not any(reader.device == op.device for reader in readers):
+            sources = {source.device for source in wiring.makers(op) if source.requested and on_device(source)}
+            if len(sources - {None}) > 1:
+                yield op, host, "results of several devices are joined inside the scope of one of them"
 
 
 def looked_up_elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:

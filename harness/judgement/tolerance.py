@@ -11,6 +11,7 @@ Arithmetic that is exact needs no bound: ``harness.judgement.exactness``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,9 +70,31 @@ def epsilon_of(dtype: Any) -> float:
     return 0.0
 
 
-def move(array: NDArray[Any], random: np.random.Generator) -> NDArray[Any]:
-    """``array`` with each element moved by one unit in the last place, up or down at random; its dtype stays."""
-    epsilon = epsilon_of(array.dtype)
+#: Of the dtypes that TensorFlow computes in, by TensorFlow's name for them.
+_EPSILONS = {
+    "bfloat16": 2.0**-7,
+    "float16": 2.0**-10,
+    "float32": 2.0**-23,
+    "complex64": 2.0**-23,
+    "float64": 2.0**-52,
+    "complex128": 2.0**-52,
+}
+
+
+def coarsest_epsilon(dtypes: Iterable[str]) -> float:
+    """The largest epsilon among floating dtypes, by TensorFlow's names; 0.0 where there is none.
+
+    A float32 result of a float16 layer (mixed precision) is no better than float16.
+    """
+    return max((_EPSILONS.get(dtype, 0.0) for dtype in dtypes), default=0.0)
+
+
+def move(array: NDArray[Any], random: np.random.Generator, at_least: float = 0.0) -> NDArray[Any]:
+    """``array`` with each element moved by one unit in the last place, up or down at random; its dtype stays.
+
+    ``at_least``: where the arithmetic is coarser than the array, the epsilon of the arithmetic.
+    """
+    epsilon = max(epsilon_of(array.dtype), at_least)
     signs = random.integers(0, 2, size=array.shape) * 2.0 - 1.0
     wide = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
     moved: NDArray[Any] = (wide * (1.0 + signs * epsilon)).astype(array.dtype)

@@ -28,6 +28,8 @@ class Judged:
     findings: list[Finding] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+    #: The largest epsilon of the dtypes that the programs compute in; results of a finer dtype are no better.
+    arithmetic: float = 0.0
 
     @property
     def compared(self) -> int:
@@ -54,8 +56,13 @@ def compare(
     exact: bool,
     measure: Callable[[], Sensitivity],
     check_dtype: bool = True,
+    scale: float = 0.0,
 ) -> None:
     """Compare two arrays and add what was seen to ``judged``.
+
+    ``scale`` is the magnitude of the results that these are among: what is nothing but rounding error, such as the
+    gradient of a bias before a softmax or a normalisation, which is 0, proves nothing, and hides nothing either while
+    rounding error is small on that scale.
 
     ``measure`` gives the sensitivity of the expected array; it is called only where the two differ by more than a few
     units in the last place.
@@ -70,7 +77,7 @@ def compare(
     if epsilon == 0.0:
         _compare_discrete(judged, subject, found, expected)
     else:
-        _compare_floats(judged, subject, found, expected, epsilon, exact, measure)
+        _compare_floats(judged, subject, found, expected, epsilon, exact, measure, scale)
 
 
 def _widest_bound(epsilon: float) -> float:
@@ -97,9 +104,11 @@ def _compare_floats(
     epsilon: float,
     exact: bool,
     measure: Callable[[], Sensitivity],
+    scale: float,
 ) -> None:
     wide = np.complex128 if np.iscomplexobj(found) else np.float64
     have, want = found.astype(wide), expected.astype(wide)
+    coarse = max(epsilon, judged.arithmetic)
     no_number = np.isnan(want)
     if no_number.any():
         judged.undecided.append(
@@ -119,11 +128,12 @@ def _compare_floats(
         bound, rule = _FREE_ULPS * epsilon * magnitude, f"{_FREE_ULPS:g} units in the last place"
         if np.any(error > bound):
             sensitivity = measure()
-            bound = sensitivity.bound(want, epsilon)
+            bound = sensitivity.bound(want, coarse)
             rule = f"(8 + sqrt({sensitivity.terms})) x measured effect of one unit in the last place of the inputs"
     wrong = error > bound
-    typical = float(np.sqrt(np.mean(np.square(magnitude)))) if magnitude.size else 0.0
-    decisive = ~no_number & (bound <= _widest_bound(epsilon) * np.maximum(magnitude, typical))
+    typical = typical_magnitude(want)
+    widest = _widest_bound(coarse)
+    decisive = ~no_number & (bound <= widest * np.maximum(magnitude, typical))
     finite_error = np.where(np.isfinite(error), error, np.finfo(float).max)
     at = int(np.argmax(finite_error - bound)) if error.size else 0
     judged.comparisons.append(
@@ -140,11 +150,18 @@ def _compare_floats(
     )
     if wrong.any():
         judged.findings.append(_worst(subject, found, expected, finite_error - bound, wrong, rule))
-    elif error.size and not decisive.any() and not no_number.any():
+    elif error.size and not decisive.any() and not no_number.any() and float(np.max(bound)) > widest * scale:
         judged.undecided.append(
             f"{subject.where} ({subject.mode}): so ill-conditioned that rounding alone may change it by "
             f"{float(np.max(bound)):.3g}; a fault could hide in that"
         )
+
+
+def typical_magnitude(array: NDArray[Any]) -> float:
+    """Root mean square of the finite elements, in units of the array; 0.0 where there are none."""
+    wide = np.abs(array.astype(np.complex128 if np.iscomplexobj(array) else np.float64))
+    finite = wide[np.isfinite(wide)]
+    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
 
 def _worst(

@@ -56,7 +56,7 @@ def run_on(device: str, fn: Callable[..., Sequence[Any]], tensors: Sequence[Any]
                 device,
                 [outputs[index] for index in kept],
                 [*(sources[index] for index in wanted), *variables],
-                [upstream[index] for index in kept],
+                [_dense(upstream[index]) for index in kept],
                 [values.get(variable.ref(), variable) for variable in variables],
             )
             by_source = dict(zip(wanted, grads, strict=False))

@@ -51,6 +51,7 @@ class WorkerProcess:
                     stderr=log,
                     pass_fds=(write_end,),
                     start_new_session=True,
+                    env=_environment(files),
                 )
         finally:
             os.close(write_end)
@@ -147,3 +148,8 @@ def _how(returncode: int) -> str:
         return f"killed by {signal.Signals(-returncode).name}"
     except ValueError:
         return f"killed by signal {-returncode}"
+
+
+def _environment(files: WorkerFiles) -> dict[str, str]:
+    """Hypothesis keeps a folder of its own; without a word from us it would be in the user's working directory."""
+    return {"HYPOTHESIS_STORAGE_DIRECTORY": str(files.log.parent / "hypothesis"), **os.environ}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from harness.strategies.arrays import exact_arrays, exact_magnitude
 from harness.strategies.assertion import assert_program
 from harness.strategies.batches import batches
+from harness.strategies.build import Built
 from harness.strategies.device_sets import device_sets
 from harness.strategies.dtypes import DTYPES, FLOATS, INTEGERS, numpy_dtype
 from harness.strategies.explore import Exploration, Failure, explore, sample
@@ -52,6 +53,7 @@ __all__ = [
     "Argument",
     "Bias",
     "Branch",
+    "Built",
     "Combine",
     "Conv1d",
     "Conv2d",

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from harness.strategies.dtypes import DTYPES, FLOATS, is_float
 from harness.strategies.steps import KINDS, STEPS
+from harness.strategies.steps.control import Loop
 from harness.strategies.steps.convolution import Conv1d, Conv2d
 from harness.strategies.steps.features import REDUCTIONS, Normalise
+from harness.strategies.steps.lookup import Embed, Gather, Pick
 from harness.strategies.steps.pointwise import COMBINATIONS, EXACT_ACTIVATIONS, SMOOTH_ACTIVATIONS
 
 _WIDE = ("float32", "float64")
@@ -24,6 +26,10 @@ _WIDE = ("float32", "float64")
 KIND_DTYPES = dict.fromkeys((Normalise.KIND, Conv1d.KIND, Conv2d.KIND), FLOATS)
 #: Kinds whose inner arithmetic is not that of integers.
 INEXACT_KINDS = (Normalise.KIND, Conv1d.KIND, Conv2d.KIND)
+#: Kinds that a program is not generated with when its function is a ``tf.function``. TensorFlow 2.21 cannot place two
+#: copies of such a function on two devices of one graph ("Cannot colocate nodes"): constraints inside (on the shape in
+#: the gradient of a gather, on a loop over a variable) name the same op in each copy.
+UNPLACEABLE_WHEN_TRACED = (Gather.KIND, Pick.KIND, Embed.KIND, Loop.KIND)
 
 
 def kinds(dtype: str, *, exact: bool) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ busy with something else would fail it too. It fails where it is absurd, or wher
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -55,11 +56,12 @@ def compare(benchmark: Any, record_property: Callable[[str, object], None]) -> C
         pairs: int,
         warmup: int = 3,
         unit: Unit = "times",
+        clock: Callable[[], float] = time.perf_counter,
     ) -> Figure:
         for _ in range(warmup):
             left(0)
             right(0)
-        pairing = Pairing(left, right)
+        pairing = Pairing(left, right, clock=clock)
         benchmark.pedantic(pairing, rounds=pairs, iterations=1)
         measured = pairing.pairs
         # Under xdist, and with --benchmark-disable, pytest-benchmark calls what it is given once, and says little.

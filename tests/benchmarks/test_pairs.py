@@ -28,6 +28,13 @@ def test_a_side_that_takes_longer_is_seen_to_do_so() -> None:
     assert 5 < quartiles(pairing.pairs.differences_ms)[1] < 15
 
 
+def test_another_clock_can_be_used() -> None:
+    ticks = iter(range(10))
+    pairing = Pairing(lambda _: next(ticks), lambda _: None, clock=lambda: float(next(ticks)))
+    pairing()
+    assert (pairing.pairs.left_s, pairing.pairs.right_s) == ([2.0], [1.0])
+
+
 def test_figures_are_taken_pair_by_pair() -> None:
     """A machine that is ten times slower in one pair moves neither median."""
     pairs = Pairs(left_s=[0.002, 0.02, 0.002], right_s=[0.001, 0.01, 0.001])

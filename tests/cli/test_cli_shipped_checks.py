@@ -1,6 +1,6 @@
 """``harness validate`` with the shipped checks on four logical CPUs, where all is right: every check passes.
 
-That each of them can fail is shown in ``tests/checks/test_planted_faults.py``.
+That each of them can fail is shown in ``tests/checks/test_check_faults.py``.
 """
 
 from __future__ import annotations

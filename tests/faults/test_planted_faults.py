@@ -9,6 +9,8 @@ from harness.faults.catalogue import FAULTS
 from harness.faults.fault import Case, Fault, Program
 from harness.records import Verdict
 
+pytest_plugins = ["four_devices"]
+
 _ALL = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 #: Those whose finding has to do with which devices there are. XLA takes seconds to compile, so once is enough.
 _PLACES = [fault for fault in FAULTS.values() if fault.id[0] == "P" and fault.id != "P06"]

@@ -247,3 +247,18 @@ def test_an_error_under_autograph_names_shard_and_device_too(devices: Devices) -
     parallel = make_parallel(fn, devices)
     with pytest.raises(ValueError, match=r"two rows are too few \(in shard 2 of 4, on .*CPU:2\)"):
         tf.function(lambda x: parallel(x=x))(rows(10))
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_sparse_gradient_from_outside_reaches_the_shards(devices: Devices, graph: bool) -> None:
+    weights = tf.Variable(rows(3, 5))
+
+    def gradient(call: Callable[..., Any], x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            picked = tf.gather(call(x=x), [0, 7, 7])
+        return tape.gradient(picked, weights)
+
+    fn = lambda x: tf.tanh(tf.matmul(x, weights))  # noqa: E731
+    parallel = make_parallel(fn, devices)
+    run = tf.function(lambda x: gradient(parallel, x)) if graph else lambda x: gradient(parallel, x)
+    np.testing.assert_allclose(run(rows(10)), gradient(fn, rows(10)), rtol=1e-5)

@@ -31,7 +31,7 @@ def python_files(folder: Path) -> list[Path]:
 
 
 def imports_of(path: Path) -> list[Import]:
-    """Everything that the file imports, also by ``importlib.import_module("…")`` with the name written out."""
+    """Everything that the file imports, also by ``import_module("…")`` and the like with the name written out."""
     return list(_walk(ast.parse(path.read_text(encoding="utf-8"), str(path)), at_import=True))
 
 
@@ -42,10 +42,8 @@ def _walk(node: ast.AST, at_import: bool) -> Iterator[Import]:
         # "." is kept: the rules refuse relative imports.
         base = "." * node.level + (node.module or "")
         yield from (Import(f"{base}.{alias.name}", node.lineno, at_import) for alias in node.names)
-    elif isinstance(node, ast.Call) and _is_import_call(node.func):
-        first = node.args[0] if node.args else None
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            yield Import(first.value, node.lineno, at_import)
+    elif isinstance(node, ast.Call) and (name := _named(node)) is not None:
+        yield Import(name, node.lineno, at_import)
     elif isinstance(node, ast.Attribute) and node.attr == "__internal__":
         # ``tf.__internal__`` is as private as ``tensorflow.python``, which it leads to.
         yield Import("tensorflow.__internal__", node.lineno, at_import)
@@ -60,6 +58,11 @@ def _walk(node: ast.AST, at_import: bool) -> Iterator[Import]:
         yield from _walk(child, inside)
 
 
-def _is_import_call(function: ast.expr) -> bool:
+def _named(call: ast.Call) -> str | None:
+    """The module that a call names: the first argument of an import, or of anything if it is TensorFlow's."""
+    first = call.args[0] if call.args else None
+    if not (isinstance(first, ast.Constant) and isinstance(first.value, str)):
+        return None
+    function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in ("import_module", "__import__")
+    return first.value if name in ("import_module", "__import__") or first.value.startswith("tensorflow.") else None

@@ -69,7 +69,7 @@ def test_tensorflow_versions_agree() -> None:
         assert f"{name}: tensorflow~={version}.0" in environments()[name]
     metadata = project()["project"]
     assert f"tensorflow{_span(versions)}" in metadata["dependencies"]
-    assert metadata["optional-dependencies"]["gpu"] == [f"tensorflow[and-cuda]{_span(versions)}"]
+    assert f"tensorflow[and-cuda]{_span(versions)}" in metadata["optional-dependencies"]["gpu"]
     said = f"TensorFlow {versions[0]} to {versions[-1]}"
     assert said in read("README.md")
     assert said in str(harness.TensorFlowInterfaceChanged("name", "expected", "found"))

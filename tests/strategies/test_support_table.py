@@ -94,7 +94,7 @@ def steps_for(dtype: str, *, exact: bool) -> tuple[Step, ...]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "exact"), [*((dtype, False) for dtype in FLOATS), ("float16", True), ("int64", False)]
+    ("dtype", "exact"), [*((dtype, False) for dtype in FLOATS), ("float16", True), ("int64", False), ("int32", False)]
 )
 def test_every_step_of_the_table_runs_and_has_a_gradient(dtype: str, exact: bool) -> None:
     steps = steps_for(dtype, exact=exact)

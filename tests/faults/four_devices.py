@@ -1,4 +1,4 @@
-"""Planted faults need devices, which TensorFlow fixes once per process: this folder runs in one of its own."""
+"""A pytest plug-in of the planted faults: the devices they run on, which TensorFlow fixes once per process."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""What is written down while a function is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from harness._tensorflow import CollectedGraph
+
+
+class Step:
+    """One op as it ran eagerly, or as it was added to a graph (then ``graph`` says to which)."""
+
+    scope: str | None = None
+    #: Numbers of the dtypes of the outputs.
+    dtypes: tuple[int, ...] = ()
+    #: Where an eager op ran, ``None`` where nothing tells.
+    device: str | None = None
+    #: Inputs that another device held: (tensor id, device, size in bytes).
+    held: Sequence[tuple[int, str, int]] = ()
+    name: str | None = None
+    graph: int | None = None
+    forward: Step | None = None
+    in_gradient = False
+    #: The graph of a call, and the shapes of its inputs.
+    body: CollectedGraph | None = None
+    shapes: Sequence[Sequence[int | None] | None] = ()
+    #: Whether another thread ran it than the one that the trace was started in.
+    aside = False
+    #: Definitions of the functions that a dataset runs, by attribute.
+    functions: Mapping[str, Any] = MappingProxyType({})
+    #: Whether this is a call of a function that computes a gradient.
+    backward = False
+    #: Name of the op in the trace; given when the trace is built.
+    label = ""
+
+    def __init__(self, type_: str, inputs: list[int], outputs: list[int]) -> None:
+        self.type = type_
+        self.inputs = inputs
+        self.outputs = outputs
+
+
+@dataclass
+class Recording:
+    """Everything that was written down."""
+
+    #: Eager ops and calls, in the order in which they ended.
+    steps: list[Step] = field(default_factory=list)
+    #: All graphs that TensorFlow handed over, those of ``Step.body`` included.
+    graphs: list[CollectedGraph] = field(default_factory=list)
+    #: Definitions (``FunctionDef``) of the functions that were called, and of those that a compiled one calls.
+    functions: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,236 @@
+"""Has everything that TensorFlow does in this process told to an observer, and puts everything back afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol
+
+from harness._tensorflow import Interface, Runtime, interface
+from harness.errors import EvidenceError
+
+
+class Observer(Protocol):
+    """What is told while TensorFlow runs. ``run`` continues with what TensorFlow would have done.
+
+    Each method is called in the thread that does the work.
+    """
+
+    def on_op(
+        self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None, name: str | None, graph: Any
+    ) -> None:
+        """An op ran (``graph`` is ``None``), or was added to a graph under ``name``.
+
+        ``attributes`` has the name and the value of each attribute in turn.
+        """
+
+    def on_gradient(
+        self,
+        op_type: str,
+        inputs: Any,
+        outputs: Any,
+        out_grads: Sequence[Any],
+        scope: str | None,
+        run: Callable[[], Any],
+    ) -> Any:
+        """The gradient of one forward op, made in a name ``scope``, is about to be computed.
+
+        Inputs and outputs that TensorFlow did not keep are ``None`` or missing. Returns what ``run`` returns.
+        """
+
+    def on_region(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """A region with a backward function of its own was put on the tape: a custom gradient, a call of a function.
+
+        What is returned comes back in :meth:`on_region_gradient`.
+        """
+
+    def on_region_gradient(self, region: Any, run: Callable[[], Any]) -> Any:
+        """The gradient of such a region is about to be computed; returns what ``run`` returns."""
+
+    def on_play(self, targets: Any, seeds: Any, run: Callable[[], Any]) -> Any:
+        """A tape is about to be played back from ``targets``, with ``seeds`` as their gradients or ``None``."""
+
+
+_watching = threading.Lock()
+#: How long a thread waits for its turn. An op takes milliseconds; threads that wait for each other must not wait here.
+_PATIENCE_S = 0.5
+
+
+@contextmanager
+def watched(observer: Observer) -> Iterator[Runtime]:
+    """Tell ``observer`` of everything that TensorFlow does in the body; puts everything back afterwards.
+
+    All threads of Python are watched, those that start in the body and older ones. They run one op or function at a
+    time each: what TensorFlow collects of two at once, it mixes up. What TensorFlow's own threads run (the ops of a
+    ``tf.py_function``) is known from the collected graphs alone.
+
+    Raises:
+        EvidenceError: called inside a ``tf.function``, or the process is being watched already.
+        TensorFlowInterfaceChanged: TensorFlow's private interface is not as expected.
+    """
+    private = interface()
+    context = private.context.context()
+    context.ensure_initialized()
+    if not context.executing_eagerly():
+        raise EvidenceError("trace was called inside a tf.function; call it from outside, on the function itself")
+    if not _watching.acquire(blocking=False):
+        raise EvidenceError("a trace is already being recorded in this process; record one at a time")
+    with ExitStack() as undo:
+        undo.callback(_watching.release)
+        hooks = _Hooks(private, context, observer)
+        undo.callback(hooks.stop)
+        # Cached kernels and functions are not collected again, and cached constants are not made again: a second
+        # trace would see less than the first.
+        context.clear_kernel_cache()
+        context._clear_caches()
+        context.enable_graph_collection()
+        undo.callback(context.disable_graph_collection)
+        runtime = Runtime(context)
+        undo.push(lambda error, *_: None if error is not None else _check_collecting(runtime))
+        private.op_callbacks.add_op_callback(hooks.on_op)
+        undo.callback(private.op_callbacks.remove_op_callback, hooks.on_op)
+        private.pywrap.TFE_Py_RegisterGradientFunction(hooks.on_gradient)
+        undo.callback(private.pywrap.TFE_Py_RegisterGradientFunction, hooks.gradient_function)
+        for owner, name, replacement in (
+            (private.imperative_grad, "imperative_grad", hooks.on_play),
+            (private.record, "record_operation", hooks.on_record),
+            (private.context.Context, "call_function", hooks.in_turn(private.context.Context.call_function)),
+            (private.pywrap, "TFE_Py_FastPathExecute", hooks.in_turn(private.pywrap.TFE_Py_FastPathExecute)),
+        ):
+            undo.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, replacement)
+        undo.callback(threading.settrace, threading.gettrace())  # type: ignore[arg-type]
+        threading.settrace(hooks.on_thread)
+        yield runtime
+
+
+_sentinels = itertools.count()
+
+
+def _check_collecting(runtime: Runtime) -> None:
+    """Raise where TensorFlow no longer tells of what it runs. An op that has never run before has to show up."""
+    import tensorflow as tf
+
+    with tf.device(None):
+        tf.raw_ops.StringFormat(inputs=[], template=f"harness {next(_sentinels)}")
+    if not any(node.op == "StringFormat" for graph in runtime.collected() for node in graph.before.node):
+        raise EvidenceError(
+            "TensorFlow stopped collecting graphs while the function ran, so that evidence is missing; "
+            "trace a call in which nothing else traces or profiles (such as tf.summary.trace_on)"
+        )
+
+
+class _Hooks:
+    """What is put in the place of TensorFlow's own functions. Does nothing of its own once it has been stopped."""
+
+    def __init__(self, private: Interface, context: Any, observer: Observer) -> None:
+        self.context = context
+        self.observer: Observer | None = observer
+        self.gradient_function = private.backprop._gradient_function
+        self.imperative_grad = private.imperative_grad.imperative_grad
+        self.record_operation = private.record.record_operation
+        self.trace_function = threading.gettrace()
+        self.turn = threading.RLock()
+        self.patience_s = _PATIENCE_S
+        #: Whether a thread, by its number, takes turns.
+        self.takes_turns: dict[int, bool] = {}
+
+    def stop(self) -> None:
+        """Tapes and threads that live on keep these hooks."""
+        self.observer = None
+
+    def on_op(
+        self, op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: str | None = None, graph: Any = None
+    ) -> None:
+        observer = self.observer
+        if observer is None:
+            self.context.remove_op_callback(self.on_op)
+            return
+        observer.on_op(
+            op_type if isinstance(op_type, str) else op_type.decode(),
+            inputs,
+            attrs,
+            outputs,
+            self.context.device_name if graph is None else None,
+            op_name,
+            graph,
+        )
+
+    def on_gradient(self, *arguments: Any) -> Any:
+        observer = self.observer
+        if observer is None:
+            return self.gradient_function(*arguments)
+        op_type, _, _, inputs, outputs, out_grads, _, scope = arguments
+        return observer.on_gradient(
+            op_type, inputs, outputs, out_grads, scope, lambda: self.gradient_function(*arguments)
+        )
+
+    def on_play(
+        self, tape: Any, target: Any, sources: Any, output_gradients: Any = None, *rest: Any, **named: Any
+    ) -> Any:
+        observer = self.observer
+
+        def run() -> Any:
+            return self.imperative_grad(tape, target, sources, output_gradients, *rest, **named)
+
+        return run() if observer is None else observer.on_play(target, output_gradients, run)
+
+    def on_record(
+        self,
+        op_type: Any,
+        output_tensors: Any,
+        input_tensors: Any,
+        backward_function: Any,
+        forward_function: Any = None,
+    ) -> None:
+        region = self.observer.on_region(input_tensors, output_tensors) if self.observer is not None else None
+
+        def backward(*out_grads: Any) -> Any:
+            observer = self.observer
+            if observer is None:
+                return backward_function(*out_grads)
+            return observer.on_region_gradient(region, lambda: backward_function(*out_grads))
+
+        self.record_operation(op_type, output_tensors, input_tensors, backward, forward_function)
+
+    def on_thread(self, frame: Any, event: str, argument: Any) -> Any:
+        """Called by Python as a new thread starts."""
+        self.join()
+        sys.settrace(self.trace_function)
+        return self.trace_function(frame, event, argument) if self.trace_function is not None else None
+
+    def join(self) -> bool:
+        """Watch this thread too: TensorFlow keeps its callbacks per thread. Returns whether it takes turns."""
+        if isinstance(threading.current_thread(), threading._DummyThread):  # type: ignore[attr-defined]
+            # A thread of TensorFlow runs a tf.py_function, within an op that has the turn.
+            turns = False
+        else:
+            turns = True
+            if self.observer is not None and self.on_op not in self.context.op_callbacks:
+                self.context.add_op_callback(self.on_op)
+        self.takes_turns[threading.get_ident()] = turns
+        return turns
+
+    def in_turn(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """``run``, by one thread at a time."""
+        number_of_this_thread = threading.get_ident
+
+        def call(*arguments: Any) -> Any:
+            if self.observer is None:
+                return run(*arguments)
+            turns = self.takes_turns.get(number_of_this_thread())
+            if turns is None:
+                turns = self.join()
+            if not turns or not self.turn.acquire(timeout=self.patience_s):
+                if turns:
+                    self.patience_s = 0.0
+                return run(*arguments)
+            try:
+                return run(*arguments)
+            finally:
+                self.turn.release()
+
+        return call
