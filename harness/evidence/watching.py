@@ -102,7 +102,7 @@ def watched(observer: Observer) -> Iterator[Runtime]:
         ):
             undo.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, replacement)
-        undo.callback(threading.settrace, threading.gettrace())  # type: ignore[arg-type]
+        undo.callback(threading.settrace, threading.gettrace())
         threading.settrace(hooks.on_thread)
         yield runtime
 
@@ -196,7 +196,7 @@ class _Hooks:
 
         self.record_operation(op_type, output_tensors, input_tensors, backward, forward_function)
 
-    def on_thread(self, frame: Any, event: str, argument: Any) -> Any:
+    def on_thread(self, frame: Any, event: Any, argument: Any) -> Any:
         """Called by Python as a new thread starts."""
         self.join()
         sys.settrace(self.trace_function)
@@ -204,7 +204,7 @@ class _Hooks:
 
     def join(self) -> bool:
         """Watch this thread too: TensorFlow keeps its callbacks per thread. Returns whether it takes turns."""
-        if isinstance(threading.current_thread(), threading._DummyThread):  # type: ignore[attr-defined]
+        if isinstance(threading.current_thread(), threading._DummyThread):
             # A thread of TensorFlow runs a tf.py_function, within an op that has the turn.
             turns = False
         else:

@@ -45,7 +45,8 @@ class Examination:
     inputs: Mapping[str, Any]
     devices: Devices
     variables: list[Any]
-    gradients: bool
+    #: ``None``: if there are variables, and the program is no training step that takes gradients itself.
+    gradients: bool | None
     oracle: Callable[..., Any] | None
     exact: bool | None
     seed: int
@@ -55,9 +56,10 @@ class Examination:
     programs: int = 0
 
     def __post_init__(self) -> None:
-        self.tested = Program(self.parallel, self.inputs, self.variables, self.gradients, self.seed)
+        wanted = bool(self.gradients)
+        self.tested = Program(self.parallel, self.inputs, self.variables, wanted, self.seed)
         self.single = Program(
-            self.reference, self.inputs, self.variables, self.gradients, self.seed, scope=self.devices[0].name
+            self.reference, self.inputs, self.variables, wanted, self.seed, scope=self.devices[0].name
         )
         self.state = variables_of([self.parallel, self.reference], self.variables)
 
@@ -73,6 +75,14 @@ class Examination:
         # The program under test goes first: what it makes on its first call has to be its own doing.
         traced = self._traced(mode)
         snapshot.restore()
+        if self.gradients is None and traced is not None:
+            # A second derivative through a training step, taken outside of its scopes, would be no part of it.
+            own = any(op.role == "gradient" for op in traced[0].ops)
+            self.gradients = self.tested.gradients = self.single.gradients = bool(self.variables) and not own
+            if self.gradients:
+                self.tested.forget_graphs()
+                traced = self._traced(mode)
+                snapshot.restore()
         try:
             expected = self._result(self.single, mode)
         except HarnessError:

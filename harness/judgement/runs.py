@@ -60,6 +60,10 @@ class Program:
             self._graphs[mode] = tf.function(self._graph_step()).get_concrete_function(*specs)
         return self._graphs[mode](*tensors, tf.constant(1.0))
 
+    def forget_graphs(self) -> None:
+        """Build the graphs anew when they are run next, as after a change of ``gradients``."""
+        self._graphs.clear()
+
     def _graph_step(self) -> Callable[..., Any]:
         import tensorflow as tf
 

@@ -39,7 +39,10 @@ def verify(
         variables: the variables that both use. Gradients are taken for them, and their values after the call are
             compared. Every run starts from the same values.
         gradients: compare and place the gradients of a random projection of the outputs with respect to the floating
-            inputs and to ``variables``. ``None``: if ``variables`` are given.
+            inputs and to ``variables``. ``None``: if ``variables`` are given and ``parallel`` takes
+            no gradients itself.
+            A training step that does is judged by what it returns, by the variables after it, and by where its
+            backward ops ran.
         modes: some of ``"eager"``, ``"graph"`` (in a ``tf.function``), ``"dynamic"`` (in a ``tf.function`` whose
             inputs have an unknown size along axis 0).
         oracle: a NumPy function over ``**inputs`` (float64 arrays for floating inputs): an independent answer, so
@@ -71,7 +74,7 @@ def verify(
         inputs=_on_host(inputs, known.host),
         devices=known,
         variables=list(variables),
-        gradients=bool(variables) if gradients is None else gradients,
+        gradients=gradients,
         oracle=oracle,
         exact=exact,
         seed=seed,

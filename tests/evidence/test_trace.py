@@ -90,7 +90,7 @@ def test_a_function_that_was_run_before_is_seen_and_its_gradients_are_linked(tow
 
 
 def test_the_device_of_a_tensor_is_no_evidence(devices: Devices) -> None:
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def elsewhere(x: Any) -> Any:
         with tf.device(devices[2].name):
             return tf.tanh(x)
@@ -101,7 +101,7 @@ def test_the_device_of_a_tensor_is_no_evidence(devices: Devices) -> None:
 
 
 def test_an_xla_cluster_is_one_unit_on_one_device(devices: Devices) -> None:
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True)  # type: ignore[untyped-decorator]
     def cluster(x: Any) -> Any:
         with tf.device(devices[2].name):
             return tf.tanh(x) * 2.0
@@ -117,12 +117,12 @@ def test_an_xla_cluster_is_one_unit_on_one_device(devices: Devices) -> None:
 
 
 def test_branches_loops_and_nested_functions_are_opened(devices: Devices) -> None:
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def inner(x: Any) -> Any:
         with tf.device(devices[3].name):
             return tf.exp(x)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def outer(x: Any) -> Any:
         for _ in tf.range(3):
             with tf.device(devices[1].name):

@@ -236,6 +236,27 @@ def test_training_steps_are_compared_by_the_state_that_they_leave(devices: Devic
     assert steps.numpy() == 0
 
 
+@pytest.mark.parametrize("colocate", [True, False])
+def test_a_training_step_that_returns_its_gradients_is_judged_by_its_own_backward_ops(
+    devices: Devices, colocate: bool
+) -> None:
+    weights = tf.Variable(RANDOM.normal(size=(3, 5)).astype(np.float32))
+    fn = lambda x: tf.tanh(tf.matmul(x, weights))  # noqa: E731
+
+    def step(predict: Callable[..., Any]) -> Callable[..., Any]:
+        def run(x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(predict(x=x) ** 2)
+            return loss, tape.gradient(loss, weights)
+
+        return run
+
+    parallel = step(make_parallel(fn, devices, colocate_gradients=colocate))
+    found = verify(parallel, step(fn), {"x": X}, devices=devices, variables=[weights])
+    assert kinds(found) == (set() if colocate else {"gradient-placement"})
+    assert found.exercised.gradient_ops > 0
+
+
 def test_assert_parallel_raises_with_every_finding_and_the_way_to_replay_it(devices: Devices) -> None:
     assert_parallel(make_parallel(dense, devices), dense, {"x": X}, devices=devices)
     with pytest.raises(VerificationError) as caught:
