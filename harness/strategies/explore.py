@@ -100,6 +100,7 @@ def _short_run(
         max_examples=examples + extra,
         database=None,
         deadline=None,
+        derandomize=False,  # Hypothesis sets it where CI=true, and would then not go by the seed
         phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
         report_multiple_bugs=False,
         suppress_health_check=tuple(HealthCheck),

@@ -6,6 +6,7 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from harness.records import CheckResult, Exercised, Finding, RunRecord, Verdict, exit_code, overall
@@ -108,7 +109,8 @@ def test_nothing_is_cut_off_on_a_narrow_terminal() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_where_there_is_no_terminal_the_width_is_fixed_and_there_is_no_colour() -> None:
+def test_where_there_is_no_terminal_the_width_is_fixed_and_there_is_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     console = console_for(io.StringIO())
     assert console.width == 120
     assert not console.is_terminal
