@@ -93,7 +93,12 @@ def joined_on_a_tower(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
             if len(targets) > 1 and not made_here:
                 yield op, host, "a batch is split for several devices inside the scope of one of them"
         elif not any(reader.device == op.device for reader in readers):
-            sources = {source.device for source in wiring.makers(op) if source.requested and on_device(source)}
+            # What the host only hands out is a part of the batch, not the result of a tower.
+            sources = {
+                source.device
+                for source in wiring.makers(op)
+                if source.requested and on_device(source) and (computes(source) or source.device != host)
+            }
             if len(sources - {None}) > 1:
                 yield op, host, "results of several devices are joined inside the scope of one of them"
 

@@ -236,6 +236,15 @@ def test_training_steps_are_compared_by_the_state_that_they_leave(devices: Devic
     assert steps.numpy() == 0
 
 
+@pytest.mark.parametrize("mode", ["eager", "graph", "dynamic"])
+def test_a_tower_may_join_its_result_with_its_part_of_the_batch(devices: Devices, mode: str) -> None:
+    fn = lambda x, y: tf.stack([tf.tanh(x), y], axis=1)  # noqa: E731
+    for some in (devices, devices[1:2], devices[2:]):
+        found = verify(make_parallel(fn, some), fn, {"x": X, "y": X + 1.0}, devices=some, modes=(mode,))
+        assert found.findings == ()
+        assert found.passed
+
+
 @pytest.mark.parametrize("colocate", [True, False])
 def test_a_training_step_that_returns_its_gradients_is_judged_by_its_own_backward_ops(
     devices: Devices, colocate: bool
