@@ -13,12 +13,12 @@ from harness.devices.name import DeviceName
 from harness.evidence.bodies import Graph
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.op import Op, Transfer
-from harness.evidence.placed import kernels_of, ops_of, outside, working_nodes
+from harness.evidence.placed import kernels_of, ops_of, working_nodes
 from harness.evidence.roles import role_of
 from harness.evidence.sizes import transfers_of
 from harness.evidence.steps import Recording, Step
 from harness.evidence.transfers import Part, Transfers
-from harness.evidence.userops import user_ops
+from harness.evidence.userops import name_in_trace, user_ops
 from harness.evidence.xla import cluster_ops
 
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(?P<backward>__backward_)?(?P<name>.*?)(?:_\d+)+$")
@@ -165,7 +165,7 @@ class _Builder:
         self.transfers.append(partial(transfers_of, step.body, name, step.shapes))
         for index, path in written.returned.items():
             if index < len(step.outputs):
-                self.maker[step.outputs[index]] = outside(path, name)
+                self.maker[step.outputs[index]] = name_in_trace(path, name)
 
     def graph_of(self, call: Step) -> Graph:
         """What a call ran, as the user wrote it."""

@@ -237,14 +237,14 @@ class _Pairing:
         """Whether ``maker`` can belong to ``one`` and ``reader`` to ``other``."""
         if one is other and not summed and may_go_on(one.type, maker.type, reader.type):
             return True
-        if other in self.behind(maker, one) and may_begin(other.type, reader.type):
+        if other in self.behind(maker, one, tensor) and may_begin(other.type, reader.type):
             return True
         return self.is_own(tensor, other)
 
-    def behind(self, maker: _Node, forward: _Node) -> frozenset[_Node]:
-        """The ops whose gradient an op of ``forward``'s gradient may make."""
-        which = next((at for ending, at in _WHICH.items() if maker.type.endswith(ending)), None)
-        if which is None or which >= len(forward.sources) or forward.type.endswith(tuple(_WHICH)):
+    def behind(self, maker: _Node, forward: _Node, tensor: str) -> frozenset[_Node]:
+        """The ops whose gradient ``tensor``, made by an op of ``forward``'s gradient, may be."""
+        which = _which_input(maker, forward, tensor)
+        if which is None or which >= len(forward.sources):
             return self.before(forward)
         source = forward.sources[which]
         return self.before(source) | {source} if source.type in PASSED_THROUGH else frozenset({source})
@@ -288,6 +288,23 @@ class _Pairing:
         for node in reversed(self.tape):
             if not node.open and node in readers:
                 node.open = set(readers[node][0].open)
+
+
+def _which_input(maker: _Node, forward: _Node, tensor: str) -> int | None:
+    """Which input of the forward op a tensor is the gradient of, where that can be told; else ``None``."""
+    if forward.type in ("ConcatV2", "Pack"):
+        if maker.type == "Slice":
+            # Where each part begins is one output of a ConcatOffset each.
+            tensor = next((text for text in maker.tensors if "ConcatOffset" in text), "")
+        return _port(tensor) if maker.type in ("Slice", "SplitV", "Unpack") and tensor else None
+    if forward.type.endswith(tuple(_WHICH)):
+        return None
+    return next((at for ending, at in _WHICH.items() if maker.type.endswith(ending)), None)
+
+
+def _port(tensor: str) -> int:
+    port = tensor.rpartition(":")[2]
+    return int(port) if ":" in tensor and port.isdigit() else 0
 
 
 def _result(forward: _Node) -> _Node:

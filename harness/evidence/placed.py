@@ -11,12 +11,14 @@ from harness._tensorflow import CollectedGraph, attribute_text, output_dtypes
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.roles import role_of
-from harness.evidence.userops import FORWARD_PREFIX, OUTSIDE_PREFIX, UserOp
+from harness.evidence.userops import UserOp, name_in_trace
 
 #: Inlining a branch or a loop body adds a number behind its part of the name: ``cond/then/_25/cond/Exp``.
 _INLINED = re.compile(r"(?<=/)(then|else|body|cond|branch\d+)/_\d+(?=/)")
 #: Where the optimizer puts what replaces ops, named after the rule and the last of those ops.
 _REWRITTEN = re.compile(r"(?:^|(?<=/))ArithmeticOptimizer/(?P<rule>[A-Za-z0-9]+)_(?P<name>[^/]+)$")
+#: The end of the name of an op that stands for a row of elementwise ops.
+_COMPOSED = "/unary_ops_composition"
 SENDS = frozenset({"_Send", "_HostSend"})
 #: Named after the op whose tensor they copy, with a number behind it: no evidence of where that op ran.
 _COPIES = SENDS | {"_Recv", "_HostRecv"}
@@ -39,7 +41,8 @@ class Placed:
 
     type: str
     device: DeviceName | None
-    inputs: tuple[str, ...]
+    #: Types of the ops that the optimizer has made this one of.
+    merged: tuple[str, ...] = ()
 
 
 def working_nodes(graph: CollectedGraph) -> list[list[Any]]:
@@ -78,10 +81,17 @@ def placed_nodes(graph: CollectedGraph, requested: DeviceName) -> dict[str, Plac
             if known is not None and known.device != device:
                 choices = [d for d in (known.device, device) if d is not None and d.matches(requested)]
                 one = choices[0] if len(choices) == 1 and requested != DeviceName() else None
-                found[path] = Placed(node.op, one, known.inputs)
+                found[path] = Placed(node.op, one, known.merged)
             else:
-                found[path] = Placed(node.op, device, tuple(node.input))
+                found[path] = Placed(node.op, device, _merged(node) if node.op.startswith("_") else ())
     return found
+
+
+def _merged(node: Any) -> tuple[str, ...]:
+    for attribute in ("fused_ops", "op_names"):
+        if attribute in node.attr:
+            return tuple([name.decode() for name in node.attr[attribute].list.s])
+    return ()
 
 
 def ops_of(
@@ -95,30 +105,23 @@ def ops_of(
     placed = placed_nodes(graph, requested)
     taken_in = _taken_in(written, placed)
     ops = [_op(op, placed.get(op.unit or op.path) or taken_in.get(op.path), name, forward_name) for op in written]
-    known = {op.path for op in written}
+    known = {op.path: op for op in written}
     shown = {id(node) for node in taken_in.values()}
-    ops.extend(
-        Op(
-            name=f"{name}/{path}",
-            type=node.type,
-            executed_type=node.type,
-            device=node.device,
-            requested=None,
-            role=role_of(node.type, path),
-        )
-        for path, node in placed.items()
-        if path not in known and node.type not in _PLUMBING and id(node) not in shown
-    )
+    for path, node in placed.items():
+        # A node named after its type is that of an eager op, which is listed by itself.
+        if path not in known and node.type not in _PLUMBING and path != node.type and id(node) not in shown:
+            made_of = _replaced(path, known)
+            forward = None if made_of is None else _forward(made_of, name, forward_name)
+            role = role_of(node.type, path)
+            ops.append(Op(f"{name}/{path}", node.type, node.type, node.device, None, role, forward))
     return ops
 
 
+def _forward(op: UserOp, name: str, forward_name: str | None) -> str | None:
+    return None if op.forward is None else name_in_trace(op.forward, name, forward_name)
+
+
 def _op(op: UserOp, found: Placed | None, name: str, forward_name: str | None) -> Op:
-    forward = None
-    if op.forward is not None:
-        if op.forward.startswith(FORWARD_PREFIX):
-            forward = f"{forward_name}/{op.forward[len(FORWARD_PREFIX) :]}"
-        else:
-            forward = f"{name}/{op.forward}"
     if found is not None and found.type in _REMOVED and op.type not in _PLUMBING:
         found = None
     return Op(
@@ -128,53 +131,60 @@ def _op(op: UserOp, found: Placed | None, name: str, forward_name: str | None) -
         device=None if found is None else found.device,
         requested=op.requested if op.requested != DeviceName() else None,
         role="data" if op.in_data else role_of(op.type, op.path, gradient=op.gradient),
-        forward=forward,
+        forward=_forward(op, name, forward_name),
         dtypes=output_dtypes(op.type, op.attributes),
-        inputs=tuple([outside(source, name) for source in op.inputs]),
+        inputs=tuple([name_in_trace(source, name) for source in op.inputs]),
         unit=f"{name}/{op.unit}" if op.unit is not None else None,
     )
-
-
-def outside(source: str, name: str) -> str:
-    """The name in the trace of an op by its path in the graph; a path of another graph is a name already."""
-    return source.removeprefix(OUTSIDE_PREFIX) if source.startswith(OUTSIDE_PREFIX) else f"{name}/{source}"
 
 
 def _taken_in(written: Sequence[UserOp], placed: Mapping[str, Placed]) -> dict[str, Placed]:
     """What ran in the place of ops that the optimizer took into another: MatMul in the _FusedMatMul of its BiasAdd."""
     by_path = {op.path: op for op in written}
+    missing = {path: op for path, op in by_path.items() if path not in placed}
     found: dict[str, Placed] = {}
     for path, node in placed.items():
-        match = _REWRITTEN.search(path)
-        last = by_path.get(path) if match is None else _replaced(path[: match.start()], match["name"], by_path, placed)
-        if last is None or (match is None and not _is_fused(node.type, last.type)):
-            continue
-        if match is not None:
+        last = _replaced(path, missing)
+        if last is not None:
             found.setdefault(last.path, node)
-        # The new op stands where the last of those that it took in stood; the others are found going up from there.
+        elif path in by_path and _is_fused(node.type, by_path[path].type):
+            last = by_path[path]
+        else:
+            continue
+        # The new op stands for the last of those that it took in; the others are found going up from there.
         frontier = [last]
         while frontier:
-            sources = [by_path[source] for op in frontier for source in op.inputs if source in by_path]
-            frontier = [
-                op
-                for op in sources
-                if op.path not in placed
-                and op.path not in found
-                and op.type not in _CONSTANTS
-                and (match is None or op.type in _ADDITIONS)
-            ]
+            sources = {source: missing[source] for op in frontier for source in op.inputs if source in missing}
+            frontier = [op for op in sources.values() if op.path not in found and _is_part(op, last, node)]
             found.update((op.path, node) for op in frontier)
     return found
 
 
-def _replaced(scope: str, name: str, by_path: Mapping[str, UserOp], placed: Mapping[str, Placed]) -> UserOp | None:
-    """The op that the optimizer replaced, from the name of the new one: ``add_3`` in ``AddOpsRewrite_Leaf_0_add_3``."""
-    while name:
-        op = by_path.get(scope + name)
-        if op is not None and op.path not in placed:
-            return op
+def _replaced(path: str, candidates: Mapping[str, UserOp]) -> UserOp | None:
+    """The op that the optimizer made a node of this name of, or ``None`` where it is none of the candidates."""
+    if path.endswith(_COMPOSED):
+        return candidates.get(path.removesuffix(_COMPOSED))
+    match = _REWRITTEN.search(path)
+    name = match["name"] if match is not None else ""
+    while match is not None and name:
+        # AddOpsRewrite_Leaf_0_add_3 stands for add_3.
+        if path[: match.start()] + name in candidates:
+            return candidates[path[: match.start()] + name]
         name = name.partition("_")[2]
     return None
+
+
+def _is_part(op: UserOp, last: UserOp, node: Placed) -> bool:
+    """Whether an op that is gone was taken into the node that stands for ``last``, and not just left out.
+
+    On CPUs TensorFlow makes one op of a row of elementwise ones even across devices. What was to run on another device
+    than the one op does is counted as left out: it did not run there, and the program did not put it here.
+    """
+    if op.type in _CONSTANTS or node.device is None or not node.device.matches(op.requested):
+        return False
+    if op.type in node.merged or op.type.removesuffix("V3") in node.type or node.type.startswith("_"):
+        return True
+    return op.type in _ADDITIONS and last.type in _ADDITIONS
 
 
 def _is_fused(executed: str, written: str) -> bool:

@@ -85,6 +85,19 @@ def user_ops(
     return UserOps(ops, returned)
 
 
+def name_in_trace(path: str, call: str, forward_call: str | None = None) -> str:
+    """The name in the trace of an op of a graph, by its path.
+
+    Args:
+        path: in the graph, or with one of the prefixes above outside of it.
+        call: the name of the graph's call.
+        forward_call: that of the call whose gradient the graph computes, if it does.
+    """
+    if path.startswith(FORWARD_PREFIX):
+        return f"{forward_call}/{path.removeprefix(FORWARD_PREFIX)}"
+    return path.removeprefix(OUTSIDE_PREFIX) if path.startswith(OUTSIDE_PREFIX) else f"{call}/{path}"
+
+
 def _arguments(root: Body, names: Sequence[str]) -> dict[str, str]:
     """Which op outside made each argument of the graph."""
     nodes = [node for node in root.nodes if node.op in ("_Arg", "_DeviceArg")]

@@ -147,7 +147,9 @@ class _Hooks:
     ) -> None:
         observer = self.observer
         if observer is None:
-            self.context.remove_op_callback(self.on_op)
+            # TensorFlow is going through the list: removing any but the last one would make it skip the next.
+            if self.context.op_callbacks[-1] == self.on_op:
+                self.context.remove_op_callback(self.on_op)
             return
         observer.on_op(
             op_type if isinstance(op_type, str) else op_type.decode(),
@@ -209,6 +211,10 @@ class _Hooks:
             turns = False
         else:
             turns = True
+            for callback in list(self.context.op_callbacks):
+                hooks = getattr(callback, "__self__", None)
+                if isinstance(hooks, _Hooks) and hooks.observer is None:
+                    self.context.remove_op_callback(callback)  # of an earlier trace
             if self.observer is not None and self.on_op not in self.context.op_callbacks:
                 self.context.add_op_callback(self.on_op)
         self.takes_turns[threading.get_ident()] = turns

@@ -9,7 +9,7 @@ from harness.devices.name import DeviceName
 from harness.evidence.bodies import Graph
 from harness.evidence.op import Op
 from harness.evidence.roles import role_of
-from harness.evidence.userops import FORWARD_PREFIX, user_ops
+from harness.evidence.userops import name_in_trace, user_ops
 
 
 def cluster_ops(
@@ -32,10 +32,6 @@ def cluster_ops(
         forward_name: the name of that function's call.
     """
     for op in user_ops(graph, requested, gradient_of=gradient_of, unit=name).ops:
-        forward = op.forward
-        if forward is not None:
-            elsewhere = forward.startswith(FORWARD_PREFIX)
-            forward = f"{forward_name}/{forward.removeprefix(FORWARD_PREFIX)}" if elsewhere else f"{name}/{forward}"
         yield Op(
             name=f"{name}/{op.path}",
             type=op.type,
@@ -43,8 +39,8 @@ def cluster_ops(
             device=device,
             requested=op.requested if op.requested != DeviceName() else None,
             role=role_of(op.type, op.path, gradient=op.gradient),
-            forward=forward,
+            forward=None if op.forward is None else name_in_trace(op.forward, name, forward_name),
             dtypes=output_dtypes(op.type, op.attributes),
-            inputs=tuple([f"{name}/{source}" for source in op.inputs]),
+            inputs=tuple([name_in_trace(source, name) for source in op.inputs]),
             unit=name,
         )
