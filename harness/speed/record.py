@@ -1,0 +1,75 @@
+"""What one measured speedup is: plain frozen values, stored in pytest-benchmark's JSON under ``extra_info``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: Version of the stored form of :class:`SpeedupRecord`. A reader accepts this one and all earlier ones.
+SPEEDUP_SCHEMA_VERSION = 1
+#: The key in ``extra_info`` of a benchmark, and in ``machine_info`` of the file for the fingerprint.
+EXTRA_INFO_KEY = "harness"
+
+#: Why measuring ended: the interval was narrow enough, the time was up, or the greatest number of pairs was reached.
+Stopped = Literal["precise", "budget", "pairs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its two-sided confidence interval."""
+
+    value: float
+    lower: float
+    upper: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Peak memory of one device while it was measured. ``source`` says what was read: an allocator or a process."""
+
+    device: str
+    peak_bytes: int | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedupRecord:
+    """One speedup: how many times as fast ``parallel`` is as ``single``, from pairs run in turn.
+
+    ``single_ns[i]`` and ``parallel_ns[i]`` are the two times of pair i. ``second_*`` are those of the second
+    measurement, made where the first one was suspected of a loss. ``label`` says what kind of speedup it is in words;
+    ``gates`` whether the gate may judge it (logical devices that share one card or one thread pool never gate).
+    """
+
+    devices: tuple[str, ...]
+    kind: str
+    label: str
+    gates: bool
+    speedup: Interval
+    efficiency: float
+    single_ns: tuple[int, ...]
+    parallel_ns: tuple[int, ...]
+    stopped: Stopped
+    #: Relative half-width of the interval that was wanted, and the seconds that measuring could take.
+    wanted_half_width: float
+    budget_s: float
+    #: Seconds spent on measured pairs.
+    elapsed_s: float
+    second_single_ns: tuple[int, ...] = ()
+    second_parallel_ns: tuple[int, ...] = ()
+    #: Work of one call of either side, as the user states it, and the rates from the median times.
+    flops: float | None = None
+    moved_bytes: float | None = None
+    single_flops_per_s: float | None = None
+    parallel_flops_per_s: float | None = None
+    single_bytes_per_s: float | None = None
+    parallel_bytes_per_s: float | None = None
+    memory: tuple[DeviceMemory, ...] = ()
+    #: Transfers of one call of ``parallel`` in a traced run of its own; bytes of those whose size is known.
+    transfers: int | None = None
+    transferred_bytes: int | None = None
+    #: What is suspicious about the measurement, one sentence each, such as a function that is traced at every call.
+    warnings: tuple[str, ...] = ()
+    schema_version: int = SPEEDUP_SCHEMA_VERSION
+    measured: dict[str, float] = field(default_factory=dict)
