@@ -17,6 +17,8 @@ from harness.strategies.dtypes import dtype_name, is_float, numpy_dtype
 
 #: Sizes of features, from 2, since an axis of size 1 hides faults.
 _SIZES = range(2, 10)
+#: How often each class of batch sizes is in the list that a size is drawn from, as far as its sizes divide it.
+_COPIES = 60
 
 
 def batches(
@@ -78,7 +80,9 @@ def _batches(
         [rows for rows in allowed if rows > devices and rows % devices],
         [rows for rows in allowed if rows and rows % devices == 0],
     ]
-    rows = draw(st.sampled_from(draw(st.sampled_from([group for group in classes if group]))))
+    # One draw from a sorted list, in which each class fills as much as the next: shrinking ends at the fewest rows.
+    weighted = [rows for group in classes if group for rows in group * max(_COPIES // len(group), 1)]
+    rows = draw(st.sampled_from(sorted(weighted)))
     used: set[int] = set()
     batch = {}
     for name in names:

@@ -50,7 +50,10 @@ def explore(
     seed: int = 0,
     shrink: bool = True,
 ) -> Exploration[Example]:
-    """Check that many examples, the same ones for the same ``seed`` and version of Hypothesis, until one fails.
+    """Check that many examples until one fails.
+
+    They are the same ones for the same ``seed`` in the same program: Hypothesis also draws numbers that it finds in
+    the sources of the modules that are loaded.
 
     ``check`` fails by raising an ``AssertionError`` (:class:`~harness.errors.VerificationError` is one). The failing
     example is then made as simple as can be, unless ``shrink`` is false. Any other error passes through as it is.
@@ -71,7 +74,7 @@ def explore(
 
 
 def sample(strategy: SearchStrategy[Example], count: int, *, seed: int = 0) -> list[Example]:
-    """That many examples, the same ones for the same ``seed`` and version of Hypothesis.
+    """That many examples, chosen as by :func:`explore`.
 
     Raises:
         UsageError: ``count`` is not positive.

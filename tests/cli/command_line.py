@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,15 +27,20 @@ def start(folder: Path, *arguments: str, planted: bool = True, **environment: st
     env.pop("COLUMNS", None)
     if planted:
         env["_HARNESS_SUITE"] = "planted_checks:SUITE"
-    return subprocess.Popen(
-        [sys.executable, "-m", "harness.cli", *arguments],
-        cwd=folder,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    # Whoever runs the tests in the background of a shell lets them inherit that ^C is ignored.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness.cli", *arguments],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run(folder: Path, *arguments: str, planted: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ def rows_of(batch: dict[str, Any], axis: int = 0) -> int:
 
 
 def test_batches_are_empty_small_even_and_mostly_uneven() -> None:
-    rows = [rows_of(batch) for batch in sample(batches(("x",), devices=4, max_features=1), 160)]
+    rows = [rows_of(batch) for batch in sample(batches(("x",), devices=4, max_features=1), 400)]
     kinds = Counter(
         "empty" if n == 0 else "one" if n == 1 else "few" if n < 4 else "even" if n % 4 == 0 else "uneven" for n in rows
     )
