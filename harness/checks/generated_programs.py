@@ -45,8 +45,7 @@ def check_programs(context: CheckContext, examples: int) -> CheckOutcome:
     else:
         tally.require_devices(context.devices)
     return tally.outcome(
-        f"{search.proven} of {exploration.examples} generated programs equal one device in values and gradients, each "
-        "op in its place",
+        search.summary(exploration.examples),
         "run the program of the finding by itself; it is in run.json",
     )
 
@@ -66,6 +65,7 @@ class _Search:
         self.devices = devices
         self.tally = Tally()
         self.proven = 0
+        self.empty = 0
         self._failed_at: float | None = None
 
     def judge(self, program: Program) -> None:
@@ -79,7 +79,17 @@ class _Search:
         if self._failed_at is None:
             self.tally.count(verification.exercised)
             # A program on a batch of 0 rows has no values; it proves that it runs, and counts for nothing else.
+            self.empty += not program.rows
             self.proven += verification.passed and bool(verification.exercised.values)
+
+    def summary(self, examples: int) -> str:
+        """What a PASS rests on, in a sentence: all of the programs."""
+        text = f"{self.proven} generated programs equal one device in values and gradients, each op in its place"
+        if self.empty:
+            text += f"; {self.empty} more ran on batches of 0 rows, which have no values"
+        if rest := examples - self.proven - self.empty:
+            text += f"; {rest} more could not prove anything (so ill-conditioned that any value would do)"
+        return text
 
 
 def verify_program(program: Program, devices: Devices) -> Verification:
