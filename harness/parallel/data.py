@@ -117,6 +117,8 @@ class _ShardCall:
         self.split = split
         self.batch = batch
         self.structure: Any = None
+        #: Whether ``fn`` has built an op with a gradient of its own, such as that of silu, into a graph.
+        self.custom_gradients = False
         self.present: list[bool] = []
         self.whole_leaves = tf.nest.flatten(whole)
         self.whole = whole
@@ -147,9 +149,17 @@ class _ShardCall:
 
         axes = [tf.range(tf.rank(like)) == self.parallel.axis % tf.rank(like) for like in first]
         shapes = [tf.where(axis, 0, tf.shape(like)) for axis, like in zip(axes, first, strict=True)]
+
+        def some(*own: Any) -> list[Any]:
+            return self.call_fn(own, rows)
+
+        if self.custom_gradients:
+            # TensorFlow fails on such a gradient in a branch where two tapes may watch, but not on one in a function
+            # in a branch that gets all it uses as arguments.
+            some = tf.function(some, autograph=False)
         leaves = tf.cond(
             rows > 0,
-            lambda: self.call_fn(own, rows),
+            lambda: some(*own),
             lambda: [tf.zeros(shape, like.dtype) for shape, like in zip(shapes, first, strict=True)],
         )
         leaves = list(leaves) if isinstance(leaves, (list, tuple)) else [leaves]
@@ -182,10 +192,14 @@ class _ShardCall:
         whole_leaves = list(self.whole_leaves)
         for at, tensor in zip(self.tensor_at, own[count:], strict=True):
             whole_leaves[at] = tensor
+        graph = None if self.batch.rows_are_known else tf.compat.v1.get_default_graph()
+        before = 0 if graph is None else len(graph.get_operations())
         outputs = self.fn(
             **tf.nest.pack_sequence_as(self.split, list(own[:count])),
             **tf.nest.pack_sequence_as(self.whole, whole_leaves),
         )
+        if graph is not None:
+            self.custom_gradients |= any(map(_has_own_gradient, graph.get_operations()[before:]))
         flat = tf.nest.flatten(outputs)
         self.structure = outputs
         self.present = [leaf is not None for leaf in flat]
@@ -212,6 +226,11 @@ class _ShardCall:
 
         leaves = iter(joined)
         return tf.nest.pack_sequence_as(self.structure, [next(leaves) if present else None for present in self.present])
+
+
+def _has_own_gradient(op: Any) -> bool:
+    """Whether ``tf.custom_gradient`` made this op: it hands the results through, and names their gradient."""
+    return op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr
 
 
 def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -44,8 +44,6 @@ def main() -> None:
         task(job.arguments, send)
     except HarnessError as error:
         send(Refused(type(error).__name__, str(error)))
-    sys.stdout.flush()
-    sys.stderr.flush()
     send(Done())
 
 
@@ -75,6 +73,9 @@ def _sender(job: Job, stacks: IO[str]) -> Send:
     lock = threading.Lock()
 
     def send(message: Message) -> None:
+        # Whoever gets the message may end this process at once; what it printed so far belongs before it.
+        sys.stdout.flush()
+        sys.stderr.flush()
         if job.limit_s is not None:
             faulthandler.dump_traceback_later(job.limit_s, exit=True, file=stacks)
         data = encode(message)
