@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         HarnessError,
         InvalidProfile,
         InvalidSpec,
+        OutputsDiffer,
         ShardingError,
         TensorFlowInterfaceChanged,
         UsageError,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from harness.judgement.verify import assert_parallel, verify
     from harness.parallel.data import make_parallel
     from harness.records import Exercised, Finding, Verdict
+    from harness.speed.measure import measure_speedup
+    from harness.speed.record import SpeedupRecord
+    from harness.speed.work import Work
 
 _HOME = {
     "Device": "harness.devices.device",
@@ -43,16 +47,20 @@ _HOME = {
     "HarnessError": "harness.errors",
     "InvalidProfile": "harness.errors",
     "InvalidSpec": "harness.errors",
+    "OutputsDiffer": "harness.errors",
     "ShardingError": "harness.errors",
+    "SpeedupRecord": "harness.speed.record",
     "TensorFlowInterfaceChanged": "harness.errors",
     "Trace": "harness.evidence.trace",
     "UsageError": "harness.errors",
     "Verdict": "harness.records",
     "Verification": "harness.judgement.verification",
     "VerificationError": "harness.errors",
+    "Work": "harness.speed.work",
     "assert_parallel": "harness.judgement.verify",
     "configure": "harness.devices.runtime",
     "make_parallel": "harness.parallel.data",
+    "measure_speedup": "harness.speed.measure",
     "trace": "harness.evidence.trace",
     "verify": "harness.judgement.verify",
 }
@@ -69,16 +77,20 @@ __all__ = [
     "HarnessError",
     "InvalidProfile",
     "InvalidSpec",
+    "OutputsDiffer",
     "ShardingError",
+    "SpeedupRecord",
     "TensorFlowInterfaceChanged",
     "Trace",
     "UsageError",
     "Verdict",
     "Verification",
     "VerificationError",
+    "Work",
     "assert_parallel",
     "configure",
     "make_parallel",
+    "measure_speedup",
     "strategies",
     "trace",
     "verify",

@@ -10,16 +10,19 @@ The interfaces used, as found in TensorFlow 2.19 to 2.21:
 - ``eager.backprop._gradient_function``: called once per forward op when a tape is played back;
 - ``eager.imperative_grad``: plays a tape back;
 - ``eager.record``: whether any tape is recording, and how a custom gradient comes onto a tape;
-- ``framework.op_def_registry``: the dtypes of a node's outputs.
+- ``framework.op_def_registry``: the dtypes of a node's outputs;
+- ``framework.func_graph.FuncGraph``: made whenever a function is traced;
+- ``framework.ops._EagerTensorBase._numpy``: every reading of a tensor by Python goes through it.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any
 
 from harness.errors import TensorFlowInterfaceChanged
@@ -71,6 +74,8 @@ class Interface:
     record: Any
     op_def_registry: Any
     attr_value: Any
+    func_graph: Any
+    ops: Any
 
 
 @lru_cache(maxsize=1)
@@ -89,6 +94,8 @@ def interface() -> Interface:
         record=_module("tensorflow.python.eager.record"),
         op_def_registry=_module("tensorflow.python.framework.op_def_registry"),
         attr_value=_module("tensorflow.core.framework.attr_value_pb2"),
+        func_graph=_module("tensorflow.python.framework.func_graph"),
+        ops=_module("tensorflow.python.framework.ops"),
     )
     check_interface(found)
     return found
@@ -112,6 +119,8 @@ def check_interface(private: Any) -> None:
         private.imperative_grad: ("imperative_grad",),
         private.op_def_registry: ("get",),
         private.attr_value: ("AttrValue",),
+        private.func_graph: ("FuncGraph",),
+        private.ops: ("_EagerTensorBase",),
     }
     for owner, names in wanted.items():
         _check_attributes(owner, owner.__name__, names)
@@ -132,6 +141,8 @@ def check_interface(private: Any) -> None:
         "_clear_caches",
     )
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods)
+    eager_tensor = private.ops._EagerTensorBase
+    _check_attributes(eager_tensor, f"{private.ops.__name__}._EagerTensorBase", ("_numpy", "numpy", "__array__"))
     for place, expected in _SIGNATURES.items():
         module, function = place.split(".")
         found = tuple(inspect.signature(getattr(getattr(private, module), function)).parameters)
@@ -157,6 +168,49 @@ def tape_may_record() -> bool:
 def tape_watches(tensor: Any) -> bool:
     """Whether an active tape watches ``tensor``, directly or through what it was computed from."""
     return bool(interface().record.should_record_backprop([tensor]))
+
+
+@dataclass(slots=True)
+class Count:
+    """How often something happened so far."""
+
+    times: int = 0
+
+
+@contextmanager
+def count_traces() -> Iterator[Count]:
+    """Count the functions that are traced in the body, of any ``tf.function``, ``tf.data`` pipeline or Keras model.
+
+    What is not traced anew costs nothing more: a graph is made by tracing alone.
+    """
+    graph = interface().func_graph.FuncGraph
+    with _counted(graph, "__init__") as count:
+        yield count
+
+
+@contextmanager
+def count_reads() -> Iterator[Count]:
+    """Count how often Python reads the value of a tensor in the body: ``numpy()``, ``float()``, ``if``, ``print``."""
+    with _counted(interface().ops._EagerTensorBase, "_numpy") as count:
+        yield count
+
+
+@contextmanager
+def _counted(owner: Any, name: str) -> Iterator[Count]:
+    """Count the calls of a method, which is put back as it was when the body ends."""
+    count = Count()
+    original = owner.__dict__[name]
+
+    @wraps(original)
+    def method(*arguments: Any, **keywords: Any) -> Any:
+        count.times += 1
+        return original(*arguments, **keywords)
+
+    setattr(owner, name, method)
+    try:
+        yield count
+    finally:
+        setattr(owner, name, original)
 
 
 @dataclass(frozen=True, slots=True)

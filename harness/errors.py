@@ -179,6 +179,18 @@ class InvalidProgram(UsageError, ValueError):
         super().__init__(f"{part}: {why}; accepted: {accepted}")
 
 
+class OutputsDiffer(HarnessError, AssertionError):
+    """The two sides of a measurement do not compute the same: a fast wrong program is no speedup.
+
+    ``output`` names the output as a path into what the sides return.
+    """
+
+    def __init__(self, output: str, why: str) -> None:
+        self.output = output
+        self.why = why
+        super().__init__(f"{output}: {why}; both sides have to compute the same before their times mean anything")
+
+
 class VerificationError(AssertionError, HarnessError):
     """``harness.assert_parallel`` did not get a PASS. Carries the findings, and the whole verification."""
 

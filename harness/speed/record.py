@@ -10,8 +10,9 @@ SPEEDUP_SCHEMA_VERSION = 1
 #: The key in ``extra_info`` of a benchmark, and in ``machine_info`` of the file for the fingerprint.
 EXTRA_INFO_KEY = "harness"
 
-#: Why measuring ended: the interval was narrow enough, the time was up, or the greatest number of pairs was reached.
-Stopped = Literal["precise", "budget", "pairs"]
+#: Why measuring ended: the interval was narrow enough, the time was up, or the greatest number of pairs was reached. Or
+#: nothing was measured, because measuring is disabled: there are no times then, and the speedup is NaN.
+Stopped = Literal["precise", "budget", "pairs", "disabled"]
 
 
 @dataclass(frozen=True, slots=True)

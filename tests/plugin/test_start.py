@@ -41,7 +41,11 @@ def test_unused_it_loads_nothing_but_itself(pytester: pytest.Pytester, monkeypat
         return set(json.loads(line[line.index("[") :].rstrip(".")))
 
     plain = loaded()
-    assert {name for name in plain if name.split(".")[0] == "harness"} == {"harness", "harness.plugin"}
+    assert {name for name in plain if name.split(".")[0] == "harness"} == {
+        "harness",
+        "harness.plugin",
+        "harness.plugin_speed",
+    }
     assert plain.isdisjoint(_HEAVY)
     with_spec = loaded("--harness-devices=cpu:2")
     assert with_spec.isdisjoint(_HEAVY), "a spec is parsed without them"

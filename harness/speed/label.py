@@ -1,0 +1,80 @@
+"""What kind of speedup it is, in words, and whether the gate may judge it (FAULTS S06).
+
+Logical GPUs share one card. Logical CPUs share one pool of threads: they behave like cores only where each op takes one
+thread, as many ops run at once as there are devices, and the process may use as many cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.devices.device import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """``text`` is a sentence without its full stop; ``gates`` says whether a change of the speedup means anything."""
+
+    text: str
+    gates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """TensorFlow's threads in this process, and the cores that it may use. 0 threads: as many as TensorFlow likes."""
+
+    intra_op: int
+    inter_op: int
+    cores: int
+
+
+def label_of(kind: str, count: int, threads: Threads) -> Label:
+    """The label of a speedup on ``count`` devices of one kind. ``threads`` matters for logical CPUs alone."""
+    if kind == "logical-gpu":
+        return Label("shares one card: not a speedup", gates=False)
+    if kind == "gpu":
+        return Label(f"{count} GPU{'s' if count > 1 else ''}", gates=True)
+    if kind == "core":
+        return Label(f"{count} core{'s, each' if count > 1 else ','} a server with one thread", gates=True)
+    if kind == "logical-cpu":
+        return _logical_cpus(count, threads)
+    return Label(f"{count} {kind} device(s) whose threads and cards are not known: not a speedup", gates=False)
+
+
+def _logical_cpus(count: int, threads: Threads) -> Label:
+    wrong = []
+    if threads.intra_op != 1:
+        wrong.append(f"{threads.intra_op or 'all'} threads in an op instead of 1")
+    if threads.inter_op != count:
+        wrong.append(f"{threads.inter_op or 'all'} threads between ops instead of {count}")
+    if threads.cores < count:
+        wrong.append(f"{threads.cores} core(s) for {count} devices")
+    if wrong:
+        return Label(f"logical CPUs share one pool of threads: not a speedup ({', '.join(wrong)})", gates=False)
+    return Label(f"{count} logical CPUs as cores (one thread in an op, {threads.cores} cores)", gates=True)
+
+
+def speed_label(devices: Sequence[Device]) -> Label:
+    """The label of a speedup on these devices in this process. TensorFlow is loaded, its runtime not started."""
+    import tensorflow as tf
+
+    threads = Threads(
+        tf.config.threading.get_intra_op_parallelism_threads(),
+        tf.config.threading.get_inter_op_parallelism_threads(),
+        usable_cores(),
+    )
+    return label_of(kind_of(devices), len(devices), threads)
+
+
+def kind_of(devices: Sequence[Device]) -> str:
+    """The kind of these devices; several kinds are joined with "+"."""
+    return "+".join(sorted({str(device.kind) for device in devices}))
+
+
+def usable_cores() -> int:
+    """How many cores this process may run on: its affinity mask where the system has one."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,70 @@
+"""Runs two sides in turn, pair by pair, until the interval of their ratio is narrow enough or the time is up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.speed.estimate import FEWEST_PAIRS, paired_speedup, relative_half_width
+from harness.speed.record import Stopped
+
+#: Fewer pairs than this do not end measuring by being precise: by chance, a few may lie close together.
+FEWEST_PRECISE_PAIRS = 20
+#: More pairs than this are not kept in a record.
+MOST_PAIRS = 20_000
+#: The interval is looked at each time that there are this much more pairs: each look is a chance to stop too early.
+_NEXT_LOOK = 1.25
+_NS_PER_S = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The times of each pair in ns, why there are no more of them, and the seconds that all took."""
+
+    single_ns: tuple[int, ...]
+    parallel_ns: tuple[int, ...]
+    stopped: Stopped
+    elapsed_s: float
+
+
+def run_pairs(
+    single: Callable[[], int],
+    parallel: Callable[[], int],
+    *,
+    budget_s: float,
+    half_width: float,
+    confidence: float,
+    seed: int,
+    clock: Callable[[], int],
+    between: Callable[[], None] = lambda: None,
+) -> Samples:
+    """Run pairs. Each side is called once in a pair, in random order, and returns its own time in ns.
+
+    ``between`` is called after each pair. There are at least 5 pairs, whatever the budget: fewer have no interval.
+    ``half_width`` is relative: 0.01 is ± 1 %. ``clock`` gives ns.
+    """
+    order = random.Random(seed)  # noqa: S311  (an order, no secret)
+    single_ns: list[int] = []
+    parallel_ns: list[int] = []
+    sides = [(single, single_ns), (parallel, parallel_ns)]
+    start = clock()
+    look = FEWEST_PRECISE_PAIRS
+    while True:
+        order.shuffle(sides)
+        for run, times_ns in sides:
+            times_ns.append(run())
+        between()
+        pairs = len(single_ns)
+        elapsed_s = (clock() - start) / _NS_PER_S
+        stopped: Stopped | None = None
+        if pairs >= look:
+            look = max(pairs + 1, int(pairs * _NEXT_LOOK))
+            if relative_half_width(paired_speedup(single_ns, parallel_ns, confidence)) <= half_width:
+                stopped = "precise"
+        if stopped is None and pairs >= MOST_PAIRS:
+            stopped = "pairs"
+        if stopped is None and pairs >= FEWEST_PAIRS and elapsed_s >= budget_s:
+            stopped = "budget"
+        if stopped is not None:
+            return Samples(tuple(single_ns), tuple(parallel_ns), stopped, elapsed_s)

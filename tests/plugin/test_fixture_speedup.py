@@ -1,0 +1,206 @@
+"""The fixture ``speedup`` in a session of its own: what pytest-benchmark makes of it, and what is said without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.plugin_speed import ReplayTimer
+
+Session = Callable[..., pytest.RunResult]
+
+_QUICK = ("--harness-devices=cpu:2", "--harness-speedup-budget=0.05", "-p", "pytest_benchmark.plugin")
+_TESTS = """
+    import pytest
+
+    @pytest.fixture
+    def sides(devices):
+        import tensorflow as tf
+
+        def side(*names):
+            def fn():
+                total = []
+                for name in names:
+                    with tf.device(name):
+                        total.append(tf.reduce_sum(tf.ones([64, 64]) * tf.random.stateless_uniform([64, 64], [1, 2])))
+                return tf.add_n(total)
+            return tf.function(fn)
+
+        return side(devices[0].name, devices[0].name), side(*devices.names)
+
+    def test_speed(speedup, devices, sides):
+        record = speedup(*sides, devices=devices)
+        assert record.devices == devices.names
+"""
+_WRONG = """
+    def test_wrong(speedup, devices):
+        import tensorflow as tf
+        speedup(lambda: tf.constant(1.0), lambda: tf.constant(2.0), devices=devices)
+"""
+
+
+def _benchmarks(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_record_and_the_fingerprint_are_in_the_json(pytester: pytest.Pytester, inner_pytest: Session) -> None:
+    pytester.makepyfile(_TESTS)
+    result = inner_pytest(*_QUICK, "--benchmark-json=all.json", real=True)
+    result.assert_outcomes(passed=1)
+    written = _benchmarks(pytester.path / "all.json")
+    [benchmark] = written["benchmarks"]
+    record = benchmark["extra_info"]["harness"]
+    assert benchmark["fullname"].endswith("::test_speed")
+    assert record["devices"] == [f"/job:localhost/replica:0/task:0/device:CPU:{index}" for index in range(2)]
+    assert benchmark["stats"]["rounds"] == len(record["parallel_ns"]) == len(record["single_ns"])
+    assert benchmark["stats"]["data"] == pytest.approx([time / 1e9 for time in record["parallel_ns"]])
+    assert benchmark["stats"]["iterations"] == 1
+    assert record["budget_s"] == 0.05
+    assert record["wanted_half_width"] == 0.01
+    assert written["machine_info"]["harness"]["spec"] == "cpu:2"
+    result.stdout.fnmatch_lines(
+        [
+            "*= speedups =*",
+            "*speedup *interval *efficiency *pairs *stopped*",
+            "*::test_speed * to *%*",
+            "  *logical CPUs*",
+        ]
+    )
+
+
+def test_saved_runs_are_compared_as_ever_and_without_a_word_on_the_machine(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(_TESTS)
+    inner_pytest(*_QUICK, "--benchmark-autosave", real=True).assert_outcomes(passed=1)
+    [saved] = pytester.path.glob(".benchmarks/*/0001_*.json")
+    assert _benchmarks(saved)["benchmarks"][0]["extra_info"]["harness"]["single_ns"]
+    result = inner_pytest(*_QUICK, "--benchmark-compare", real=True)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*test_speed (0001_*", "*test_speed (NOW)*"])
+    assert "machine_info is different" not in result.stdout.str() + result.stderr.str()
+
+
+def test_the_options_are_what_is_asked_for(pytester: pytest.Pytester, inner_pytest: Session) -> None:
+    pytester.makepyfile(_TESTS)
+    inner_pytest(*_QUICK, "--harness-speedup-precision=90%", "--benchmark-json=all.json", real=True)
+    [benchmark] = _benchmarks(pytester.path / "all.json")["benchmarks"]
+    assert benchmark["extra_info"]["harness"]["wanted_half_width"] == 0.9
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("--harness-speedup-budget=soon", "*--harness-speedup-budget: budget 'soon': accepted: seconds above 0*"),
+        ("--harness-speedup-precision=2", "*--harness-speedup-precision: '2' is no share; accepted: above 0%*"),
+    ],
+)
+def test_an_option_that_is_not_usable_is_refused(
+    pytester: pytest.Pytester, inner_pytest: Session, option: str, why: str
+) -> None:
+    result = inner_pytest(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([why])
+
+
+def test_a_wrong_program_fails_and_leaves_no_benchmark(pytester: pytest.Pytester, inner_pytest: Session) -> None:
+    pytester.makepyfile(_WRONG)
+    result = inner_pytest(*_QUICK, "--benchmark-json=all.json", real=True)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*OutputsDiffer: output: 1 of 1 elements differ*"])
+    assert not (pytester.path / "all.json").exists() or _benchmarks(pytester.path / "all.json")["benchmarks"] == []
+
+
+def test_where_benchmarks_are_disabled_both_sides_are_compared_and_nothing_is_measured(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(_TESTS + "        assert record.single_ns == () and not record.speedup.value > 0\n")
+    result = inner_pytest(*_QUICK, "--benchmark-disable", "--benchmark-json=all.json", real=True)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["*::test_speed  nothing was measured", "  ! nothing was measured: pytest-benchmark is disabled*"]
+    )
+    assert not (pytester.path / "all.json").exists()
+    pytester.makepyfile(_WRONG)
+    inner_pytest(*_QUICK, "--benchmark-disable", real=True).assert_outcomes(failed=1)
+
+
+def test_under_xdist_the_controller_says_that_nothing_was_measured(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(_TESTS)
+    result = inner_pytest(*_QUICK, "-n", "1", real=True)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*::test_speed  nothing was measured"])
+
+
+def test_without_pytest_benchmark_the_fixture_says_what_is_missing(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile("def test_speed(speedup):\n    pass\n\ndef test_plain():\n    pass\n")
+    result = inner_pytest()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*the fixture speedup needs pytest-benchmark as a plug-in*"])
+
+
+_LOOKS_TWICE = """
+    from harness.plugin_speed import SECOND_LOOK
+
+    looked = []
+
+    def pytest_configure(config):
+        config.stash[SECOND_LOOK] = look
+
+    def look(fullname, record):
+        print(f"looked at {fullname} of {len(record.single_ns)}")
+        assert record.second_single_ns == ()
+        return "speed" in fullname
+"""
+
+
+def test_whoever_wants_a_second_look_has_it_measured_again(pytester: pytest.Pytester, inner_pytest: Session) -> None:
+    pytester.makeconftest(_LOOKS_TWICE)
+    pytester.makepyfile(
+        _TESTS + "\n    def test_other(speedup, devices, sides):\n        speedup(*sides, devices=devices)\n"
+    )
+    result = inner_pytest(*_QUICK, "-s", "--benchmark-json=all.json", real=True)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*looked at *::test_speed of *", "*looked at *::test_other of *"])
+    records = {
+        benchmark["name"]: benchmark["extra_info"]["harness"]
+        for benchmark in _benchmarks(pytester.path / "all.json")["benchmarks"]
+    }
+    assert len(records["test_speed"]["second_single_ns"]) == len(records["test_speed"]["second_parallel_ns"]) >= 5
+    assert records["test_other"]["second_single_ns"] == []
+
+
+def test_a_test_that_uses_benchmark_itself_has_the_usual_timer_and_its_own_marker(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.benchmark(group="mine")
+        def test_both(speedup, benchmark):
+            benchmark.pedantic(sum, args=([1, 2],), rounds=7)
+        """
+    )
+    inner_pytest(*_QUICK, "--benchmark-json=all.json", real=True).assert_outcomes(passed=1)
+    [benchmark] = _benchmarks(pytester.path / "all.json")["benchmarks"]
+    assert benchmark["group"] == "mine"
+    assert benchmark["stats"]["rounds"] == 7
+    assert benchmark["stats"]["min"] > 0
+    assert "harness" not in benchmark["extra_info"]
+
+
+def test_the_timer_tells_of_the_times_that_it_was_given_and_then_of_the_time() -> None:
+    timer = ReplayTimer()
+    timer.load([1_000_000, 3_000_000])
+    assert [timer() for _ in range(4)] == [0.0, 0.001, 0.0, 0.003]
+    first = timer()
+    assert timer() >= first > 0.0

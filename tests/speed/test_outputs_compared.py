@@ -1,0 +1,98 @@
+"""A fast wrong program is no speedup: the outputs of both sides are compared."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.errors import OutputsDiffer
+from harness.speed.outputs import arrays_of, compare_outputs, default_tolerance, same_nest
+
+Pair = namedtuple("Pair", ["loss", "gradients"])
+_VALUES = np.linspace(-1.0, 1.0, 12, dtype=np.float32).reshape(3, 4)
+
+
+def _compare(single: Any, parallel: Any, tolerance: float | None = None) -> list[str]:
+    same_nest(single, parallel)
+    return compare_outputs(arrays_of(single), arrays_of(parallel), tolerance)
+
+
+def test_leaves_are_named_by_where_they_are() -> None:
+    one = np.ones(1)
+    assert list(arrays_of(one)) == ["output"]
+    assert list(arrays_of([one])) == ["output[0]"]
+    assert list(arrays_of({"b": one, "a": (one, Pair(one, [one]))})) == [
+        "output['a'][0]",
+        "output['a'][1].loss",
+        "output['a'][1].gradients[0]",
+        "output['b']",
+    ]
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        _VALUES,
+        {"loss": np.float32(1.0), "gradients": [_VALUES, None]},
+        np.array([1, 2]),
+        np.array([True]),
+        np.array(["a", "b"]),
+        np.array([np.inf, -np.inf, 1.0]),
+        np.array(1.0),
+        np.array([1 + 2j]),
+    ],
+)
+def test_what_is_the_same_passes(same: Any) -> None:
+    assert _compare(same, same) == []
+
+
+def test_another_order_of_summation_is_no_difference() -> None:
+    assert _compare(_VALUES, _VALUES * (1.0 + 1e-5) + np.float32(1e-6)) == []
+
+
+@pytest.mark.parametrize(
+    ("single", "parallel", "why"),
+    [
+        (_VALUES, _VALUES[:2], r"^output: shape \(3, 4\) of single, \(2, 4\) of parallel"),
+        (_VALUES, _VALUES.astype(np.float64), "^output: dtype float32 of single, float64 of parallel"),
+        ([_VALUES, _VALUES], [_VALUES, -_VALUES], r"^output\[1\]: 12 of 12 elements differ .* the worst at \[0, 0\]"),
+        (np.array([1, 2]), np.array([1, 3]), r"1 of 2 elements differ by more than equality, the worst at \[1\]: 2 of"),
+        ({"a": _VALUES}, {"b": _VALUES}, r"single returns \{'a': a ndarray\}, parallel \{'b': a ndarray\}"),
+        ([_VALUES], [_VALUES, _VALUES], "a list of 1, parallel a list of 2, which is another nest"),
+        ([_VALUES, None], [_VALUES, _VALUES], "single returns None there"),
+        ([_VALUES, _VALUES], [_VALUES, None], "parallel returns None there"),
+        (np.array([1.0, np.inf]), np.array([1.0, -np.inf]), r"the worst at \[1\]: inf of single, -inf of parallel"),
+        (np.array([1.0, 2.0]), np.array([1.0, np.nan]), r"the worst at \[1\]: 2.0 of single, nan of parallel"),
+        (np.array([1.0, np.nan]), np.array([1.0, 2.0]), r"the worst at \[1\]: nan of single, 2.0 of parallel"),
+        (np.array(1.0), np.array(2.0), r"the worst at \[\]"),
+    ],
+)
+def test_a_difference_is_refused_and_named(single: Any, parallel: Any, why: str) -> None:
+    with pytest.raises(OutputsDiffer, match=why):
+        _compare(single, parallel)
+
+
+@pytest.mark.parametrize("nothing", [[], None, np.array([np.nan, np.nan]), np.zeros((0, 3))])
+def test_nothing_to_compare_is_no_agreement(nothing: Any) -> None:
+    with pytest.raises(OutputsDiffer, match="there is no element that could be compared"):
+        _compare(nothing, nothing)
+
+
+def test_elements_that_are_nan_on_both_sides_are_told_of() -> None:
+    values = np.array([1.0, np.nan, 2.0])
+    assert _compare(values, values) == ["output is NaN in 1 of 3 elements, which compare with nothing"]
+
+
+def test_a_tolerance_of_ones_own() -> None:
+    assert _compare(np.array([1.0, 1.0]), np.array([1.0, 1.01]), tolerance=0.01) == []
+    with pytest.raises(OutputsDiffer, match="1 of 2 elements"):
+        _compare(np.array([1.0, 1.0]), np.array([1.0, 1.03]), tolerance=0.01)
+
+
+def test_the_default_tolerance_is_half_of_the_digits() -> None:
+    assert default_tolerance(np.float32) == pytest.approx(3.45e-4, rel=1e-3)
+    assert default_tolerance(np.float64) == pytest.approx(1.49e-8, rel=1e-2)
+    assert default_tolerance(np.int32) == 0.0

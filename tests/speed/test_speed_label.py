@@ -1,0 +1,68 @@
+"""Which speedups are none (FAULTS S06), and what the label says of each kind."""
+
+from __future__ import annotations
+
+import pytest
+
+import harness
+from harness.devices.device import Device
+from harness.speed.label import Label, Threads, kind_of, label_of, speed_label, usable_cores
+
+_ANY = Threads(intra_op=0, inter_op=0, cores=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "threads", "label"),
+    [
+        ("logical-gpu", 2, _ANY, Label("shares one card: not a speedup", gates=False)),
+        ("gpu", 2, _ANY, Label("2 GPUs", gates=True)),
+        ("gpu", 1, _ANY, Label("1 GPU", gates=True)),
+        ("core", 2, _ANY, Label("2 cores, each a server with one thread", gates=True)),
+        ("core", 1, _ANY, Label("1 core, a server with one thread", gates=True)),
+        (
+            "logical-cpu",
+            2,
+            Threads(1, 2, 4),
+            Label("2 logical CPUs as cores (one thread in an op, 4 cores)", gates=True),
+        ),
+    ],
+)
+def test_each_kind_has_its_label(kind: str, count: int, threads: Threads, label: Label) -> None:
+    assert label_of(kind, count, threads) == label
+
+
+@pytest.mark.parametrize(
+    ("threads", "why"),
+    [
+        (Threads(intra_op=0, inter_op=2, cores=2), "all threads in an op instead of 1"),
+        (Threads(intra_op=4, inter_op=2, cores=2), "4 threads in an op instead of 1"),
+        (Threads(intra_op=1, inter_op=0, cores=2), "all threads between ops instead of 2"),
+        (Threads(intra_op=1, inter_op=4, cores=2), "4 threads between ops instead of 2"),
+        (Threads(intra_op=1, inter_op=2, cores=1), "1 core(s) for 2 devices"),
+    ],
+)
+def test_logical_cpus_that_share_their_threads_never_gate(threads: Threads, why: str) -> None:
+    label = label_of("logical-cpu", 2, threads)
+    assert not label.gates
+    assert label.text == f"logical CPUs share one pool of threads: not a speedup ({why})"
+
+
+@pytest.mark.parametrize("kind", ["remote", "gpu+logical-cpu"])
+def test_what_is_not_known_to_be_serial_never_gates(kind: str) -> None:
+    assert not label_of(kind, 2, _ANY).gates
+
+
+def test_kinds_are_joined() -> None:
+    cpu = Device("/job:localhost/replica:0/task:0/device:CPU:0", "logical-cpu", "/physical_device:CPU:0")
+    gpu = Device("/job:localhost/replica:0/task:0/device:GPU:0", "gpu", "/physical_device:GPU:0")
+    assert kind_of([gpu, cpu, gpu]) == "gpu+logical-cpu"
+    assert kind_of([gpu]) == "gpu"
+
+
+@pytest.mark.devices(kind="logical-cpu")
+def test_the_threads_and_cores_of_this_process_are_what_is_judged(devices: harness.Devices) -> None:
+    """``cpu:N`` sets one thread in an op and N between them, so that the cores decide."""
+    label = speed_label(devices)
+    assert label.gates == (usable_cores() >= len(devices))
+    fewer = speed_label(devices[:1])
+    assert fewer.gates == (len(devices) == 1), "N threads between ops are more than one device"
