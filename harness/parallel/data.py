@@ -135,6 +135,8 @@ class _ShardCall:
         for index in range(1, len(shards)):
             if self.batch.rows_are_known:
                 body = functools.partial(self.on_rows, rows[index])
+            elif self.custom_gradients:
+                body = functools.partial(self.on_rows_or_a_spare_one, rows[index], rows[0], shards[0])
             else:
                 body = functools.partial(self.on_rows_if_any, rows[index], results[0])
             results.append(self.shard(index, shards[index], body))
@@ -149,17 +151,9 @@ class _ShardCall:
 
         axes = [tf.range(tf.rank(like)) == self.parallel.axis % tf.rank(like) for like in first]
         shapes = [tf.where(axis, 0, tf.shape(like)) for axis, like in zip(axes, first, strict=True)]
-
-        def some(*own: Any) -> list[Any]:
-            return self.call_fn(own, rows)
-
-        if self.custom_gradients:
-            # TensorFlow fails on such a gradient in a branch where two tapes may watch, but not on one in a function
-            # in a branch that gets all it uses as arguments.
-            some = tf.function(some, autograph=False)
         leaves = tf.cond(
             rows > 0,
-            lambda: some(*own),
+            lambda: self.call_fn(own, rows),
             lambda: [tf.zeros(shape, like.dtype) for shape, like in zip(shapes, first, strict=True)],
         )
         leaves = list(leaves) if isinstance(leaves, (list, tuple)) else [leaves]
@@ -168,6 +162,24 @@ class _ShardCall:
                 axis = self.parallel.axis % like.shape.rank
                 leaf.set_shape([None if at == axis else size for at, size in enumerate(like.shape)])
         return leaves
+
+    def on_rows_or_a_spare_one(self, rows: Any, others: Any, spare: list[Any], *own: Any) -> list[Any]:
+        """A device without a row computes on one of the first shard's, and what comes of it is cut off.
+
+        For functions with gradients of their own, such as that of silu: TensorFlow cannot differentiate them in a
+        condition where two tapes may watch, nor, without a condition, must any device see an empty shard.
+        """
+        import tensorflow as tf
+
+        axis = self.parallel.axis
+        added = tf.minimum(others, tf.cast(rows < 1, tf.int32))
+        count = len(self.batch.leaves)
+        padded = [
+            tf.concat([leaf, tf.split(tf.stop_gradient(more), [added, others - added], axis=axis)[0]], axis=axis)
+            for leaf, more in zip(own[:count], spare, strict=True)
+        ]
+        results = self.call_fn([*padded, *own[count:]], rows + added)
+        return [tf.split(result, [rows, added], axis=axis)[0] for result in results]
 
     def shard(self, index: int, leaves: list[Any], body: Callable[..., list[Any]]) -> list[Any]:
         import tensorflow as tf
