@@ -57,6 +57,8 @@ def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> 
     """
     monkeypatch.delenv("HARNESS_DEVICES", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # An inner session is no worker of the outer one's xdist, for which pytest-benchmark would take it.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     fake = pytester.mkdir("fake")
     (fake / "tensorflow.py").write_bytes(_FAKE_TENSORFLOW.read_bytes())

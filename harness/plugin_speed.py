@@ -168,8 +168,11 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
         work: Work | None = None,
         tolerance: float | None = None,
     ) -> SpeedupRecord:
+        from harness.errors import UsageError
         from harness.speed.measure import measure_pairs, measure_speedup
 
+        if here.records:
+            raise UsageError("speedup() was called before in this test; accepted: once a test, as one benchmark is one")
         if benchmark.disabled:
             record = _compared_only(single, parallel, devices, asked, tolerance)
             benchmark.pedantic(lambda: None)

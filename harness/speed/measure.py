@@ -292,9 +292,11 @@ def _waiting(side: Program, clock: Callable[[], int]) -> float:
 def quiet() -> Iterator[Callable[[], None]]:
     """Keep the garbage collector out of the body; yields a function that lets it run, now and then.
 
-    What is there before is frozen: without it, each collection would walk all of TensorFlow.
+    What is there before is frozen: without it, each collection would walk all of TensorFlow. What the caller has
+    frozen stays so.
     """
     enabled = gc.isenabled()
+    ours = gc.get_freeze_count() == 0
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -309,7 +311,8 @@ def quiet() -> Iterator[Callable[[], None]]:
     try:
         yield collect
     finally:
-        gc.unfreeze()
+        if ours:
+            gc.unfreeze()
         if enabled:
             gc.enable()
 

@@ -9,19 +9,26 @@ once more: as much again as the work itself, where that is bound by memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from harness.devices.name import DeviceName
+
+#: A tensor of up to a memory page is read whole: asking for a part of it would be one more round trip.
+_SMALL_BYTES = 4096
 
 
 def settle(outputs: Any) -> None:
     """Wait for all devices, and for each tensor of ``outputs``, a nest."""
     import tensorflow as tf
 
+    asked = [_asked_for(tensor) for tensor in tensors_of(outputs)]
     tf.test.experimental.sync_devices()
-    for read in [_asked_for(tensor) for tensor in tensors_of(outputs)]:
+    for read in asked:
         read()
 
 
@@ -30,7 +37,10 @@ def tensors_of(outputs: Any) -> list[Any]:
     import tensorflow as tf
 
     leaves = tf.nest.flatten(outputs, expand_composites=True)
-    return [leaf.value() if isinstance(leaf, tf.Variable) else leaf for leaf in leaves if tf.is_tensor(leaf)]
+    # A variable, Keras' own too, is no tensor of its own, and its value is.
+    return [
+        leaf if hasattr(leaf, "backing_device") else tf.convert_to_tensor(leaf) for leaf in leaves if tf.is_tensor(leaf)
+    ]
 
 
 def _asked_for(tensor: Any) -> Callable[[], object]:
@@ -38,18 +48,22 @@ def _asked_for(tensor: Any) -> Callable[[], object]:
 
     All devices are asked before any is waited for: one after the other, each round trip would be added to the time.
     """
-    import numpy as np
     import tensorflow as tf
 
     device = DeviceName.parse(tensor.backing_device)
     here = device.job in (None, "localhost") and device.kind == "CPU"
-    if here or not tensor.shape.rank or 0 in tensor.shape:
-        # In the memory of this process it is there without a copy; a number is no more than one element.
+    if here or _small(tensor):
+        # In the memory of this process it is there without a copy; what is small comes whole as fast as a part of it.
         return lambda: np.asarray(tensor)
     begin, size = _corner(tensor.backing_device, tensor.shape.rank)
     with tf.device(tensor.backing_device):
         element = tf.raw_ops.Slice(input=tensor, begin=begin, size=size)
     return lambda: np.asarray(element)
+
+
+def _small(tensor: Any) -> bool:
+    size_bytes: int = math.prod(tensor.shape) * max(int(tensor.dtype.size), 1)
+    return size_bytes <= _SMALL_BYTES
 
 
 @lru_cache(maxsize=256)

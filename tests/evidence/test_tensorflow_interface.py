@@ -12,7 +12,7 @@ import tensorflow as tf
 from sample_programs import function, on, rows, where
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop, context, execute, imperative_grad, record
-from tensorflow.python.framework import op_callbacks, op_def_registry
+from tensorflow.python.framework import func_graph, op_callbacks, op_def_registry, ops
 
 from harness import EvidenceError, TensorFlowInterfaceChanged, trace
 from harness._tensorflow import interface
@@ -51,6 +51,9 @@ ATTRIBUTES = [
     (context.Context, "call_function"),
     (context.Context, "op_callbacks"),
     (context.Context, "_clear_caches"),
+    (func_graph, "FuncGraph"),
+    (ops, "_EagerTensorBase"),
+    (ops._EagerTensorBase, "_numpy"),
 ]
 
 

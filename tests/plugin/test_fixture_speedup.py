@@ -22,11 +22,15 @@ _TESTS = """
         import tensorflow as tf
 
         def side(*names):
+            held = []
+            for name in names:
+                with tf.device(name):
+                    held.append(tf.Variable(tf.ones([64, 64])))
             def fn():
                 total = []
-                for name in names:
+                for name, matrix in zip(names, held):
                     with tf.device(name):
-                        total.append(tf.reduce_sum(tf.ones([64, 64]) * tf.random.stateless_uniform([64, 64], [1, 2])))
+                        total.append(tf.reduce_sum(tf.matmul(matrix, matrix)))
                 return tf.add_n(total)
             return tf.function(fn)
 
@@ -81,7 +85,7 @@ def test_saved_runs_are_compared_as_ever_and_without_a_word_on_the_machine(
     assert _benchmarks(saved)["benchmarks"][0]["extra_info"]["harness"]["single_ns"]
     result = inner_pytest(*_QUICK, "--benchmark-compare", real=True)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*test_speed (0001_*", "*test_speed (NOW)*"])
+    result.stdout.fnmatch_lines_random(["*test_speed (0001_*", "*test_speed (NOW)*"])
     assert "machine_info is different" not in result.stdout.str() + result.stderr.str()
 
 
@@ -196,6 +200,15 @@ def test_a_test_that_uses_benchmark_itself_has_the_usual_timer_and_its_own_marke
     assert benchmark["stats"]["rounds"] == 7
     assert benchmark["stats"]["min"] > 0
     assert "harness" not in benchmark["extra_info"]
+
+
+def test_a_second_measurement_in_one_test_is_refused_before_it_takes_time(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(_TESTS + "        speedup(*sides, devices=devices)\n")
+    result = inner_pytest(*_QUICK, "--benchmark-disable", real=True)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*UsageError: speedup() was called before in this test; accepted: once a test*"])
 
 
 def test_the_timer_tells_of_the_times_that_it_was_given_and_then_of_the_time() -> None:

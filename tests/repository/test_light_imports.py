@@ -27,6 +27,9 @@ LIGHT = (
     "harness.checks.suite",
     "harness.report.checks",
     "harness.report.session",
+    "harness.report.speedups",
+    "harness.speed.asked",
+    "harness.speed.record",
 )
 HEAVY = ("hypothesis", "numpy", "psutil", "pydantic", "pytest", "rich", "scipy", "typer")
 #: Takes seconds: no module of the harness loads it when it is imported.

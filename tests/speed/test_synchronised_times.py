@@ -78,6 +78,7 @@ def test_every_tensor_of_a_nest_is_waited_for(devices: harness.Devices) -> None:
         "plain": tf.ones([2, 3]),
         "empty": tf.zeros([0, 3]),
         "variable": tf.Variable(1.0),
+        "keras": tf.keras.Variable(tf.ones([2])),
         "slices": tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0])),
         "ragged": tf.ragged.constant([[1], [2, 3]]),
         "sparse": sparse,
@@ -86,7 +87,7 @@ def test_every_tensor_of_a_nest_is_waited_for(devices: harness.Devices) -> None:
         "number": 3.0,
     }
     # Two parts each of slices and ragged, three of sparse; of slices the shape is none.
-    assert len(tensors_of(nest)) == 1 + 1 + 1 + 2 + 2 + 3 + 1
+    assert len(tensors_of(nest)) == 1 + 1 + 1 + 1 + 2 + 2 + 3 + 1
     settle(nest)
 
 
