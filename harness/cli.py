@@ -12,21 +12,15 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from harness import __version__
-from harness.errors import (
-    EvidenceError,
-    HarnessError,
-    RefusedByWorker,
-    TensorFlowInterfaceChanged,
-    UsageError,
-)
+from harness import __version__, cli_calibrate, cli_compare
+from harness.cli_errors import clear_errors, exit_code, refuse, say
+from harness.errors import HarnessError, UsageError
 from harness.records import ExitCode
 from harness.runner.limits import DEFAULT_TIMEOUT_S, STARTUP_LIMIT_S
 
@@ -88,7 +82,7 @@ def main() -> NoReturn:
     try:
         app(prog_name="harness")
     except Ended as ended:
-        _say(f"ended by {ended}")
+        say(f"ended by {ended}")
         sys.exit(ended.exit_code)
     sys.exit(ExitCode.SUCCESS)
 
@@ -134,7 +128,7 @@ def validate(
     from harness.report.recording import Recording
     from harness.report.terminal import console_for, print_report
 
-    with _clear_errors():
+    with clear_errors():
         _check_timeout(timeout)
         _check_spec(devices)
         suite = _suite()
@@ -150,7 +144,7 @@ def validate(
     logs = report / "logs"
     if recording.problem is not None:
         logs = Path(tempfile.mkdtemp(prefix="harness-logs-"))
-        _say(f"error: {recording.problem}; going on without a record, the logs are in {logs}")
+        say(f"error: {recording.problem}; going on without a record, the logs are in {logs}")
     try:
         _run(checks, devices, timeout, logs, console, recording)
     except Ended as ended:
@@ -158,14 +152,14 @@ def validate(
         print_report(console, recording.record, recording.path)
         raise
     except HarnessError as error:
-        recording.cut_short(_exit_code(error), str(error))
+        recording.cut_short(exit_code(error), str(error))
         if recording.record.results:
             print_report(console, recording.record, recording.path)
-        _refuse(error)
+        refuse(error)
     print_report(console, recording.record, recording.path)
     code = recording.record.exit_code
     if recording.problem is not None:
-        _say(f"error: {recording.problem}")
+        say(f"error: {recording.problem}")
         code = code or ExitCode.USAGE  # a run that leaves no record is no success
     raise typer.Exit(code)
 
@@ -208,7 +202,7 @@ def show_devices(
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
 
-    with _clear_errors():
+    with clear_errors():
         if devices is not None:
             _check_spec(devices)
         job = Job("harness.runner.machine:run", {"spec": devices})
@@ -247,7 +241,7 @@ def trace_function(
     from harness.runner.job import Job, WorkerFiles
     from harness.runner.target import Target
 
-    with _clear_errors():
+    with clear_errors():
         _check_spec(devices)
         found = Target.parse(target)
         files = WorkerFiles.create(report / "logs", "trace")
@@ -264,11 +258,15 @@ def trace_function(
         made = Trace.load(kept)
     console = console_for(sys.stdout)
     if not made.ops:
-        _say(f"{found}: TensorFlow executed no op for it, so there is nothing to show")
+        say(f"{found}: TensorFlow executed no op for it, so there is nothing to show")
         raise typer.Exit(ExitCode.UNKNOWN)
     console.print(made.table())
     if save is not None:
         typer.echo(f"trace: {save}")
+
+
+cli_compare.register(app)
+cli_calibrate.register(app)
 
 
 def _check_timeout(timeout: float) -> None:
@@ -293,34 +291,6 @@ def _suite() -> Suite:
     from harness.checks.suite import load_suite
 
     return load_suite(_suite_reference())
-
-
-@contextlib.contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Turn an error that the harness raises on purpose into one line on stderr, and an exit code."""
-    try:
-        yield
-    except HarnessError as error:
-        _refuse(error)
-
-
-def _refuse(error: HarnessError) -> NoReturn:
-    _say(f"error: {error}")
-    if isinstance(error, RefusedByWorker) and error.details:
-        typer.echo(error.details.rstrip(), err=True)
-    raise typer.Exit(_exit_code(error))
-
-
-def _exit_code(error: HarnessError) -> ExitCode:
-    """2 for what the user can put right; 3 where no evidence could be had."""
-    name = error.error if isinstance(error, RefusedByWorker) else type(error).__name__
-    if name in (EvidenceError.__name__, TensorFlowInterfaceChanged.__name__):
-        return ExitCode.UNKNOWN
-    return ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.UNKNOWN
-
-
-def _say(text: str) -> None:
-    typer.echo(f"harness: {text}", err=True)
 
 
 if __name__ == "__main__":

@@ -179,6 +179,27 @@ class InvalidProgram(UsageError, ValueError):
         super().__init__(f"{part}: {why}; accepted: {accepted}")
 
 
+class InvalidBaseline(UsageError, ValueError):
+    """A file of pytest-benchmark that should hold speedups is missing, empty, damaged, or holds none."""
+
+    def __init__(self, path: Path | str, why: str) -> None:
+        self.path = str(path)
+        self.why = why
+        super().__init__(
+            f"{self.path}: {why}; accepted: a JSON of pytest-benchmark with speedups; record one with "
+            "pytest --benchmark-save=NAME or --benchmark-json=FILE"
+        )
+
+
+class InvalidCalibration(UsageError, ValueError):
+    """A stored calibration cannot be read, or the runs that were given cannot make one."""
+
+    def __init__(self, path: Path | str, why: str) -> None:
+        self.path = str(path)
+        self.why = why
+        super().__init__(f"{self.path}: {why}; make a new one with harness calibrate")
+
+
 class OutputsDiffer(HarnessError, AssertionError):
     """The two sides of a measurement do not compute the same: a fast wrong program is no speedup.
 

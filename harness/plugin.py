@@ -10,7 +10,8 @@ Fixtures: ``devices`` (the configured :class:`harness.Devices`), ``verify`` (:fu
 unless ``devices=`` says otherwise) and ``trace`` (:func:`harness.trace`). All are session-wide, so that they can be
 used under Hypothesis' ``@given``.
 
-``speedup`` (:func:`harness.measure_speedup` on pytest-benchmark) is in ``harness/plugin_speed.py``.
+``speedup`` (:func:`harness.measure_speedup` on pytest-benchmark) is in ``harness/plugin_speed.py``, the gate of
+speedups in ``harness/plugin_gate.py``.
 
 Marker: ``@pytest.mark.devices(min=2, kind="gpu")``. A test whose needs the configured devices do not meet is skipped
 with what is there and what is needed; with ``--harness-require`` it fails. Devices that were asked for and are not
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import plugin_speed
+from harness import plugin_gate, plugin_speed
 
 if TYPE_CHECKING:
     from harness.devices.device import Devices
@@ -103,6 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail a test that would be skipped because the configured devices do not meet its devices marker",
     )
     plugin_speed.add_options(group)
+    plugin_gate.add_options(group)
     parser.addini(INI_DEVICES, f"devices for this session, as for {OPTION_DEVICES}", default="")
 
 
@@ -113,6 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STATE] = _State(spec, origin)
     config.pluginmanager.register(_Summary(), "harness-summary")
     plugin_speed.register(config)
+    plugin_gate.register(config)
     if origin == "default":
         return
     from harness.devices.request import resolve

@@ -37,7 +37,7 @@ SECOND_LOOK = pytest.StashKey["SecondLook"]()
 #: The names under which pytest-benchmark comes in: as its entry point, and with ``-p``.
 _BENCHMARK_PLUGINS = ("benchmark", "pytest_benchmark.plugin")
 #: The attribute of a test report that carries its records as plain dicts, from xdist's workers too.
-_REPORT = "harness_speedup"
+REPORT = "harness_speedup"
 _NOTHING_MEASURED = (
     "nothing was measured: pytest-benchmark is disabled (--benchmark-disable, or xdist's -n); both sides ran once and "
     "returned the same"
@@ -256,14 +256,14 @@ def pytest_runtest_makereport(
     report = yield
     here = item.stash.get(_MEASURED, None)
     if here is not None and here.records and call.when == "call":
-        setattr(report, _REPORT, here.records)
+        setattr(report, REPORT, here.records)
     return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the table of the speedups."""
     reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, [])]
-    measured = [(name, record) for report in reports for name, record in getattr(report, _REPORT, [])]
+    measured = [(name, record) for report in reports for name, record in getattr(report, REPORT, [])]
     if not measured:
         return
     from harness.report.speedups import speedup_lines

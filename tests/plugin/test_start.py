@@ -44,6 +44,7 @@ def test_unused_it_loads_nothing_but_itself(pytester: pytest.Pytester, monkeypat
     assert {name for name in plain if name.split(".")[0] == "harness"} == {
         "harness",
         "harness.plugin",
+        "harness.plugin_gate",
         "harness.plugin_speed",
     }
     assert plain.isdisjoint(_HEAVY)

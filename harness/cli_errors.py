@@ -1,0 +1,42 @@
+"""How the commands answer an error: one line on stderr, and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+import typer
+
+from harness.errors import EvidenceError, HarnessError, RefusedByWorker, TensorFlowInterfaceChanged, UsageError
+from harness.records import ExitCode
+
+
+@contextlib.contextmanager
+def clear_errors() -> Iterator[None]:
+    """Turn an error that the harness raises on purpose into one line on stderr, and an exit code."""
+    try:
+        yield
+    except HarnessError as error:
+        refuse(error)
+
+
+def refuse(error: HarnessError) -> NoReturn:
+    """Say what is wrong, and exit."""
+    say(f"error: {error}")
+    if isinstance(error, RefusedByWorker) and error.details:
+        typer.echo(error.details.rstrip(), err=True)
+    raise typer.Exit(exit_code(error))
+
+
+def exit_code(error: HarnessError) -> ExitCode:
+    """2 for what the user can put right; 3 where no evidence could be had."""
+    name = error.error if isinstance(error, RefusedByWorker) else type(error).__name__
+    if name in (EvidenceError.__name__, TensorFlowInterfaceChanged.__name__):
+        return ExitCode.UNKNOWN
+    return ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.UNKNOWN
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    typer.echo(f"harness: {text}", err=True)

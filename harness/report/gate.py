@@ -1,0 +1,60 @@
+"""What the gate says, as lines of text: a table of the changes, what was not compared, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.records import Verdict
+from harness.speed.change import Change
+from harness.speed.gate import Judged, Judgement
+
+_HEAD = f"{'base':>7}  {'now':>7}  {'change':>8}  {'interval':^18}  {'p':>7}  verdict"
+
+
+def gate_lines(said: Judgement) -> list[str]:
+    """The table: per benchmark both speedups, the change with its interval, the corrected p-value of a loss beyond the
+    threshold, and what it comes to. The last line is the verdict with its reason."""
+    return [
+        f"against {said.baseline}",
+        f"loss that may be: {said.rules.threshold:.1%}; confidence {said.rules.confidence:.1%}, one-sided",
+        said.variation,
+        *_table(said.judged),
+        *(f"{name}: {why}" for name, why in said.ungated),
+        *(f"missing: {name} is in the baseline and was not compared" for name in said.missing),
+        *(f"new: {name} has no baseline" for name in said.new),
+        *(f"differs: {difference}" for difference in said.differences),
+        f"{said.verdict}: {said.reason}",
+    ]
+
+
+def _table(judged: tuple[Judged, ...]) -> Iterator[str]:
+    if not judged:
+        return
+    width = max(len(each.name) for each in judged)
+    yield f"{'':<{width}}  {_HEAD}"
+    for each in judged:
+        interval = f"{each.change.interval.lower:+.1%} to {each.change.interval.upper:+.1%}"
+        yield (
+            f"{each.name:<{width}}  {each.base:>7.3f}  {each.new:>7.3f}  {each.change.interval.value:>+8.1%}  "
+            f"{interval:^18}  {each.p_corrected:>7.2g}  {_in_words(each)}"
+        )
+        if each.change.more is not None:
+            yield f"  {each.change.more}"
+
+
+def _in_words(each: Judged) -> str:
+    words = str(each.change.verdict)
+    if each.fails:
+        words = f"{Verdict.FAIL}: {words} beyond the threshold"
+        if not each.rounds:
+            words += ", confirmed by" if each.confirmed else ", measured once, without"
+            words += " a second measurement"
+    elif each.confirmed is False:
+        words += ", not confirmed by the second measurement"
+    elif each.change.verdict == "worse":
+        words += ", not beyond the threshold for certain"
+    return words + (_second(each.second) if each.second is not None else "")
+
+
+def _second(second: Change) -> str:
+    return f" ({second.interval.value:+.1%})"

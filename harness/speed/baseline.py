@@ -1,0 +1,120 @@
+"""Reads a run of pytest-benchmark: its speedups by benchmark, and the machine that they were measured on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import InvalidBaseline
+from harness.records import Fingerprint
+from harness.speed.estimate import FEWEST_PAIRS
+from harness.speed.record import EXTRA_INFO_KEY, SPEEDUP_SCHEMA_VERSION, SpeedupRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRun:
+    """The speedups of one run. ``records`` are by the benchmark's ``fullname``; ``origin`` is where they are from.
+
+    ``without`` names the benchmarks that measured no speedup. ``fingerprint`` is ``None`` where the file has none.
+    """
+
+    origin: str
+    records: Mapping[str, SpeedupRecord]
+    fingerprint: Fingerprint | None
+    without: tuple[str, ...] = ()
+
+
+def read_run(path: Path) -> SavedRun:
+    """Read a JSON file of pytest-benchmark.
+
+    Raises:
+        InvalidBaseline: the file is missing, empty, no JSON or no run of pytest-benchmark, holds no speedup, or holds
+            one that is damaged or was written by a newer harness.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidBaseline(path, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise InvalidBaseline(path, f"is no text: {error}") from error
+    if not text.strip():
+        raise InvalidBaseline(path, "is empty")
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise InvalidBaseline(path, f"is damaged: no JSON: {error}") from error
+    return parse_run(content, str(path))
+
+
+def parse_run(content: Any, origin: str) -> SavedRun:
+    """The same from the content of such a file.
+
+    Raises:
+        InvalidBaseline: as :func:`read_run`.
+    """
+    benchmarks = content.get("benchmarks") if isinstance(content, dict) else None
+    if not isinstance(benchmarks, list):
+        raise InvalidBaseline(origin, "is no run of pytest-benchmark: it has no list of benchmarks")
+    records: dict[str, SpeedupRecord] = {}
+    without: list[str] = []
+    for index, benchmark in enumerate(benchmarks):
+        name = benchmark.get("fullname") if isinstance(benchmark, dict) else None
+        if not isinstance(name, str):
+            raise InvalidBaseline(origin, f"is damaged: benchmark {index} has no fullname")
+        extra = benchmark.get("extra_info")
+        plain = extra.get(EXTRA_INFO_KEY) if isinstance(extra, dict) else None
+        record = None if plain is None else parse_record(plain, f"{origin}: {name}")
+        if record is None or record.stopped == "disabled":
+            without.append(name)
+        else:
+            records[name] = record
+    if not records:
+        why = f"none of its {len(benchmarks)} benchmarks" if benchmarks else "it has no benchmark, so none"
+        raise InvalidBaseline(origin, f"has no speedup: {why} used the fixture speedup")
+    machine = content.get("machine_info")
+    plain = machine.get(EXTRA_INFO_KEY) if isinstance(machine, dict) else None
+    fingerprint = None if plain is None else _validated(Fingerprint, plain, f"{origin}: machine_info")
+    return SavedRun(origin, records, fingerprint, tuple(without))
+
+
+def parse_record(plain: Any, origin: str) -> SpeedupRecord:
+    """A speedup from its stored form. ``origin`` says where it is from, for the error.
+
+    Raises:
+        InvalidBaseline: it is damaged, or newer than this harness.
+    """
+    version = plain.get("schema_version") if isinstance(plain, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise InvalidBaseline(origin, "is damaged: the speedup has no schema_version")
+    if version > SPEEDUP_SCHEMA_VERSION:
+        raise InvalidBaseline(
+            origin, f"has schema_version {version}, newer than {SPEEDUP_SCHEMA_VERSION}: upgrade the harness"
+        )
+    record: SpeedupRecord = _validated(SpeedupRecord, plain, origin)
+    for name, one, other in (
+        ("single_ns and parallel_ns", record.single_ns, record.parallel_ns),
+        ("second_single_ns and second_parallel_ns", record.second_single_ns, record.second_parallel_ns),
+    ):
+        if len(one) != len(other):
+            raise InvalidBaseline(origin, f"is damaged: {name} are {len(one)} and {len(other)} times, no pairs")
+        if 0 < len(one) < FEWEST_PAIRS or any(time <= 0 for time in (*one, *other)):
+            raise InvalidBaseline(
+                origin, f"is damaged: {name} are no measurement: at least {FEWEST_PAIRS} pairs of times above 0 ns"
+            )
+    if not record.single_ns and record.stopped != "disabled":
+        raise InvalidBaseline(origin, "is damaged: the speedup has no times")
+    return record
+
+
+def _validated(kind: type[Any], plain: Any, origin: str) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise InvalidBaseline(origin, f"is damaged: {where}: {first['msg']}") from error

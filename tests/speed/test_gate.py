@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from scipy.stats import false_discovery_control
+from synthetic_runs import FINGERPRINT, record, run
+
+from harness.records import Verdict
+from harness.report.gate import gate_lines
+from harness.speed.change import Rules, Variation
+from harness.speed.gate import Judgement, judge, suspects
+from harness.speed.record import SpeedupRecord
+
+_RULES = Rules()
+_STEADY = Variation(0.004, math.inf, "given")
+
+
+def _judge(base: dict[str, SpeedupRecord], new: dict[str, SpeedupRecord]) -> Judgement:
+    return judge(run(base), new, FINGERPRINT, _RULES, lambda _: _STEADY, variation="given")
+
+
+def _words(said: Judgement) -> str:
+    return "\n".join(gate_lines(said))
+
+
+def test_the_same_code_passes() -> None:
+    names = "abcde"
+    said = _judge(
+        {name: record(seed=seed) for seed, name in enumerate(names)},
+        {name: record(seed=seed + 50) for seed, name in enumerate(names)},
+    )
+    assert said.verdict is Verdict.PASS
+    assert [each.change.verdict for each in said.judged] == ["same"] * 5
+    assert _words(said).endswith("PASS: no loss beyond 5.0% established in 5 benchmark(s)")
+
+
+def test_a_loss_of_a_tenth_that_is_confirmed_fails() -> None:
+    said = _judge(
+        {"a": record(1.9), "b": record(1.9, seed=1)}, {"a": record(1.71, seed=2, second=1.71), "b": record(1.9, seed=3)}
+    )
+    assert said.verdict is Verdict.FAIL
+    assert [each.fails for each in said.judged] == [True, False]
+    assert "FAIL: worse beyond the threshold, confirmed by a second measurement (-1" in _words(said)
+    assert said.reason == "a loss of speedup beyond 5.0% in 1 of 2 benchmark(s): a"
+
+
+def test_a_loss_that_the_second_measurement_does_not_show_passes() -> None:
+    said = _judge({"a": record(1.9)}, {"a": record(1.71, seed=2, second=1.9)})
+    assert said.verdict is Verdict.PASS
+    assert said.judged[0].confirmed is False
+    assert "worse, not confirmed by the second measurement" in _words(said)
+
+
+def test_a_loss_that_nobody_looked_at_again_fails_and_says_so() -> None:
+    said = _judge({"a": record(1.9)}, {"a": record(1.71, seed=2)})
+    assert (said.verdict, said.judged[0].confirmed) == (Verdict.FAIL, None)
+    assert "measured once, without a second measurement" in _words(said)
+
+
+def test_a_loss_within_the_threshold_is_worse_and_passes() -> None:
+    said = _judge({"a": record(1.9)}, {"a": record(1.84, seed=2)})
+    assert (said.verdict, said.judged[0].change.verdict) == (Verdict.PASS, "worse")
+    assert "worse, not beyond the threshold for certain" in _words(said)
+
+
+def test_the_number_of_benchmarks_is_corrected_for() -> None:
+    # One p-value that fails by itself and does not among twenty.
+    base, new = record(1.9, seed=1), record(1.9 * 0.935, seed=2)
+    alone = _judge({"a": base}, {"a": new})
+    many = {f"n{seed}": record(seed=seed) for seed in range(10, 29)}
+    others = {f"n{seed}": record(seed=seed + 100) for seed in range(10, 29)}
+    among = _judge({"a": base, **many}, {"a": new, **others})
+    assert alone.judged[0].p_corrected == alone.judged[0].change.p_beyond
+    assert alone.verdict is Verdict.FAIL
+    assert among.verdict is Verdict.PASS
+    assert among.judged[0].p_corrected == pytest.approx(20 * alone.judged[0].p_corrected)
+
+
+def test_the_correction_is_benjamini_and_hochberg_s() -> None:
+    # Their own form: the i-th smallest of m p-values times m / i, and no larger than the next.
+    corrected = false_discovery_control([0.01, 0.04, 0.03, 0.005], method="bh")
+    assert corrected == pytest.approx([0.02, 0.04, 0.04, 0.02])
+
+
+def test_another_machine_is_not_comparable_and_both_values_are_named() -> None:
+    said = judge(run({"a": record()}), {"a": record()}, replace(FINGERPRINT, cores_logical=4), _RULES)
+    assert said.verdict is Verdict.UNKNOWN
+    assert "differs: cores_logical: 2 in the baseline, 4 now" in _words(said)
+    assert said.reason.startswith("not comparable")
+    assert said.judged == ()
+
+
+def test_an_unknown_machine_is_not_comparable() -> None:
+    assert judge(run({"a": record()}, None), {"a": record()}, FINGERPRINT, _RULES).verdict is Verdict.UNKNOWN
+
+
+def test_what_is_missing_is_no_pass_and_what_is_new_is_named() -> None:
+    both = {"a": record()}
+    said = _judge({**both, "gone": record()}, {**both, "fresh": record(0.5)})
+    assert said.verdict is Verdict.UNKNOWN
+    assert (said.missing, said.new) == (("gone",), ("fresh",))
+    words = _words(said)
+    assert "missing: gone is in the baseline" in words
+    assert "new: fresh has no baseline" in words
+    assert _judge(both, {**both, "fresh": record(0.5)}).verdict is Verdict.PASS
+
+
+def test_nothing_in_common_is_unknown() -> None:
+    assert _judge({}, {"a": record()}).reason.startswith("nothing was compared")
+
+
+def test_what_does_not_gate_is_named_and_not_judged() -> None:
+    shared = record(1.9, gates=False)
+    said = _judge({"a": record(), "card": shared}, {"a": record(seed=1), "card": record(0.5, gates=False)})
+    assert said.verdict is Verdict.PASS
+    assert said.ungated == (("card", "does not gate: shares one card: not a speedup"),)
+    assert _judge({"card": shared}, {"card": shared}).verdict is Verdict.UNKNOWN
+
+
+def test_what_gated_and_no_longer_does_is_no_pass() -> None:
+    both = {"a": record()}
+    assert _judge({**both, "b": record()}, {**both, "b": record(gates=False)}).verdict is Verdict.UNKNOWN
+    fewer = replace(record(), devices=FINGERPRINT.devices[:1])
+    said = _judge({**both, "b": record()}, {**both, "b": fewer})
+    assert said.verdict is Verdict.UNKNOWN
+    assert "b: does not gate: measured on 2 device(s) before, on 1 other(s) now" in _words(said)
+
+
+def test_where_nothing_can_be_told_it_is_unknown() -> None:
+    wide, wider = record(scatter=0.3, seed=1), record(scatter=0.3, seed=2)
+    said = _judge({"a": wide}, {"a": wider})
+    assert (said.verdict, said.judged[0].change.verdict) == (Verdict.UNKNOWN, "cannot tell")
+    assert "more pairs than 60" in _words(said)
+    assert _judge({"a": wide, "b": record()}, {"a": wider, "b": record(seed=3)}).verdict is Verdict.PASS
+
+
+def test_a_second_look_is_asked_for_where_one_benchmark_alone_shows_a_loss() -> None:
+    base = record(1.9)
+    assert suspects(base, record(1.6, seed=1), _STEADY, _RULES)
+    assert not suspects(base, record(1.88, seed=1), _STEADY, _RULES)
+    assert not suspects(base, record(1.6, seed=1, gates=False), _STEADY, _RULES)
