@@ -50,7 +50,7 @@ DevicesOption = Annotated[
     typer.Option(
         "--devices",
         metavar="SPEC",
-        help="auto, cpu:N, gpu, gpu:N, gpu:NxM (N logical GPUs of M MiB), @PROFILE or a .toml file.",
+        help="auto, cpu:N, gpu, gpu:N, gpu:NxM (N logical GPUs of M MiB), cores:N, @PROFILE or a .toml file.",
     ),
 ]
 ReportOption = Annotated[

@@ -36,7 +36,8 @@ class InvalidSpec(UsageError, ValueError):
     """A device spec does not follow the grammar."""
 
     ACCEPTED = (
-        "'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' (N logical GPUs of M MiB), '@PROFILE' or a path to a .toml profile"
+        "'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' (N logical GPUs of M MiB), 'cores:N' (N CPU cores), "
+        "'@PROFILE' or a path to a .toml profile"
     )
 
     def __init__(self, spec: str, why: str) -> None:
@@ -83,6 +84,20 @@ class DevicesUnavailable(HarnessError, RuntimeError):
         super().__init__(
             f"device spec {asked!r} needs {needed}; there: {there}; ask for fewer devices, "
             "or for logical CPUs with 'cpu:N'"
+        )
+
+
+class CoreServerFailed(HarnessError, RuntimeError):
+    """The TensorFlow server of a device of ``cores:N`` did not start. ``log``: the end of what it said."""
+
+    def __init__(self, cpu: int, what: str, log: str) -> None:
+        self.cpu = cpu
+        self.what = what
+        self.log = log
+        said = f"it said: {log}" if log else "it said nothing"
+        super().__init__(
+            f"the TensorFlow server on CPU {cpu} {what}; {said}; free memory and processes on this machine, "
+            "or ask for logical CPUs with 'cpu:N'"
         )
 
 

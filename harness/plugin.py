@@ -48,7 +48,7 @@ DEFAULT_DEVICES = "auto"
 MARKER = "devices"
 _MARKER_HELP = (
     "devices(min=1, kind=None): the test needs at least `min` configured devices, of kind logical-cpu, logical-gpu, "
-    "gpu or remote (or a list of them) if `kind` is given; where they are not there it is skipped"
+    "gpu, core or remote (or a list of them) if `kind` is given; where they are not there it is skipped"
 )
 #: The fixture that all of ours rest on. A test has it among its fixtures exactly when it uses one of ours, also
 #: where a project has a fixture of its own that is called ``devices``.
@@ -94,8 +94,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION_DEVICES,
         metavar="SPEC",
         default=None,
-        help="devices for this session: auto, cpu:N, gpu, gpu:N, gpu:NxM, @PROFILE or a path to a .toml profile "
-        f"(default: ${ENVIRONMENT_DEVICES}, else the ini key {INI_DEVICES}, else {DEFAULT_DEVICES})",
+        help="devices for this session: auto, cpu:N, gpu, gpu:N, gpu:NxM, cores:N, @PROFILE or a path to a .toml "
+        f"profile (default: ${ENVIRONMENT_DEVICES}, else the ini key {INI_DEVICES}, else {DEFAULT_DEVICES})",
     )
     group.addoption(
         OPTION_REQUIRE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,8 +129,7 @@ def _judge_absent(devices: Devices, tally: Tally) -> None:
             )
         )
         return
-    kind = devices[0].parsed.kind
-    absent = f"/device:{kind}:{len(tf.config.list_logical_devices(kind))}"
+    absent = _beyond_the_last(devices)
     matrix = np.ones((2, 2), np.float32)
     for mode in ("eager", "graph"):
         try:
@@ -146,6 +146,16 @@ def _judge_absent(devices: Devices, tally: Tally) -> None:
                 message=f"an op for {absent}, which does not exist, ran elsewhere without a word",
             )
         )
+
+
+def _beyond_the_last(devices: Devices) -> str:
+    """The name of a device that would be next: on the next server, where each is on a server of its own."""
+    import tensorflow as tf
+
+    last = devices[-1].parsed
+    if devices[-1].kind == "core" and last.task is not None:
+        return str(replace(last, task=last.task + 1))
+    return f"/device:{last.kind}:{len(tf.config.list_logical_devices(last.kind))}"
 
 
 CHECK = Check(

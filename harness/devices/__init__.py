@@ -4,9 +4,10 @@ Importing this loads neither TensorFlow nor Pydantic.
 """
 
 from harness.devices.device import Device, DeviceKind, Devices
+from harness.devices.measuring import MeasuringSpec, measuring_spec
 from harness.devices.name import DeviceName
 from harness.devices.profile import Profile, shipped_profiles
-from harness.devices.runtime import configure, current
+from harness.devices.runtime import configure, current, server_process
 from harness.devices.spec import parse_spec
 
 __all__ = [
@@ -14,9 +15,12 @@ __all__ = [
     "DeviceKind",
     "DeviceName",
     "Devices",
+    "MeasuringSpec",
     "Profile",
     "configure",
     "current",
+    "measuring_spec",
     "parse_spec",
+    "server_process",
     "shipped_profiles",
 ]

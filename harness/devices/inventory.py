@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from harness.devices.cores import allowed_cpus, usable_cores
 from harness.devices.name import DeviceName
 from harness.devices.nvidia import cuda_uuids, match_cards, read_cards
 
@@ -38,6 +39,9 @@ class Inventory:
     gpus: tuple[PhysicalGpu, ...] = ()
     unusable: tuple[str, ...] = ()
     cpu: str = "/physical_device:CPU:0"
+    #: A CPU of each physical core that this process may use, and how many CPUs it may use in all.
+    cores: tuple[int, ...] = ()
+    cpus_allowed: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,4 +69,9 @@ def read_inventory(tensorflow: Any) -> Inventory:
                 free_mib=card.free_mib if card else None,
             )
         )
-    return Inventory(tuple(gpus), tuple(card.name for card in cards) if not physical else ())
+    return Inventory(
+        tuple(gpus),
+        unusable=tuple(card.name for card in cards) if not physical else (),
+        cores=usable_cores(),
+        cpus_allowed=len(allowed_cpus()),
+    )

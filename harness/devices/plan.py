@@ -9,7 +9,7 @@ from harness.devices.inventory import Inventory, PhysicalGpu
 from harness.devices.profile import Options
 from harness.devices.request import Request
 from harness.devices.settings import GpuSettings, RuntimeSettings
-from harness.devices.spec import AutoSpec, CpuSpec, GpuSpec, LogicalGpuSpec
+from harness.devices.spec import AutoSpec, CoresSpec, CpuSpec, GpuSpec, LogicalGpuSpec
 from harness.errors import DevicesUnavailable
 
 #: What ``auto`` takes where there is no GPU: enough for uneven batches, few enough for a laptop.
@@ -21,6 +21,9 @@ AUTO_MEMORY_PART = 0.4
 AUTO_MEMORY_MIB = 1024
 #: Below this much each, in MiB, a card is as good as full: cuDNN's workspaces alone need more.
 AUTO_MEMORY_LEAST_MIB = 256
+
+#: Threads of the client's own pools with ``cores:N``. It splits and joins on the same cores as its servers.
+CLIENT_THREADS = 1
 
 _LOCAL = "/job:localhost/replica:0/task:0/device:"
 
@@ -35,6 +38,8 @@ class Plan:
     tf32: bool | None
     soft_placement: bool
     reason: str
+    #: The CPU of each server that has to run, in the order of ``devices``; empty where no device is on a server.
+    server_cpus: tuple[int, ...] = ()
 
     def same_effect(self, other: Plan) -> bool:
         """Whether both lead to the same state of TensorFlow, however they were asked for."""
@@ -70,6 +75,8 @@ def plan_devices(request: Request, inventory: Inventory) -> Plan:
         return _gpus(spec, request, inventory)
     if isinstance(spec, LogicalGpuSpec):
         return _logical_gpus(spec, request, inventory)
+    if isinstance(spec, CoresSpec):
+        return _cores(spec, request, inventory)
     return _auto(spec, request, inventory)
 
 
@@ -119,6 +126,33 @@ def _cpus(count: int, options: Options, reason: str) -> Plan:
     inter = count if options.inter_op_threads is None else options.inter_op_threads
     runtime = RuntimeSettings(logical_cpus=count, intra_op_threads=intra, inter_op_threads=inter)
     return _plan("CPU", "logical-cpu", ["/physical_device:CPU:0"] * count, runtime, options, reason)
+
+
+def _cores(spec: CoresSpec, request: Request, inventory: Inventory) -> Plan:
+    """Servers on distinct physical cores, the first ones. The client has one thread in an op and one between ops."""
+    there = f"{_many(len(inventory.cores), 'physical core')} that this process may use"
+    if spec.count > len(inventory.cores):
+        names = tuple(f"core of CPU {cpu}" for cpu in inventory.cores)
+        needed = f"{_many(spec.count, 'CPU core')}, with no two devices on one"
+        raise DevicesUnavailable(str(request), needed, (*names, f"{_many(inventory.cpus_allowed, 'CPU')} in all"))
+    cpus = inventory.cores[: spec.count]
+    options = request.options
+    intra = CLIENT_THREADS if options.intra_op_threads is None else options.intra_op_threads
+    inter = CLIENT_THREADS if options.inter_op_threads is None else options.inter_op_threads
+    devices = tuple(
+        Device(f"/job:core/replica:0/task:{task}/device:CPU:0", "core", f"/physical_device:CPU:core={cpu}")
+        for task, cpu in enumerate(cpus)
+    )
+    return Plan(
+        devices,
+        RuntimeSettings(logical_cpus=1, intra_op_threads=intra, inter_op_threads=inter),
+        options.determinism,
+        options.tf32,
+        options.soft_placement,
+        f"{_many(spec.count, 'server')} on loopback, each with one thread on a core of its own "
+        f"(CPU {', '.join(map(str, cpus))}) of {there}, as asked{_hidden(inventory)}",
+        cpus,
+    )
 
 
 def _real(gpus: tuple[PhysicalGpu, ...], options: Options, reason: str) -> Plan:

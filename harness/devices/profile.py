@@ -8,7 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.devices.spec import AutoSpec, CpuSpec, DeviceSpec, GpuSpec, LogicalGpuSpec, ShippedProfile, parse_spec
+from harness.devices.spec import (
+    AutoSpec,
+    CoresSpec,
+    CpuSpec,
+    DeviceSpec,
+    GpuSpec,
+    LogicalGpuSpec,
+    ShippedProfile,
+    parse_spec,
+)
 from harness.errors import InvalidProfile, InvalidSpec
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -111,12 +120,12 @@ def load_profile(path: Path) -> Profile:
 
 
 def _device_spec(path: Path, text: str) -> DeviceSpec:
-    accepted = "'auto', 'cpu:N', 'gpu', 'gpu:N' or 'gpu:NxM'"
+    accepted = "'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' or 'cores:N'"
     try:
         spec = parse_spec(text)
     except InvalidSpec as error:
         raise InvalidProfile(path, "spec", text, f"{accepted} ({error.why})") from error
-    if not isinstance(spec, (AutoSpec, CpuSpec, GpuSpec, LogicalGpuSpec)):
+    if not isinstance(spec, (AutoSpec, CpuSpec, GpuSpec, LogicalGpuSpec, CoresSpec)):
         raise InvalidProfile(path, "spec", text, f"{accepted} (a profile cannot name another one)")
     return spec
 

@@ -46,7 +46,7 @@ class ProfileDocument(_Table):
     # Not a Literal: that would take true for 1.
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
     description: str = Field(default="", description="a text")
-    spec: str = Field(description="a text: 'auto', 'cpu:N', 'gpu', 'gpu:N' or 'gpu:NxM'")
+    spec: str = Field(description="a text: 'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' or 'cores:N'")
     memory: MemoryTable = Field(default_factory=MemoryTable, description="a table: growth or limit_mib")
     threads: ThreadsTable = Field(default_factory=ThreadsTable, description="a table: intra_op, inter_op")
     determinism: bool = Field(default=False, description="true or false")

@@ -11,11 +11,14 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from harness.devices.device import Devices
+from harness.devices.connect import connect, start_servers
+from harness.devices.core_server import JOB
+from harness.devices.device import Device, Devices
 from harness.devices.inventory import Inventory, read_inventory
 from harness.devices.name import DeviceName
 from harness.devices.plan import Plan, plan_devices
 from harness.devices.request import Request, resolve
+from harness.devices.servers import CoreServer
 from harness.devices.settings import apply_settings, irrevocable, read_settings, runtime_started
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable
 
@@ -27,6 +30,8 @@ class Configured:
     request: Request
     plan: Plan
     devices: Devices
+    #: The servers of ``cores:N``, in the order of ``devices``.
+    servers: tuple[CoreServer, ...] = ()
 
     def describe(self) -> str:
         """One line for messages."""
@@ -43,9 +48,10 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
 
     ``spec`` is ``"cpu:N"`` (N logical CPUs; GPUs are hidden, so that this process takes none of their memory; one
     thread in an op, N between ops), ``"gpu"`` (all real GPUs), ``"gpu:N"`` (the first N), ``"gpu:NxM"`` (N logical
-    GPUs of M MiB each on the first card), ``"auto"`` (two or more real GPUs, else two logical GPUs on the one card,
-    else ``cpu:4``), ``"@NAME"`` (a shipped profile) or a path to a ``.toml`` profile. Soft placement is off unless
-    the profile says otherwise: an op that asks for an absent device fails.
+    GPUs of M MiB each on the first card), ``"cores:N"`` (N TensorFlow servers on this machine, each with one thread on
+    a CPU core of its own; they end with this process), ``"auto"`` (two or more real GPUs, else two logical GPUs on the
+    one card, else ``cpu:4``), ``"@NAME"`` (a shipped profile) or a path to a ``.toml`` profile. Soft placement is off
+    unless the profile says otherwise: an op that asks for an absent device fails.
 
     The result is exactly what was asked for, never a smaller set. Its ``reason`` says what was taken and why.
 
@@ -54,6 +60,7 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
         InvalidProfile: the profile is broken.
         DevicesUnavailable: fewer devices are there than asked for. Nothing was set.
         DevicesAlreadyConfigured: TensorFlow has started with anything else. Nothing was set.
+        CoreServerFailed: a server of ``cores:N`` did not start.
     """
     global _configured
     request = resolve(spec)
@@ -68,9 +75,9 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
         inventory = read_inventory(tf)
         plan = plan_devices(request, inventory)
         if _configured is None:
-            _start(tf, request, plan, inventory)
+            servers = _start(tf, request, plan, inventory)
             devices = Devices(plan.devices, spec=request.text, reason=plan.reason)
-            _configured = Configured(request, plan, devices)
+            _configured = Configured(request, plan, devices, servers)
         elif not plan.same_effect(_configured.plan):
             raise DevicesAlreadyConfigured(_configured.describe(), f"{request} [{plan.describe()}]")
         _set_switches(tf, plan)
@@ -87,21 +94,35 @@ def configured() -> Configured | None:
     return _configured
 
 
-def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) -> None:
+def server_process(device: Device) -> int | None:
+    """The id of the process of a device of ``cores:N``; ``None`` for any other device."""
+    if _configured is None or not _configured.servers or device not in _configured.devices:
+        return None
+    return _configured.servers[_configured.devices.index(device)].pid
+
+
+def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) -> tuple[CoreServer, ...]:
     asked = f"{request} [{plan.describe()}]"
+    running: tuple[CoreServer, ...] = ()
     if runtime_started(tensorflow):
         found = read_settings(tensorflow)
-        if not plan.runtime.met_by(found):
+        # Servers cannot be taken up by a runtime that has started.
+        if plan.server_cpus or not plan.runtime.met_by(found):
             raise DevicesAlreadyConfigured(f"{found.describe()} (not by the harness)", asked)
     else:
         if obstacle := irrevocable(tensorflow, plan.runtime):
             raise DevicesAlreadyConfigured(f"{obstacle} (not by the harness)", asked)
+        servers = start_servers(tensorflow, plan) if plan.server_cpus else None
         try:
             apply_settings(tensorflow, plan.runtime)
         except (RuntimeError, ValueError) as error:
+            if servers is not None:
+                servers.stop()
             raise DevicesAlreadyConfigured(f"what TensorFlow says of it: {error}", asked) from error
+        if servers is not None:
+            running = connect(tensorflow, servers)
     try:
-        there = _local_devices(tensorflow)
+        there = _devices_there(tensorflow)
     except (RuntimeError, ValueError, tensorflow.errors.OpError) as error:
         needed = f"{plan.describe()}, with which TensorFlow did not start ({error})"
         raise DevicesUnavailable(str(request), needed, inventory.names) from error
@@ -109,25 +130,28 @@ def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) 
     if there != expected:
         needed = ", ".join(name.short for name in expected)
         raise DevicesUnavailable(str(request), needed, tuple(name.short for name in there))
+    return running
 
 
 def _expected(plan: Plan) -> list[DeviceName]:
-    """All local devices that must be there once the plan is in effect: the CPUs, then the GPUs."""
+    """All devices that must be there once the plan is in effect: the CPUs of this process, then the others."""
     devices = [device.parsed for device in plan.devices]
     host = [DeviceName("localhost", 0, 0, "CPU", index) for index in range(plan.runtime.logical_cpus)]
     return host if devices == host else host + devices
 
 
-def _local_devices(tensorflow: Any) -> list[DeviceName]:
-    """The logical CPUs and GPUs of this process. Listing them starts the runtime."""
-    found = []
+def _devices_there(tensorflow: Any) -> list[DeviceName]:
+    """The logical CPUs and GPUs of this process, then those of its servers. Listing them starts the runtime."""
+    own, served = [], []
     for kind in ("CPU", "GPU"):
         for device in tensorflow.config.list_logical_devices(kind):
             name = DeviceName.parse(device.name)
-            # TensorFlow leaves the host out of the names of its own devices until it is part of a cluster.
+            # TensorFlow leaves the host out of the names of its own devices.
             if name.job in (None, "localhost"):
-                found.append(DeviceName("localhost", 0, 0, name.kind, name.index))
-    return found
+                own.append(DeviceName("localhost", 0, 0, name.kind, name.index))
+            elif name.job == JOB:
+                served.append(name)
+    return own + served
 
 
 def _set_switches(tensorflow: Any, plan: Plan) -> None:

@@ -16,6 +16,7 @@ MAX_COUNT = 1024
 _NUMBER = r"[0-9]+"
 _CPU = re.compile(rf"cpu:({_NUMBER})")
 _GPU = re.compile(rf"gpu:({_NUMBER})")
+_CORES = re.compile(rf"cores:({_NUMBER})")
 _LOGICAL_GPU = re.compile(rf"gpu:({_NUMBER})x({_NUMBER})")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -60,6 +61,16 @@ class LogicalGpuSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CoresSpec:
+    """``cores:N``: N TensorFlow servers on this machine, each on a CPU core of its own, with one thread."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"cores:{self.count}"
+
+
+@dataclass(frozen=True, slots=True)
 class ShippedProfile:
     """``@NAME``: a profile that comes with the harness."""
 
@@ -80,13 +91,15 @@ class ProfileFile:
 
 
 #: A spec that names devices itself.
-DeviceSpec = AutoSpec | CpuSpec | GpuSpec | LogicalGpuSpec
+DeviceSpec = AutoSpec | CpuSpec | GpuSpec | LogicalGpuSpec | CoresSpec
 #: Any spec: devices, or a profile that names them.
 Spec = DeviceSpec | ShippedProfile | ProfileFile
 
 
 def parse_spec(spec: str | os.PathLike[str]) -> Spec:
-    """Parse a device spec: ``auto``, ``cpu:N``, ``gpu``, ``gpu:N``, ``gpu:NxM``, ``@NAME`` or a path to a ``.toml``.
+    """Parse a device spec.
+
+    ``auto``, ``cpu:N``, ``gpu``, ``gpu:N``, ``gpu:NxM``, ``cores:N``, ``@NAME`` or a path to a ``.toml``.
 
     Neither the machine nor the file system is looked at.
 
@@ -108,6 +121,8 @@ def parse_spec(spec: str | os.PathLike[str]) -> Spec:
         return CpuSpec(_count(text, match[1]))
     if match := _GPU.fullmatch(text):
         return GpuSpec(_count(text, match[1]))
+    if match := _CORES.fullmatch(text):
+        return CoresSpec(_count(text, match[1]))
     if match := _LOGICAL_GPU.fullmatch(text):
         memory_mib = int(match[2])
         if memory_mib < 1:
@@ -144,4 +159,6 @@ def _hint(text: str) -> str:
         return "specs are lower-case and without blanks"
     if text == "cpu":
         return "say how many logical CPUs, such as 'cpu:4'"
+    if text in ("cores", "core") or text.startswith("core:"):
+        return "say how many CPU cores, such as 'cores:2'"
     return "unknown"

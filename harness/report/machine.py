@@ -24,6 +24,7 @@ class Machine:
     reason: str | None
     devices: tuple[Device, ...]
     fingerprint: Fingerprint
+    measuring: str = ""
 
     @classmethod
     def of(cls, answer: dict[str, object]) -> Machine:
@@ -44,6 +45,8 @@ def print_machine(console: Console, machine: Machine, profiles: tuple[Profile, .
         ("oneDNN", {True: "on", False: "off", None: "unknown"}[facts.onednn]),
         ("auto", machine.auto),
     ]
+    if machine.measuring:
+        rows.append(("to measure", machine.measuring))
     if machine.devices:
         rows.append(("configured", machine.reason or ""))
     width = max(len(name) for name, _ in rows) + 2

@@ -21,11 +21,13 @@ class Arguments:
 
 
 def run(arguments: dict[str, object], send: Send) -> None:
-    """Send the physical devices, what ``auto`` would take, the devices configured for a spec, and the fingerprint."""
+    """Send what is there, what ``auto`` and a measurement would take, the devices configured, and the fingerprint."""
     import tensorflow as tf
 
+    from harness.devices.cores import allowed_cpu_time
     from harness.devices.fingerprint import fingerprint
     from harness.devices.inventory import read_inventory
+    from harness.devices.measuring import measuring_spec
     from harness.devices.plan import plan_devices
     from harness.devices.request import resolve
     from harness.devices.runtime import configure
@@ -39,6 +41,7 @@ def run(arguments: dict[str, object], send: Send) -> None:
             {
                 "physical": list(inventory.names),
                 "auto": auto,
+                "measuring": measuring_spec(inventory, allowed_cpu_time()).reason,
                 "reason": devices.reason if devices is not None else None,
                 "devices": [plain(device) for device in devices or ()],
                 "fingerprint": plain(fingerprint(devices)),

@@ -6,10 +6,10 @@ thread, as many ops run at once as there are devices, and the process may use as
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.devices.cores import usable_cores
 from harness.devices.device import Device
 
 
@@ -23,7 +23,10 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """TensorFlow's threads in this process, and the cores that it may use. 0 threads: as many as TensorFlow likes."""
+    """TensorFlow's threads in this process, and the physical cores that it may use.
+
+    0 threads: as many as TensorFlow likes.
+    """
 
     intra_op: int
     inter_op: int
@@ -63,7 +66,7 @@ def speed_label(devices: Sequence[Device]) -> Label:
     threads = Threads(
         tf.config.threading.get_intra_op_parallelism_threads(),
         tf.config.threading.get_inter_op_parallelism_threads(),
-        usable_cores(),
+        len(usable_cores()),
     )
     return label_of(kind_of(devices), len(devices), threads)
 
@@ -71,10 +74,3 @@ def speed_label(devices: Sequence[Device]) -> Label:
 def kind_of(devices: Sequence[Device]) -> str:
     """The kind of these devices; several kinds are joined with "+"."""
     return "+".join(sorted({str(device.kind) for device in devices}))
-
-
-def usable_cores() -> int:
-    """How many cores this process may run on: its affinity mask where the system has one."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness._tensorflow import count_traces
 from harness.devices.device import Device
+from harness.devices.runtime import server_process
 from harness.errors import UsageError
 from harness.speed.estimate import correlation, efficiency, paired_speedup, relative_half_width, unpaired_speedup
 from harness.speed.label import kind_of, speed_label
@@ -318,8 +319,8 @@ def quiet() -> Iterator[Callable[[], None]]:
 
 
 def process_of(device: Device) -> int | None:
-    """The process that carries a device: this one, or ``None`` where it is another one that is not known."""
-    return os.getpid() if device.parsed.job in (None, "localhost") else None
+    """The process that carries a device: this one, a server of ``cores:N``, or ``None`` where it is not known."""
+    return os.getpid() if device.parsed.job in (None, "localhost") else server_process(device)
 
 
 def _check(

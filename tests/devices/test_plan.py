@@ -7,7 +7,7 @@ from harness.devices.plan import AUTO_MEMORY_MIB, Plan, plan_devices
 from harness.devices.profile import Options
 from harness.devices.request import Request, resolve
 from harness.devices.settings import GpuSettings, RuntimeSettings
-from harness.devices.spec import AutoSpec, CpuSpec, GpuSpec
+from harness.devices.spec import AutoSpec, CoresSpec, CpuSpec, GpuSpec
 from harness.errors import DevicesUnavailable
 
 
@@ -154,3 +154,33 @@ def test_a_plan_is_described_in_one_line() -> None:
         "2 logical-gpu device(s): 1 CPU device(s), visible GPUs GPU:0 as 32000 + 32000 MiB, threads in an op any, "
         "between ops any, TF32 off, op determinism on, soft placement on"
     )
+
+
+def _with_cores(*cpus: int, allowed: int = 0) -> Inventory:
+    return Inventory(cores=cpus, cpus_allowed=allowed or len(cpus))
+
+
+def test_cores_are_the_first_physical_ones_each_for_one_device() -> None:
+    plan = plan_devices(resolve("cores:2"), _with_cores(0, 3, 5, allowed=6))
+    assert [device.name for device in plan.devices] == [
+        f"/job:core/replica:0/task:{task}/device:CPU:0" for task in range(2)
+    ]
+    assert [device.physical for device in plan.devices] == [f"/physical_device:CPU:core={cpu}" for cpu in (0, 3)]
+    assert {device.kind for device in plan.devices} == {"core"}
+    assert plan.server_cpus == (0, 3)
+    assert plan.runtime == RuntimeSettings(1, (), 1, 1)
+    assert "CPU 0, 3) of 3 physical cores" in plan.reason
+    assert _plan("cpu:2", 0).server_cpus == ()
+
+
+def test_more_cores_than_there_are_physical_ones_are_refused_though_there_are_as_many_cpus() -> None:
+    with pytest.raises(DevicesUnavailable) as caught:
+        plan_devices(resolve("cores:3"), _with_cores(0, 2, allowed=4))
+    assert caught.value.available == ("core of CPU 0", "core of CPU 2", "4 CPUs in all")
+    assert "needs 3 CPU cores, with no two devices on one" in str(caught.value)
+    assert len(plan_devices(resolve("cores:2"), _with_cores(0, 2, allowed=4)).devices) == 2
+
+
+def test_the_threads_that_a_profile_gives_with_cores_are_those_of_the_client() -> None:
+    plan = plan_devices(Request(CoresSpec(2), Options(intra_op_threads=2, inter_op_threads=0)), _with_cores(0, 1))
+    assert (plan.runtime.intra_op_threads, plan.runtime.inter_op_threads) == (2, 0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import harness
+from harness.devices.cores import usable_cores
 from harness.devices.device import Device
-from harness.speed.label import Label, Threads, kind_of, label_of, speed_label, usable_cores
+from harness.speed.label import Label, Threads, kind_of, label_of, speed_label
 
 _ANY = Threads(intra_op=0, inter_op=0, cores=1)
 
@@ -63,6 +64,6 @@ def test_kinds_are_joined() -> None:
 def test_the_threads_and_cores_of_this_process_are_what_is_judged(devices: harness.Devices) -> None:
     """``cpu:N`` sets one thread in an op and N between them, so that the cores decide."""
     label = speed_label(devices)
-    assert label.gates == (usable_cores() >= len(devices))
+    assert label.gates == (len(usable_cores()) >= len(devices))
     fewer = speed_label(devices[:1])
     assert fewer.gates == (len(devices) == 1), "N threads between ops are more than one device"

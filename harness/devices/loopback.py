@@ -1,0 +1,88 @@
+"""Keeps a listening socket of this process to this machine. Used by :mod:`harness.devices.core_server` too, where
+nothing but Python's own library is there.
+
+TensorFlow's gRPC server listens on every interface, whatever address its cluster names (``0.0.0.0:`` is written down in
+``grpc_server_lib.cc``, and no option or environment variable of TensorFlow or gRPC changes it), and whoever reaches it
+may run any graph. So a packet filter is put on the socket: Linux then drops what does not come from this machine before
+TCP sees it. It needs no privilege. It does not keep out other users of this machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import stat
+import struct
+from pathlib import Path
+
+#: Not in Python's socket module; from Linux's asm-generic/socket.h, the same on x86 and Arm.
+_SO_ATTACH_FILTER = 26
+#: Where the IP header begins for a filter, from Linux's linux/filter.h: SKF_NET_OFF, -0x100000 in 32 bits.
+_IP = 0xFFF00000
+# Instructions of the classic packet filter (linux/bpf_common.h): load a byte or a word, shift, mask, compare, return.
+_BYTE, _WORD, _SHIFT, _MASK, _IF_EQUAL, _RETURN = 0x30, 0x20, 0x74, 0x54, 0x15, 0x06
+_PASS, _DROP = 0xFFFFFFFF, 0
+
+
+def filter_program(network: int = 0x7F000000, mask: int = 0xFF000000) -> bytes:
+    """The filter: passes what comes from ``network`` (IPv4, by default 127.0.0.0/8) or from ``::1`` (IPv6)."""
+    # Each line: code, lines to skip if equal, lines to skip if not, operand.
+    lines = [
+        (_BYTE, 0, 0, _IP),
+        (_SHIFT, 0, 0, 4),
+        (_IF_EQUAL, 0, 3, 4),  # version 4: the source address is at 12
+        (_WORD, 0, 0, _IP + 12),
+        (_MASK, 0, 0, mask),
+        (_IF_EQUAL, 9, 10, network),
+        (_IF_EQUAL, 0, 9, 6),  # version 6: the source address is at 8, in four words
+        (_WORD, 0, 0, _IP + 8),
+        (_IF_EQUAL, 0, 7, 0),
+        (_WORD, 0, 0, _IP + 12),
+        (_IF_EQUAL, 0, 5, 0),
+        (_WORD, 0, 0, _IP + 16),
+        (_IF_EQUAL, 0, 3, 0),
+        (_WORD, 0, 0, _IP + 20),
+        (_IF_EQUAL, 0, 1, 1),
+        (_RETURN, 0, 0, _PASS),
+        (_RETURN, 0, 0, _DROP),
+    ]
+    return b"".join(struct.pack("HBBI", *line) for line in lines)
+
+
+def restrict(listening: socket.socket, program: bytes | None = None) -> None:
+    """Put the filter on a socket. Connections that it accepts have it too.
+
+    Raises:
+        OSError: this kernel takes no filter.
+    """
+    lines = filter_program() if program is None else program
+    held = ctypes.create_string_buffer(lines, len(lines))
+    # struct sock_fprog: the number of lines, each of 8 bytes, and where they are.
+    fprog = struct.pack("HP", len(lines) // 8, ctypes.addressof(held))
+    listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, fprog)
+
+
+def restrict_listening(port: int | None = None) -> list[int]:
+    """Put the filter on every TCP socket of this process that listens (on ``port``, if given); gives their ports.
+
+    Raises:
+        OSError: this kernel takes no filter.
+    """
+    ports = []
+    for entry in Path("/proc/self/fd").iterdir():
+        number = int(entry.name)
+        try:
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            found = socket.socket(fileno=os.dup(number))
+        except OSError:
+            continue  # closed meanwhile, as the descriptor of the folder itself is
+        with found:
+            if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
+                continue
+            own = found.getsockname()[1]
+            if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and port in (None, own):
+                restrict(found)
+                ports.append(own)
+    return sorted(ports)

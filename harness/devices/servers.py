@@ -1,0 +1,161 @@
+"""Starts the TensorFlow servers of ``cores:N``, each in a process of its own, and ends them.
+
+They are started so that nothing of Python's keeps them: no object that would end them, or warn, while the interpreter
+is torn down. TensorFlow's client tells them to forget its functions at its own very end, and complains on stderr where
+they are gone before. So they live until the kernel closes this process's end of a pipe, whatever ended this process.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from harness.devices import core_server
+from harness.errors import CoreServerFailed
+
+#: How long the servers may take to start, in seconds. TensorFlow's library is 1 GB, and the disk may be cold.
+START_LIMIT_S = 120.0
+#: As much of a server's log as an error shows, in bytes.
+_TAIL_BYTES = 2000
+#: Where TensorFlow's package for Python has its C interface.
+_LIBRARY = "libtensorflow_cc.so.2"
+#: Environment variables in which gRPC looks for a proxy, and what it must not use one for.
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+_NO_PROXY = ("no_grpc_proxy", "no_proxy")
+_HERE = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class CoreServer:
+    """A server that runs. ``address`` is its host and port."""
+
+    cpu: int
+    pid: int
+    address: str
+
+
+class CoreServers:
+    """The servers of one process. They end with it; :meth:`stop` ends them at once, where a start came to nothing."""
+
+    def __init__(self, cpus: Sequence[int], tensorflow: Path, *, deterministic: bool = False) -> None:
+        """Start a server on each of ``cpus``, and return before they are there. ``tensorflow``: its package's folder.
+
+        Raises:
+            CoreServerFailed: a process could not be started.
+        """
+        self._cpus = tuple(cpus)
+        self._started_s = time.monotonic()
+        self._pids: list[int] = []
+        self._stdouts: list[int] = []
+        self._logs: list[IO[bytes]] = []
+        read_end, self._alive = os.pipe()
+        try:
+            for cpu in cpus:
+                self._spawn(cpu, tensorflow / _LIBRARY, read_end, _environment(deterministic))
+        except OSError as error:
+            self.stop()
+            raise CoreServerFailed(cpu, f"could not be started ({error})", "") from error
+        finally:
+            os.close(read_end)
+
+    def _spawn(self, cpu: int, library: Path, stdin: int, environment: Mapping[str, str]) -> None:
+        stdout, write_end = os.pipe()
+        self._stdouts.append(stdout)
+        # A file without a name: nothing of it is left, whatever ends the two processes.
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - kept for as long as the server runs
+        self._logs.append(log)
+        try:
+            pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", core_server.__file__, str(cpu), str(library), str(os.getpid())],
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, stdin, 0),
+                    (os.POSIX_SPAWN_DUP2, write_end, 1),
+                    (os.POSIX_SPAWN_DUP2, log.fileno(), 2),
+                ],
+                # ^C in a terminal reaches all processes of its group. What it ends is the client, and with it these.
+                setsigmask=[signal.SIGINT],
+            )
+        finally:
+            os.close(write_end)
+        self._pids.append(pid)
+
+    def wait(self, limit_s: float = START_LIMIT_S) -> tuple[CoreServer, ...]:
+        """The servers, once all of them are there.
+
+        Raises:
+            CoreServerFailed: one of them ended, or said nothing for ``limit_s`` seconds from its start. All are ended.
+        """
+        servers = []
+        for index, (cpu, stdout) in enumerate(zip(self._cpus, self._stdouts, strict=True)):
+            address = self._read_line(stdout, self._started_s + limit_s)
+            if not address.endswith("\n"):
+                late = time.monotonic() >= self._started_s + limit_s
+                what = f"did not start within {limit_s:g} s" if late else "ended while it started"
+                log = self.log_tail(index)
+                self.stop()
+                raise CoreServerFailed(cpu, what, log)
+            servers.append(CoreServer(cpu, self._pids[index], address.strip()))
+        for stdout in self._stdouts:
+            os.close(stdout)
+        self._stdouts.clear()
+        return tuple(servers)
+
+    @staticmethod
+    def _read_line(descriptor: int, deadline_s: float) -> str:
+        line = b""
+        while not line.endswith(b"\n"):
+            left = deadline_s - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                break
+            chunk = os.read(descriptor, 1024)
+            if not chunk:
+                break
+            line += chunk
+        return line.decode(errors="replace")
+
+    def log_tail(self, index: int) -> str:
+        """The end of what the server on the CPU of this index has said."""
+        descriptor = self._logs[index].fileno()
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace").strip()
+
+    def stop(self) -> None:
+        """End the servers, and wait until they are gone."""
+        for pid in self._pids:
+            os.kill(pid, signal.SIGKILL)  # a child that nobody has waited for: the id is its own
+            os.waitpid(pid, 0)
+        for descriptor in (*self._stdouts, *([self._alive] if self._alive >= 0 else [])):
+            os.close(descriptor)
+        for log in self._logs:
+            log.close()
+        self._pids, self._stdouts, self._logs, self._alive = [], [], [], -1
+
+
+def _environment(deterministic: bool) -> dict[str, str]:
+    """That of a server: no GPU, no proxy between the servers, and the determinism that its client asks for."""
+    environment = {**os.environ, **proxy_exception(os.environ), "CUDA_VISIBLE_DEVICES": "-1"}
+    if deterministic:
+        environment["TF_DETERMINISTIC_OPS"] = "1"
+    return environment
+
+
+def proxy_exception(environ: Mapping[str, str]) -> dict[str, str]:
+    """What to set so that gRPC reaches this machine without a proxy; empty where no proxy is named.
+
+    gRPC would ask the proxy even for 127.0.0.1, and connecting would hang.
+    """
+    if not any(environ.get(name) for name in _PROXIES):
+        return {}
+    known = next((environ[name] for name in _NO_PROXY if environ.get(name)), "")
+    hosts = [host for host in known.split(",") if host.strip()]
+    return {_NO_PROXY[0]: ",".join([*hosts, *([] if _HERE in hosts else [_HERE])])}

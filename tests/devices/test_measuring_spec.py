@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from harness.devices import measuring_spec, parse_spec
+from harness.devices.inventory import Inventory, PhysicalGpu
+
+
+def _machine(gpus: int, cores: int) -> Inventory:
+    cards = tuple(PhysicalGpu(f"/physical_device:GPU:{index}") for index in range(gpus))
+    return Inventory(cards, cores=tuple(range(cores)), cpus_allowed=cores)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "cpu_time", "spec", "because"),
+    [
+        (2, 4, None, "gpu", "2 real GPUs are here"),
+        (8, 1, 0.5, "gpu", "8 real GPUs are here"),
+        (1, 4, None, "cores:4", "share the one GPU that is here show no speedup and this process may use 4 physical"),
+        (0, 2, None, "cores:2", "no GPU is here and this process may use 2 physical cores"),
+        (0, 1, None, "cores:1", "this process may use 1 physical core"),
+        (0, 8, 2.5, "cores:2", "may take the time of 2.5 CPUs"),
+        (0, 8, 0.5, "cores:1", "may take the time of 0.5 CPUs"),
+        (0, 2, 16.0, "cores:2", "2 physical cores"),
+    ],
+)
+def test_a_measurement_takes_real_gpus_or_cores_and_says_why(
+    gpus: int, cores: int, cpu_time: float | None, spec: str, because: str
+) -> None:
+    taken = measuring_spec(_machine(gpus, cores), cpu_time)
+    assert taken.spec == str(taken) == spec == str(parse_spec(spec))
+    assert because in taken.reason
+    assert taken.reason.startswith(f"a measurement takes {spec}, because ")
