@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -35,7 +36,15 @@ PARTS = {"quiet": (False, 0), "load": (True, 0), "planted-quiet": (False, 1), "p
 LINKS = 20
 THRESHOLDS = (0.05, 0.02)
 DEFAULT_RESULTS = Path("profiles/benchmarks/validate_gate.jsonl")
-_BUSY = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+#: It ends by itself when the script that started it is gone, also after kill -9.
+_BUSY = """
+import os, sys
+parent = os.getppid()
+os.sched_setaffinity(0, {int(sys.argv[1])})
+while os.getppid() == parent:
+    for _ in range(1_000_000):
+        pass
+"""
 
 
 def links(tf: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
@@ -59,34 +68,35 @@ def sides(tf: Any, devices: Any, start: Any, link: Any, planted: int) -> tuple[C
 
     ``planted`` links more are run on each device of the parallel side; its results are the same.
     """
-    variables = []
+    variables, nothings = [], []
     for device in devices:
         with tf.device(device.name):
             variables.append(tf.Variable(start()))
+            nothings.append(tf.Variable(0.0))  # a zero that no optimizer knows
 
-    def chain(variable: Any, more: int) -> Any:
+    def chain(variable: Any, nothing: Any, more: int) -> Any:
         x = variable.read_value()
         for _ in range(LINKS):
             x = link(x)
         extra = x
         for _ in range(more):
             extra = link(extra)
-        with tf.control_dependencies([extra]):
-            return tf.reduce_sum(x)
+        # A control dependency on the extra links would not do: TensorFlow's optimizer takes away what only controls.
+        return tf.reduce_sum(x) + nothing.read_value() * tf.reduce_sum(extra)
 
     def single() -> Any:
         sums: list[Any] = []
         with tf.device(devices[0].name):
-            for variable in variables:
+            for variable, nothing in zip(variables, nothings, strict=True):
                 with tf.control_dependencies(sums[-1:]):
-                    sums.append(chain(variable, 0))
+                    sums.append(chain(variable, nothing, 0))
         return sums
 
     def parallel() -> Any:
         sums: list[Any] = []
-        for device, variable in zip(devices, variables, strict=True):
+        for device, variable, nothing in zip(devices, variables, nothings, strict=True):
             with tf.device(device.name):
-                sums.append(chain(variable, planted))
+                sums.append(chain(variable, nothing, planted))
         return sums
 
     return tf.function(single), tf.function(parallel)
@@ -174,8 +184,10 @@ def make_runs(part: str, count: int, options: argparse.Namespace, say: Callable[
     with competing_load(load):
         for number in range(1, count + 1):
             done = subprocess.run(
-                [sys.executable, __file__, "--worker", worker], stdout=subprocess.PIPE, check=True, text=True
+                [sys.executable, __file__, "--worker", worker], capture_output=True, check=False, text=True
             )
+            if done.returncode != 0:
+                raise SystemExit(f"{part}: run {number} ended with exit code {done.returncode}:\n{done.stderr}")
             made = {"part": part, **json.loads(done.stdout.splitlines()[-1])}
             with options.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(made) + "\n")
@@ -228,6 +240,7 @@ def main() -> None:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # one way to end it, as by ^C
     try:
         for part in options.parts:
             wanted = options.planted_runs if PARTS[part][1] else options.runs
