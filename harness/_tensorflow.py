@@ -12,7 +12,9 @@ The interfaces used, as found in TensorFlow 2.19 to 2.21:
 - ``eager.record``: whether any tape is recording, and how a custom gradient comes onto a tape;
 - ``framework.op_def_registry``: the dtypes of a node's outputs;
 - ``framework.func_graph.FuncGraph``: made whenever a function is traced;
-- ``framework.ops._EagerTensorBase._numpy``: every reading of a tensor by Python goes through it.
+- ``framework.ops._EagerTensorBase._numpy``: every reading of a tensor by Python goes through it;
+- ``tsl.profiler.protobuf.xplane_pb2``: the classes of the profiler's files;
+- ``eager.context.Context.get_server_def``: the addresses of a cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any
 
-from harness.errors import TensorFlowInterfaceChanged
+from harness.errors import EvidenceError, TensorFlowInterfaceChanged
 
 #: Types whose tensors live in host memory whatever the device of the op (TENSORFLOW: int32, string, handles).
 HOST_DTYPES = frozenset({"int32", "string", "resource", "variant"})
@@ -59,6 +61,14 @@ _SIGNATURES = {
         "backward_function",
         "forward_function",
     ),
+}
+
+_XPLANE_FIELDS = {
+    "XSpace": ("planes",),
+    "XPlane": ("name", "lines", "event_metadata", "stat_metadata", "stats"),
+    "XLine": ("name", "timestamp_ns", "events"),
+    "XEvent": ("metadata_id", "offset_ps", "duration_ps", "stats"),
+    "XStat": ("metadata_id", "ref_value", "str_value", "int64_value", "uint64_value"),
 }
 
 
@@ -249,6 +259,50 @@ class Runtime:
     def function(self, name: str) -> Any | None:
         """The definition (``FunctionDef``) of a function, or ``None`` where ``name`` is the type of a plain op."""
         return self.context.get_function_def(name) if self.context.has_function(name) else None
+
+
+def parse_xspace(data: bytes, where: str) -> Any:
+    """The profile (an ``XSpace`` protocol buffer) in the bytes of a file; ``where`` names the file in messages.
+
+    Raises:
+        TensorFlowInterfaceChanged: the classes are not where they were, or not as they were.
+        EvidenceError: the bytes are no profile.
+    """
+    module = _module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    for name, fields in _XPLANE_FIELDS.items():
+        _check_attributes(module, module.__name__, (name,))
+        known = getattr(module, name).DESCRIPTOR.fields_by_name
+        missing = [field for field in fields if field not in known]
+        if missing:
+            raise TensorFlowInterfaceChanged(f"{module.__name__}.{name}.{missing[0]}", "a field", "none")
+    decoding = _module("google.protobuf.message")
+    try:
+        return module.XSpace.FromString(data)
+    except decoding.DecodeError as error:
+        raise EvidenceError(f"{where}: no profile of TensorFlow: {error}") from error
+
+
+def new_xspace() -> Any:
+    """An empty profile (an ``XSpace`` protocol buffer)."""
+    return parse_xspace(b"", "an empty profile")
+
+
+def cluster_addresses() -> dict[str, str]:
+    """The address (``host:port``) of each task of the cluster, such as ``/job:worker/replica:0/task:1``; empty without.
+
+    Raises:
+        TensorFlowInterfaceChanged: TensorFlow's context does not tell.
+    """
+    context = interface().context.context()
+    _check_attributes(context, "Context", ("get_server_def",))
+    server = context.get_server_def()
+    if server is None:
+        return {}
+    return {
+        f"/job:{job.name}/replica:0/task:{index}": address
+        for job in server.cluster.job
+        for index, address in job.tasks.items()
+    }
 
 
 def as_autograph(fn: Callable[..., Any]) -> Callable[..., Any]:

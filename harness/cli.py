@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import signal
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from harness import __version__, cli_calibrate, cli_compare
+from harness import __version__, cli_calibrate, cli_compare, cli_profile, cli_scale
+from harness.cli_endings import Ended, heed_signals
 from harness.cli_errors import clear_errors, exit_code, refuse, say
+from harness.cli_options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
 from harness.errors import HarnessError, UsageError
 from harness.records import ExitCode
 from harness.runner.limits import DEFAULT_TIMEOUT_S, STARTUP_LIMIT_S
@@ -44,33 +44,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 all PASS or WARN, 1 a FAIL, 2 usage or configuration error, 3 UNKNOWN: no verdict, "
     "or nothing was exercised; 130 when ended by ^C, 143 by SIGTERM.",
 )
-
-DevicesOption = Annotated[
-    str,
-    typer.Option(
-        "--devices",
-        metavar="SPEC",
-        help="auto, cpu:N, gpu, gpu:N, gpu:NxM (N logical GPUs of M MiB), cores:N, @PROFILE or a .toml file.",
-    ),
-]
-ReportOption = Annotated[
-    Path, typer.Option("--report", metavar="DIR", file_okay=False, help="Folder for the record and the logs.")
-]
-DEFAULT_REPORT = Path("harness-report")
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Ended(BaseException):
-    """The user or the system ends the run: SIGINT or SIGTERM."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(signal.Signals(number).name)
-
-    @property
-    def exit_code(self) -> int:
-        """128 and the number of the signal, as a shell says it."""
-        return 128 + self.number
 
 
 def main() -> NoReturn:
@@ -99,15 +72,7 @@ def _harness(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    for number in _ENDING_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # a shell makes its background jobs ignore ^C
-            signal.signal(number, _end)
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - the interpreter gives it
-    for each in _ENDING_SIGNALS:  # a second ^C must not cut short the ending of the worker
-        signal.signal(each, signal.SIG_IGN)
-    raise Ended(number)
+    heed_signals()
 
 
 @app.command(short_help="Check that multi-device TensorFlow is right here.")
@@ -130,7 +95,7 @@ def validate(
 
     with clear_errors():
         _check_timeout(timeout)
-        _check_spec(devices)
+        check_spec(devices)
         suite = _suite()
         checks = suite.select(only or ())
     console = console_for(sys.stdout)
@@ -204,7 +169,7 @@ def show_devices(
 
     with clear_errors():
         if devices is not None:
-            _check_spec(devices)
+            check_spec(devices)
         job = Job("harness.runner.machine:run", {"spec": devices})
         answer = ask(job, WorkerFiles.create(report / "logs", "devices"), limit_s=STARTUP_LIMIT_S)
         print_machine(console_for(sys.stdout), Machine.of(answer), shipped_profiles())
@@ -242,7 +207,7 @@ def trace_function(
     from harness.runner.target import Target
 
     with clear_errors():
-        _check_spec(devices)
+        check_spec(devices)
         found = Target.parse(target)
         files = WorkerFiles.create(report / "logs", "trace")
         kept = (save or files.log.with_suffix(".json")).absolute()
@@ -265,6 +230,8 @@ def trace_function(
         typer.echo(f"trace: {save}")
 
 
+cli_profile.register(app)
+cli_scale.register(app)
 cli_compare.register(app)
 cli_calibrate.register(app)
 
@@ -272,13 +239,6 @@ cli_calibrate.register(app)
 def _check_timeout(timeout: float) -> None:
     if not (math.isfinite(timeout) and timeout > 0):
         raise UsageError(f"--timeout {timeout:g}: not a time limit; accepted: a number of seconds above 0")
-
-
-def _check_spec(spec: str) -> None:
-    """Refuse a spec that nobody could configure, before TensorFlow is waited for."""
-    from harness.devices.request import resolve
-
-    resolve(spec)
 
 
 def _suite_reference() -> str:

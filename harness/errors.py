@@ -150,12 +150,12 @@ class UnknownCheck(UsageError, LookupError):
 
 
 class InvalidTarget(UsageError, ValueError):
-    """A function to trace, written ``FILE.py:FUNCTION``, is not there or cannot be called."""
+    """A function of the user's, written ``FILE.py:FUNCTION``, is not there or cannot be called as it has to be."""
 
-    def __init__(self, target: str, why: str) -> None:
+    def __init__(self, target: str, why: str, accepted: str = "a function that needs no arguments") -> None:
         self.target = target
         self.why = why
-        super().__init__(f"{target}: {why}; accepted: FILE.py:FUNCTION, a function that needs no arguments")
+        super().__init__(f"{target}: {why}; accepted: FILE.py:FUNCTION, {accepted}")
 
 
 class RefusedByWorker(UsageError):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from pathlib import Path
+from typing import TypeVar
 
 from harness.errors import InvalidRecord, ReportError
 from harness.records import RUN_SCHEMA_VERSION, RunRecord
@@ -14,6 +15,8 @@ from harness.runner.messages import plain
 #: Name of the record in the report folder.
 RUN_FILE = "run.json"
 
+Record = TypeVar("Record")
+
 
 def save_run(record: RunRecord, folder: Path) -> Path:
     """Write ``record`` to ``folder/run.json``, and return that path. A reader sees the old file or the new one, whole.
@@ -21,14 +24,7 @@ def save_run(record: RunRecord, folder: Path) -> Path:
     Raises:
         ReportError: the folder cannot be written.
     """
-    text = json.dumps(plain(record), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    path = folder / RUN_FILE
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _replace(path, text)
-    except OSError as error:
-        raise ReportError(folder, error.strerror or str(error)) from error
-    return path
+    return save_json(record, folder, RUN_FILE)
 
 
 def load_run(path: Path) -> RunRecord:
@@ -37,9 +33,33 @@ def load_run(path: Path) -> RunRecord:
     Raises:
         InvalidRecord: there is no such file, or it is no record of this version or an earlier one.
     """
+    return load_versioned(path / RUN_FILE if path.is_dir() else path, RunRecord, RUN_SCHEMA_VERSION)
+
+
+def save_json(record: object, folder: Path, name: str) -> Path:
+    """Write a record to ``folder/name``, and return that path. A reader sees the old file or the new one, whole.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
+    text = json.dumps(plain(record), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    path = folder / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(path, text)
+    except OSError as error:
+        raise ReportError(folder, error.strerror or str(error)) from error
+    return path
+
+
+def load_versioned(file: Path, kind: type[Record], newest: int) -> Record:
+    """Read a record of the dataclass ``kind`` that :func:`save_json` wrote, of the version ``newest`` or before.
+
+    Raises:
+        InvalidRecord: there is no such file, or it is no such record.
+    """
     from pydantic import TypeAdapter, ValidationError
 
-    file = path / RUN_FILE if path.is_dir() else path
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -49,10 +69,10 @@ def load_run(path: Path) -> RunRecord:
     version = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise InvalidRecord(file, "has no schema_version")
-    if version > RUN_SCHEMA_VERSION:
-        raise InvalidRecord(file, f"has schema_version {version}, newer than {RUN_SCHEMA_VERSION}: upgrade the harness")
+    if version > newest:
+        raise InvalidRecord(file, f"has schema_version {version}, newer than {newest}: upgrade the harness")
     try:
-        return TypeAdapter(RunRecord).validate_python(content)
+        return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"

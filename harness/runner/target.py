@@ -1,11 +1,11 @@
-"""A function of the user's, written ``FILE.py:FUNCTION``: parsed, loaded, and found callable without arguments."""
+"""A function of the user's, written ``FILE.py:FUNCTION``: parsed, loaded, and found callable as it has to be."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,14 @@ class Target:
     def __str__(self) -> str:
         return f"{self.path.name}:{self.function}"
 
-    def load(self) -> Callable[[], Any]:
+    def load(self, *given: str) -> Callable[..., Any]:
         """Run the file, as an import does, and return the function. What the file raises comes through as it is.
 
-        The file's folder comes first on the module path, as it does for ``python FILE.py``.
+        The file's folder comes first on the module path, as it does for ``python FILE.py``. ``given`` names the
+        keyword arguments that the function is going to be called with: none, for most purposes.
 
         Raises:
-            InvalidTarget: there is no such function, or it cannot be called without arguments.
+            InvalidTarget: there is no such function, or it cannot be called with these arguments alone.
         """
         sys.path.insert(0, str(self.path.parent))
         name = self.path.stem
@@ -63,12 +64,35 @@ class Target:
             found = getattr(found, part)
         if not callable(found):
             raise InvalidTarget(str(self), f"{self.function!r} is a {type(found).__name__} and cannot be called")
-        missing = _required(found)
+        missing = [name for name in _required(found) if name not in given]
         if missing:
             raise InvalidTarget(
-                str(self), f"needs the arguments {', '.join(missing)}: wrap it in a function that gives them"
+                str(self),
+                f"needs the arguments {', '.join(missing)}: wrap it in a function that gives them",
+                _accepted(given),
             )
+        unknown = [name for name in given if not _takes(found, name)]
+        if unknown:
+            raise InvalidTarget(str(self), f"takes no argument {', '.join(unknown)}", _accepted(given))
         return found
+
+
+def _accepted(given: Sequence[str]) -> str:
+    return f"a function of {' and '.join(given)}" if given else "a function that needs no arguments"
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether the function can be given an argument by this name."""
+    function = getattr(function, "python_function", function)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD or (parameter.name == name and parameter.kind in by_name)
+        for parameter in parameters
+    )
 
 
 def _required(function: Callable[..., Any]) -> list[str]:

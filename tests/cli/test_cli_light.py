@@ -14,13 +14,22 @@ import harness
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["list"], ["validate", "--help"], ["devices", "--help"], ["trace", "--help"]],
+    [
+        ["--help"],
+        ["--version"],
+        ["list"],
+        ["validate", "--help"],
+        ["devices", "--help"],
+        ["trace", "--help"],
+        ["profile", "--help"],
+        ["scale", "--help"],
+    ],
 )
 def test_no_tensorflow_is_loaded(arguments: list[str]) -> None:
     code = (
         "import sys, atexit\n"
-        "atexit.register(lambda: print('LOADED', [n for n in ('tensorflow', 'keras', 'hypothesis', 'pytest') "
-        "if n in sys.modules]))\n"
+        "atexit.register(lambda: print('LOADED', [n for n in ('tensorflow', 'keras', 'hypothesis', "
+        "'pytest', 'matplotlib', 'scipy') if n in sys.modules]))\n"
         f"sys.argv[1:] = {arguments!r}\n"
         "from harness.cli import main\n"
         "main()"

@@ -22,7 +22,19 @@ ROOMS = (
 #: Imports nothing of the harness but the ground floor itself.
 GROUND_FLOOR = ("errors", "records", "_tensorflow")
 #: May import every room; nothing imports them.
-FRONTS = ("cli", "cli_compare", "cli_calibrate", "cli_errors", "plugin", "plugin_gate", "plugin_speed")
+FRONTS = (
+    "cli",
+    "cli_compare",
+    "cli_calibrate",
+    "cli_endings",
+    "cli_errors",
+    "cli_options",
+    "cli_profile",
+    "cli_scale",
+    "plugin",
+    "plugin_gate",
+    "plugin_speed",
+)
 
 #: The parts of TensorFlow that are not private. Everything else below ``tensorflow`` is.
 _PUBLIC_TENSORFLOW = ("tensorflow.keras",)

@@ -1,0 +1,28 @@
+"""The options that several commands have, and what is checked of them before any process starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DevicesOption = Annotated[
+    str,
+    typer.Option(
+        "--devices",
+        metavar="SPEC",
+        help="auto, cpu:N, gpu, gpu:N, gpu:NxM (N logical GPUs of M MiB), cores:N, @PROFILE or a .toml file.",
+    ),
+]
+ReportOption = Annotated[
+    Path, typer.Option("--report", metavar="DIR", file_okay=False, help="Folder for the record and the logs.")
+]
+DEFAULT_REPORT = Path("harness-report")
+
+
+def check_spec(spec: str) -> None:
+    """Refuse a spec that nobody could configure, before TensorFlow is waited for."""
+    from harness.devices.request import resolve
+
+    resolve(spec)

@@ -1,0 +1,119 @@
+"""A profile for people: a table of what each device did, how much at once, and the causes; and ``profile.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.devices.name import DeviceName
+from harness.report.storage import load_versioned, save_json
+from harness.speed.timeline.record import PROFILE_SCHEMA_VERSION, DeviceTimes, Profile
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+#: Name of the record in the report folder.
+PROFILE_FILE = "profile.json"
+
+
+def save_profile(profile: Profile, folder: Path) -> Path:
+    """Write ``profile`` to ``folder/profile.json``, whole or not at all, and return that path.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
+    return save_json(profile, folder, PROFILE_FILE)
+
+
+def load_profile_record(path: Path) -> Profile:
+    """Read the profile at ``path``, which may be the report folder.
+
+    Raises:
+        InvalidRecord: there is no such file, or it is no profile of this version or an earlier one.
+    """
+    return load_versioned(path / PROFILE_FILE if path.is_dir() else path, Profile, PROFILE_SCHEMA_VERSION)
+
+
+def profile_from(answer: object) -> Profile:
+    """The profile that a worker process sent."""
+    from pydantic import TypeAdapter
+
+    profile: Profile = TypeAdapter(Profile).validate_json(json.dumps(answer))
+    return profile
+
+
+def print_profile(console: Console, profile: Profile) -> None:
+    """Print the table, the figures of the whole, what is unknown, and the causes."""
+    console.print(_table(profile))
+    for line in summary(profile):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def summary(profile: Profile) -> list[str]:
+    """What the table does not say, a line each."""
+    host, wall = profile.host, profile.wall_ns
+    lines = [
+        f"{profile.target} on {profile.spec}: {profile.calls} call(s) of {wall / profile.calls / 1e6:.2f} ms each",
+        f"overlap: {_share_text(profile)}",
+        (
+            f"host: {_share(host.alone_ns, wall)} of the time no device is busy; making tensors of Python values takes "
+            f"{_share(host.convert_ns, wall)}, waiting for batches {_share(host.input_ns, wall)}, tracing "
+            f"{_share(host.tracing_ns, wall)}; {host.reads / profile.calls:g} value(s) per call are read by Python"
+        ),
+    ]
+    lines += [f"UNKNOWN: {each}" for each in profile.unknown]
+    lines += [f"- {cause.sentence}" for cause in profile.causes] or ["None of the usual causes of no gain is seen."]
+    return lines
+
+
+def _share_text(profile: Profile) -> str:
+    if profile.overlap_share is None or profile.possible_overlap_share is None:
+        return "one device, nothing to overlap" if len(profile.devices) == 1 else "UNKNOWN"
+    return (
+        f"two or more devices compute at once {profile.overlap_share:.1%} of the time; "
+        f"{profile.possible_overlap_share:.1%} is possible with the work as it is spread"
+    )
+
+
+def _table(profile: Profile) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="ms, all calls together", title_justify="left")
+    table.add_column("device", no_wrap=True)
+    names = ("compute", "transfer", "collective", "input", "host", "waiting", "idle", "ops", "forward", "gradient")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for times in profile.times:
+        table.add_row(*_cells(times))
+    if profile.unattributed_ops:
+        table.add_row(
+            "UNKNOWN", f"{profile.unattributed_ns / 1e6:.2f}", *[""] * 6, str(profile.unattributed_ops), "", ""
+        )
+    return table
+
+
+def _cells(times: DeviceTimes) -> list[str]:
+    spent = (
+        times.compute_ns,
+        times.transfer_ns,
+        times.collective_ns,
+        times.input_ns,
+        times.host_ns,
+        times.waiting_ns,
+    )
+    name = DeviceName.parse(times.device).short
+    return [
+        name if times.listed else f"({name})",
+        *(f"{each / 1e6:.2f}" for each in spent),
+        f"{times.idle_share:.1%}",
+        str(times.ops),
+        str(times.forward_ops),
+        str(times.gradient_ops),
+    ]
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole else "0.0%"

@@ -1,0 +1,87 @@
+"""A scaling curve for people: a table, the law, and ``scale.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.report.storage import load_versioned, save_json
+from harness.speed.record import Interval
+from harness.speed.scaling.picture import law_text
+from harness.speed.scaling.record import SCALE_SCHEMA_VERSION, Point, ScaleRecord
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Names of the record and of the picture in the report folder.
+SCALE_FILE = "scale.json"
+SCALE_PICTURE = "scale.png"
+
+
+def save_scale(record: ScaleRecord, folder: Path) -> Path:
+    """Write ``record`` to ``folder/scale.json``, whole or not at all, and return that path.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
+    return save_json(record, folder, SCALE_FILE)
+
+
+def load_scale(path: Path) -> ScaleRecord:
+    """Read the record at ``path``, which may be the report folder.
+
+    Raises:
+        InvalidRecord: there is no such file, or it is no such record of this version or an earlier one.
+    """
+    return load_versioned(path / SCALE_FILE if path.is_dir() else path, ScaleRecord, SCALE_SCHEMA_VERSION)
+
+
+def print_scale(console: Console, record: ScaleRecord) -> None:
+    """Print a row for each device set, what its label says, errors, and the law."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("devices", no_wrap=True)
+    for name in ("rounds", "calls", "time", "speedup", "efficiency"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("what they are", overflow="fold")
+    for point in record.points:
+        table.add_row(*map(Text, _cells(point)))
+    console.print(table)
+    for line in summary(record):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def summary(record: ScaleRecord) -> list[str]:
+    """What the table does not say, a line each."""
+    lines = [f"error: {point.spec}: {point.error}" for point in record.points if point.error is not None]
+    unfaithful = [point.spec for point in record.points if point.faithful is False]
+    if unfaithful:
+        lines.append(f"{', '.join(unfaithful)}: not faithful for speed, see what they are; the curve says little")
+    if any(point.rounds and point.time_interval_ns is None for point in record.points):
+        lines.append("a single round gives no interval: give --rounds 2 or more")
+    rest = "" if record.complete else "; INTERRUPTED, the curve is incomplete"
+    lines.append(f"{record.target}, {record.mode} scaling: {law_text(record)}{rest}")
+    return lines
+
+
+def _cells(point: Point) -> list[str]:
+    if point.time_ns is None:
+        return [point.spec, "0", "0", "", "", "", "failed" if point.error is not None else "not measured"]
+    return [
+        point.spec,
+        str(len(point.rounds)),
+        str(sum(len(each.times_ns) for each in point.rounds)),
+        _with_interval(point.time_ns / 1e6, point.time_interval_ns, 1e6, " ms"),
+        "" if point.speedup is None else _with_interval(point.speedup, point.speedup_interval),
+        "" if point.efficiency is None else f"{point.efficiency:.1%}",
+        point.label or "",
+    ]
+
+
+def _with_interval(value: float, interval: Interval | None, unit: float = 1.0, suffix: str = "") -> str:
+    if interval is None:
+        return f"{value:.2f}{suffix}"
+    return f"{value:.2f}{suffix} ({interval.lower / unit:.2f} to {interval.upper / unit:.2f})"

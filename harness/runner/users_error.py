@@ -1,0 +1,31 @@
+"""What the user's own code raised, as a message for the parent: one line, and the user's frames below it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+import harness.runner
+from harness.checks.exception_text import frames_without, one_line
+from harness.errors import HarnessError
+from harness.runner.messages import Refused
+from harness.runner.target import Target
+
+
+def refused(target: Target, error: BaseException) -> Refused | None:
+    """What to tell of ``error``, raised while ``target`` was loaded or called; ``None`` where the harness raised it."""
+    if isinstance(error, HarnessError) and not _passed_through(error, target.path):
+        return None
+    return Refused(type(error).__name__, f"{target} raised {one_line(error)}", _users_frames(error))
+
+
+def _passed_through(error: BaseException, path: Path) -> bool:
+    """Whether a frame of the file at ``path`` is in the traceback: then the error is the user's."""
+    return any(Path(frame.filename) == path for frame in traceback.extract_tb(error.__traceback__))
+
+
+def _users_frames(error: BaseException) -> str:
+    ours = [Path(folder).parent for folder in harness.runner.__path__]
+    libraries = [sys.modules[name].__file__ for name in ("tensorflow", "keras") if name in sys.modules]
+    return frames_without(error, [*ours, *(Path(file).parent for file in libraries if file)])

@@ -1,0 +1,158 @@
+"""Runs a program under TensorFlow's profiler, in this process and in the servers of its cluster."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness._tensorflow import cluster_addresses
+from harness.errors import EvidenceError
+from harness.speed.settle import settle
+from harness.speed.timeline.host import CALL_MARK
+from harness.speed.timeline.xplane import Capture, read_xplane
+
+#: The local process in device names.
+LOCAL_TASK = "/job:localhost/replica:0/task:0"
+
+#: Ops with their threads and functions; the next level adds nothing that is used here.
+_HOST_LEVEL = 2
+#: How long servers may take to begin recording, in s, and by how much more they record than the calls should take.
+_SERVER_START_S = 1.0
+_SERVER_SLACK = 1.5
+#: How long the threads may take to end what they are in when the last output is there. An event that has not ended is
+#: not in the profile, and the ops in it would lose their device with it.
+_LAST_EVENTS_S = 0.2
+#: How often a recording that was too short is made again, longer each time.
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The profile of the local process, and those of the servers by task."""
+
+    local: Capture
+    servers: Mapping[str, Capture]
+
+    @property
+    def all(self) -> tuple[Capture, ...]:
+        """The local one first."""
+        return (self.local, *self.servers.values())
+
+
+def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: Sequence[str] = ()) -> Captured:
+    """Run ``program`` so many times under the profiler. It has to be warm: traced, and its variables made.
+
+    Each call lasts until its outputs can be read. The profiler's own files stay in ``folder``, where TensorBoard opens
+    them.
+
+    Args:
+        program: callable without arguments.
+        calls: how many.
+        folder: is made; what was recorded there before is removed.
+        tasks: servers of the cluster whose devices the program uses, such as ``/job:core/replica:0/task:1``.
+
+    Raises:
+        EvidenceError: the profiler recorded nothing, or the servers' recordings do not cover the calls.
+        TensorFlowInterfaceChanged: the profiler's files are not as expected.
+        Whatever ``program`` raises, as it is.
+    """
+    addresses = cluster_addresses()
+    missing = [task for task in tasks if task not in addresses]
+    if missing:
+        raise EvidenceError(f"no address is known of {', '.join(missing)}; connect to the cluster before profiling")
+    if not tasks:
+        _fresh(folder)
+        return Captured(_record(program, calls, folder), {})
+    taken_s = _duration_s(program)
+    for attempt in range(_ATTEMPTS):
+        _fresh(folder)
+        record_s = _SERVER_START_S + taken_s * calls * _SERVER_SLACK * 2**attempt + 0.5
+        captured = _record_all(program, calls, folder, {task: addresses[task] for task in tasks}, record_s)
+        if captured is not None:
+            return captured
+    raise EvidenceError(f"the servers' recordings of {record_s:.0f} s did not cover {calls} call(s); profile fewer")
+
+
+def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:
+    import tensorflow as tf
+
+    before = set(_files(folder))
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=1
+    )
+    tf.profiler.experimental.start(str(folder), options=options)
+    try:
+        for index in range(calls):
+            with tf.profiler.experimental.Trace(CALL_MARK, step_num=index):
+                settle(program())
+        time.sleep(_LAST_EVENTS_S)
+    finally:
+        tf.profiler.experimental.stop()
+    made = [path for path in _files(folder) if path not in before and not _is_server(path)]
+    if len(made) != 1:
+        raise EvidenceError(f"TensorFlow's profiler left {len(made)} files of this process in {folder} instead of one")
+    return read_xplane(made[0], LOCAL_TASK)
+
+
+def _record_all(
+    program: Callable[[], Any], calls: int, folder: Path, addresses: Mapping[str, str], record_s: float
+) -> Captured | None:
+    """One attempt; ``None`` where a server began too late or ended too early."""
+    failures: list[BaseException] = []
+    thread = threading.Thread(target=_record_servers, args=(addresses, folder, record_s, failures), daemon=True)
+    thread.start()
+    time.sleep(_SERVER_START_S)
+    try:
+        local = _record(program, calls, folder)
+    finally:
+        thread.join()
+    if failures:
+        raise EvidenceError(f"the servers could not be profiled: {failures[0]}") from failures[0]
+    by_name = {path.name.removesuffix(".xplane.pb"): path for path in _files(folder)}
+    servers = {}
+    for task, address in addresses.items():
+        path = by_name.get(address.replace(":", "_"))
+        if path is None:
+            raise EvidenceError(f"the server {task} at {address} gave no profile")
+        servers[task] = read_xplane(path, task)
+    covered = all(each.begin_ns <= local.begin_ns and local.end_ns <= each.end_ns for each in servers.values())
+    return Captured(local, servers) if covered else None
+
+
+def _record_servers(addresses: Mapping[str, str], folder: Path, record_s: float, failures: list[BaseException]) -> None:
+    import tensorflow as tf
+
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=1
+    )
+    services = ",".join(f"grpc://{address}" for address in addresses.values())
+    try:
+        tf.profiler.experimental.client.trace(services, str(folder), int(record_s * 1000), options=options)
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:  # told by the thread that waits
+        failures.append(error)
+
+
+def _duration_s(program: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    settle(program())
+    return time.perf_counter() - begin
+
+
+def _fresh(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.xplane.pb"))
+
+
+def _is_server(path: Path) -> bool:
+    """The files of servers are named after their addresses, that of this process after its host."""
+    stem, _, port = path.name.removesuffix(".xplane.pb").rpartition("_")
+    return bool(stem) and port.isdigit()

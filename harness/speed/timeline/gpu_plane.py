@@ -1,0 +1,36 @@
+"""From the planes of GPUs to spans: kernels and copies, as the driver timed them on each stream.
+
+A plane is named ``/device:GPU:0``, its lines ``Stream #13(Compute)`` and the like, its events after kernels and copies.
+Lines that TensorFlow derives from them ("Steps", "XLA Ops") would count the same time again, and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from harness.speed.timeline.spans import Kind, Span
+from harness.speed.timeline.xplane import Capture
+
+_PLANE = re.compile(r"^/device:GPU:\d+$")
+_STREAM = re.compile(r"^Stream #\d+")
+#: Kernels of NCCL, before and after its version 2.19.
+_COLLECTIVE = re.compile(r"^nccl(Dev)?Kernel", re.IGNORECASE)
+_COPY = re.compile(r"^Memcpy", re.IGNORECASE)
+
+
+def gpu_spans(capture: Capture) -> list[Span]:
+    """The kernels and copies of all GPUs of a process."""
+    return [
+        Span(f"{capture.task}{plane}", _kind(event.name), event.name, event.begin_ns, event.end_ns)
+        for plane, lines in capture.planes.items()
+        if _PLANE.match(plane)
+        for line in lines
+        if _STREAM.match(line.name)
+        for event in line.events
+    ]
+
+
+def _kind(name: str) -> Kind:
+    if _COLLECTIVE.match(name):
+        return "collective"
+    return "transfer" if _COPY.match(name) else "compute"

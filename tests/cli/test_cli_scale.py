@@ -1,0 +1,130 @@
+"""``harness scale``: rounds over device sets, failures of one of them, and ^C."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from command_line import run, start
+
+from harness.report.scale import load_scale
+
+PROGRAM = """
+import time
+import tensorflow as tf
+
+def build(devices, scale=1):
+    assert len(devices) == scale or scale == 1
+    def work():
+        with tf.device(devices[0].name):
+            return [tf.square(float(number)) for number in range(scale)]
+    return work
+
+def only_one(devices):
+    if len(devices) > 1:
+        raise ValueError("one device is enough")
+    return lambda: tf.constant(1.0)
+
+def no_callable(devices):
+    return 3
+
+def no_devices(matrix):
+    return lambda: matrix
+
+def slow_with_two(devices):
+    if len(devices) > 1:
+        print("sleeping", flush=True)
+        time.sleep(600)
+    return lambda: tf.constant(1.0)
+"""
+QUICK = ("--rounds", "2", "--budget", "0.05")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def test_each_device_set_is_measured_in_each_round_and_everything_is_kept(folder: Path) -> None:
+    done = run(folder, "scale", "program.py:build", "--devices", "cpu:1,cpu:2", "--weak", *QUICK)
+    assert done.returncode == 0, done.stderr
+    record = load_scale(folder / "harness-report")
+    assert [(point.spec, point.devices, len(point.rounds)) for point in record.points] == [
+        ("cpu:1", 1, 2),
+        ("cpu:2", 2, 2),
+    ]
+    assert all(len(each.times_ns) >= 5 for point in record.points for each in point.rounds)
+    assert record.mode == "weak"
+    assert record.complete
+    assert record.fit is not None
+    assert record.fit.law == "Gustafson"
+    assert record.fit.interval is not None
+    assert json.loads((folder / "harness-report" / "scale.json").read_text())["schema_version"] == 1
+    assert (folder / "harness-report" / "scale.png").stat().st_size > 1000
+    for text in ("round 2 of 2", "efficiency", "Gustafson: serial fraction"):
+        assert text in done.stdout
+
+
+def test_a_device_set_that_fails_is_reported_and_the_others_go_on(folder: Path) -> None:
+    done = run(folder, "scale", "program.py:only_one", "--devices", "cpu:1,cpu:2", *QUICK)
+    assert done.returncode == 1
+    record = load_scale(folder / "harness-report")
+    one, two = record.points
+    assert (len(one.rounds), one.error) == (2, None)
+    assert two.rounds == ()
+    assert "raised ValueError: one device is enough" in str(two.error)
+    assert "error: cpu:2: program.py:only_one raised ValueError" in done.stdout
+    assert record.fit is None
+    assert "no fit: all that was measured is on 1 device(s)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("no_callable", "returned a int, which cannot be called"),
+        ("no_devices", "needs the arguments matrix"),
+        ("absent", "there is no 'absent' in it"),
+    ],
+)
+def test_a_function_that_does_not_keep_the_contract_is_refused(folder: Path, function: str, message: str) -> None:
+    done = run(folder, "scale", f"program.py:{function}", "--devices", "cpu:1", *QUICK)
+    assert done.returncode == 2
+    assert message in done.stdout
+
+
+def test_control_c_keeps_what_was_measured(folder: Path) -> None:
+    process = start(folder, "scale", "program.py:slow_with_two", "--devices", "cpu:1,cpu:2", "--rounds", "9")
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "cpu:1" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    record = load_scale(folder / "harness-report")
+    assert not record.complete
+    assert len(record.points[0].rounds) >= 1
+    assert record.points[1].rounds == ()
+    assert "INTERRUPTED" in rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--devices", "cpu:1,cpus:2"], "device spec 'cpus:2'"),
+        (["--devices", "cpu:1,,cpu:2"], "device specs that differ"),
+        (["--devices", "cpu:1,cpu:1"], "device specs that differ"),
+        (["--devices", "cpu:1", "--rounds", "0"], "--rounds 0"),
+        (["--devices", "cpu:1", "--budget", "0"], "--budget 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(folder: Path, arguments: list[str], message: str) -> None:
+    done = run(folder, "scale", "program.py:build", *arguments)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert message in line
+    assert not (folder / "harness-report").exists()

@@ -1,0 +1,98 @@
+"""Each cause of no gain is found where it is, and not in the same profile without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.speed.timeline.causes import causes_of
+from harness.speed.timeline.record import Profile
+from profiles import HOST, MS, profile, times
+
+#: A profile with the cause, the same one without it, and what the sentence has to say.
+PLANTED: dict[str, tuple[Profile, Profile, tuple[str, ...]]] = {
+    "backward-on-one-device": (
+        profile(times(0, gradient_ops=10), times(1, gradient_ops=0)),
+        profile(times(0, gradient_ops=9), times(1, gradient_ops=1)),
+        ("all 10 gradient ops", "on CPU:0", "2 devices", "make_parallel"),
+    ),
+    "towers-serialised": (
+        profile(overlap_share=0.02, possible_overlap_share=0.45),
+        profile(overlap_share=0.20, possible_overlap_share=0.45),
+        ("2 devices", "2% of the time", "45% is possible", "control_dependencies"),
+    ),
+    "host-copies": (
+        profile(times(0), times(1, transfer_ns=40 * MS)),
+        profile(times(0), times(1, transfer_ns=20 * MS)),
+        ("copies to CPU:1", "40%", "keep tensors"),
+    ),
+    "retracing": (
+        profile(host=replace(HOST, calls_traced=10, traced=("step",), tracing_ns=30 * MS)),
+        profile(host=replace(HOST, calls_traced=1, traced=("step",), tracing_ns=3 * MS)),
+        ("step", "10 of 10 calls", "30%", "input_signature"),
+    ),
+    "input-bound": (
+        profile(host=replace(HOST, input_ns=60 * MS)),
+        profile(host=replace(HOST, input_ns=6 * MS)),
+        ("60%", "prefetch"),
+    ),
+    "too-little-work": (
+        profile(host=replace(HOST, alone_ns=70 * MS)),
+        profile(host=replace(HOST, alone_ns=30 * MS)),
+        ("70%", "20 ops per call", "larger batch"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_cause_is_named_with_its_figure_and_its_clean_twin_has_none(kind: str) -> None:
+    planted, clean, words = PLANTED[kind]
+    (cause,) = causes_of(planted)
+    assert cause.kind == kind
+    for word in words:
+        assert word in cause.sentence
+    assert causes_of(clean) == ()
+
+
+def test_a_healthy_profile_has_no_cause() -> None:
+    assert causes_of(profile()) == ()
+
+
+def test_towers_in_eager_code_are_told_to_use_a_function() -> None:
+    eager = [times(index, eager_ops=90) for index in (0, 1)]
+    (cause,) = causes_of(profile(*eager, overlap_share=0.0, possible_overlap_share=0.45))
+    assert "one Python thread starts op after op" in cause.sentence
+
+
+def test_towers_between_which_python_reads_are_told_so() -> None:
+    reads = replace(HOST, reads=20)
+    (cause,) = causes_of(profile(host=reads, overlap_share=0.0, possible_overlap_share=0.45))
+    assert "Python reads 2 value(s) per call" in cause.sentence
+
+
+def test_one_device_is_never_called_serialised_or_alone_with_the_backward_pass() -> None:
+    one = profile(times(0, gradient_ops=10), overlap_share=None, possible_overlap_share=None)
+    assert causes_of(one) == ()
+
+
+def test_a_device_that_does_next_to_nothing_is_no_tower() -> None:
+    idle = times(1, compute_ns=MS, forward_ops=0, gradient_ops=0)
+    assert causes_of(profile(times(0), idle, overlap_share=0.0, possible_overlap_share=0.01)) == ()
+
+
+def test_where_much_is_unattributed_nothing_is_said_of_towers_or_of_too_little_work() -> None:
+    serial = profile(overlap_share=0.0, possible_overlap_share=0.45, host=replace(HOST, alone_ns=70 * MS))
+    assert {cause.kind for cause in causes_of(serial)} == {"towers-serialised", "too-little-work"}
+    assert causes_of(replace(serial, unattributed_ns=60 * MS, unattributed_ops=40)) == ()
+
+
+def test_time_that_tracing_and_waiting_for_data_explain_is_no_lack_of_work() -> None:
+    traced = replace(HOST, alone_ns=70 * MS, calls_traced=10, traced=("step",), tracing_ns=50 * MS)
+    assert [cause.kind for cause in causes_of(profile(host=traced))] == ["retracing"]
+
+
+def test_tensors_made_of_python_values_are_host_copies_too() -> None:
+    (cause,) = causes_of(profile(host=replace(HOST, convert_ns=35 * MS)))
+    assert cause.kind == "host-copies"
+    assert "NumPy values takes 35%" in cause.sentence
