@@ -1,0 +1,106 @@
+"""The command line and the plug-in on ``cores:2``: what they prove is from processes of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from core_processes import TWO_CORES
+
+import harness
+
+pytestmark = TWO_CORES
+
+_PROGRAM = """
+import tensorflow as tf
+
+@tf.function
+def spread():
+    a = tf.random.normal([4, 3])  # a constant would be folded
+    with tf.device("/job:core/task:0"):
+        b = tf.matmul(a, tf.ones([3, 2]))
+    with tf.device("/job:core/task:1"):
+        return tf.nn.relu(b)
+"""
+_TESTS = """
+    import harness
+    import numpy as np
+    import pytest
+    import tensorflow as tf
+
+    ROWS = {"x": np.arange(21.0, dtype=np.float32).reshape(7, 3)}
+
+    @pytest.fixture(scope="module")
+    def weights(devices):
+        return tf.Variable(tf.ones([3, 2]) / 7.0)
+
+    @pytest.mark.devices(min=2, kind="core")
+    @pytest.mark.parametrize("colocate", [True, False])
+    def test_backward_ops_and_batches_of_any_size(devices, verify, weights, colocate):
+        def model(x):
+            return tf.tanh(tf.matmul(x, weights))
+
+        parallel = harness.make_parallel(model, devices, colocate_gradients=colocate)
+        modes = ["eager", "graph", "dynamic"]
+        verification = verify(parallel, model, ROWS, variables=[weights], modes=modes)
+        assert verification.passed == colocate, verification
+        assert {finding.kind for finding in verification.findings} == (set() if colocate else {"gradient-placement"})
+        assert set(devices.names) <= set(verification.exercised.devices)
+        for trace in verification.traces.values():
+            where = {str(op.device) for op in trace.ops if op.role == "gradient" and op.type == "TanhGrad"}
+            assert where == (set(devices.names) if colocate else {devices.host})
+
+    @pytest.mark.devices(kind="logical-cpu")
+    def test_of_another_kind():
+        raise AssertionError("skipped before it runs")
+"""
+
+
+def _harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    paths = [str(Path(harness.__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_function_is_traced_on_the_servers_that_ran_it(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(_PROGRAM, encoding="utf-8")
+    done = _harness(tmp_path, "trace", "program.py:spread", "--devices", "cores:2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"core/0/CPU:0\W.*MatMul", done.stdout)
+    assert re.search(r"core/1/CPU:0\W.*Relu", done.stdout)
+
+
+def test_the_devices_are_shown_with_their_cores(tmp_path: Path) -> None:
+    done = _harness(tmp_path, "devices", "--devices", "cores:2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(re.findall(r"/job:core/.* core on /physical_device:CPU:core=\d", done.stdout)) == 2
+    assert re.search(r"to measure +a measurement takes (gpu|cores:\d+), because", done.stdout)
+
+
+def test_devices_exist_and_backward_ops_are_judged_in_a_validation(tmp_path: Path) -> None:
+    checks = ("devices-distinct", "vector-add", "matpow", "gradient-colocation")
+    only = [part for check in checks for part in ("--only", check)]
+    done = _harness(tmp_path, "validate", "--devices", "cores:2", *only)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert f"PASS on cores:2: {len(checks)} of {len(checks)} checks" in done.stdout
+
+
+def test_a_session_of_tests_runs_on_cores(
+    pytester: pytest.Pytester, inner_pytest: Callable[..., pytest.RunResult]
+) -> None:
+    pytester.makepyfile(_TESTS)
+    result = inner_pytest("-rs", "--harness-devices=cores:2", real=True)
+    result.assert_outcomes(passed=2, skipped=1)
+    result.stdout.fnmatch_lines(["2 core device(s) from cores:2 (--harness-devices): 2 servers on loopback*"])
