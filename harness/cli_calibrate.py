@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def calibrate(
     runs: Annotated[
         int, typer.Option("--runs", metavar="N", help="How many runs of the same code, each its own process.")
-    ] = 12,
+    ] = 20,
     command: Annotated[
         str, typer.Option("--command", metavar="CMD", help="What measures; {json} is where it writes, see compare.")
     ] = DEFAULT_COMMAND,
@@ -46,7 +46,7 @@ def calibrate(
 
     with clear_errors():
         if runs < calibration.FEWEST_RUNS:
-            raise UsageError(f"--runs {runs}: accepted: at least {calibration.FEWEST_RUNS}; 12 and more say something")
+            raise UsageError(f"--runs {runs}: accepted: at least {calibration.FEWEST_RUNS}; 20 say more")
         rules, parsed = Rules(parse_share(threshold)), parse_command(command)
         kept = Path(tempfile.mkdtemp(prefix="harness-calibrate-"))
         say(f"{runs} runs; their output is in {kept}")

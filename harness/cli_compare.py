@@ -98,7 +98,7 @@ def _files(files: list[Path], baselines: Path, rules: Rules) -> Judgement:
         new.records,
         new.fingerprint,
         rules,
-        lambda name: variation_of(calibration, name),
+        variation_of(calibration),
         variation=UNCALIBRATED.source if calibration is None else calibration.line,
     )
 

@@ -100,6 +100,8 @@ def _finish(measuring: Rounds, report: Path, *, complete: bool) -> ScaleRecord:
     from harness.speed.scaling.curve import curve_of
     from harness.speed.scaling.picture import draw_curve
 
+    with clear_errors():
+        outputs = measuring.compare()
     record = curve_of(
         tuple(measuring.points.values()),
         target=str(measuring.target),
@@ -107,7 +109,7 @@ def _finish(measuring: Rounds, report: Path, *, complete: bool) -> ScaleRecord:
         rounds=measuring.rounds,
         complete=complete,
     )
-    record = replace(record, fingerprint=measuring.fingerprint)
+    record = replace(record, fingerprint=measuring.fingerprint, outputs=outputs)
     print_scale(console_for(sys.stdout), record)
     with clear_errors():
         saved = save_scale(record, report)

@@ -4,7 +4,8 @@ It is thin and loads nothing until it is used: starting pytest with it imports n
 
 Which devices: ``--harness-devices=SPEC``, else the environment variable ``HARNESS_DEVICES``, else ``harness_devices``
 in the ini file (a path to a profile is then relative to that file), else ``auto``. They are configured once per
-process, before the first test that could start TensorFlow, if any selected test needs them.
+process, before the first test that could start TensorFlow, if any selected test needs them. Where all that need them
+measure speedups, ``auto`` takes what a measurement should (:func:`harness.devices.measuring_spec`).
 
 Fixtures: ``devices`` (the configured :class:`harness.Devices`), ``verify`` (:func:`harness.verify` on those devices
 unless ``devices=`` says otherwise) and ``trace`` (:func:`harness.trace`). All are session-wide, so that they can be
@@ -67,6 +68,8 @@ class _State:
     origin: str
     #: Whether any selected test needs devices.
     needed: bool = False
+    #: Whether all that need them measure speedups, so that "auto" means devices that are fit to be measured.
+    measuring: bool = False
     devices: Devices | None = None
     error: str | None = None
     #: Why the running test was found to lack devices.
@@ -148,8 +151,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find out whether any selected test needs devices."""
-    session.config.stash[_STATE].needed = any(_needs_devices(item) for item in session.items)
+    """Find out whether any selected test needs devices, and whether this session is a measurement."""
+    needing = [item for item in session.items if _needs_devices(item)]
+    state = session.config.stash[_STATE]
+    state.needed = bool(needing)
+    state.measuring = plugin_speed.is_measurement(session.config, needing)
 
 
 def _needs_devices(item: pytest.Item) -> bool:
@@ -164,7 +170,14 @@ def _configure(state: _State) -> None:
     from harness.errors import HarnessError
 
     try:
-        state.devices = configure(state.spec)
+        if state.measuring and state.spec == DEFAULT_DEVICES:
+            from harness.devices.measuring import measuring_spec
+
+            taken = measuring_spec()
+            state.devices = configure(taken.spec)
+            state.origin = f"{state.origin}; {taken.reason}"
+        else:
+            state.devices = configure(state.spec)
     except HarnessError as error:
         state.error = f"{type(error).__name__}: {error}"
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.plugin_speed import REPORT, SECOND_LOOK
+from harness.plugin_speed import BENCHMARK_SESSION, REPORT, SECOND_LOOK
 
 if TYPE_CHECKING:
     from harness.records import Fingerprint
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 OPTION_FAIL = "--harness-speedup-fail"
 OPTION_BY_MACHINE = "--harness-speedup-by-machine"
-#: The name under which pytest-benchmark registers its session.
-_BENCHMARK_SESSION = "pytest-benchmark"
 #: What pytest-benchmark looks for where ``--benchmark-compare`` names nothing.
 _ANY_SAVED = "[0-9][0-9][0-9][0-9]_"
 
@@ -110,7 +108,7 @@ class _Gate:
     @property
     def benchmarks(self) -> Any:
         """pytest-benchmark's session."""
-        return self.config.pluginmanager.get_plugin(_BENCHMARK_SESSION)
+        return self.config.pluginmanager.get_plugin(BENCHMARK_SESSION)
 
     def pytest_sessionstart(self) -> None:
         """Refuse what can gate nothing before anything is measured."""
@@ -196,7 +194,7 @@ class _Gate:
         base = None if self.baseline is None else self.baseline.records.get(name)
         if base is None or self.rules is None or self.problem is not None:
             return False
-        return suspects(base, record, variation_of(self.calibration, name), self.rules)
+        return suspects(name, base, record, variation_of(self.calibration), self.rules)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect what was measured."""
@@ -239,7 +237,7 @@ class _Gate:
             self.records,
             self.fingerprint,
             rules,
-            lambda name: variation_of(self.calibration, name),
+            variation_of(self.calibration),
             variation=variation,
         )
 

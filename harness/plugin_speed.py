@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 
 OPTION_BUDGET = "--harness-speedup-budget"
 OPTION_PRECISION = "--harness-speedup-precision"
+OPTION_TWICE = "--harness-speedup-twice"
 #: Seconds that the pairs of one benchmark may take, and the half-width of the interval at which they end.
-DEFAULT_BUDGET_S = 5.0
+DEFAULT_BUDGET_S = 10.0
 DEFAULT_PRECISION = 0.01
 #: Whoever wants to look at a benchmark twice puts a function into ``config.stash`` under this key. It is called with
 #: the benchmark's full name (``fullname`` in pytest-benchmark's JSON) and its record right after the first
 #: measurement; where it returns True, the benchmark is measured once more with the same budget.
 SECOND_LOOK = pytest.StashKey["SecondLook"]()
+#: The name under which pytest-benchmark registers its session.
+BENCHMARK_SESSION = "pytest-benchmark"
 #: The names under which pytest-benchmark comes in: as its entry point, and with ``-p``.
 _BENCHMARK_PLUGINS = ("benchmark", "pytest_benchmark.plugin")
 #: The attribute of a test report that carries its records as plain dicts, from xdist's workers too.
@@ -101,6 +104,12 @@ def add_options(group: pytest.OptionGroup) -> None:
         help="half-width of the confidence interval of a speedup at which its measuring ends, such as 1%% or 0.01 "
         "(default: 1%%)",
     )
+    group.addoption(
+        OPTION_TWICE,
+        action="store_true",
+        default=False,
+        help="measure each speedup a second time, so that harness compare can confirm a loss from the saved files",
+    )
 
 
 def register(config: pytest.Config) -> None:
@@ -125,6 +134,18 @@ def _option(config: pytest.Config, option: str, default: float, parser: str) -> 
         return float(getattr(asked, parser)(given))
     except UsageError as error:
         raise pytest.UsageError(f"{option}: {error}") from error
+
+
+def is_measurement(config: pytest.Config, needing: Sequence[pytest.Item]) -> bool:
+    """Whether these tests, all that need devices in this session, are there to measure speedups.
+
+    With ``--benchmark-only`` pytest-benchmark skips the others, so that one that measures is enough.
+    """
+    session = config.pluginmanager.get_plugin(BENCHMARK_SESSION)
+    if session is None or session.disabled or session.skip:
+        return False
+    measuring = ["speedup" in getattr(item, "fixturenames", ()) for item in needing]
+    return any(measuring) if session.only else bool(measuring) and all(measuring)
 
 
 class _WithoutBenchmark:
@@ -187,7 +208,7 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
                 tolerance=tolerance,
             )
             look = config.stash.get(SECOND_LOOK, None)
-            if look is not None and look(benchmark.fullname, record):
+            if config.getoption(OPTION_TWICE) or (look is not None and look(benchmark.fullname, record)):
                 again = measure_pairs(
                     single,
                     parallel,

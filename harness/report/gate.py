@@ -28,14 +28,23 @@ def gate_lines(said: Judgement) -> list[str]:
 
 
 def _table(judged: tuple[Judged, ...]) -> Iterator[str]:
+    # Typical calls mostly say the same with wider intervals: they are worth a line where they say more.
+    open_ones = {each.name for each in judged if each.figure == "fastest" and each.change.verdict == "cannot tell"}
+    judged = tuple(
+        each
+        for each in judged
+        if each.figure == "fastest"
+        or each.change.verdict == "worse"
+        or (each.name in open_ones and each.change.verdict != "cannot tell")
+    )
     if not judged:
         return
-    width = max(len(each.name) for each in judged)
+    width = max(len(each.what) for each in judged)
     yield f"{'':<{width}}  {_HEAD}"
     for each in judged:
         interval = f"{each.change.interval.lower:+.1%} to {each.change.interval.upper:+.1%}"
         yield (
-            f"{each.name:<{width}}  {each.base:>7.3f}  {each.new:>7.3f}  {each.change.interval.value:>+8.1%}  "
+            f"{each.what:<{width}}  {each.base:>7.3f}  {each.new:>7.3f}  {each.change.interval.value:>+8.1%}  "
             f"{interval:^18}  {each.p_corrected:>7.2g}  {_in_words(each)}"
         )
         if each.change.more is not None:
@@ -47,8 +56,9 @@ def _in_words(each: Judged) -> str:
     if each.fails:
         words = f"{Verdict.FAIL}: {words} beyond the threshold"
         if not each.rounds:
-            words += ", confirmed by" if each.confirmed else ", measured once, without"
-            words += " a second measurement"
+            words += ", confirmed by a second measurement"
+    elif each.unconfirmed:
+        words += " beyond the threshold, not measured a second time"
     elif each.confirmed is False:
         words += ", not confirmed by the second measurement"
     elif each.change.verdict == "worse":

@@ -62,6 +62,8 @@ def summary(record: ScaleRecord) -> list[str]:
         lines.append(f"{', '.join(unfaithful)}: not faithful for speed, see what they are; the curve says little")
     if any(point.rounds and point.time_interval_ns is None for point in record.points):
         lines.append("a single round gives no interval: give --rounds 2 or more")
+    if record.outputs is not None:
+        lines.append(record.outputs)
     rest = "" if record.complete else "; INTERRUPTED, the curve is incomplete"
     lines.append(f"{record.target}, {record.mode} scaling: {law_text(record)}{rest}")
     return lines

@@ -20,7 +20,7 @@ from harness.speed.baseline import SavedRun, read_run
 PLACEHOLDER = "{json}"
 #: pytest's own variable for options that are added to those of the command line.
 ADD_OPTIONS = "PYTEST_ADDOPTS"
-#: Exit codes of a command whose JSON counts: pytest says 1 where a test failed, and what it measured stands.
+#: How much of what a failed command said is shown.
 _LAST_CHARACTERS = 2000
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.speed.baseline import SavedRun
-from harness.speed.change import UNCALIBRATED, LogSpeedup, Rules, Variation, change_between, log_speedup
+from harness.speed.change import Change, Rules, Variation, VariationOf, change_between, uncalibrated
 from harness.speed.comparable import differences, machine_key
+from harness.speed.figures import FIGURES, Figure, LogSpeedup, log_speedup
 
 CALIBRATION_SCHEMA_VERSION = 1
 #: Each comparison is judged by the variation of the other runs, of which two are the fewest that have one.
@@ -26,9 +27,14 @@ POWER = 0.9
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkVariation:
-    """How one benchmark moves between runs: a relative standard deviation, its degrees of freedom, the speedup."""
+    """How one benchmark moves between runs.
+
+    ``sigma`` and ``typical_sigma`` are the relative standard deviations of the speedups of its fastest and of its
+    typical calls, ``freedom`` their degrees of freedom, ``speedup`` that of the fastest calls.
+    """
 
     sigma: float
+    typical_sigma: float
     freedom: int
     speedup: float
 
@@ -48,6 +54,7 @@ class Calibration:
     runs: int
     benchmarks: dict[str, BenchmarkVariation]
     pooled_sigma: float
+    pooled_typical_sigma: float
     pooled_freedom: int
     threshold: float
     confidence: float
@@ -57,12 +64,14 @@ class Calibration:
     smallest_loss: float
     schema_version: int = CALIBRATION_SCHEMA_VERSION
 
-    def variation_of(self, name: str) -> Variation:
+    def variation_of(self, name: str, figure: Figure = "fastest") -> Variation:
         """That of a benchmark; of one that was not calibrated, that of all together."""
         found = self.benchmarks.get(name)
         if found is not None:
-            return Variation(found.sigma, found.freedom, f"calibrated {self.date}")
-        return Variation(self.pooled_sigma, self.pooled_freedom, f"calibrated {self.date} on other benchmarks")
+            sigma = found.sigma if figure == "fastest" else found.typical_sigma
+            return Variation(sigma, found.freedom, f"calibrated {self.date}")
+        pooled = self.pooled_sigma if figure == "fastest" else self.pooled_typical_sigma
+        return Variation(pooled, self.pooled_freedom, f"calibrated {self.date} on other benchmarks")
 
     @property
     def date(self) -> str:
@@ -88,7 +97,7 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
         UsageError: fewer than 4 runs, runs of different machines, or no benchmark that gates in all of them.
     """
     if len(runs) < FEWEST_RUNS:
-        raise UsageError(f"{len(runs)} run(s) calibrate nothing; accepted: at least {FEWEST_RUNS}, and 12 are better")
+        raise UsageError(f"{len(runs)} run(s) calibrate nothing; accepted: at least {FEWEST_RUNS}, and 20 are better")
     first = runs[0].fingerprint
     for run in runs:
         if differ := differences(first, run.fingerprint):
@@ -99,18 +108,21 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
     if not names:
         raise UsageError("no benchmark that gates is in all of the runs; give a command that measures with speedup")
     measured = {
-        name: [log_speedup(run.records[name].single_ns, run.records[name].parallel_ns) for run in runs]
+        name: [
+            [log_speedup(run.records[name].single_ns, run.records[name].parallel_ns, figure) for run in runs]
+            for figure in FIGURES
+        ]
         for name in names
     }
-    benchmarks = {name: _variation(logs) for name, logs in measured.items()}
-    pooled = math.sqrt(sum(each.sigma**2 for each in benchmarks.values()) / len(benchmarks))
+    benchmarks = {name: _variation(*figures) for name, figures in measured.items()}
     comparisons, alarms, losses = _all_pairs(measured, rules)
     return Calibration(
         made_at=made_at,
         key=machine_key(first),
         runs=len(runs),
         benchmarks=benchmarks,
-        pooled_sigma=pooled,
+        pooled_sigma=_root_mean_square([each.sigma for each in benchmarks.values()]),
+        pooled_typical_sigma=_root_mean_square([each.typical_sigma for each in benchmarks.values()]),
         pooled_freedom=sum(each.freedom for each in benchmarks.values()),
         threshold=rules.threshold,
         confidence=rules.confidence,
@@ -137,28 +149,37 @@ def variation_between(logs: Sequence[LogSpeedup]) -> float:
     return math.sqrt(max(0.0, total - float(np.mean([each.error**2 for each in logs]))))
 
 
-def _variation(logs: Sequence[LogSpeedup]) -> BenchmarkVariation:
-    typical = sum(each.value for each in logs) / len(logs)
-    return BenchmarkVariation(variation_between(logs), len(logs) - 1, math.exp(typical))
+def _variation(fastest: Sequence[LogSpeedup], typical: Sequence[LogSpeedup]) -> BenchmarkVariation:
+    speedup = math.exp(sum(each.value for each in fastest) / len(fastest))
+    return BenchmarkVariation(variation_between(fastest), variation_between(typical), len(fastest) - 1, speedup)
 
 
-def _all_pairs(measured: Mapping[str, Sequence[LogSpeedup]], rules: Rules) -> tuple[int, int, list[float]]:
+def _root_mean_square(values: Sequence[float]) -> float:
+    return math.sqrt(sum(value**2 for value in values) / len(values))
+
+
+def _all_pairs(measured: Mapping[str, Sequence[Sequence[LogSpeedup]]], rules: Rules) -> tuple[int, int, list[float]]:
     """Compare every run with every later one: how many comparisons, how many losses beyond the threshold that are not
     there, and for each comparison the loss that it would establish.
 
     Each is judged by the variation of the *other* runs: no run may tell how far off it is itself.
     """
     alarms, losses = 0, []
-    for logs in measured.values():
-        for i, j in itertools.combinations(range(len(logs)), 2):
-            others = [each for index, each in enumerate(logs) if index not in (i, j)]
-            variation = Variation(variation_between(others), len(others) - 1, "the other runs")
-            change = change_between(logs[i], logs[j], variation, rules)
-            alarms += change.p_beyond <= 1.0 - rules.confidence
+    for figures in measured.values():
+        for i, j in itertools.combinations(range(len(figures[0])), 2):
+            changes = [_change_by_the_others(logs, i, j, rules) for logs in figures]
+            alarms += any(change.p_beyond <= 1.0 - rules.confidence for change in changes)
             # A shift of all log ratios moves the interval as a whole: the loss is established that takes its upper
             # end below 0.
-            losses.append(max(0.0, -math.expm1(-math.log1p(change.interval.upper))))
+            upper = min(change.interval.upper for change in changes)
+            losses.append(max(0.0, -math.expm1(-math.log1p(upper))))
     return len(losses), alarms, losses
+
+
+def _change_by_the_others(logs: Sequence[LogSpeedup], i: int, j: int, rules: Rules) -> Change:
+    others = [each for index, each in enumerate(logs) if index not in (i, j)]
+    variation = Variation(variation_between(others), len(others) - 1, "the other runs")
+    return change_between(logs[i], logs[j], variation, rules)
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
@@ -168,6 +189,6 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return float(np.quantile(values, share, method="inverted_cdf"))
 
 
-def variation_of(calibration: Calibration | None, name: str) -> Variation:
-    """The variation of a benchmark: the calibration's, or the default where there is none."""
-    return UNCALIBRATED if calibration is None else calibration.variation_of(name)
+def variation_of(calibration: Calibration | None) -> VariationOf:
+    """The variation of benchmarks: the calibration's, or the default where there is none."""
+    return uncalibrated if calibration is None else calibration.variation_of

@@ -1,32 +1,33 @@
 """How a speedup changed between two measurements, and what may be said of it.
 
-All is done on logarithms: ``d = log(new) - log(base)``, each from the 20 % trimmed mean of ``log(single / parallel)``.
-The interval of one run does not hold how much a speedup moves from process to process (where memory lies, who else
-runs), so that is a part of its own: ``se = sqrt(se_base² + se_new² + 2 sigma²)``, with ``sigma`` the variation between
-runs of the same code. Student's t has the degrees of freedom of Welch and Satterthwaite (Satterthwaite, Biometrics
-Bulletin 2, 1946). ``confidence`` is that of each one-sided statement ("there is a loss", "it is beyond the threshold"),
-so that the interval shown, with that confidence at each end, is worth ``2 confidence - 1``.
+All is done on logarithms: ``d = log(new) - log(base)``, of either of two figures (:mod:`harness.speed.figures`): the
+speedup of the fastest calls, or that of typical ones. One run does not hold how much a speedup moves from process to
+process (where memory lies, who else runs), so that is a part of its own: ``se = sqrt(se_base² + se_new² + 2 sigma²)``,
+with ``sigma`` the variation between runs of the same code. Student's t has the degrees of freedom of Welch and
+Satterthwaite (Satterthwaite, Biometrics Bulletin 2, 1946). ``confidence`` is that of each one-sided statement ("there
+is a loss", "it is beyond the threshold"), so that the interval shown, with that confidence at each end, is worth
+``2 confidence - 1``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.errors import UsageError
-from harness.speed.estimate import TRIM, correlation, paired_speedup
+from harness.speed.figures import Figure, LogSpeedup
 from harness.speed.record import Interval
 
 #: Better and worse: a change is established. Same: none is, and the interval is narrower than ± the threshold.
 ChangeVerdict = Literal["better", "same", "worse", "cannot tell"]
 
-#: How much a speedup moves between processes where nobody has calibrated: its standard deviation, relative. Measured
-#: over 12 processes of 60 interleaved pairs each, on two shared cores.
+#: How much a speedup of fastest calls moves between processes where nobody has calibrated: its standard deviation,
+#: relative. Measured on two shared cores.
 DEFAULT_SIGMA = 0.013
-#: Below this, a standard error says that the clock is coarse, not that anything is certain.
-_SMALLEST_ERROR = 1e-9
+#: The same of typical calls, which neighbours on the machine move far more: up to this much on two shared cores.
+TYPICAL_SIGMA = 0.10
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +63,16 @@ class Variation:
 
 #: What is taken where there is no calibration.
 UNCALIBRATED = Variation(DEFAULT_SIGMA, math.inf, f"default ± {DEFAULT_SIGMA:.1%}, not calibrated on this machine")
+_UNCALIBRATED_TYPICAL = Variation(
+    TYPICAL_SIGMA, math.inf, f"default ± {TYPICAL_SIGMA:.0%} for typical calls, not calibrated on this machine"
+)
+#: The variation between runs of a figure of a benchmark, which is given by its full name.
+VariationOf = Callable[[str, Figure], Variation]
 
 
-@dataclass(frozen=True, slots=True)
-class LogSpeedup:
-    """The logarithm of a speedup with its standard error within one run."""
-
-    value: float
-    error: float
-    pairs: int
-    #: Pairs that trimming left, less one.
-    freedom: int
+def uncalibrated(_name: str, figure: Figure) -> Variation:
+    """The variation of any benchmark where there is no calibration."""
+    return UNCALIBRATED if figure == "fastest" else _UNCALIBRATED_TYPICAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +91,6 @@ class Change:
     error: float
     freedom: float
     more: str | None = None
-
-
-def log_speedup(single_ns: Sequence[float], parallel_ns: Sequence[float]) -> LogSpeedup:
-    """The estimate of :func:`harness.speed.estimate.paired_speedup` with its standard error, from times in ns.
-
-    The error is that of a trimmed mean, from the winsorized variance (``scipy.stats.mstats.trimmed_stde``), and as much
-    larger as correlated pairs make it.
-
-    Raises:
-        UsageError: these times are no pairs to judge.
-    """
-    import numpy as np
-    from scipy.stats.mstats import trimmed_stde
-
-    value = math.log(paired_speedup(single_ns, parallel_ns).value)
-    logs = np.log(np.asarray(single_ns, float) / np.asarray(parallel_ns, float))
-    error = float(trimmed_stde(logs, limits=(TRIM, TRIM))) * correlation(single_ns, parallel_ns).widens
-    pairs = len(single_ns)
-    return LogSpeedup(value, max(error, _SMALLEST_ERROR), pairs, pairs - 2 * int(TRIM * pairs) - 1)
 
 
 def change_between(base: LogSpeedup, new: LogSpeedup, variation: Variation, rules: Rules) -> Change:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.devices.cores import usable_cores
+from harness.devices.cores import allowed_cpu_time, usable_cores
 from harness.devices.device import Device
 
 
@@ -23,9 +23,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """TensorFlow's threads in this process, and the physical cores that it may use.
+    """TensorFlow's threads in this process, and the physical cores whose time it may take.
 
-    0 threads: as many as TensorFlow likes.
+    0 threads: as many as TensorFlow likes. A quota of a container may leave less time than there are cores.
     """
 
     intra_op: int
@@ -34,11 +34,13 @@ class Threads:
 
 
 def label_of(kind: str, count: int, threads: Threads) -> Label:
-    """The label of a speedup on ``count`` devices of one kind. ``threads`` matters for logical CPUs alone."""
+    """The label of a speedup on ``count`` devices of one kind. ``threads`` matters for CPUs alone."""
     if kind == "logical-gpu":
         return Label("shares one card: not a speedup", gates=False)
     if kind == "gpu":
         return Label(f"{count} GPU{'s' if count > 1 else ''}", gates=True)
+    if kind == "core" and threads.cores < count:
+        return Label(f"{count} cores with the time of {threads.cores}: not a speedup", gates=False)
     if kind == "core":
         return Label(f"{count} core{'s, each' if count > 1 else ','} a server with one thread", gates=True)
     if kind == "logical-cpu":
@@ -63,10 +65,11 @@ def speed_label(devices: Sequence[Device]) -> Label:
     """The label of a speedup on these devices in this process. TensorFlow is loaded, its runtime not started."""
     import tensorflow as tf
 
+    cores, quota = len(usable_cores()), allowed_cpu_time()
     threads = Threads(
         tf.config.threading.get_intra_op_parallelism_threads(),
         tf.config.threading.get_inter_op_parallelism_threads(),
-        len(usable_cores()),
+        cores if quota is None else min(cores, int(quota)),
     )
     return label_of(kind_of(devices), len(devices), threads)
 

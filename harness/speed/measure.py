@@ -60,7 +60,7 @@ def measure_speedup(
     *,
     devices: Sequence[Device],
     work: Work | None = None,
-    budget_s: float = 5.0,
+    budget_s: float = 10.0,
     half_width: float = 0.01,
     confidence: float = 0.95,
     seed: int = 0,

@@ -11,6 +11,9 @@ from harness.speed.record import Stopped
 
 #: Fewer pairs than this do not end measuring by being precise: by chance, a few may lie close together.
 FEWEST_PRECISE_PAIRS = 20
+#: Nor do less seconds than these: what else runs on a machine comes and goes, and none of the calls may have been free
+#: of it.
+LEAST_S = 3.0
 #: More pairs than this are not kept in a record.
 MOST_PAIRS = 20_000
 #: The interval is looked at each time that there are this much more pairs: each look is a chance to stop too early.
@@ -61,7 +64,7 @@ def run_pairs(
         if pairs >= look:
             look = max(pairs + 1, int(pairs * _NEXT_LOOK))
             if relative_half_width(paired_speedup(single_ns, parallel_ns, confidence)) <= half_width:
-                stopped = "precise"
+                stopped = "precise" if elapsed_s >= min(LEAST_S, budget_s) else None
         if stopped is None and pairs >= MOST_PAIRS:
             stopped = "pairs"
         if stopped is None and pairs >= FEWEST_PAIRS and elapsed_s >= budget_s:

@@ -19,8 +19,9 @@ from typing import Literal
 from harness.errors import UsageError
 from harness.records import Verdict
 from harness.speed.baseline import SavedRun
-from harness.speed.change import Change, Rules, judged_change, log_speedup
+from harness.speed.change import Change, Rules, judged_change
 from harness.speed.comparable import differences
+from harness.speed.figures import FIGURES, Figure, log_speedup
 from harness.speed.gate import Judged, Judgement, conclude
 
 Version = Literal["A", "B"]
@@ -66,8 +67,9 @@ def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: 
         if not run.records[name].gates
     }
     judged = [
-        judged_rounds(name, _values(a_runs, name), _values(b_runs, name), rules)
+        judged_rounds(name, _values(a_runs, name, figure), _values(b_runs, name, figure), rules, figure)
         for name in sorted(in_all - ungated.keys())
+        for figure in FIGURES
     ]
     said = replace(
         said,
@@ -78,8 +80,10 @@ def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: 
     return conclude(said, judged)
 
 
-def judged_rounds(name: str, a_values: Sequence[float], b_values: Sequence[float], rules: Rules) -> Judged:
-    """One benchmark from the logarithms of its speedups, one value a run."""
+def judged_rounds(
+    name: str, a_values: Sequence[float], b_values: Sequence[float], rules: Rules, figure: Figure = "fastest"
+) -> Judged:
+    """One figure of a benchmark from its logarithms, one value a run."""
     import numpy as np
     from scipy.stats import ttest_ind
 
@@ -91,7 +95,8 @@ def judged_rounds(name: str, a_values: Sequence[float], b_values: Sequence[float
     change = judged_change(difference, error, float(found.df), rules)
     if change.verdict == "cannot tell":
         change = replace(change, more=_rounds(change, rules))
-    return Judged(name, math.exp(float(np.mean(a_values))), math.exp(float(np.mean(b_values))), change, rounds=True)
+    base, new = (math.exp(float(np.mean(values))) for values in (a_values, b_values))
+    return Judged(name, base, new, change, figure=figure, rounds=True)
 
 
 def _standard_error(interval: tuple[float, float], freedom: float) -> float:
@@ -109,5 +114,5 @@ def _rounds(change: Change, rules: Rules) -> str:
     return f"about {math.ceil((half / -rules.log_loss) ** 2 * 10) / 10:g} times the rounds would tell"
 
 
-def _values(runs: Sequence[SavedRun], name: str) -> list[float]:
-    return [log_speedup(run.records[name].single_ns, run.records[name].parallel_ns).value for run in runs]
+def _values(runs: Sequence[SavedRun], name: str, figure: Figure) -> list[float]:
+    return [log_speedup(run.records[name].single_ns, run.records[name].parallel_ns, figure).value for run in runs]

@@ -4,9 +4,9 @@ What "found" means. A gate at a threshold of 5 % fails where a loss of *more tha
 5 % is what it is made to let pass: at the very threshold a test with 99 % confidence fails in 1 % of the comparisons,
 by construction, however long it measures. "A loss of 5 % is found" therefore has two meanings, and both are counted:
 
-- ``worse``: a loss is established, the interval of 99 % one-sided lies below 0. It is what the table tells a user, and
-  what tells whether the measurement is precise enough to see 5 % at all. Its false alarms are counted beside it, on the
-  same code, because the two figures mean something together alone.
+- ``worse``: a loss is established, the interval of 99 % one-sided of one of the two figures lies below 0. It is what
+  the table tells a user, and what tells whether the measurement is precise enough to see 5 % at all. Its false alarms
+  are counted beside it, on the same code, because the two figures mean something together alone.
 - the gate's failure, at thresholds of 5 % and of 2 %. Whoever wants losses of 5 % to stop a merge sets a threshold
   smaller than 5 % by as much as the measurement is uncertain; 2 % is an example of it.
 
@@ -16,19 +16,22 @@ conditions, as by somebody who calibrated this machine before.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median, quantiles
 
 from harness.speed.baseline import SavedRun
 from harness.speed.calibration import exact_interval, variation_between
-from harness.speed.change import UNCALIBRATED, Rules, Variation, log_speedup
+from harness.speed.change import Rules, Variation, uncalibrated
 from harness.speed.estimate import paired_speedup, relative_half_width, unpaired_speedup
+from harness.speed.figures import Figure, log_speedup
 from harness.speed.gate import Judged, judge
 from harness.speed.record import SpeedupRecord
 
-#: As many runs as ``harness calibrate`` makes.
+#: Fewer than ``harness calibrate`` makes by default: a machine calibrated with those shows smaller losses.
 CALIBRATION_RUNS = 12
 #: What ``--benchmark-compare-fail=median:5%`` lets pass.
 MEDIAN_SHARE = 0.05
@@ -87,7 +90,7 @@ def count_planted(
 def planted_loss(planted: Sequence[SavedRun], same: Sequence[SavedRun]) -> float:
     """The loss that was really planted, as a share, from all samples: the median over the benchmarks."""
     names = same[0].records.keys()
-    return 1.0 - median(_typical(planted, name) / _typical(same, name) for name in names)
+    return 1.0 - median(_speedup(planted, name) / _speedup(same, name) for name in names)
 
 
 def interval_widths(runs: Sequence[SavedRun]) -> Widths:
@@ -124,31 +127,44 @@ def _counts(
         median_regressed(base.records[name], new.records[name]) for base, new, _ in comparisons for name in base.records
     )
     return [
-        Count("worse: a loss is established", sum(each.change.verdict == "worse" for each in first), total),
+        Count("worse: a loss is established", sum("worse" in _verdicts(rows) for rows in first), total),
         *(
-            Count(f"the gate fails at {share:.0%}", sum(each.fails for each in judged), total)
+            Count(f"the gate fails at {share:.0%}", sum(_fails(rows) for rows in judged), total)
             for share, judged in calibrated.items()
         ),
-        Count(f"the gate fails at {thresholds[0]:.0%}, not calibrated", sum(each.fails for each in default), total),
-        Count("cannot tell", sum(each.change.verdict == "cannot tell" for each in first), total),
+        Count(f"the gate fails at {thresholds[0]:.0%}, not calibrated", sum(map(_fails, default)), total),
+        Count("cannot tell", sum(_verdicts(rows) == {"cannot tell"} for rows in first), total),
         Count(f"--benchmark-compare-fail=median:{MEDIAN_SHARE:.0%}", medians, total),
     ]
 
 
 def _all_judged(
     comparisons: Sequence[tuple[SavedRun, SavedRun, Sequence[SavedRun]]], threshold: float, *, calibrated: bool
-) -> list[Judged]:
-    found: list[Judged] = []
+) -> list[tuple[Judged, ...]]:
+    """For each benchmark of each comparison, all of its figures."""
+    found: list[tuple[Judged, ...]] = []
     for base, new, others in comparisons:
-        variations = {name: _variation(others, name) if calibrated else UNCALIBRATED for name in base.records}
-        found += judge(base, new.records, new.fingerprint, Rules(threshold), variations.__getitem__).judged
+        by_others = partial(_variation, others) if calibrated else uncalibrated
+        judged = judge(base, new.records, new.fingerprint, Rules(threshold), by_others).judged
+        found += [tuple(each for each in judged if each.name == name) for name in base.records]
     return found
 
 
-def _variation(others: Sequence[SavedRun], name: str) -> Variation:
-    logs = [log_speedup(run.records[name].single_ns, run.records[name].parallel_ns) for run in others]
+def _fails(rows: tuple[Judged, ...]) -> bool:
+    """Whether the gate fails; where nobody measured a second time, whether it would if that confirmed the first."""
+    return any(each.fails or each.unconfirmed for each in rows)
+
+
+def _verdicts(rows: tuple[Judged, ...]) -> set[str]:
+    return {each.change.verdict for each in rows}
+
+
+def _variation(others: Sequence[SavedRun], name: str, figure: Figure) -> Variation:
+    logs = [log_speedup(run.records[name].single_ns, run.records[name].parallel_ns, figure) for run in others]
     return Variation(variation_between(logs), len(logs) - 1, "other runs of the same code")
 
 
-def _typical(runs: Sequence[SavedRun], name: str) -> float:
-    return median(run.records[name].speedup.value for run in runs)
+def _speedup(runs: Sequence[SavedRun], name: str) -> float:
+    return median(
+        math.exp(log_speedup(run.records[name].single_ns, run.records[name].parallel_ns).value) for run in runs
+    )

@@ -13,6 +13,7 @@ from harness.report.scale import load_scale
 
 PROGRAM = """
 import time
+import numpy as np
 import tensorflow as tf
 
 def build(devices, scale=1):
@@ -26,6 +27,20 @@ def only_one(devices):
     if len(devices) > 1:
         raise ValueError("one device is enough")
     return lambda: tf.constant(1.0)
+
+def wrong_on_two(devices):
+    return lambda: tf.random.uniform([3]) * 0 + len(devices)
+
+def random_numbers(devices):
+    import os
+    return lambda: tf.constant(int.from_bytes(os.urandom(3), "big"))
+
+def seeded(devices):
+    value = tf.random.uniform([3]) + np.random.rand()
+    return lambda: {"value": value, "half": tf.cast(value, tf.bfloat16), "name": tf.constant(["a", "bc"])}
+
+def nothing(devices):
+    return lambda: None
 
 def no_callable(devices):
     return 3
@@ -79,6 +94,33 @@ def test_a_device_set_that_fails_is_reported_and_the_others_go_on(folder: Path) 
     assert "error: cpu:2: program.py:only_one raised ValueError" in done.stdout
     assert record.fit is None
     assert "no fit: all that was measured is on 1 device(s)" in done.stdout
+
+
+def test_a_device_set_that_returns_something_else_fails_and_its_times_do_not_count(folder: Path) -> None:
+    done = run(folder, "scale", "program.py:wrong_on_two", "--devices", "cpu:1,cpu:2", *QUICK)
+    assert done.returncode == 1
+    record = load_scale(folder / "harness-report")
+    one, two = record.points
+    assert (one.wrong, two.wrong, len(two.rounds), two.speedup) == (False, True, 2, None)
+    assert "they are not those of cpu:1" in str(two.error)
+    assert record.outputs == "1 of 2 device sets return the same"
+    assert record.fit is None
+    assert "error: cpu:2: outputs" in done.stdout
+    assert not [*(folder / "harness-report" / "logs").glob("outputs-*")]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("seeded", "2 of 2 device sets return the same"),
+        ("random_numbers", "on cpu:1 alone they differ from process to process"),
+        ("nothing", "because there are none: return what is computed"),
+    ],
+)
+def test_what_the_device_sets_return_is_compared_where_it_can_be(folder: Path, function: str, words: str) -> None:
+    done = run(folder, "scale", f"program.py:{function}", "--devices", "cpu:1,cpu:2", *QUICK)
+    assert done.returncode == 0, done.stdout
+    assert words in done.stdout
 
 
 @pytest.mark.parametrize(

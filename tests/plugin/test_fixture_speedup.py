@@ -217,3 +217,41 @@ def test_the_timer_tells_of_the_times_that_it_was_given_and_then_of_the_time() -
     assert [timer() for _ in range(4)] == [0.0, 0.001, 0.0, 0.003]
     first = timer()
     assert timer() >= first > 0.0
+
+
+_WHAT_AUTO_TOOK = """
+    def test_speed(speedup, devices):
+        import tensorflow as tf
+        speedup(lambda: tf.constant(1.0), lambda: tf.constant(1.0), devices=devices)
+
+    def test_other({fixture}):
+        pass
+"""
+_AUTO = ("-p", "pytest_benchmark.plugin", "--harness-speedup-budget=0.05")
+
+
+def test_where_all_tests_measure_auto_takes_what_a_measurement_should(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(_WHAT_AUTO_TOOK.format(fixture=""))
+    result = inner_pytest(*_AUTO, real=True)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*core device(s) from cores:* (default; a measurement takes cores:*because*"])
+
+
+def test_where_another_test_uses_the_devices_auto_is_what_it_ever_is(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(_WHAT_AUTO_TOOK.format(fixture="devices"))
+    result = inner_pytest(*_AUTO)
+    result.stdout.fnmatch_lines(["*4 logical-cpu device(s) from auto (default)*"])
+
+
+def test_each_speedup_is_measured_twice_where_that_is_asked_for(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(_TESTS)
+    inner_pytest(*_QUICK, "--harness-speedup-twice", "--benchmark-json=all.json", real=True)
+    [benchmark] = _benchmarks(pytester.path / "all.json")["benchmarks"]
+    record = benchmark["extra_info"]["harness"]
+    assert len(record["second_single_ns"]) == len(record["second_parallel_ns"]) > 0

@@ -61,13 +61,14 @@ def test_without_any_baseline_nothing_is_measured(gate: GateSession) -> None:
 
 def test_a_calibration_of_the_machine_is_used_and_printed(gate: GateSession) -> None:
     saved = gate.save(*_BY_MACHINE)
-    variation = {"sigma": 0.0005, "freedom": 11, "speedup": 1.9}
+    variation = {"sigma": 0.0005, "typical_sigma": 0.0005, "freedom": 11, "speedup": 1.9}
     calibration = {
         "made_at": "2026-01-02T03:04:05+00:00",
         "key": saved.parent.name,
         "runs": 12,
         "benchmarks": {"test_speed.py::test_one": variation, "test_speed.py::test_other": variation},
         "pooled_sigma": 0.0005,
+        "pooled_typical_sigma": 0.0005,
         "pooled_freedom": 22,
         "threshold": 0.05,
         "confidence": 0.99,

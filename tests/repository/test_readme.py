@@ -19,7 +19,7 @@ from harness.devices.profile import load_profile, shipped_profile_names
 from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable
 from harness.plugin import DEFAULT_DEVICES, ENVIRONMENT_DEVICES, INI_DEVICES, MARKER, OPTION_DEVICES, OPTION_REQUIRE
 from harness.plugin_gate import OPTION_BY_MACHINE, OPTION_FAIL
-from harness.plugin_speed import OPTION_BUDGET, OPTION_PRECISION
+from harness.plugin_speed import OPTION_BUDGET, OPTION_PRECISION, OPTION_TWICE
 from harness.records import FINDING_KINDS, ExitCode, Verdict
 
 
@@ -103,7 +103,15 @@ def test_every_exit_code_is_explained() -> None:
 
 def test_every_option_of_the_plug_in_is_told() -> None:
     text = read("README.md").split("## The pytest plug-in\n", 1)[1]
-    options = (OPTION_DEVICES, OPTION_REQUIRE, OPTION_BUDGET, OPTION_PRECISION, OPTION_FAIL, OPTION_BY_MACHINE)
+    options = (
+        OPTION_DEVICES,
+        OPTION_REQUIRE,
+        OPTION_BUDGET,
+        OPTION_PRECISION,
+        OPTION_TWICE,
+        OPTION_FAIL,
+        OPTION_BY_MACHINE,
+    )
     for name in (*options, ENVIRONMENT_DEVICES, INI_DEVICES, f"@pytest.mark.{MARKER}", *KINDS):
         assert re.search(rf"`{re.escape(name)}\b", text), f"the README does not tell of {name}"
     assert f"else `{DEFAULT_DEVICES}`" in text

@@ -14,8 +14,9 @@ from harness.errors import InvalidCalibration, UsageError
 from harness.speed.baseline import SavedRun
 from harness.speed.calibration import calibrate, exact_interval, variation_between, variation_of
 from harness.speed.calibration_file import load_calibration, save_calibration
-from harness.speed.change import UNCALIBRATED, LogSpeedup, Rules, Variation, change_between, log_speedup
+from harness.speed.change import UNCALIBRATED, Rules, Variation, change_between
 from harness.speed.comparable import machine_key
+from harness.speed.figures import FIGURES, LogSpeedup, log_speedup
 
 _RULES = Rules()
 _WHEN = "2026-01-02T03:04:05+00:00"
@@ -58,8 +59,8 @@ def test_a_calibration_finds_the_variation_that_is_there() -> None:
     assert found.key == machine_key(FINGERPRINT)
     assert found.variation_of("a") == Variation(found.benchmarks["a"].sigma, 39, "calibrated 2026-01-02")
     assert found.variation_of("other").freedom == 117
-    assert variation_of(found, "a") == found.variation_of("a")
-    assert variation_of(None, "a") is UNCALIBRATED
+    assert variation_of(found)("a", "typical") == found.variation_of("a", "typical")
+    assert variation_of(None)("a", "fastest") is UNCALIBRATED
 
 
 def test_a_steady_machine_gives_no_alarms_and_a_jumping_one_is_told_of() -> None:
@@ -86,13 +87,18 @@ def test_the_smallest_loss_is_what_shifted_samples_show() -> None:
         """The share of comparisons that establish a loss, where the later run's parallel side is slowed down."""
         seen = []
         for name in "abc":
-            logs = [log_speedup(each.records[name].single_ns, each.records[name].parallel_ns) for each in runs]
             for i, j in itertools.combinations(range(len(runs)), 2):
-                later = runs[j].records[name]
-                slowed = log_speedup(later.single_ns, [time / (1 - loss) for time in later.parallel_ns])
-                sigma = variation_between([each for n, each in enumerate(logs) if n not in (i, j)])
-                change = change_between(logs[i], slowed, Variation(sigma, len(runs) - 3, ""), _RULES)
-                seen.append(change.verdict == "worse")
+                found = []
+                for figure in FIGURES:
+                    logs = [
+                        log_speedup(each.records[name].single_ns, each.records[name].parallel_ns, figure)
+                        for each in runs
+                    ]
+                    slowed = replace(logs[j], value=logs[j].value + math.log1p(-loss))
+                    sigma = variation_between([each for n, each in enumerate(logs) if n not in (i, j)])
+                    change = change_between(logs[i], slowed, Variation(sigma, len(runs) - 3, ""), _RULES)
+                    found.append(change.verdict == "worse")
+                seen.append(any(found))
         return sum(seen) / len(seen)
 
     assert power(found.smallest_loss * 1.001) >= 0.9

@@ -8,22 +8,11 @@ from scipy import stats
 from synthetic_runs import times
 
 from harness.errors import UsageError
-from harness.speed.change import DEFAULT_SIGMA, UNCALIBRATED, LogSpeedup, Rules, Variation, change_between, log_speedup
-from harness.speed.estimate import paired_speedup
+from harness.speed.change import DEFAULT_SIGMA, UNCALIBRATED, Rules, Variation, change_between
+from harness.speed.figures import LogSpeedup, log_speedup
 
 _NO_VARIATION = Variation(0.0, math.inf, "none")
 _RULES = Rules()
-
-
-def test_the_logarithm_and_its_error_are_those_of_the_interval() -> None:
-    single, parallel = times(1.9, scatter=0.02)
-    found = log_speedup(single, parallel)
-    interval = paired_speedup(single, parallel, 0.9)
-    quantile = stats.t.ppf(0.95, found.freedom)
-    assert math.exp(found.value) == pytest.approx(interval.value)
-    assert math.exp(found.value + quantile * found.error) == pytest.approx(interval.upper)
-    assert math.exp(found.value - quantile * found.error) == pytest.approx(interval.lower)
-    assert (found.pairs, found.freedom) == (60, 35)
 
 
 def test_a_worked_example() -> None:

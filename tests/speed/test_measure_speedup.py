@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -130,6 +131,23 @@ def test_a_function_made_anew_in_each_call_is_named(chains: Chains, devices: har
 
     said = _about(measure(chains.single, lambda: tf.function(chains.side_by_side)(), devices), "traced")
     assert len(said) == 1
+
+
+@pytest.mark.devices(min=2)
+def test_a_program_that_more_devices_make_slower_is_named(chains: Chains, devices: harness.Devices) -> None:
+    """S01: handing the work to the devices takes longer than the work; the twin gains from them."""
+
+    def handed_out() -> Any:
+        time.sleep(0.03)
+        return chains.parallel()
+
+    def alone() -> Any:
+        time.sleep(0.03)
+        return chains.single()
+
+    [said] = _about(measure(chains.single, handed_out, devices), "slower on")
+    assert said.startswith(f"slower on {len(devices)} devices than on one: 0.")
+    assert not _about(measure(alone, chains.parallel, devices), "slower on")
 
 
 @pytest.mark.devices(min=2)

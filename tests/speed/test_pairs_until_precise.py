@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from harness.speed.estimate import paired_speedup, relative_half_width
-from harness.speed.pairs import FEWEST_PRECISE_PAIRS, MOST_PAIRS, Samples, run_pairs
+from harness.speed.pairs import FEWEST_PRECISE_PAIRS, LEAST_S, MOST_PAIRS, Samples, run_pairs
 
 
 @dataclass
@@ -42,12 +43,20 @@ def _noisy(random: np.random.Generator, ns: float, scatter: float) -> Callable[[
     return lambda: ns * math.exp(random.normal(0.0, scatter))
 
 
-def test_without_noise_it_ends_precise_with_the_fewest_pairs() -> None:
+def test_without_noise_it_ends_precise_with_the_fewest_pairs_of_long_calls() -> None:
+    samples = _Machine().measure(lambda: 200e6, lambda: 100e6)
+    assert samples.stopped == "precise"
+    assert samples.single_ns == (200_000_000,) * FEWEST_PRECISE_PAIRS
+    assert samples.parallel_ns == (100_000_000,) * FEWEST_PRECISE_PAIRS
+    assert samples.elapsed_s == pytest.approx(0.3 * FEWEST_PRECISE_PAIRS)
+
+
+def test_however_precise_it_goes_on_for_some_seconds_because_neighbours_come_and_go() -> None:
     samples = _Machine().measure(lambda: 2e6, lambda: 1e6)
     assert samples.stopped == "precise"
-    assert samples.single_ns == (2_000_000,) * FEWEST_PRECISE_PAIRS
-    assert samples.parallel_ns == (1_000_000,) * FEWEST_PRECISE_PAIRS
-    assert samples.elapsed_s == 0.003 * FEWEST_PRECISE_PAIRS
+    assert LEAST_S <= samples.elapsed_s < 1.3 * LEAST_S
+    short = _Machine().measure(lambda: 2e6, lambda: 1e6, budget_s=0.5)
+    assert short.elapsed_s == pytest.approx(0.5, rel=0.01)
 
 
 def test_noise_takes_more_pairs_until_the_interval_is_as_narrow_as_wanted() -> None:

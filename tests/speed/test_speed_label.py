@@ -18,7 +18,8 @@ _ANY = Threads(intra_op=0, inter_op=0, cores=1)
         ("logical-gpu", 2, _ANY, Label("shares one card: not a speedup", gates=False)),
         ("gpu", 2, _ANY, Label("2 GPUs", gates=True)),
         ("gpu", 1, _ANY, Label("1 GPU", gates=True)),
-        ("core", 2, _ANY, Label("2 cores, each a server with one thread", gates=True)),
+        ("core", 2, Threads(1, 1, 2), Label("2 cores, each a server with one thread", gates=True)),
+        ("core", 2, _ANY, Label("2 cores with the time of 1: not a speedup", gates=False)),
         ("core", 1, _ANY, Label("1 core, a server with one thread", gates=True)),
         (
             "logical-cpu",
@@ -58,6 +59,15 @@ def test_kinds_are_joined() -> None:
     gpu = Device("/job:localhost/replica:0/task:0/device:GPU:0", "gpu", "/physical_device:GPU:0")
     assert kind_of([gpu, cpu, gpu]) == "gpu+logical-cpu"
     assert kind_of([gpu]) == "gpu"
+
+
+def test_a_quota_of_cpu_time_counts_as_fewer_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.speed.label.usable_cores", lambda: (0, 1))
+    cores = [Device(f"/job:core/replica:0/task:{index}/device:CPU:0", "core", "") for index in range(2)]
+    monkeypatch.setattr("harness.speed.label.allowed_cpu_time", lambda: None)
+    assert speed_label(cores).gates
+    monkeypatch.setattr("harness.speed.label.allowed_cpu_time", lambda: 1.5)
+    assert not speed_label(cores).gates
 
 
 @pytest.mark.devices(kind="logical-cpu")

@@ -20,7 +20,7 @@ def curve_of(
     points: Sequence[Point], *, target: str, mode: Mode, rounds: int, complete: bool, confidence: float = 0.95
 ) -> ScaleRecord:
     """The record of what was measured so far; ``rounds`` is how many were asked for."""
-    measured = [point for point in points if point.rounds and point.devices is not None]
+    measured = [point for point in points if point.rounds and point.devices is not None and not point.wrong]
     base = min(measured, key=lambda point: point.devices or 0, default=None)
     worked_out = tuple(_worked_out(point, base, mode, confidence) for point in points)
     fit, reason = _fit(measured, mode, confidence)
@@ -52,7 +52,7 @@ def geometric_mean(values: Sequence[float], confidence: float = 0.95) -> tuple[f
 
 
 def _worked_out(point: Point, base: Point | None, mode: Mode, confidence: float) -> Point:
-    if base is None or not point.rounds or point.devices is None or base.devices is None:
+    if base is None or not point.rounds or point.devices is None or base.devices is None or point.wrong:
         return point
     time_ns, time_interval = geometric_mean([each.median_ns for each in point.rounds], confidence)
     ratio = point.devices / base.devices

@@ -54,6 +54,8 @@ class Point:
     speedup_interval: Interval | None = None
     efficiency: float | None = None
     error: str | None = None
+    #: Whether it returns something else than the smallest device set: then its times count for nothing.
+    wrong: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +91,7 @@ class ScaleRecord:
     why_no_fit: str | None
     complete: bool
     confidence: float
+    #: Whether all device sets return the same, in words; a point that does not has it as its ``error``.
+    outputs: str | None = None
     fingerprint: Fingerprint | None = None
     schema_version: int = SCALE_SCHEMA_VERSION

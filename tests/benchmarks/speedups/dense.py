@@ -11,10 +11,10 @@ from programs import by_kind, compiled, held_on
 
 import harness
 
-_LAYERS = 3
+_LAYERS = 6
 _LEARNING_RATE = 1e-3
 _GPU_UNITS, _CORE_UNITS = 8192, 512
-_GPU_ROWS, _CORE_ROWS = 16_384, 256
+_GPU_ROWS, _CORE_ROWS = 8_192, 512
 
 
 @dataclass
