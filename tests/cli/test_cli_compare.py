@@ -59,11 +59,19 @@ def _compare(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 )
 def test_two_files_are_judged(tmp_path: Path, new: float, threshold: str, code: ExitCode, said: str) -> None:
     write(tmp_path / "base.json", {"a.py::one": record(1.9)})
-    write(tmp_path / "new.json", {"a.py::one": record(new, seed=5)})
+    write(tmp_path / "new.json", {"a.py::one": record(new, seed=5, second=new)})
     done = _compare(tmp_path, "base.json", "new.json", "--threshold", threshold)
     assert (done.returncode, done.stderr) == (code, "")
     assert said in done.stdout
     assert "default ± 1.3%, not calibrated on this machine" in done.stdout
+
+
+def test_a_loss_that_was_measured_once_alone_is_unknown(tmp_path: Path) -> None:
+    write(tmp_path / "base.json", {"a.py::one": record(1.9)})
+    write(tmp_path / "new.json", {"a.py::one": record(1.5, seed=5)})
+    done = _compare(tmp_path, "base.json", "new.json", "--threshold", "5%")
+    assert done.returncode == ExitCode.UNKNOWN
+    assert "--harness-speedup-twice" in done.stdout
 
 
 def test_another_machine_is_unknown(tmp_path: Path) -> None:
