@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from harness.errors import (
         DevicesAlreadyConfigured,
         DevicesUnavailable,
+        EnsembleError,
         EvidenceError,
         HarnessError,
         InvalidProfile,
         InvalidSpec,
         OutputsDiffer,
         ShardingError,
+        StageError,
         TensorFlowInterfaceChanged,
         UsageError,
         VerificationError,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from harness.judgement.verification import Verification
     from harness.judgement.verify import assert_parallel, verify
     from harness.parallel.data import make_parallel
+    from harness.parallel.ensemble import ensemble
+    from harness.parallel.model import pipeline
     from harness.records import Exercised, Finding, Verdict
     from harness.speed.measure import measure_speedup
     from harness.speed.record import SpeedupRecord
@@ -42,6 +46,7 @@ _HOME = {
     "DevicesAlreadyConfigured": "harness.errors",
     "DevicesUnavailable": "harness.errors",
     "EvidenceError": "harness.errors",
+    "EnsembleError": "harness.errors",
     "Exercised": "harness.records",
     "Finding": "harness.records",
     "HarnessError": "harness.errors",
@@ -50,6 +55,7 @@ _HOME = {
     "OutputsDiffer": "harness.errors",
     "ShardingError": "harness.errors",
     "SpeedupRecord": "harness.speed.record",
+    "StageError": "harness.errors",
     "TensorFlowInterfaceChanged": "harness.errors",
     "Trace": "harness.evidence.trace",
     "UsageError": "harness.errors",
@@ -59,8 +65,10 @@ _HOME = {
     "Work": "harness.speed.work",
     "assert_parallel": "harness.judgement.verify",
     "configure": "harness.devices.runtime",
+    "ensemble": "harness.parallel.ensemble",
     "make_parallel": "harness.parallel.data",
     "measure_speedup": "harness.speed.measure",
+    "pipeline": "harness.parallel.model",
     "trace": "harness.evidence.trace",
     "verify": "harness.judgement.verify",
 }
@@ -71,6 +79,7 @@ __all__ = [
     "Devices",
     "DevicesAlreadyConfigured",
     "DevicesUnavailable",
+    "EnsembleError",
     "EvidenceError",
     "Exercised",
     "Finding",
@@ -80,6 +89,7 @@ __all__ = [
     "OutputsDiffer",
     "ShardingError",
     "SpeedupRecord",
+    "StageError",
     "TensorFlowInterfaceChanged",
     "Trace",
     "UsageError",
@@ -89,8 +99,10 @@ __all__ = [
     "Work",
     "assert_parallel",
     "configure",
+    "ensemble",
     "make_parallel",
     "measure_speedup",
+    "pipeline",
     "strategies",
     "trace",
     "verify",

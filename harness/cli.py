@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from harness import __version__, cli_calibrate, cli_compare, cli_profile, cli_scale
+from harness import __version__, cli_calibrate, cli_compare, cli_profile, cli_run, cli_scale
+from harness.checks.check import Level
 from harness.cli_endings import Ended, heed_signals
 from harness.cli_errors import clear_errors, exit_code, refuse, say
 from harness.cli_options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
 from harness.errors import HarnessError, UsageError
 from harness.records import ExitCode
-from harness.runner.limits import DEFAULT_TIMEOUT_S, STARTUP_LIMIT_S
+from harness.runner.limits import DEEP_TIMEOUT_S, DEFAULT_TIMEOUT_S, STARTUP_LIMIT_S
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,9 +83,13 @@ def validate(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ID", help="Run this check alone; may be given again.")
     ] = None,
+    level: Annotated[
+        Level, typer.Option("--level", help="How much: quick, standard (more checks and examples), deep (the most).")
+    ] = Level.QUICK,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", help="Time limit of a check, in seconds.")
-    ] = DEFAULT_TIMEOUT_S,
+        float | None,
+        typer.Option("--timeout", metavar="S", help="Time limit of a check, in seconds: 120; 3600 with --level deep."),
+    ] = None,
 ) -> None:
     """Check that multi-device TensorFlow is right here, and prove it.
 
@@ -94,10 +99,10 @@ def validate(
     from harness.report.terminal import console_for, print_report
 
     with clear_errors():
-        _check_timeout(timeout)
+        limit = _time_limit(timeout, level)
         check_spec(devices)
         suite = _suite()
-        checks = suite.select(only or ())
+        checks = suite.select(only or (), level)
     console = console_for(sys.stdout)
     recording = Recording(
         report,
@@ -105,13 +110,14 @@ def validate(
         command=tuple(sys.argv),
         spec=devices,
         planned=tuple(check.id for check in checks),
+        level=level.value,
     )
     logs = report / "logs"
     if recording.problem is not None:
         logs = Path(tempfile.mkdtemp(prefix="harness-logs-"))
         say(f"error: {recording.problem}; going on without a record, the logs are in {logs}")
     try:
-        _run(checks, devices, timeout, logs, console, recording)
+        _run(checks, devices, level, limit, logs, console, recording)
     except Ended as ended:
         recording.cut_short(ended.exit_code)
         print_report(console, recording.record, recording.path)
@@ -130,7 +136,13 @@ def validate(
 
 
 def _run(
-    checks: tuple[Check, ...], spec: str, timeout: float, logs: Path, console: Console, recording: Recording
+    checks: tuple[Check, ...],
+    spec: str,
+    level: Level,
+    timeout: float,
+    logs: Path,
+    console: Console,
+    recording: Recording,
 ) -> None:
     """Run the checks, show them, and record them as they end."""
     from harness.report.progress import display
@@ -138,7 +150,7 @@ def _run(
     from harness.runner.run import Plan, run_checks
 
     by_id = {check.id: check for check in checks}
-    plan = Plan(spec, tuple(by_id), logs, timeout, suite=_suite_reference())
+    plan = Plan(spec, tuple(by_id), logs, timeout, suite=_suite_reference(), level=level)
     with display(console, len(checks)) as shown, contextlib.closing(run_checks(plan)) as events:
         for event in events:
             if isinstance(event, Ready) and recording.record.fingerprint is None:
@@ -232,13 +244,17 @@ def trace_function(
 
 cli_profile.register(app)
 cli_scale.register(app)
+cli_run.register(app)
 cli_compare.register(app)
 cli_calibrate.register(app)
 
 
-def _check_timeout(timeout: float) -> None:
+def _time_limit(timeout: float | None, level: Level) -> float:
+    if timeout is None:
+        return DEEP_TIMEOUT_S if level is Level.DEEP else DEFAULT_TIMEOUT_S
     if not (math.isfinite(timeout) and timeout > 0):
         raise UsageError(f"--timeout {timeout:g}: not a time limit; accepted: a number of seconds above 0")
+    return timeout
 
 
 def _suite_reference() -> str:

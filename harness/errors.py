@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 class HarnessError(Exception):
     """Root of every error that the harness raises on purpose."""
 
+    if not TYPE_CHECKING:
+        # AutoGraph gives the caller of a tf.function an error of the same class only where it sees this constructor.
+        __init__ = Exception.__init__
+
 
 class UsageError(HarnessError):
     """What the caller gave cannot be used: the command line answers it with exit code 2."""
@@ -103,6 +107,14 @@ class CoreServerFailed(HarnessError, RuntimeError):
 
 class ShardingError(UsageError, ValueError):
     """The arguments or the results of a data-parallel call cannot be split or joined."""
+
+
+class StageError(UsageError, ValueError):
+    """The stages of a pipeline do not fit their devices, one another, or what the pipeline is called with."""
+
+
+class EnsembleError(UsageError, ValueError):
+    """The models of an ensemble do not fit their devices, or what the ensemble is called with."""
 
 
 class EvidenceError(HarnessError, RuntimeError):

@@ -84,6 +84,7 @@ FINDING_KINDS = (
     "gradient-placement",
     "variable-placement",
     "unused-device",
+    "transfer",
     "nondeterminism",
     "error",
 )
@@ -192,4 +193,5 @@ class RunRecord:
     spec_reason: str = ""
     fingerprint: Fingerprint | None = None
     elapsed_s: float = 0.0
+    level: str = "quick"
     schema_version: int = RUN_SCHEMA_VERSION

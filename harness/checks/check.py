@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from harness.devices.device import Devices
 from harness.records import Exercised, Finding, Verdict
@@ -15,12 +16,39 @@ _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 DEFAULT_SEED = 20170717
 
 
+class Level(str, Enum):
+    """How much is exercised. Each level has the checks of those before it, with more examples."""
+
+    QUICK = "quick"
+    STANDARD = "standard"
+    DEEP = "deep"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def factor(self) -> int:
+        """How many times the examples of ``quick`` a check generates."""
+        return {Level.QUICK: 1, Level.STANDARD: 2, Level.DEEP: 15}[self]
+
+    def includes(self, other: Level) -> bool:
+        """Whether what belongs to ``other`` is run at this level."""
+        order = list(Level)
+        return order.index(other) <= order.index(self)
+
+
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a check is run with: the configured devices, and the seed of its data."""
+    """What a check is run with: the configured devices, the seed of its data, and how much it is to exercise."""
 
     devices: Devices
     seed: int = DEFAULT_SEED
+    level: Level = Level.QUICK
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether there is a GPU among the devices. TensorFlow has no integer matrix product there."""
+        return any(device.parsed.kind == "GPU" for device in self.devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +71,8 @@ class Check:
     """One thing that a machine must pass.
 
     ``id`` is short, stable and kebab-case; ``proves`` says in a sentence what a PASS means; ``minimum_devices`` is
-    what it needs; ``typical_s`` is how long it takes on two cores, in seconds. ``run`` imports TensorFlow itself,
-    so that listing the checks loads nothing heavy.
+    what it needs; ``typical_s`` is how long it takes on two cores, in seconds, at the level that it first belongs to.
+    ``run`` imports TensorFlow itself, so that listing the checks loads nothing heavy.
     """
 
     id: str
@@ -53,6 +81,7 @@ class Check:
     minimum_devices: int
     typical_s: float
     run: Callable[[CheckContext], CheckOutcome]
+    level: Level = Level.QUICK
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):

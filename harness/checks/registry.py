@@ -8,9 +8,11 @@ from __future__ import annotations
 from harness.checks import (
     devices_distinct,
     digits_classifier,
+    ensembles,
     generated_programs,
     gradient_colocation,
     matpow,
+    model_parallel,
     polynomial_fit,
     vector_add,
 )
@@ -38,6 +40,8 @@ SUITE = Suite(
         matpow.CHECK,
         gradient_colocation.CHECK,
         generated_programs.CHECK,
+        model_parallel.CHECK,
+        ensembles.CHECK,
         polynomial_fit.CHECK,
         digits_classifier.CHECK,
     ),

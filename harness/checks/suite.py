@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from harness.checks.check import Check
+from harness.checks.check import Check, Level
 from harness.devices.device import Devices
 from harness.errors import UnknownCheck
 from harness.records import Fingerprint
@@ -34,8 +34,8 @@ class Suite:
         """The ids of the checks, in order."""
         return tuple(check.id for check in self.checks)
 
-    def select(self, only: Iterable[str] = ()) -> tuple[Check, ...]:
-        """The checks named in ``only``, in the suite's order; all of them when it is empty.
+    def select(self, only: Iterable[str] = (), level: Level = Level.QUICK) -> tuple[Check, ...]:
+        """The checks named in ``only``, in the suite's order; when it is empty, all that belong to ``level``.
 
         Raises:
             UnknownCheck: a name is not the id of a check.
@@ -44,7 +44,7 @@ class Suite:
         for check_id in wanted:
             if check_id not in self.ids:
                 raise UnknownCheck(check_id, self.ids)
-        return tuple(check for check in self.checks if not wanted or check.id in wanted)
+        return tuple(check for check in self.checks if (check.id in wanted if wanted else level.includes(check.level)))
 
 
 def load_suite(reference: str) -> Suite:

@@ -48,6 +48,33 @@ def read_cards() -> tuple[Card, ...]:
         pynvml.nvmlShutdown()
 
 
+def memory_by_process() -> dict[tuple[str, int], int]:
+    """GPU memory that processes use: (UUID of the card, process id) to MiB. Empty where the driver does not say.
+
+    In a container the driver may name processes by ids that mean nothing inside.
+    """
+    try:
+        import pynvml
+    except ImportError:
+        return {}
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return {}
+    used: dict[tuple[str, int], int] = {}
+    try:
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
+            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                used[uuid, int(process.pid)] = int(process.usedGpuMemory or 0) // _MIB
+    except pynvml.NVMLError:
+        return used
+    finally:
+        pynvml.nvmlShutdown()
+    return used
+
+
 def _card(pynvml: Any, handle: Any) -> Card:
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return Card(

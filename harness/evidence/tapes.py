@@ -8,7 +8,7 @@ else (an op of which TensorFlow keeps neither, such as BiasAdd) the tensor whose
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,9 +106,16 @@ class Tapes:
         return result
 
     def on_region(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """A custom gradient, or a call: its forward op is the one that made its first output."""
-        step = self.through_identities(outputs[0]._id) if outputs and hasattr(outputs[0], "_id") else None
-        return step, [getattr(tensor, "_id", -1) for tensor in inputs]
+        """A custom gradient, or a call: its forward op is the one that made its first output.
+
+        What it only hands through was made before it, and maybe elsewhere: the op that made it is behind an input too,
+        and so is met more often. In a graph, inputs and outputs both hold results, arguments and variables.
+        """
+        given = [getattr(tensor, "_id", -1) for tensor in inputs]
+        made = [self.through_identities(tensor._id) for tensor in outputs if hasattr(tensor, "_id")]
+        steps = [step for step in made if step is not None and step.type != "ReadVariableOp"]
+        met = Counter(id(step) for step in [*made, *map(self.through_identities, given)])
+        return min(steps, key=lambda step: met[id(step)], default=None), given
 
     def on_region_gradient(self, region: Any, run: Callable[[], Any]) -> Any:
         """The gradient of such a region is computed."""

@@ -9,13 +9,16 @@ from harness.faults import (
     appearances,
     averages,
     backward,
+    members,
     placement,
     remainder,
     rounding,
     rows,
     scopes,
+    stages,
     state,
     threads,
+    training,
     variables,
 )
 from harness.faults.fault import Fault
@@ -32,6 +35,9 @@ _FAMILIES = (
     variables,
     scopes,
     threads,
+    training,
+    stages,
+    members,
 )
 
 #: Every planted fault by its name, in the order of the families.

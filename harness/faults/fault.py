@@ -32,19 +32,22 @@ class Case:
     variables: Sequence[Any] = ()
     gradients: bool = False
     modes: tuple[str, ...] = ("eager", "graph")
+    #: As ``harness.verify`` takes it.
+    pattern: str | None = None
     surroundings: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def options(self) -> dict[str, Any]:
         """What ``harness.verify`` takes besides the program, the reference, the inputs and the devices."""
-        return {"variables": self.variables, "gradients": self.gradients, "modes": self.modes}
+        return {"variables": self.variables, "gradients": self.gradients, "modes": self.modes, "pattern": self.pattern}
 
 
 @dataclass(frozen=True)
 class Fault:
     """A kind of mistake, and how to plant it.
 
-    ``name`` is unique; ``id`` is that of the class of faults (``V01`` … wrong numbers, ``P01`` … wrong place), which
+    ``name`` is unique; ``id`` is that of the class of faults (``V01`` … wrong numbers, ``P01`` … wrong place,
+    ``M01`` … wrong use of a pattern), which
     several share. ``source`` says where people met it. ``plant`` makes the programs anew each time, so that a variable
     made by a first call is made again; it needs ``devices_needed`` devices.
     """

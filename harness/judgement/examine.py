@@ -14,6 +14,7 @@ from harness.errors import HarnessError
 from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import computes
 from harness.judgement.exactness import is_exact
+from harness.judgement.patterns import judge_pattern
 from harness.judgement.placement import judge_placement, judge_variables
 from harness.judgement.runs import (
     PROJECTION_SCOPE,
@@ -26,6 +27,7 @@ from harness.judgement.runs import (
     variable_name,
 )
 from harness.judgement.sensitivity import Lazy, Spread
+from harness.judgement.slots import judge_slots
 from harness.judgement.state import Snapshot, variables_made, variables_of
 from harness.judgement.tolerance import coarsest_epsilon, epsilon_of, move, replays
 from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
@@ -49,6 +51,7 @@ class Examination:
     gradients: bool | None
     oracle: Callable[..., Any] | None
     exact: bool | None
+    pattern: str | None
     seed: int
     judged: Judged = field(default_factory=Judged)
     traces: dict[str, Trace] = field(default_factory=dict)
@@ -99,7 +102,14 @@ class Examination:
         self.programs += 1
         self.traces[mode] = evidence
         self._compare(found, expected, again, evidence, mode, snapshot)
-        self.judged.findings.extend(judge_placement(evidence, self.devices, mode, rows=self._batch(expected)))
+        # The rows of a batch say how many devices can have work only where the batch is what is shared out.
+        rows = self._batch(expected) if self.pattern is None else None
+        self.judged.findings.extend(
+            judge_placement(evidence, self.devices, mode, rows=rows, on_host=self.pattern is None)
+        )
+        if self.pattern is not None:
+            self.judged.findings.extend(judge_pattern(evidence, self.devices, self.pattern, mode))
+        self.judged.findings.extend(judge_slots(self.parallel, mode))
 
     def _traced(self, mode: Mode) -> tuple[Trace, Result] | None:
         raised: list[Exception] = []

@@ -22,16 +22,19 @@ from harness.judgement.wiring import Wiring
 from harness.records import Finding
 
 
-def judge_placement(trace: Trace, devices: Devices, mode: str, *, rows: int | None) -> list[Finding]:
+def judge_placement(
+    trace: Trace, devices: Devices, mode: str, *, rows: int | None, on_host: bool = True
+) -> list[Finding]:
     """Findings of the kinds ``op-placement``, ``gradient-placement`` and ``unused-device``.
 
-    ``rows`` is the size of the batch, where there is one: fewer rows than devices leave devices out.
+    ``rows`` is the size of the batch, where there is one: fewer rows than devices leave devices out. ``on_host`` says
+    that what several devices made is joined on the host, as programs do that share out a batch.
     """
     wiring = Wiring(trace)
     misplaced = [
         *_elsewhere(trace),
         *left_scope(wiring, devices),
-        *joined_on_a_tower(wiring, devices),
+        *(joined_on_a_tower(wiring, devices) if on_host else ()),
         *looked_up_elsewhere(wiring, devices),
     ]
     findings = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.parallel.closure import carried
-from harness.parallel.data import is_making_on_host
+from harness.parallel.making import is_made_in_place
 
 
 def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) -> list[Any]:
@@ -55,14 +55,14 @@ class Snapshot:
 
 @contextmanager
 def variables_made() -> Iterator[list[Any]]:
-    """Collect the variables made in the body, except those that ``make_parallel`` puts on the host on purpose."""
+    """Collect the variables made in the body, except those that a pattern puts on a device on purpose."""
     import tensorflow as tf
 
     made: list[Any] = []
 
     def creator(make: Callable[..., Any], **arguments: Any) -> Any:
         variable = make(**arguments)
-        if not is_making_on_host():
+        if not is_made_in_place():
             made.append(variable)
         return variable
 

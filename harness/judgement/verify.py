@@ -10,6 +10,7 @@ import numpy as np
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.errors import DevicesUnavailable, UsageError, VerificationError
+from harness.judgement.patterns import PATTERNS
 from harness.judgement.runs import MODES, Mode
 from harness.judgement.verdict import conclude
 from harness.judgement.verification import Verification, describe
@@ -26,6 +27,7 @@ def verify(
     modes: Sequence[str] = ("eager", "graph"),
     oracle: Callable[..., Any] | None = None,
     exact: bool | None = None,
+    pattern: str | None = None,
     seed: int = 0,
 ) -> Verification:
     """Run ``parallel`` and ``reference`` on the same inputs and judge values, gradients, and where each op ran.
@@ -49,6 +51,9 @@ def verify(
             that a fault that both sides share is seen.
         exact: whether the arithmetic is exact, so that values have to be equal to the last bit. ``None``: find out
             from the ops and from the values.
+        pattern: how the program uses the devices, which says what may cross between them: ``"stages"``, each hands on
+            to the next, gradients to the one before; ``"members"``, nothing but arguments and results crosses.
+            ``None``: what ``parallel.pattern`` says (``pipeline`` and ``ensemble`` have one); without one, anything.
         seed: of the random projection.
 
     Returns:
@@ -77,6 +82,7 @@ def verify(
         gradients=gradients,
         oracle=oracle,
         exact=exact,
+        pattern=_known_pattern(pattern, parallel),
         seed=seed,
     )
     for mode in chosen:
@@ -125,6 +131,15 @@ def _known_modes(modes: Sequence[str]) -> list[Mode]:
     if isinstance(modes, str) or not modes or not set(modes) <= set(MODES):
         raise UsageError(f"modes={modes!r}; accepted: one or more of {', '.join(map(repr, MODES))}, in a sequence")
     return [mode for mode in MODES if mode in modes]
+
+
+def _known_pattern(pattern: str | None, parallel: Callable[..., Any]) -> str | None:
+    if pattern is None:
+        own = getattr(parallel, "pattern", None)
+        return own if own in PATTERNS else None
+    if pattern not in PATTERNS:
+        raise UsageError(f"pattern={pattern!r}; accepted: {', '.join(map(repr, PATTERNS))}, or None")
+    return pattern
 
 
 def _on_host(inputs: Mapping[str, Any], host: str) -> dict[str, Any]:

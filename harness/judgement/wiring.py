@@ -12,7 +12,7 @@ from harness.judgement.arithmetic import CALLS, computes
 
 #: How many identities, calls or optimised ops in a row are seen through.
 _FAR = 16
-_IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient"})
+IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient"})
 
 
 class Wiring:
@@ -55,7 +55,7 @@ class Wiring:
             if op is None or op.type in CALLS:
                 inside = self._inside.get(name if op is None else op.name, [])
                 return inside[-1] if len({each.device for each in inside}) == 1 else op
-            if op.type not in _IDENTITIES or not op.inputs:
+            if op.type not in IDENTITIES or not op.inputs:
                 return op
             name = op.inputs[0]
             op = self.by_name.get(name)

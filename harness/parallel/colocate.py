@@ -9,13 +9,19 @@ every order. Nothing is computed twice for a first derivative; for each further 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from harness._tensorflow import tape_may_record, tape_watches
 from harness.parallel.closure import carried
 
 
-def run_on(device: str, fn: Callable[..., Sequence[Any]], tensors: Sequence[Any], carrier: Callable[..., Any]) -> Any:
+def run_on(
+    device: str,
+    fn: Callable[..., Sequence[Any]],
+    tensors: Sequence[Any],
+    carrier: Callable[..., Any],
+    hub: VariableHub | None = None,
+) -> Any:
     """``fn(*tensors)``, a flat list of tensors, run forward and backward on ``device``.
 
     Args:
@@ -23,6 +29,7 @@ def run_on(device: str, fn: Callable[..., Sequence[Any]], tensors: Sequence[Any]
         fn: takes tensors, returns a flat sequence of tensors.
         tensors: its arguments.
         carrier: the user's callable inside ``fn``; tensors that it carries in closures or attributes get gradients.
+        hub: of calls that share variables: adds up the gradients of a variable on ``device``.
     """
     import tensorflow as tf
 
@@ -34,6 +41,8 @@ def run_on(device: str, fn: Callable[..., Sequence[Any]], tensors: Sequence[Any]
     watched = _differentiable if not tf.executing_eagerly() else _watched
     # tf.is_tensor would take in variables, those of Keras too, whose dtype is a text.
     captured = [tensor for tensor in carried(carrier, lambda item: isinstance(item, tf.Tensor)) if watched(tensor)]
+    if hub is not None:
+        return _run_with_hub(device, fn, tensors, captured, watched, hub)
     count = len(tensors)
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -61,13 +70,91 @@ def run_on(device: str, fn: Callable[..., Sequence[Any]], tensors: Sequence[Any]
             )
             by_source = dict(zip(wanted, grads, strict=False))
             with tf.device(device):
-                of_sources = [_dense(by_source.get(index)) for index in range(len(sources))]
+                of_sources = [_handed_on(by_source.get(index), upstream) for index in range(len(sources))]
             return (of_sources, grads[len(wanted) :]) if variables else of_sources
 
         return outputs, gradient
 
     with tf.device(device):
         return region(*tensors, *captured)
+
+
+class VariableHub:
+    """Adds up, on a device, the gradients that several calls on it give for one variable.
+
+    A tape would add them up where ``tape.gradient`` is called, so that every call's gradient of every variable would
+    go there. Each call gets copies of the variables' values; the gradients of the copies of one are added up here.
+    """
+
+    def __init__(self, device: str, calls: int) -> None:
+        self._device = device
+        self._calls = calls
+        self._copies: dict[Any, list[Any]] = {}
+
+    def copies(self, variables: Sequence[Any]) -> list[Any]:
+        """A copy of the value of each variable, for one call."""
+        return [self._of(variable).pop() for variable in variables]
+
+    def _of(self, variable: Any) -> list[Any]:
+        import tensorflow as tf
+
+        if variable.ref() not in self._copies:
+
+            @tf.custom_gradient  # type: ignore[untyped-decorator]
+            def fan_out(value: Any) -> Any:
+                def gradient(*upstream: Any) -> Any:
+                    with tf.device(self._device):
+                        return tf.add_n([_dense(part) for part in upstream])
+
+                return [tf.identity(value) for _ in range(self._calls)], gradient
+
+            with tf.device(self._device):
+                self._copies[variable.ref()] = list(fan_out(tf.convert_to_tensor(variable)))
+        return self._copies[variable.ref()]
+
+
+def _run_with_hub(
+    device: str,
+    fn: Callable[..., Sequence[Any]],
+    tensors: Sequence[Any],
+    captured: Sequence[Any],
+    watched: Callable[[Any], bool],
+    hub: VariableHub,
+) -> Any:
+    """As :func:`run_on`, with gradients for the hub's copies instead of the variables."""
+    import tensorflow as tf
+
+    sources = [*tensors, *captured]
+    wanted = [index for index, tensor in enumerate(sources) if watched(tensor)]
+    # An outer tape records what runs here too, but never gets to it: what comes out below is another op's.
+    with tf.device(device), tf.GradientTape(persistent=True) as tape:
+        for index in wanted:
+            tape.watch(sources[index])
+        outputs = list(fn(*tensors))
+    variables = list(tape.watched_variables())
+    copies = hub.copies(variables)
+    kept = [index for index, output in enumerate(outputs) if _differentiable(output)]
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def attach(*_: Any) -> Any:
+        def gradient(*upstream: Any) -> Any:
+            grads = _play_back(
+                tape,
+                device,
+                [outputs[index] for index in kept],
+                [*(sources[index] for index in wanted), *variables],
+                [_dense(upstream[index]) for index in kept],
+                copies,
+            )
+            by_source = dict(zip(wanted, grads, strict=False))
+            with tf.device(device):
+                of_sources = [_handed_on(by_source.get(index), upstream) for index in range(len(sources))]
+                return [*of_sources, *map(_dense, grads[len(wanted) :])]
+
+        return outputs, gradient
+
+    with tf.device(device):
+        return attach(*sources, *copies)
 
 
 def _play_back(
@@ -128,6 +215,27 @@ def _differentiable_again(
         return grad, second
 
     return attach(*links)
+
+
+def inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The Python function of a ``tf.function`` where a graph is being built; ``fn`` itself otherwise.
+
+    The backward function of a nested ``tf.function`` may tie an op to one of its arguments. TensorFlow ties all calls
+    of it to one another then, and refuses to place them on different devices. What XLA compiles stays as it is.
+    """
+    import tensorflow as tf
+
+    inlined = getattr(fn, "python_function", None)
+    if tf.executing_eagerly() or inlined is None or getattr(fn, "_jit_compile", None):
+        return fn
+    return cast("Callable[..., Any]", inlined)
+
+
+def _handed_on(grad: Any, upstream: Sequence[Any]) -> Any:
+    """A gradient, dense. One that is handed through as it came comes by this device, as its forward value did."""
+    import tensorflow as tf
+
+    return tf.identity(grad) if any(grad is part for part in upstream) else _dense(grad)
 
 
 def _dense(grad: Any) -> Any:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any
 
 from harness._tensorflow import as_autograph
 from harness.devices.device import Device, Devices
 from harness.errors import ShardingError
-from harness.parallel.colocate import run_on
+from harness.parallel.colocate import inlined, run_on
+from harness.parallel.making import variables_on
+from harness.parallel.notes import add_note
 from harness.parallel.shards import Batch, check_result, gather_batch
-
-_making_on_host: ContextVar[bool] = ContextVar("making_on_host", default=False)
-
-
-def is_making_on_host() -> bool:
-    """Whether a variable is being made right now that :func:`make_parallel` puts on the host device on purpose."""
-    return _making_on_host.get()
 
 
 def make_parallel(
@@ -128,7 +122,7 @@ class _ShardCall:
             for index, leaf in enumerate(self.whole_leaves)
             if tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and isinstance(leaf, tf.Tensor)
         ]
-        self.fn = as_autograph(_inlined(parallel.fn))
+        self.fn = as_autograph(inlined(parallel.fn))
 
     def run(self, rows: list[Any], shards: list[list[Any]]) -> list[list[Any]]:
         results = [self.shard(0, shards[0], functools.partial(self.on_rows, rows[0]))]
@@ -188,13 +182,13 @@ class _ShardCall:
         device = parallel.devices[index].name
         tensors = [*leaves, *(self.whole_leaves[at] for at in self.tensor_at)]
         try:
-            with tf.variable_creator_scope(self.make_on_host):
+            with variables_on(parallel.devices.host):
                 if parallel.colocate_gradients:
                     return list(run_on(device, body, tensors, parallel.fn))
                 with tf.device(device):
                     return body(*tensors)
         except Exception as error:
-            _add_note(error, f"in shard {index} of {len(parallel.devices)}, on {device}")
+            add_note(error, f"in shard {index} of {len(parallel.devices)}, on {device}")
             raise
 
     def call_fn(self, own: Sequence[Any], rows: Any) -> list[Any]:
@@ -223,16 +217,6 @@ class _ShardCall:
             for at, leaf in enumerate(kept)
         ]
 
-    def make_on_host(self, make: Callable[..., Any], **arguments: Any) -> Any:
-        import tensorflow as tf
-
-        token = _making_on_host.set(True)
-        try:
-            with tf.device(self.parallel.devices.host):
-                return make(**arguments)
-        finally:
-            _making_on_host.reset(token)
-
     def pack(self, joined: list[Any]) -> Any:
         import tensorflow as tf
 
@@ -243,29 +227,3 @@ class _ShardCall:
 def _has_own_gradient(op: Any) -> bool:
     """Whether ``tf.custom_gradient`` made this op: it hands the results through, and names their gradient."""
     return op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr
-
-
-def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The Python function of a ``tf.function`` where a graph is being built; ``fn`` itself otherwise.
-
-    The backward function of a nested ``tf.function`` may tie an op to one of its arguments. TensorFlow ties all calls
-    of it to one another then, and refuses to place them on different devices. What XLA compiles stays as it is.
-    """
-    import tensorflow as tf
-
-    inlined = getattr(fn, "python_function", None)
-    if tf.executing_eagerly() or inlined is None or getattr(fn, "_jit_compile", None):
-        return fn
-    return cast("Callable[..., Any]", inlined)
-
-
-def _add_note(error: Any, note: str) -> None:
-    """Add a line to an exception, without changing what it is."""
-    # AutoGraph makes a new exception of what it remembers of this one, without its notes.
-    remembered = getattr(error, "ag_error_metadata", None)
-    if remembered is not None and hasattr(remembered, "cause_message"):
-        remembered.cause_message = f"{remembered.cause_message} ({note})"
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    else:  # Python 3.10
-        error.__notes__ = [*getattr(error, "__notes__", []), note]

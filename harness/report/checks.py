@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def print_checks(console: Console, checks: tuple[Check, ...]) -> None:
-    """Print a table: the id of each check, what it proves, what it needs, and how long it takes on two cores."""
+    """Print a table: the id of each check, what it proves, its level, its needs, and how long it takes on two cores."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -19,9 +19,12 @@ def print_checks(console: Console, checks: tuple[Check, ...]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("check", no_wrap=True)
     table.add_column("proves")
+    table.add_column("level", no_wrap=True)
     table.add_column("needs", no_wrap=True)
     table.add_column("takes", justify="right", no_wrap=True)
     for check in checks:
         devices = f"{check.minimum_devices} device{'' if check.minimum_devices == 1 else 's'}"
-        table.add_row(Text(check.id), Text(check.proves), Text(devices), Text(f"{check.typical_s:g} s"))
+        table.add_row(
+            Text(check.id), Text(check.proves), Text(str(check.level)), Text(devices), Text(f"{check.typical_s:g} s")
+        )
     console.print(table)

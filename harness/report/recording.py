@@ -19,7 +19,14 @@ class Recording:
     """
 
     def __init__(
-        self, folder: Path, *, harness: str, command: tuple[str, ...], spec: str, planned: tuple[str, ...]
+        self,
+        folder: Path,
+        *,
+        harness: str,
+        command: tuple[str, ...],
+        spec: str,
+        planned: tuple[str, ...],
+        level: str = "quick",
     ) -> None:
         self.folder = folder
         self.path: Path | None = None
@@ -35,6 +42,7 @@ class Recording:
             complete=False,
             results=(),
             planned=planned,
+            level=level,
         )
         self._store()
 

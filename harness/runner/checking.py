@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from harness.checks.check import CheckContext
+from harness.checks.check import CheckContext, Level
 from harness.checks.execute import execute
 from harness.checks.suite import load_suite
 from harness.runner.messages import Finished, Ready, Started
@@ -23,6 +23,7 @@ class Arguments:
     spec: str
     suite: str
     checks: tuple[str, ...]
+    level: Level = Level.QUICK
 
 
 def run(arguments: dict[str, object], send: Send) -> None:
@@ -32,7 +33,7 @@ def run(arguments: dict[str, object], send: Send) -> None:
     by_id = {check.id: check for check in suite.select(asked.checks)}
     devices = suite.configure(asked.spec)
     send(Ready(devices.names, devices.reason, suite.fingerprint(devices)))
-    context = CheckContext(devices)
+    context = CheckContext(devices, level=asked.level)
     for check_id in asked.checks:
         send(Started(check_id))
         send(Finished(execute(by_id[check_id], context)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from harness.checks.check import Level
 from harness.checks.suite import DEFAULT_SUITE
 from harness.errors import RefusedByWorker
 from harness.runner.job import Job, WorkerFiles
@@ -30,6 +31,7 @@ class Plan:
     timeout_s: float = DEFAULT_TIMEOUT_S
     startup_limit_s: float = STARTUP_LIMIT_S
     suite: str = DEFAULT_SUITE
+    level: Level = Level.QUICK
 
 
 def run_checks(plan: Plan) -> Generator[Event, None, None]:
@@ -62,7 +64,7 @@ def _remove_logs_of_earlier_runs(logs: Path) -> None:
 def _job(plan: Plan, remaining: list[str]) -> Job:
     return Job(
         task="harness.runner.checking:run",
-        arguments={"spec": plan.spec, "suite": plan.suite, "checks": list(remaining)},
+        arguments={"spec": plan.spec, "suite": plan.suite, "checks": list(remaining), "level": plan.level.value},
         limit_s=max(plan.timeout_s, plan.startup_limit_s) + LAST_RESORT_S,
     )
 

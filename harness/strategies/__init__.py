@@ -13,9 +13,11 @@ from harness.strategies.device_sets import device_sets
 from harness.strategies.dtypes import DTYPES, FLOATS, INTEGERS, numpy_dtype
 from harness.strategies.explore import Exploration, Failure, explore, sample
 from harness.strategies.generate import programs
+from harness.strategies.members import BuiltModels, Models, models
 from harness.strategies.parts import Argument, Variable
 from harness.strategies.program import Program
 from harness.strategies.script import program_text
+from harness.strategies.staged import BuiltStages, StagedProgram, staged_programs
 from harness.strategies.steps import (
     KINDS,
     Activation,
@@ -54,6 +56,8 @@ __all__ = [
     "Bias",
     "Branch",
     "Built",
+    "BuiltModels",
+    "BuiltStages",
     "Combine",
     "Conv1d",
     "Conv2d",
@@ -65,6 +69,7 @@ __all__ = [
     "Gain",
     "Gather",
     "Loop",
+    "Models",
     "Normalise",
     "Pick",
     "Pool",
@@ -74,6 +79,7 @@ __all__ = [
     "Reshape",
     "Select",
     "Slice",
+    "StagedProgram",
     "Step",
     "Transpose",
     "Variable",
@@ -83,8 +89,10 @@ __all__ = [
     "exact_arrays",
     "exact_magnitude",
     "explore",
+    "models",
     "numpy_dtype",
     "program_text",
     "programs",
     "sample",
+    "staged_programs",
 ]

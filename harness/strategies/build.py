@@ -27,19 +27,26 @@ class Built:
     signature: dict[str, Any]
 
 
-def build(program: Program, host: str) -> Built:
-    """Make the variables on the device ``host``, and the function that shares them."""
+def make_variables(program: Program, device_of: Callable[[str], str]) -> dict[str, Any]:
+    """The variables by name, each on the device that ``device_of`` says for its name."""
     import tensorflow as tf
 
-    with tf.device(host):
-        variables = {
-            variable.name: tf.Variable(
+    made = {}
+    for variable in program.variables:
+        with tf.device(device_of(variable.name)):
+            made[variable.name] = tf.Variable(
                 variable.array(program.seed, program.dtype, exact=program.exact),
                 name=variable.name,
                 trainable=program.differentiable,
             )
-            for variable in program.variables
-        }
+    return made
+
+
+def build(program: Program, host: str, variables: dict[str, Any] | None = None) -> Built:
+    """The function of the program, and its variables, made on the device ``host`` unless they are given."""
+    import tensorflow as tf
+
+    variables = make_variables(program, lambda _: host) if variables is None else variables
 
     def fn(**inputs: Any) -> Any:
         values: dict[str, Any] = dict(variables)

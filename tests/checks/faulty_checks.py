@@ -13,9 +13,11 @@ from unittest.mock import patch
 from harness.checks import (
     devices_distinct,
     digits_classifier,
+    ensembles,
     generated_programs,
     gradient_colocation,
     matpow,
+    model_parallel,
     polynomial_fit,
     vector_add,
 )
@@ -170,6 +172,47 @@ def _few(context: CheckContext) -> CheckOutcome:
     return generated_programs.check_programs(context, 6)
 
 
+def _stages_swapped(stages: Any, devices: Any, **options: Any) -> Any:
+    """The last two stages run on each other's devices."""
+    from harness.parallel.model import Pipeline
+
+    own = list(devices)
+    own[-2:] = own[:-3:-1]
+    return Pipeline(stages, own, **options)
+
+
+def _in_a_scope_alone(device: str, fn: Any, args: Any, kwargs: Any, hub: Any = None) -> Any:
+    """Forward ops on the device, backward ops wherever the tape is asked."""
+    import tensorflow as tf
+
+    with tf.device(device):
+        return fn(*args, **kwargs)
+
+
+def _members_rotated(models: Any, devices: Any, **options: Any) -> Any:
+    """Each model runs on the device of the next one."""
+    from harness.parallel.ensemble import Ensemble
+
+    return Ensemble(models, [*devices[1:], devices[0]], **options)
+
+
+def _results_reversed(models: Any, devices: Any, **options: Any) -> Any:
+    from harness.parallel.ensemble import Ensemble
+
+    run = Ensemble(models, devices, **options)
+
+    def wrong(**inputs: Any) -> Any:
+        return run(**inputs)[::-1]
+
+    wrong.pattern = run.pattern  # type: ignore[attr-defined]
+    return wrong
+
+
+def _briefly(fault: Fault) -> Fault:
+    """A failing example is made small for a moment only."""
+    return lambda run: _patched("harness.checks.search.SHRINK_S", 2.0)(fault(run))
+
+
 def _planted(check: Check, what: str, fault: Fault, run: Run | None = None) -> Check:
     return replace(check, id=f"{check.id}-{what}", run=fault(run if run is not None else check.run))
 
@@ -178,6 +221,8 @@ _MAKE = "harness.parallel.data.make_parallel"
 _VERIFY = "harness.judgement.verify.verify"
 _DISTINCT, _ADD, _POW = devices_distinct.CHECK, vector_add.CHECK, matpow.CHECK
 _COLOCATION, _PROGRAMS = gradient_colocation.CHECK, generated_programs.CHECK
+_PIPELINE, _ENSEMBLE = model_parallel.CHECK, ensembles.CHECK
+_PIPE, _MEMBERS = "harness.parallel.model.pipeline", "harness.parallel.ensemble.ensemble"
 _FIT, _DIGITS = polynomial_fit.CHECK, digits_classifier.CHECK
 
 SUITE = Suite(
@@ -198,6 +243,10 @@ SUITE = Suite(
         _planted(
             _PROGRAMS, "blind", _patched("harness.checks.generated_programs.verify_program", _proves_nothing), _few
         ),
+        _planted(_PIPELINE, "swapped", _briefly(_patched(_PIPE, _stages_swapped))),
+        _planted(_PIPELINE, "uncolocated", _briefly(_patched("harness.parallel.model.call_on", _in_a_scope_alone))),
+        _planted(_ENSEMBLE, "rotated", _briefly(_patched(_MEMBERS, _members_rotated))),
+        _planted(_ENSEMBLE, "reversed", _briefly(_patched(_MEMBERS, _results_reversed))),
         _planted(_FIT, "off", _patched(_MAKE, _weights_the_last_row_twice)),
         _planted(_FIT, "slow", _patched("harness.checks.polynomial_fit.LEARNING_RATE", 0.05)),
         _planted(_DIGITS, "off", _patched(_MAKE, _weights_the_last_row_twice)),

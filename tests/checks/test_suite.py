@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checks.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.registry import SUITE
 from harness.checks.suite import DEFAULT_SUITE, Suite, load_suite
 from harness.errors import UnknownCheck
@@ -18,6 +19,8 @@ IDS = {
     "matpow",
     "gradient-colocation",
     "generated-programs",
+    "pipeline",
+    "ensemble",
     "polynomial-fit",
     "digits-classifier",
 }
@@ -44,8 +47,22 @@ def test_listing_the_checks_loads_neither_tensorflow_nor_hypothesis_nor_pytest()
     assert done.stdout.strip() == "[]"
 
 
-def test_nothing_named_means_all_checks_in_order() -> None:
-    assert SUITE.select() == SUITE.checks
+def test_nothing_named_means_all_checks_of_the_level_in_order() -> None:
+    assert SUITE.select(level=Level.DEEP) == SUITE.checks
+    assert [check.level for check in SUITE.select()] == [Level.QUICK] * len(SUITE.select())
+
+
+def test_a_level_has_the_checks_of_those_before_it_and_more_examples() -> None:
+    made = [replace(SUITE.checks[0], id=f"a-{level}", level=level) for level in Level]
+    suite = replace(SUITE, checks=tuple(made))
+    chosen = {level: [check.id for check in suite.select(level=level)] for level in Level}
+    assert chosen == {
+        Level.QUICK: ["a-quick"],
+        Level.STANDARD: ["a-quick", "a-standard"],
+        Level.DEEP: ["a-quick", "a-standard", "a-deep"],
+    }
+    assert [check.id for check in suite.select(["a-deep"])] == ["a-deep"]
+    assert Level.QUICK.factor < Level.STANDARD.factor < Level.DEEP.factor
 
 
 def test_checks_are_chosen_by_id_once_and_in_the_order_of_the_suite() -> None:

@@ -15,7 +15,14 @@ from harness.checks.registry import SUITE
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.storage import load_run
 
-OF_GRADIENTS = ("gradient-colocation", "generated-programs", "polynomial-fit", "digits-classifier")
+OF_GRADIENTS = (
+    "gradient-colocation",
+    "generated-programs",
+    "pipeline",
+    "ensemble",
+    "polynomial-fit",
+    "digits-classifier",
+)
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ FRONTS = (
     "cli_errors",
     "cli_options",
     "cli_profile",
+    "cli_run",
     "cli_scale",
     "plugin",
     "plugin_gate",

@@ -19,7 +19,7 @@ PLANTED = "planted_checks:SUITE"
 
 
 def events(tmp_path: Path, *checks: str, spec: str = "cpu:2", timeout_s: float = 60, **limits: float) -> list[Event]:
-    return list(run_checks(Plan(spec, checks, tmp_path / "logs", timeout_s, suite=PLANTED, **limits)))
+    return list(run_checks(Plan(spec, checks, tmp_path / "logs", timeout_s, suite=PLANTED, **limits)))  # type: ignore[arg-type]
 
 
 def results(

@@ -1,0 +1,113 @@
+"""``ensemble``: generated models, and the training steps of several models, each on a device of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checks.search import Search
+
+if TYPE_CHECKING:
+    from harness.checks.tally import Tally
+    from harness.devices.device import Devices
+    from harness.judgement.verification import Verification
+    from harness.strategies import Models
+
+#: How many sets of models are generated at the level ``quick``.
+EXAMPLES = 6
+FEATURES, OUTPUTS, ROWS = 5, 3, 7
+LEARNING_RATE = 0.05
+
+
+def run(context: CheckContext) -> CheckOutcome:
+    """Verify generated models, and a training step of each of as many models as there are devices."""
+    from harness.strategies import models
+
+    devices = context.devices
+    search: Search[Models] = Search(
+        lambda members: verify_models(members, devices), lambda members: not members.program.rows
+    )
+    strategy = models(max_models=len(devices))
+    if search.run(strategy, EXAMPLES * context.level.factor, context.seed):
+        _train(devices, context.seed, search.tally)
+        search.tally.require_devices(devices)
+    proven = (
+        f"{search.proven} generated sets of models, and a training step of each of {len(devices)} models, equal one "
+        "after the other; nothing but arguments and results crossed"
+    )
+    return search.tally.outcome(
+        search.summary(proven), "read the findings: each names the member, and what crossed or differs"
+    )
+
+
+def verify_models(members: Models, devices: Devices) -> Verification:
+    """``members`` as an ensemble on as many of ``devices`` as there are models, against one after the other."""
+    from harness.judgement.verify import verify
+    from harness.parallel.ensemble import ensemble
+
+    own = devices[: len(members.seeds)]
+    built = members.build(own)
+    return verify(
+        ensemble(built.models, own, each=members.each),
+        built.one_by_one,
+        members.inputs(),
+        devices=own,
+        variables=built.variables,
+        gradients=members.program.differentiable,
+    )
+
+
+def _train(devices: Devices, seed: int, tally: Tally) -> None:
+    from harness.judgement.verify import verify
+    from harness.parallel.ensemble import ensemble
+
+    random = np.random.default_rng(seed)
+    made = [training_step(device.name, random) for device in devices]
+    steps = [step for step, _ in made]
+    inputs = {
+        "x": random.standard_normal((ROWS, FEATURES)).astype(np.float32),
+        "wanted": random.standard_normal((ROWS, OUTPUTS)).astype(np.float32),
+    }
+    tally.add(
+        verify(
+            ensemble(steps, devices),
+            lambda x, wanted: [step(x=x, wanted=wanted) for step in steps],
+            inputs,
+            devices=devices,
+            variables=[variable for _, variables in made for variable in variables],
+        ),
+        "a training step of each",
+    )
+
+
+def training_step(device: str, random: np.random.Generator) -> tuple[Callable[..., Any], list[Any]]:
+    """A step of SGD with momentum for a dense model on ``device``, and all its variables, slots too."""
+    import tensorflow as tf
+
+    with tf.device(device):
+        weights = tf.Variable((random.standard_normal((FEATURES, OUTPUTS)) / 2).astype(np.float32), name="weights")
+        optimizer = tf.keras.optimizers.SGD(LEARNING_RATE, momentum=0.9)
+        optimizer.build([weights])
+
+    def step(x: Any, wanted: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.tanh(tf.matmul(x, weights)) - wanted))
+        optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+        return loss
+
+    return step, [weights, *(variable.value for variable in optimizer.variables[2:])]
+
+
+CHECK = Check(
+    id="ensemble",
+    title="several models, each on a device of its own",
+    proves=f"{EXAMPLES} random sets of models, and a training step of each of several models, give the values and "
+    "gradients of one model after the other; each model's ops, variables and slots are on its device, and nothing but "
+    "arguments and results crosses",
+    minimum_devices=2,
+    typical_s=6,
+    run=run,
+)

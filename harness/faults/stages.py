@@ -1,0 +1,140 @@
+"""Model parallel gone wrong: stages and activations in the wrong place (M01, M02), Keras weights elsewhere (P08)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.samples import sample
+from harness.parallel.model import pipeline
+
+_UNITS, _ROWS = 4, 6
+
+
+def _layers(devices: Devices) -> tuple[list[Callable[[Any], Any]], list[Any]]:
+    """A dense layer for each device, its weights on that device: the layers, and the weights."""
+    import tensorflow as tf
+
+    weights = []
+    for index, device in enumerate(devices):
+        with tf.device(device.name):
+            weights.append(tf.Variable(sample(_UNITS, _UNITS, seed=index) / 2, name=f"weights_{index}"))
+    return [lambda x, w=w: tf.tanh(tf.matmul(x, w)) for w in weights], weights  # type: ignore[misc]
+
+
+def _placed(layers: Sequence[Callable[[Any], Any]], places: Sequence[str]) -> Program:
+    """The layers one after the other, each in the scope of its place."""
+    import tensorflow as tf
+
+    def program(x: Any) -> Any:
+        for layer, place in zip(layers, places, strict=True):
+            with tf.device(place):
+                x = layer(x)
+        return x
+
+    return program
+
+
+def _unsplit(layers: Sequence[Callable[[Any], Any]]) -> Program:
+    def reference(x: Any) -> Any:
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    return reference
+
+
+def _stages(devices: Devices, places: Sequence[str], *found: str) -> Case:
+    layers, _ = _layers(devices)
+    inputs = {"x": sample(_ROWS, _UNITS, seed=7)}
+    twin = _placed(layers, devices.names)
+    return Case(_placed(layers, places), twin, _unsplit(layers), inputs, kinds(*found), pattern="stages")
+
+
+def _two_on_one(devices: Devices) -> Case:
+    """The last stage but one runs where the one before it does."""
+    names = list(devices.names)
+    names[-2] = names[-3]
+    return _stages(devices, names, "transfer", "unused-device", "variable-placement")
+
+
+def _swapped(devices: Devices) -> Case:
+    names = list(devices.names)
+    names[-1], names[-2] = names[-2], names[-1]
+    return _stages(devices, names, "transfer", "variable-placement")
+
+
+def _through_the_host(devices: Devices) -> Case:
+    """What the stage before the last hands on is fetched to the host, and checked there."""
+    import tensorflow as tf
+
+    layers, _ = _layers(devices)
+
+    def parallel(x: Any) -> Any:
+        for index, (layer, device) in enumerate(zip(layers, devices, strict=True)):
+            if index == len(layers) - 1:
+                with tf.device(devices.host):
+                    x = tf.clip_by_value(x, -1.0, 1.0)
+            with tf.device(device.name):
+                x = layer(x)
+        return x
+
+    inputs = {"x": sample(_ROWS, _UNITS, seed=7)}
+    twin = _placed(layers, devices.names)
+    return Case(parallel, twin, _unsplit(layers), inputs, kinds("transfer"), pattern="stages")
+
+
+def _keras_layers(devices: Devices) -> Case:
+    """Layers built each in the scope of its device, and called in none: they compute on the default device."""
+    import tensorflow as tf
+
+    layers = []
+    for index, device in enumerate(devices):
+        with tf.device(device.name):
+            layer = tf.keras.layers.Dense(_UNITS, activation="tanh")
+            layer.build((None, _UNITS))
+            layer.kernel.assign(sample(_UNITS, _UNITS, seed=index) / np.float32(2))
+            layers.append(layer)
+    inputs = {"x": sample(_ROWS, _UNITS, seed=7)}
+    pipe = pipeline(layers, devices)
+    found = kinds("unused-device", "variable-placement")
+    return Case(_unsplit(layers), lambda x: pipe(x), _unsplit(layers), inputs, found, pattern="stages")
+
+
+FAULTS = (
+    Fault(
+        "M01-two-stages-on-one-device",
+        "M01",
+        "a stage runs on the device of the one before it",
+        "a slip in a list of devices: nothing fails, one device idles, and another fetches weights in every call",
+        _two_on_one,
+        devices_needed=3,
+    ),
+    Fault(
+        "M01-stages-swapped",
+        "M01",
+        "two stages run on each other's devices",
+        "a slip in a list of devices",
+        _swapped,
+        devices_needed=3,
+    ),
+    Fault(
+        "M02-activation-through-the-host",
+        "M02",
+        "an activation is fetched to the host on its way to the next stage",
+        "a check, a print or a clip between two stages, outside of their scopes",
+        _through_the_host,
+        devices_needed=3,
+    ),
+    Fault(
+        "P08-keras-weights-away-from-the-work",
+        "P08",
+        "Keras layers built in a device scope keep their weights there and compute on the default device",
+        "tensorflow 53671",
+        _keras_layers,
+    ),
+)

@@ -1,0 +1,176 @@
+"""Wrong numbers in a training step: an optimizer applied per shard (V15), IndexedSlices (V16), metrics (V17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import integers, sample, shares, uneven
+
+_FEATURES, _WORDS, _WIDTH = 3, 9, 4
+
+
+def _on_shards(devices: Devices, x: Any, sizes: list[int], fn: Callable[[Any], Any]) -> list[Any]:
+    """``fn`` of each shard, each on its device."""
+    import tensorflow as tf
+
+    results = []
+    for device, part in zip(devices, tf.split(x, sizes), strict=True):
+        with tf.device(device.name):
+            results.append(fn(part))
+    return results
+
+
+class _Model:
+    """Weights and an optimizer on the host, and what a shard adds to the gradient of the mean loss over ``rows``."""
+
+    def __init__(self, devices: Devices, rows: int) -> None:
+        import tensorflow as tf
+
+        self.rows = rows
+        with tf.device(devices.host):
+            self.weights = tf.Variable(sample(_FEATURES, 1, seed=3), name="weights")
+            self.optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9)
+            self.optimizer.build([self.weights])
+
+    @property
+    def state(self) -> list[Any]:
+        """The weights, and how many steps the optimizer has counted."""
+        return [self.weights, self.optimizer.iterations.value]
+
+    def gradient(self, x: Any) -> Any:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(tf.matmul(x, self.weights))) / self.rows
+        return tape.gradient(loss, self.weights)
+
+    def apply(self, gradient: Any) -> Any:
+        self.optimizer.apply_gradients([(gradient, self.weights)])
+        return gradient
+
+
+def _applied_per_shard(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    rows = uneven(len(devices))
+    sizes = shares(rows, len(devices))
+    model = _Model(devices, rows)
+
+    def parallel(x: Any) -> Any:
+        gradients = _on_shards(devices, x, sizes, model.gradient)
+        for gradient in gradients:
+            model.apply(gradient)
+        return tf.add_n(gradients)
+
+    def twin(x: Any) -> Any:
+        return model.apply(tf.add_n(_on_shards(devices, x, sizes, model.gradient)))
+
+    def reference(x: Any) -> Any:
+        return model.apply(model.gradient(x))
+
+    return Case(parallel, twin, reference, {"x": sample(rows, _FEATURES)}, kinds("value"), variables=model.state)
+
+
+def _indexed_slices(devices: Devices) -> Case:
+    """Each shard's gradient of an embedding has rows of its own; they are averaged as if they were the same rows."""
+    import tensorflow as tf
+
+    count = len(devices)
+    with tf.device(devices.host):
+        table = tf.Variable(sample(_WORDS, _WIDTH), name="table")
+
+    def slices(words: Any) -> Any:
+        """The gradient as IndexedSlices would have it: a row for each word, and which word it is."""
+        return 2.0 * tf.gather(tf.convert_to_tensor(table), words)
+
+    def dense(values: Any, words: Any) -> Any:
+        return tf.scatter_nd(words[:, tf.newaxis], values, [_WORDS, _WIDTH])
+
+    def parallel(words: Any) -> Any:
+        parts = _on_shards(devices, words, [2] * count, slices)
+        return dense(tf.add_n(parts) / count, tf.split(words, count)[0])
+
+    def twin(words: Any) -> Any:
+        parts = _on_shards(devices, words, [2] * count, slices)
+        return dense(tf.concat(parts, axis=0) / count, words)
+
+    def reference(words: Any) -> Any:
+        return dense(slices(words) / count, words)
+
+    words = integers(_WORDS, 2 * count, seed=5)
+    return Case(parallel, twin, reference, {"words": words}, kinds("value"))
+
+
+def _root_mean_square(devices: Devices) -> Case:
+    import tensorflow as tf
+
+    count = len(devices)
+
+    def squares(x: Any) -> Any:
+        return tf.reduce_mean(tf.square(x))
+
+    def parallel(x: Any) -> Any:
+        return tf.add_n(_on_shards(devices, x, [2] * count, lambda part: tf.sqrt(squares(part)))) / count
+
+    def twin(x: Any) -> Any:
+        return tf.sqrt(tf.add_n(_on_shards(devices, x, [2] * count, squares)) / count)
+
+    return Case(parallel, twin, lambda x: tf.sqrt(squares(x)), {"x": sample(2 * count, 3)}, kinds("value"))
+
+
+def _masked_mean(devices: Devices) -> Case:
+    """Shards have the same number of rows, and different numbers of rows that count."""
+    import tensorflow as tf
+
+    count = len(devices)
+
+    def masked(x: Any) -> tuple[Any, Any]:
+        counted = tf.cast(x > 0, x.dtype)
+        return tf.reduce_sum(x * counted), tf.reduce_sum(counted)
+
+    def parallel(x: Any) -> Any:
+        means = _on_shards(devices, x, [3] * count, lambda part: tf.math.divide(*masked(part)))
+        return tf.add_n(means) / count
+
+    def twin(x: Any) -> Any:
+        parts = _on_shards(devices, x, [3] * count, masked)
+        return tf.add_n([total for total, _ in parts]) / tf.add_n([counted for _, counted in parts])
+
+    x = abs(sample(3 * count))
+    x[:2] *= -1
+    return Case(parallel, twin, lambda x: tf.math.divide(*masked(x)), {"x": x}, kinds("value"))
+
+
+FAULTS = (
+    Fault(
+        "V15-applied-per-shard",
+        "V15",
+        "the optimizer is applied once per shard",
+        "tensorflow PR 21824",
+        _applied_per_shard,
+    ),
+    Fault(
+        "V16-indexed-slices-averaged-by-value",
+        "V16",
+        "the IndexedSlices of shards are averaged by their values alone",
+        "tensorflow 5252, horovod PR 2279",
+        _indexed_slices,
+    ),
+    Fault(
+        "V17-mean-of-root-mean-squares",
+        "V17",
+        "a metric that is not linear is averaged over shards",
+        "transformers PR 6998",
+        _root_mean_square,
+    ),
+    Fault(
+        "V17-mean-of-masked-means",
+        "V17",
+        "a masked mean is taken per shard",
+        "transformers PR 6998",
+        _masked_mean,
+    ),
+)

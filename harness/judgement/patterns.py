@@ -1,0 +1,132 @@
+"""Judges what crosses between devices, for programs that say by which pattern they use them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from harness.devices.device import Devices
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+from harness.evidence.trace import Trace
+from harness.judgement.arithmetic import JOINS, computes, on_device
+from harness.judgement.wiring import IDENTITIES, Wiring
+from harness.records import Finding
+
+#: The patterns that verify knows: ``stages``, each device hands on to its neighbour; ``members``, none hands on.
+PATTERNS = ("stages", "members")
+_SUMS = frozenset({"Add", "AddN", "AddV2"})
+
+#: Something that crosses: what made it, what reads it, and the places of both among the devices (-1: none of them).
+_Edge = tuple[Op, Op, int, int]
+
+
+def judge_pattern(trace: Trace, devices: Devices, pattern: str, mode: str) -> list[Finding]:
+    """Findings of the kinds ``transfer`` and ``variable-placement``.
+
+    ``stages``: what a stage computes is read on its own device and on the next one, gradients on the one before.
+    ``members``: what a device computes is read there alone, and where the results are joined on the host. Both: the
+    variables that a device works with are there.
+    """
+    wiring = Wiring(trace)
+    edges = list(_edges(wiring, devices))
+    wrong = _between_stages if pattern == "stages" else _between_members(DeviceName.parse(devices.host), wiring)
+    strays = [(edge, message) for edge in edges if edge[0].role != "variable" and (message := wrong(edge))]
+    # A single number, such as a learning rate, may be fetched.
+    sizes = {transfer.tensor: transfer.size_bytes for transfer in trace.transfers}
+    weights = [
+        (edge, _AWAY)
+        for edge in edges
+        if edge[0].role == "variable" and (sizes.get(edge[0].name) or _NUMBER_BYTES + 1) > _NUMBER_BYTES
+    ]
+    return [*_findings("transfer", strays, mode), *_findings("variable-placement", weights, mode)]
+
+
+#: A number of the widest type, complex128.
+_NUMBER_BYTES = 16
+_AWAY = "a device works with a variable that lives on another one, and fetches it in every call"
+
+
+def _edges(wiring: Wiring, devices: Devices) -> Iterator[_Edge]:
+    """Every tensor that was computed, or read from a variable, on one device and is read on another."""
+    place = {device.parsed: index for index, device in enumerate(devices)}
+    for op in wiring.ops:
+        if op.device is None or op.role in ("data", "constant") or not on_device(op):
+            continue
+        if op.role == "control" and (op.type not in IDENTITIES or op.requested is None):
+            continue  # an identity in no scope is what a tf.function returns by
+        for name in dict.fromkeys(op.inputs):
+            before = _executed(wiring, name)
+            source = wiring.maker(name)
+            if before is None or before.device is None or source is None or source.device is None:
+                continue
+            read = source.role == "variable" and on_device(source) and _of_the_model(op)
+            # An optimizer's count of its steps is an integer, and may be anywhere.
+            floating = any(dtype.startswith(("float", "bfloat", "complex")) for dtype in source.dtypes)
+            if floating and before.device != op.device and (computes(source) or read):
+                yield source, op, place.get(before.device, -1), place.get(op.device, -1)
+
+
+def _executed(wiring: Wiring, name: str) -> Op | None:
+    """The op of this name; for an identity that was optimised away, the op before it that ran."""
+    op = wiring.by_name.get(name)
+    while op is not None and op.device is None and op.type in IDENTITIES and op.inputs:
+        op = wiring.by_name.get(op.inputs[0])
+    return op
+
+
+def _of_the_model(op: Op) -> bool:
+    """Whether an op is part of a model, forward or backward; an optimizer's update is not."""
+    return op.role in ("forward", "gradient")
+
+
+def _between_stages(edge: _Edge) -> str:
+    source, reader, start, end = edge
+    if computes(reader) and reader.requested is None and reader.role == "forward":
+        return ""  # after the pipeline, in no scope: what left_scope judges
+    if start == 0 and source.role == "gradient" and reader.requested is None:
+        return ""  # the gradient of an argument
+    if start < 0 or end < 0:
+        return "what a stage computes goes through a device that is none of the pipeline's"
+    if source.role == "forward" and reader.role == "forward" and end != start + 1:
+        return "a stage hands on to the next device; this goes elsewhere: an op, or a stage, on the wrong device"
+    if source.role == "gradient" and end != start - 1:
+        return "a stage hands gradients to the device before it; this goes elsewhere"
+    return ""
+
+
+def _between_members(host: DeviceName, wiring: Wiring) -> Callable[[_Edge], str]:
+    def wrong(edge: _Edge) -> str:
+        source, reader, start, end = edge
+        if start < 0 or end < 0:
+            return ""
+        several = len({maker.device for maker in wiring.makers(reader)}) > 1
+        joined = reader.device == host and reader.type in JOINS | _SUMS and several
+        # In no scope: what the caller does with the results, or the tape with the gradients of shared arguments.
+        if joined or (reader.requested is None and (reader.role == "forward" or reader.type in _SUMS)):
+            return ""
+        return f"a member's {source.role} op is read by another member; nothing but arguments and results may cross"
+
+    return wrong
+
+
+def _findings(kind: str, found: list[tuple[_Edge, str]], mode: str) -> list[Finding]:
+    """One finding for what crosses between the same devices for the same reason, naming the first of it."""
+    groups: dict[tuple[DeviceName | None, DeviceName | None, str], list[_Edge]] = defaultdict(list)
+    for edge, message in found:
+        groups[edge[0].device, edge[1].device, message].append(edge)
+    findings = []
+    for (source, reader, message), edges in groups.items():
+        first, by, _, _ = edges[0]
+        more = "" if len(edges) == 1 else f" and {len(edges) - 1} more"
+        findings.append(
+            Finding(
+                kind,
+                f"{first.name} ({first.type}), read by {by.name} ({by.type}){more} ({mode})",
+                str(reader),
+                f"nothing from {source and source.short}",
+                f"{source and source.short} to {reader and reader.short}",
+                message,
+            )
+        )
+    return findings

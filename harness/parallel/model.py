@@ -1,0 +1,169 @@
+"""Model parallel: the stages of one model, each on a device of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.devices.device import Device, Devices
+from harness.errors import StageError
+from harness.parallel.colocate import VariableHub
+from harness.parallel.notes import add_note
+from harness.parallel.region import call_on
+from harness.parallel.shards import gather_batch
+
+Stage = Callable[..., Any]
+
+
+def pipeline(
+    stages: Sequence[Stage], devices: Sequence[Device], *, microbatches: int = 1, broadcast: Sequence[str] = ()
+) -> Pipeline:
+    """A callable that runs ``stages`` one after the other, stage k on ``devices[k]``.
+
+    The callable takes the arguments of the first stage. Each later stage takes what the one before it returned (a
+    tensor or a nest of tensors), as its one argument. Forward and backward ops of a stage run on its device, and the
+    variables that it makes in its first call are made there. What a stage returns goes straight to the next device, and
+    the result stays on the last one: compute the loss there, in the last stage or in its scope.
+
+    With several micro-batches the batch is split along axis 0 on the host device, each part goes through all stages,
+    and the results are concatenated on the last device. In a ``tf.function`` the stages work at the same time then,
+    each on another micro-batch. Micro-batches differ by one row at most; with fewer rows there are fewer of them. A
+    stage must be row-wise then: batch normalisation, say, would see one micro-batch.
+
+    Args:
+        stages: functions, Keras layers or models, or other callables. At least one.
+        devices: what ``harness.configure`` returned, or a slice of it: at least as many as there are stages.
+        microbatches: how many parts each batch is run in, 1 or more.
+        broadcast: names of arguments that are no batch: every micro-batch gets the whole of them.
+
+    Raises:
+        StageError: no stage, more stages than devices, a stage that cannot be called, ``microbatches`` below 1; when
+            called: a stage refused what the one before it returned; it says which, and of what shape.
+        ShardingError: with several micro-batches: arguments that cannot be split, results that cannot be joined.
+        Whatever else a stage raises, with the stage and the device added to it.
+    """
+    return Pipeline(stages, devices, microbatches=microbatches, broadcast=broadcast)
+
+
+class Pipeline:
+    """What :func:`pipeline` returns."""
+
+    #: TensorFlow's AutoGraph leaves a callable with this attribute as it is; the stages themselves are converted.
+    autograph_info__: Any = None
+    #: What ``harness.verify`` judges the transfers by: devices hand on to their neighbours alone.
+    pattern = "stages"
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        devices: Sequence[Device],
+        *,
+        microbatches: int = 1,
+        broadcast: Sequence[str] = (),
+    ) -> None:
+        if not len(stages):
+            raise StageError("there is no stage; give at least one callable")
+        for index, stage in enumerate(stages):
+            if not callable(stage):
+                raise StageError(f"stage {index} is {stage!r}, which is not callable; give functions or layers")
+        if len(stages) > len(devices):
+            raise StageError(
+                f"{len(stages)} stages on {len(devices)} device(s); each stage needs one of its own: "
+                "join stages, or configure more devices"
+            )
+        if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
+            raise StageError(f"microbatches={microbatches!r}; accepted: an integer, 1 or more")
+        if isinstance(broadcast, str):
+            raise StageError(f"broadcast={broadcast!r}; accepted: a sequence of names, such as ({broadcast!r},)")
+        self.stages = tuple(stages)
+        own = devices if isinstance(devices, Devices) else Devices(devices, spec="")
+        self.devices = own[: len(stages)]
+        self.microbatches = microbatches
+        self.broadcast = tuple(broadcast)
+
+    def __call__(self, *args: Any, **arguments: Any) -> Any:
+        """Run all stages. See :func:`pipeline`."""
+        import tensorflow as tf
+
+        if self.microbatches == 1:
+            return self._through(args, arguments)
+        if args:
+            raise StageError(
+                f"{len(args)} argument(s) without a name; with micro-batches name them, so that it is known "
+                "which are a batch"
+            )
+        parts = self._split(arguments)
+        hubs = [VariableHub(device.name, len(parts)) for device in self.devices] if len(parts) > 1 else []
+        results = [self._through((), part, hubs) for part in parts]
+        if len(results) == 1:
+            return results[0]
+        with tf.device(self.devices[-1].name):
+            return tf.nest.map_structure(self._join, *results)
+
+    def _split(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        import tensorflow as tf
+
+        missing = [name for name in self.broadcast if name not in arguments]
+        if missing:
+            raise StageError(
+                f"broadcast names {', '.join(missing)}, which the call does not have; given: {', '.join(arguments)}"
+            )
+        whole = {name: value for name, value in arguments.items() if name in self.broadcast}
+        split = {name: value for name, value in arguments.items() if name not in self.broadcast}
+        with tf.device(self.devices.host):
+            _, parts = gather_batch(split, 0).shards(self.microbatches)
+        return [{**tf.nest.pack_sequence_as(split, leaves), **whole} for leaves in parts]
+
+    def _through(self, args: Sequence[Any], arguments: dict[str, Any], hubs: Sequence[VariableHub] = ()) -> Any:
+        value: Any = None
+        for index in range(len(self.stages)):
+            own = (args, arguments) if index == 0 else ((value,), {})
+            value = self._run(index, *own, hubs[index] if hubs else None)
+        return value
+
+    def _run(self, index: int, args: Sequence[Any], arguments: dict[str, Any], hub: VariableHub | None) -> Any:
+        import tensorflow as tf
+
+        stage, device = self.stages[index], self.devices[index].name
+        where = f"stage {index} of {len(self.stages)} ({_name(stage)}), on {device}"
+        try:
+            return call_on(device, stage, args, arguments, hub)
+        except (ValueError, TypeError, tf.errors.InvalidArgumentError) as error:
+            if index == 0 or isinstance(error, StageError):
+                add_note(error, f"in {where}")
+                raise
+            given = _shapes(args[0])
+            first = next(iter(str(error).strip().splitlines()), "")
+            raise StageError(
+                f"{where}, does not take what stage {index - 1} ({_name(self.stages[index - 1])}) returned, {given}: "
+                f"{type(error).__name__}: {first}"
+            ) from error
+        except Exception as error:
+            add_note(error, f"in {where}")
+            raise
+
+    @staticmethod
+    def _join(*pieces: Any) -> Any:
+        import tensorflow as tf
+
+        if not isinstance(pieces[0], tf.Tensor):
+            return pieces[0]
+        if pieces[0].shape.rank == 0:
+            raise StageError(
+                "the last stage returns a scalar per micro-batch, so the results are no longer a batch; "
+                "return one value per row and reduce after the call"
+            )
+        return tf.concat(pieces, axis=0)
+
+
+def _name(stage: Stage) -> str:
+    return str(getattr(stage, "name", None) or getattr(stage, "__name__", None) or type(stage).__name__)
+
+
+def _shapes(value: Any) -> str:
+    import tensorflow as tf
+
+    def shape(leaf: Any) -> str:
+        return f"{leaf.dtype.name}{leaf.shape}" if isinstance(leaf, tf.Tensor) else repr(leaf)
+
+    return ", ".join(shape(leaf) for leaf in tf.nest.flatten(value)) or "nothing"

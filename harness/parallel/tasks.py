@@ -1,0 +1,123 @@
+"""Tasks: independent programs, each in a process that sees one device of its own. What such a process is given."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.devices.cores import allowed_cpus, usable_cores
+from harness.devices.nvidia import Card, read_cards
+from harness.devices.request import resolve
+from harness.devices.spec import AutoSpec, CoresSpec, CpuSpec, GpuSpec
+from harness.errors import DevicesUnavailable, UsageError
+
+#: What makes TensorFlow, and the libraries that it calls, compute on one thread.
+_ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One device that a task can have to itself.
+
+    ``cpus`` are the CPUs that the task's process may run on (``None``: as its parent); ``environment`` is added to
+    its environment; ``uuid`` is the GPU's.
+    """
+
+    name: str
+    cpus: tuple[int, ...] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Python program and its arguments."""
+
+    path: Path
+    arguments: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Script:
+        """``SCRIPT.py``, or a command line that begins with it: ``"train.py --rate 0.1"``.
+
+        Raises:
+            UsageError: there is no such file, or the text is no command line.
+        """
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UsageError(f"script {text!r}: {error}; give a path, and arguments as a shell takes them") from error
+        if not words:
+            raise UsageError(f"script {text!r}: it is empty; give the path of a Python script")
+        path = Path(words[0])
+        if not path.is_file():
+            what = "a folder" if path.is_dir() else "no such file"
+            raise UsageError(f"script {words[0]}: {what}; give the path of a Python script")
+        return cls(path, tuple(words[1:]))
+
+    def __str__(self) -> str:
+        return shlex.join([str(self.path), *self.arguments])
+
+
+def slots(
+    spec: str,
+    *,
+    cards: Sequence[Card] | None = None,
+    cores: Sequence[int] | None = None,
+    cpus: Sequence[int] | None = None,
+) -> tuple[Slot, ...]:
+    """The devices of ``spec``, each for one task at a time.
+
+    ``cpu:N``: N slots that share the CPUs which this process may use, one each as far as they go round, with one
+    thread; no GPU is seen. ``cores:N``: the same on N physical cores, no two on one. ``gpu``, ``gpu:N``: a card each,
+    named by its UUID in ``CUDA_VISIBLE_DEVICES``, so that it is the one that is meant however cards are numbered.
+    ``auto``: the cards where there are any, else all physical cores. ``cards``, ``cores`` and ``cpus`` stand for those
+    of this machine, in tests.
+
+    Raises:
+        InvalidSpec: the spec does not follow the grammar.
+        DevicesUnavailable: fewer devices are there than asked for.
+        UsageError: devices that no process can have to itself.
+    """
+    request = resolve(spec)
+    asked = request.spec
+    found = tuple(read_cards() if cards is None else cards)
+    own_cores = tuple(usable_cores() if cores is None else cores)
+    if isinstance(asked, AutoSpec):
+        asked = GpuSpec() if found else CoresSpec(len(own_cores))
+    if isinstance(asked, GpuSpec):
+        count = len(found) if asked.count is None else asked.count
+        if not 0 < count <= len(found):
+            there = [f"{card.name} ({card.uuid})" for card in found]
+            raise DevicesUnavailable(str(request), f"{max(count, 1)} GPU(s) that the driver knows by UUID", there)
+        return tuple(_gpu(index, card) for index, card in enumerate(found[:count]))
+    if isinstance(asked, CoresSpec):
+        if asked.count > len(own_cores):
+            there = [f"core of CPU {cpu}" for cpu in own_cores]
+            raise DevicesUnavailable(str(request), f"{asked.count} CPU cores, with no two tasks on one", there)
+        return tuple(_cpu(index, cpu) for index, cpu in enumerate(own_cores[: asked.count]))
+    if isinstance(asked, CpuSpec):
+        allowed = sorted(allowed_cpus() if cpus is None else cpus)
+        return tuple(_cpu(index, allowed[index % len(allowed)]) for index in range(asked.count))
+    raise UsageError(
+        f"--devices {spec}: tasks are processes, and need a device each; accepted: auto, cpu:N, cores:N, gpu or gpu:N"
+    )
+
+
+def _cpu(index: int, cpu: int) -> Slot:
+    return Slot(f"CPU:{index} (CPU {cpu})", (cpu,), {**_ONE_THREAD, "CUDA_VISIBLE_DEVICES": "-1"})
+
+
+def _gpu(index: int, card: Card) -> Slot:
+    environment = {"CUDA_VISIBLE_DEVICES": card.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return Slot(f"GPU:{index} ({card.name}, {card.uuid})", None, environment, card.uuid)
+
+
+def take(cpus: Sequence[int] | None, environment: dict[str, str]) -> None:
+    """Make this process one that sees its device alone: before TensorFlow is loaded."""
+    os.environ.update(environment)
+    if cpus is not None:
+        os.sched_setaffinity(0, cpus)

@@ -1,0 +1,59 @@
+"""Tasks for people: a table, and ``tasks.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.report.storage import load_versioned, save_json
+from harness.runner.tasks import TASKS_SCHEMA_VERSION, TasksRecord
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Name of the record in the report folder.
+TASKS_FILE = "tasks.json"
+
+
+def save_tasks(record: TasksRecord, folder: Path) -> Path:
+    """Write ``record`` to ``folder/tasks.json``, whole or not at all, and return that path.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
+    return save_json(record, folder, TASKS_FILE)
+
+
+def load_tasks(path: Path) -> TasksRecord:
+    """Read the record at ``path``, which may be the report folder.
+
+    Raises:
+        InvalidRecord: there is no such file, or it is no such record of this version or an earlier one.
+    """
+    return load_versioned(path / TASKS_FILE if path.is_dir() else path, TasksRecord, TASKS_SCHEMA_VERSION)
+
+
+def print_tasks(console: Console, record: TasksRecord) -> None:
+    """Print a row for each task, what is wrong with each, and one line for all."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("task", "verdict", "exit", "time", "device", "what is wrong"):
+        table.add_column(name, overflow="fold", justify="right" if name in ("exit", "time") else "left")
+    for each in sorted(record.results, key=lambda result: result.number):
+        code = "" if each.exit_code is None else str(each.exit_code)
+        cells = (each.command, str(each.verdict), code, f"{each.elapsed_s:.1f} s", each.device, each.message)
+        table.add_row(*map(Text, cells))
+    console.print(table)
+    console.print(summary(record), markup=False, soft_wrap=True)
+
+
+def summary(record: TasksRecord) -> str:
+    """The last line."""
+    failed = sum(bool(each.message) for each in record.results)
+    done = len(record.results)
+    text = f"{done} of {len(record.commands)} task(s) ran on {len(record.devices)} device(s) of {record.spec}"
+    text += f": {done - failed} ended well, {failed} did not" if failed else ", and all ended well"
+    return text if record.complete else f"{text}; INTERRUPTED"

@@ -1,0 +1,35 @@
+"""The task of a worker process that runs a script of the user's on a device of its own, as ``python SCRIPT`` would."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from harness.parallel.tasks import take
+
+if TYPE_CHECKING:
+    from harness.runner.worker import Send
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The task's arguments: the script and what it is given, the CPUs it may use, and what its environment gets."""
+
+    script: str
+    arguments: tuple[str, ...]
+    cpus: tuple[int, ...] | None
+    environment: dict[str, str]
+
+
+def run(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - a script says nothing but what it prints
+    """Run the script. What it raises, and the code that it exits with, are those of the process."""
+    asked = TypeAdapter(Arguments).validate_python(arguments)
+    take(asked.cpus, asked.environment)
+    sys.argv = [asked.script, *asked.arguments]
+    sys.path.insert(0, str(Path(asked.script).resolve().parent))
+    runpy.run_path(asked.script, run_name="__main__")

@@ -1,0 +1,177 @@
+"""Programs cut into stages: for pipelines."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from harness.errors import InvalidProgram, UsageError
+from harness.strategies import nests
+from harness.strategies.build import build, make_variables
+from harness.strategies.dtypes import FLOATS
+from harness.strategies.generate import programs
+from harness.strategies.program import Program
+from harness.strategies.steps import Combine
+from harness.strategies.steps.step import Compact
+
+if TYPE_CHECKING:
+    from harness.devices.device import Devices
+
+#: Micro-batches as often as they are drawn: one, fewer than most batches have rows, and more.
+_MICROBATCHES = (1, 1, 2, 3, 4, 7)
+
+
+@dataclass(frozen=True)
+class BuiltStages:
+    """A staged program that can run: what ``pipeline`` takes, and the same program unsplit with the same variables.
+
+    ``stages[k]`` makes its part of the steps; ``variables`` are all of them, each on the device of its stage.
+    """
+
+    stages: tuple[Callable[..., Any], ...]
+    unsplit: Callable[..., Any]
+    variables: tuple[Any, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class StagedProgram(Compact):
+    """A program whose steps are cut into stages.
+
+    Attributes:
+        program: with the batch along axis 0.
+        cuts: stage k begins with step ``cuts[k - 1]``, the first one with step 0. No variable is read on both sides.
+        microbatches: in how many parts ``pipeline`` runs each batch.
+
+    Raises:
+        InvalidProgram: the cuts do not fit the program.
+    """
+
+    program: Program
+    cuts: tuple[int, ...]
+    microbatches: int = 1
+
+    def __post_init__(self) -> None:
+        allowed = possible_cuts(self.program)
+        if self.program.axis != 0:
+            raise InvalidProgram("staged program", f"axis={self.program.axis}", "a program with the batch on axis 0")
+        if list(self.cuts) != sorted(set(self.cuts)) or not set(self.cuts) <= set(allowed):
+            raise InvalidProgram("staged program", f"cuts={self.cuts}", f"some of {allowed}, in order")
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """First step of each stage, and the one after its last."""
+        edges = [0, *self.cuts, len(self.program.steps)]
+        return list(itertools.pairwise(edges))
+
+    def build(self, devices: Devices) -> BuiltStages:
+        """Make the variables, each on the device of the stage that reads it, and the stages that share them.
+
+        Stages hand on a dict of all values that a later one reads.
+        """
+        program = self.program
+        place = {name: index for index, span in enumerate(self.bounds) for name in self._reads(*span)}
+        variables = make_variables(program, lambda name: devices[place.get(name, 0)].name)
+        stages = tuple(self._stage(*span, variables) for span in self.bounds)
+        return BuiltStages(stages, build(program, "", variables).fn, tuple(variables.values()))
+
+    def _reads(self, first: int, end: int) -> set[str]:
+        return {name for step in self.program.steps[first:end] for name in step.reads}
+
+    def _stage(self, first: int, end: int, variables: dict[str, Any]) -> Callable[..., Any]:
+        program = self.program
+        needed = self._reads(end, len(program.steps)) | {name for _, name in program.outputs}
+        own = {name: variables[name] for name in self._reads(first, end) if name in variables}
+
+        def run(values: dict[str, Any]) -> Any:
+            import tensorflow as tf
+
+            values = {**values, **own}
+            for index in range(first, end):
+                values[f"v{index}"] = program.steps[index].apply(tf, values)
+            if end == len(program.steps):
+                return nests.pack((path, values[name]) for path, name in program.outputs)
+            return {name: value for name, value in values.items() if name in needed and name not in variables}
+
+        def run_first(**inputs: Any) -> Any:
+            import tensorflow as tf
+
+            leaves = {argument.name: nests.leaf_at(inputs, argument.name) for argument in program.arguments}
+            return run({name: tf.convert_to_tensor(leaf) for name, leaf in leaves.items()})
+
+        return run_first if first == 0 else run
+
+
+def possible_cuts(program: Program) -> tuple[int, ...]:
+    """Steps that a stage may begin with: no variable is read both before and after."""
+    names = {variable.name for variable in program.variables}
+    reads = [set(step.reads) & names for step in program.steps]
+    return tuple(
+        cut for cut in range(1, len(program.steps)) if not set().union(*reads[:cut]) & set().union(*reads[cut:])
+    )
+
+
+def staged_programs(
+    *,
+    max_stages: int = 4,
+    dtypes: Sequence[Any] = FLOATS,
+    min_stages: int = 1,
+    min_rows: int = 0,
+    max_rows: int = 13,
+) -> SearchStrategy[StagedProgram]:
+    """Random programs of up to 10 steps, cut into stages that each do arithmetic, with 1 to 7 micro-batches.
+
+    Args:
+        max_stages: the most stages: the number of devices.
+        dtypes: the types of the programs' numbers, as for :func:`programs`; int32 proves nothing about places.
+        min_stages: the fewest stages; programs that have no place for so many cuts are not drawn.
+        min_rows: the fewest rows.
+        max_rows: the most rows.
+
+    Raises:
+        UsageError: an argument is not accepted.
+    """
+    if not 1 <= min_stages <= max_stages:
+        raise UsageError(f"min_stages={min_stages}, max_stages={max_stages}; accepted: 1 <= min_stages <= max_stages")
+    source = programs(
+        dtypes=dtypes,
+        axes=(0,),
+        min_steps=min(max(min_stages, 2), 8),
+        max_steps=max(10, max_stages + 2),
+        min_rows=min_rows,
+        max_rows=max_rows,
+    )
+    return _staged(source.filter(lambda program: len(_good_cuts(program)) + 1 >= min_stages), min_stages, max_stages)
+
+
+@st.composite
+def _staged(draw: DrawFn, source: SearchStrategy[Program], fewest: int, most: int) -> StagedProgram:
+    program = draw(source)
+    cuts = _good_cuts(program)
+    count = draw(st.sampled_from(range(fewest, min(most, len(cuts) + 1) + 1)))
+    chosen = draw(st.permutations(cuts))[: count - 1] if count > 1 else []
+    return StagedProgram(program, tuple(sorted(chosen)), draw(st.sampled_from(_MICROBATCHES)))
+
+
+def _good_cuts(program: Program) -> tuple[int, ...]:
+    """Cuts any of which can be taken together: what lies between two of them does arithmetic that can be proven."""
+    good: list[int] = []
+    start = 0
+    for cut in possible_cuts(program):
+        if _works(program, start, cut) and _works(program, cut, len(program.steps)):
+            good.append(cut)
+            start = cut
+    return tuple(good)
+
+
+def _works(program: Program, first: int, end: int) -> bool:
+    return any(
+        step.COMPUTES
+        and not (isinstance(step, Combine) and step.how in ("concat", "stack"))
+        and program.types[f"v{first + index}"].dtype == program.dtype
+        for index, step in enumerate(program.steps[first:end])
+    )

@@ -1,0 +1,124 @@
+"""``harness run``: tasks on devices of their own, queues, failures of one of them, and ^C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from command_line import run, start
+
+from harness.records import Verdict
+from harness.report.tasks import load_tasks
+
+SEES = """
+import os, sys
+print("arguments", sys.argv[1:], __name__)
+print("cpus", sorted(os.sched_getaffinity(0)), os.environ["CUDA_VISIBLE_DEVICES"], os.environ["TF_NUM_INTRAOP_THREADS"])
+import beside
+"""
+TRAINS = """
+import tensorflow as tf
+assert tf.config.threading.get_intra_op_parallelism_threads() in (0, 1)
+print("sum", float(tf.reduce_sum(tf.ones((3, 4)))))
+"""
+HANGS = """
+import subprocess, sys, threading
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("child", child.pid, flush=True)
+def wait_for_ever():
+    threading.Event().wait()
+wait_for_ever()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    files = {
+        "sees.py": SEES,
+        "beside.py": "print('imported from beside')",
+        "trains.py": TRAINS,
+        "hangs.py": HANGS,
+        "fails.py": "import sys; sys.exit(7)",
+        "raises.py": "raise RuntimeError('no good')",
+        "crashes.py": "import os; os.abort()",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_each_task_has_its_device_and_more_tasks_than_devices_wait(folder: Path) -> None:
+    done = run(folder, "run", "--devices", "cpu:2", "sees.py --rate 0.1 'two words'", "trains.py", "sees.py")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    record = load_tasks(folder / "harness-report")
+    assert [result.exit_code for result in record.results] == [0, 0, 0]
+    by_number = {result.number: result for result in record.results}
+    log = Path(folder, by_number[0].log).read_text()
+    cpus = sorted(os.sched_getaffinity(0))
+    assert "arguments ['--rate', '0.1', 'two words'] __main__" in log
+    assert f"cpus [{cpus[0]}] -1 1" in log
+    assert "imported from beside" in log
+    assert "sum 12.0" in Path(folder, by_number[1].log).read_text()
+    first = min(by_number[0].started_s + by_number[0].elapsed_s, by_number[1].started_s + by_number[1].elapsed_s)
+    assert by_number[2].started_s >= first - 0.01
+    assert "3 of 3 task(s) ran on 2 device(s) of cpu:2, and all ended well" in done.stdout
+
+
+def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> None:
+    scripts = ("fails.py", "raises.py", "crashes.py", "hangs.py", "sees.py")
+    done = run(folder, "run", "--devices", "cpu:4", "--timeout", "5", *scripts)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    results = {result.command: result for result in load_tasks(folder / "harness-report").results}
+    assert (results["fails.py"].exit_code, results["fails.py"].message) == (7, "exit code 7")
+    assert results["raises.py"].exit_code == 1
+    assert "RuntimeError: no good" in Path(folder, results["raises.py"].log).read_text()
+    assert results["crashes.py"].exit_code is None
+    assert "killed by SIGABRT, at " in results["crashes.py"].message
+    assert "crashes.py:1 in <module>" in results["crashes.py"].message
+    assert results["hangs.py"].message.startswith("took longer than 5 s and was ended, at ")
+    assert "in wait_for_ever" in Path(folder, str(results["hangs.py"].stacks)).read_text()
+    assert results["sees.py"].verdict is Verdict.PASS
+    child = int(Path(folder, results["hangs.py"].log).read_text().split()[1])
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert "1 ended well, 4 did not" in done.stdout
+
+
+def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
+    process = start(folder, "run", "--devices", "cpu:2", "fails.py", "hangs.py", "hangs.py")
+    log = folder / "harness-report" / "logs" / "task-2.log"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and "child" in log.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    record = load_tasks(folder / "harness-report")
+    assert not record.complete
+    assert record.results[0].message == "exit code 7"
+    assert all("ended with the whole run" in result.message for result in record.results[1:])
+    assert "INTERRUPTED" in stdout
+    for number in (1, 2):
+        child = int((folder / f"harness-report/logs/task-{number}.log").read_text().split()[1])
+        assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("gone.py",), "script gone.py: no such file; give the path of a Python script"),
+        (("fails.py", "--timeout", "0"), "--timeout 0: not a time limit"),
+        (("fails.py", "--devices", "gpu"), "needs 1 GPU(s) that the driver knows by UUID; there: none"),
+        (("fails.py", "--devices", "gpu:2x100"), "tasks are processes, and need a device each"),
+        (("fails.py", "--devices", "cpus"), "device spec 'cpus': unknown"),
+        (("'", "--devices", "cpu:1"), "No closing quotation"),
+    ],
+)
+def test_bad_input_is_one_clear_line(folder: Path, arguments: tuple[str, ...], why: str) -> None:
+    done = run(folder, "run", *arguments)
+    assert done.returncode == (3 if "UUID" in why else 2), done.stderr
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
