@@ -14,6 +14,7 @@ from harness.checks import (
     matpow,
     model_parallel,
     polynomial_fit,
+    task_processes,
     vector_add,
 )
 from harness.checks.suite import Suite
@@ -42,6 +43,7 @@ SUITE = Suite(
         generated_programs.CHECK,
         model_parallel.CHECK,
         ensembles.CHECK,
+        task_processes.CHECK,
         polynomial_fit.CHECK,
         digits_classifier.CHECK,
     ),

@@ -19,6 +19,7 @@ from harness.checks import (
     matpow,
     model_parallel,
     polynomial_fit,
+    task_processes,
     vector_add,
 )
 from harness.checks.check import Check, CheckContext, CheckOutcome
@@ -208,6 +209,14 @@ def _results_reversed(models: Any, devices: Any, **options: Any) -> Any:
     return wrong
 
 
+#: A program that was to fail does not, and another computes something else.
+_OTHER_PROGRAMS = {
+    **task_processes.PROGRAMS,
+    "fails.py": "pass",
+    "second.py": task_processes.PROGRAMS["second.py"].replace("tf.ones", "tf.zeros"),
+}
+
+
 def _briefly(fault: Fault) -> Fault:
     """A failing example is made small for a moment only."""
     return lambda run: _patched("harness.checks.search.SHRINK_S", 2.0)(fault(run))
@@ -247,6 +256,7 @@ SUITE = Suite(
         _planted(_PIPELINE, "uncolocated", _briefly(_patched("harness.parallel.model.call_on", _in_a_scope_alone))),
         _planted(_ENSEMBLE, "rotated", _briefly(_patched(_MEMBERS, _members_rotated))),
         _planted(_ENSEMBLE, "reversed", _briefly(_patched(_MEMBERS, _results_reversed))),
+        _planted(task_processes.CHECK, "other", _patched("harness.checks.task_processes.PROGRAMS", _OTHER_PROGRAMS)),
         _planted(_FIT, "off", _patched(_MAKE, _weights_the_last_row_twice)),
         _planted(_FIT, "slow", _patched("harness.checks.polynomial_fit.LEARNING_RATE", 0.05)),
         _planted(_DIGITS, "off", _patched(_MAKE, _weights_the_last_row_twice)),

@@ -35,6 +35,7 @@ EXPECTED = {
     "pipeline-uncolocated": (Verdict.FAIL, {"gradient-placement"}),
     "ensemble-rotated": (Verdict.FAIL, {"variable-placement"}),
     "ensemble-reversed": (Verdict.FAIL, set[str]()),
+    "tasks-other": (Verdict.FAIL, {"error"}),
     "polynomial-fit-off": (Verdict.FAIL, {"value"}),
     "polynomial-fit-slow": (Verdict.FAIL, {"value"}),
     "digits-classifier-off": (Verdict.FAIL, {"value"}),
@@ -64,6 +65,10 @@ def test_every_planted_fault_is_expected_and_every_check_has_one() -> None:
     assert set(planted) == set(EXPECTED)
     for check in SUITE.ids:
         assert any(each.startswith(check) for each in planted)
+
+
+def test_every_program_that_went_wrong_is_named(faulty: dict[str, CheckResult]) -> None:
+    assert {finding.where for finding in faulty["tasks-other"].findings} == {"fails.py", "second.py"}
 
 
 def test_the_program_of_a_failure_is_small_and_in_the_finding(faulty: dict[str, CheckResult]) -> None:

@@ -21,6 +21,7 @@ IDS = {
     "generated-programs",
     "pipeline",
     "ensemble",
+    "tasks",
     "polynomial-fit",
     "digits-classifier",
 }

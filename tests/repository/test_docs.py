@@ -13,7 +13,7 @@ from repository import ROOT, read
 
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
 #: A page for each way to use several devices has a script.
-PATTERNS = ("docs/data-parallel.md", "docs/ensemble.md", "docs/pipeline.md")
+PATTERNS = ("docs/data-parallel.md", "docs/ensemble.md", "docs/pipeline.md", "docs/tasks.md")
 
 
 def run_the_scripts_of_the_pages() -> None:
