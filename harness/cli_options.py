@@ -12,7 +12,8 @@ DevicesOption = Annotated[
     typer.Option(
         "--devices",
         metavar="SPEC",
-        help="auto, cpu:N, gpu, gpu:N, gpu:NxM (N logical GPUs of M MiB), cores:N, @PROFILE or a .toml file.",
+        help="auto, cpu:N, gpu, gpu:N, gpu:NxM (N logical GPUs of M MiB), cores:N, cluster:HOST:PORT,… (or "
+        "cluster:tf_config, :slurm, :kubernetes), @PROFILE or a .toml file.",
     ),
 ]
 ReportOption = Annotated[
@@ -26,3 +27,15 @@ def check_spec(spec: str) -> None:
     from harness.devices.request import resolve
 
     resolve(spec)
+
+
+def is_spec(text: str) -> bool:
+    """Whether a text follows the grammar of device specs."""
+    from harness.devices.spec import parse_spec
+    from harness.errors import InvalidSpec
+
+    try:
+        parse_spec(text)
+    except InvalidSpec:
+        return False
+    return True

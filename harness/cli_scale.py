@@ -13,7 +13,7 @@ import typer
 
 from harness.cli_endings import Ended
 from harness.cli_errors import clear_errors, exit_code
-from harness.cli_options import DEFAULT_REPORT, ReportOption, check_spec
+from harness.cli_options import DEFAULT_REPORT, ReportOption, check_spec, is_spec
 from harness.errors import ReportError, UsageError
 from harness.records import ExitCode
 
@@ -123,8 +123,13 @@ def _finish(measuring: Rounds, report: Path, *, complete: bool) -> ScaleRecord:
 
 
 def _specs(text: str) -> list[str]:
-    """The device sets of ``--devices``, checked."""
-    specs = [part.strip() for part in text.split(",")]
+    """The device sets of ``--devices``, checked. Commas are within the spec of a cluster too."""
+    specs: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if specs and specs[-1].startswith("cluster:") and part and not is_spec(part):
+            specs[-1] += f",{part}"
+        else:
+            specs.append(part)
     if len(set(specs)) != len(specs) or not all(specs):
         raise UsageError(f"--devices {text!r}: accepted: device specs that differ, with commas between, as cpu:1,cpu:2")
     for spec in specs:

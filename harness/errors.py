@@ -41,6 +41,7 @@ class InvalidSpec(UsageError, ValueError):
 
     ACCEPTED = (
         "'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' (N logical GPUs of M MiB), 'cores:N' (N CPU cores), "
+        "'cluster:HOST:PORT,HOST:PORT' (other hosts), 'cluster:tf_config', 'cluster:slurm', 'cluster:kubernetes', "
         "'@PROFILE' or a path to a .toml profile"
     )
 
@@ -102,6 +103,31 @@ class CoreServerFailed(HarnessError, RuntimeError):
         super().__init__(
             f"the TensorFlow server on CPU {cpu} {what}; {said}; free memory and processes on this machine, "
             "or ask for logical CPUs with 'cpu:N'"
+        )
+
+
+class HostUnreachable(HarnessError, RuntimeError):
+    """No TensorFlow server answers on a host of a cluster. ``hosts``: what is wrong with which, one text each."""
+
+    def __init__(self, asked: str, hosts: Sequence[str]) -> None:
+        self.asked = asked
+        self.hosts = tuple(hosts)
+        super().__init__(
+            f"device spec {asked!r}: {'; '.join(self.hosts)}; start `harness serve --bind ADDRESS --port PORT` there, "
+            "and see that no firewall is between"
+        )
+
+
+class ServerNotStarted(UsageError, RuntimeError):
+    """``harness serve`` cannot serve on this host. ``port``: the one that was asked for, 0 for any."""
+
+    def __init__(self, port: int, why: str) -> None:
+        self.port = port
+        self.why = why
+        which = f"port {port}" if port else "any port"
+        super().__init__(
+            f"TensorFlow's server cannot be started on {which}: {why}; leave --port out for a port that is free, and "
+            "see that TensorFlow is installed"
         )
 
 

@@ -97,8 +97,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION_DEVICES,
         metavar="SPEC",
         default=None,
-        help="devices for this session: auto, cpu:N, gpu, gpu:N, gpu:NxM, cores:N, @PROFILE or a path to a .toml "
-        f"profile (default: ${ENVIRONMENT_DEVICES}, else the ini key {INI_DEVICES}, else {DEFAULT_DEVICES})",
+        help="devices for this session: auto, cpu:N, gpu, gpu:N, gpu:NxM, cores:N, cluster:HOST:PORT,…, @PROFILE or a "
+        f"path to a .toml profile (default: ${ENVIRONMENT_DEVICES}, else the ini key {INI_DEVICES}, "
+        f"else {DEFAULT_DEVICES})",
     )
     group.addoption(
         OPTION_REQUIRE,

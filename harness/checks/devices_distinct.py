@@ -45,7 +45,7 @@ def _judge_names(devices: Devices, tally: Tally) -> None:
         seen.setdefault(device.name, index)
         if device.kind == "gpu" and cards.setdefault(device.physical, device.name) != device.name:
             tally.found(_unused(device, index, f"on the same card as {cards[device.physical]}"))
-        if device.kind != "remote" and device.parsed.short not in known:
+        if device.parsed.short not in known:
             tally.found(_unused(device, index, f"not among TensorFlow's logical devices: {', '.join(sorted(known))}"))
 
 
@@ -153,8 +153,9 @@ def _beyond_the_last(devices: Devices) -> str:
     import tensorflow as tf
 
     last = devices[-1].parsed
-    if devices[-1].kind == "core" and last.task is not None:
-        return str(replace(last, task=last.task + 1))
+    if devices[-1].kind in ("core", "remote"):
+        tasks = [device.parsed.task or 0 for device in devices if device.parsed.job == last.job]
+        return str(replace(last, task=max(tasks) + 1))
     return f"/device:{last.kind}:{len(tf.config.list_logical_devices(last.kind))}"
 
 

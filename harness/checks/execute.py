@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from harness.checks.check import Check, CheckContext, CheckOutcome
 from harness.checks.exception_text import one_line
+from harness.devices.lost import naming_hosts
 from harness.errors import EvidenceError
 from harness.records import CheckResult, Finding, Verdict
 
@@ -54,7 +55,7 @@ def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:
 
 
 def _raised(check: Check, error: BaseException) -> CheckOutcome:
-    what = one_line(error)
+    what = naming_hosts(one_line(error), error)
     finding = Finding(
         kind="error",
         where=f"check {check.id}",

@@ -74,12 +74,17 @@ def _train(devices: Devices, seed: int, tally: Tally) -> None:
     x = random.standard_normal((ROWS, UNITS)).astype(np.float32)
     wanted = random.standard_normal((ROWS, UNITS)).astype(np.float32)
     pipe(inputs=x)  # makes the weights, each layer's on its device
-    variables = [variable.value for layer in layers for variable in layer.trainable_variables]
+    weights = [[variable.value for variable in layer.trainable_variables] for layer in layers]
+    variables = [variable for own in weights for variable in own]
     for variable in variables:
         drawn = random.standard_normal(variable.shape) / np.sqrt(UNITS)
         variable.assign(drawn.astype(np.float32))
-    optimizer = tf.keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM)
-    optimizer.build(variables)
+    # An optimizer's arithmetic runs where it is applied, and its learning rate is a variable too: one for each stage.
+    optimizers = []
+    for device, own in zip(devices, weights, strict=True):
+        with tf.device(device.name):
+            optimizers.append(tf.keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM))
+            optimizers[-1].build(own)
 
     def step(forward: Any, last: str, x: Any, wanted: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -87,8 +92,10 @@ def _train(devices: Devices, seed: int, tally: Tally) -> None:
             with tf.device(last):
                 loss = tf.reduce_sum(tf.square(made - wanted)) / ROWS
         with tf.device(last):
-            gradients = tape.gradient(loss, variables)
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            gradients = tape.gradient(loss, weights)
+        for device, optimizer, own, theirs in zip(devices, optimizers, weights, gradients, strict=True):
+            with tf.device(device.name):
+                optimizer.apply_gradients(zip(theirs, own, strict=True))
         return loss
 
     def unsplit(inputs: Any) -> Any:

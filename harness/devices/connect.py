@@ -1,17 +1,25 @@
-"""Makes the servers of ``cores:N`` devices of this process: starts them, connects, and sees that all are there."""
+"""Makes the devices of TensorFlow servers devices of this process: connects, and sees that all are there.
+
+This process becomes a server too: the others fetch from it what they work on.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.devices.core_server import JOB
-from harness.devices.loopback import restrict_listening
+from harness.devices.hosts import Host, Silence, silent
+from harness.devices.loopback import filter_program, restrict_listening
+from harness.devices.packet_filter import passing
 from harness.devices.plan import Plan
+from harness.devices.resolvers import CLIENT_JOB
 from harness.devices.servers import CoreServer, CoreServers, proxy_exception
-from harness.errors import CoreServerFailed
+from harness.errors import CoreServerFailed, HostUnreachable
 
 _HERE = "127.0.0.1"
 #: The servers of this process, for as long as it lives.
@@ -30,24 +38,15 @@ def start_servers(tensorflow: Any, plan: Plan) -> CoreServers:
 def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
     """Wait for the servers, and make their devices known to TensorFlow, whose runtime has not started.
 
-    This process becomes a server too, on loopback alone: the others fetch from it what they work on. Where this
-    raises, the servers are ended.
+    This process listens on loopback alone. Where this raises, the servers are ended.
 
     Raises:
         CoreServerFailed: one of them is not there, or TensorFlow cannot reach it.
     """
     running = servers.wait()
     os.environ.update(proxy_exception(os.environ))
-    port = _free_port()
-    cluster = {
-        JOB: {task: server.address for task, server in enumerate(running)},
-        "localhost": {0: f"{_HERE}:{port}"},
-    }
     try:
-        tensorflow.config.experimental_connect_to_cluster(tensorflow.train.ClusterSpec(cluster))
-        # Only this starts the runtime, and with it the server of this process.
-        tensorflow.config.list_logical_devices()
-        _keep_to_this_machine(port)
+        _join(tensorflow, {JOB: {task: server.address for task, server in enumerate(running)}}, _HERE, filter_program())
     except (OSError, RuntimeError, ValueError, tensorflow.errors.OpError) as error:
         log = servers.log_tail(0)
         servers.stop()
@@ -56,16 +55,72 @@ def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
     return running
 
 
-def _free_port() -> int:
+def connect_hosts(tensorflow: Any, hosts: Sequence[Host], spec: str) -> None:
+    """Make the devices of ``hosts`` known to TensorFlow, whose runtime has not started.
+
+    This process listens for these hosts and for this machine alone, or on loopback where all hosts are this machine.
+
+    Raises:
+        HostUnreachable: no server answers on some of them, or TensorFlow cannot connect to it.
+    """
+    if quiet := silent(hosts):
+        raise HostUnreachable(spec, [str(each) for each in quiet])
+    os.environ.update(proxy_exception(os.environ, [host.address.bare_host for host in hosts]))
+    # Else TensorFlow waits without end for a host that is lost between the question above and the connection.
+    os.environ.setdefault("GRPC_FAIL_FAST", "true")
+    jobs: dict[str, dict[int, str]] = {}
+    for host in hosts:
+        jobs.setdefault(host.job, {})[host.task] = str(host.address)
+    try:
+        here, sources = _seen_from(hosts)
+        _join(tensorflow, jobs, here, passing(sources))
+    except (OSError, RuntimeError, ValueError, tensorflow.errors.OpError) as error:
+        quiet = silent(hosts) or tuple(Silence(host, f"cannot be connected to ({error})") for host in hosts)
+        raise HostUnreachable(spec, [str(each) for each in quiet]) from error
+
+
+def _join(tensorflow: Any, jobs: Mapping[str, Mapping[int, str]], here: str, program: bytes) -> None:
+    """Connect to the tasks of ``jobs``; ``here`` is what they call this host, ``program`` says who may reach it."""
+    with held_port() as port:
+        cluster = {**jobs, CLIENT_JOB: {0: f"{here}:{port}"}}
+        tensorflow.config.experimental_connect_to_cluster(tensorflow.train.ClusterSpec(cluster))
+        # Only this starts the runtime, and with it the server of this process.
+        tensorflow.config.list_logical_devices()
+    if not restrict_listening(port, program):
+        raise RuntimeError(f"TensorFlow does not listen on port {port}, as it was told to")
+
+
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
     """A port for the server of this process, which has to be known before it starts.
 
-    TensorFlow listens without sharing: if another process takes the port first, it does not start, and says so.
+    The socket that holds it does not listen, and shares its address: so does TensorFlow's, which can listen there all
+    the same, while the kernel gives the port to nobody else who asks for any.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as free:
-        free.bind((_HERE, 0))
-        return int(free.getsockname()[1])
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("", 0))
+        yield int(held.getsockname()[1])
 
 
-def _keep_to_this_machine(port: int) -> None:
-    if not restrict_listening(port):
-        raise RuntimeError(f"TensorFlow does not listen on port {port}, as it was told to")
+def _seen_from(hosts: Sequence[Host]) -> tuple[str, list[str]]:
+    """What the hosts call this one, and the IP addresses from which they come."""
+    sources: list[str] = []
+    here = _HERE
+    for host in hosts:
+        bare, port = host.address.bare_host, host.address.port
+        for family, _, _, _, where in socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM):
+            sources.append(str(where[0]).partition("%")[0])
+            own = _own_address(family, where)
+            if here == _HERE and own is not None and not own.startswith("127.") and own != "::1":
+                here = f"[{own}]" if ":" in own else own
+                sources.append(own)
+    return here, sources
+
+
+def _own_address(family: int, where: Any) -> str | None:
+    """The address from which this host would send to ``where``; nothing is sent."""
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(where)
+        return str(probe.getsockname()[0]).partition("%")[0]
+    return None

@@ -39,7 +39,7 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     # While the library is loaded, Python's lock may be held, and the thread above waits for it.
     faulthandler.dump_traceback_later(LAST_RESORT_S, exit=True)
-    server = _Server(library)
+    server = Server(library, server_definition())
     # Its folder is not on the path, since a random.py there would take the place of Python's own.
     loopback = runpy.run_path(str(Path(__file__).with_name("loopback.py")))
     loopback["restrict_listening"]()  # it does not serve before start()
@@ -66,10 +66,16 @@ def _end_with(parent: int) -> None:
     os._exit(0)
 
 
-class _Server:
+class Server:
     """TensorFlow's server, through its C interface."""
 
-    def __init__(self, library: str) -> None:
+    def __init__(self, library: str, definition: bytes) -> None:
+        """Make it, from a serialised ``ServerDef``: it listens, and serves from :meth:`start` on.
+
+        Raises:
+            OSError: there is no such library.
+            RuntimeError: TensorFlow refuses.
+        """
         self._library = ctypes.CDLL(library)
         pointer = ctypes.c_void_p
         for name, result, arguments in (
@@ -83,7 +89,6 @@ class _Server:
             function = getattr(self._library, name)
             function.restype, function.argtypes = result, arguments
         self._status = self._library.TF_NewStatus()
-        definition = server_definition()
         self._server = self._library.TF_NewServer(definition, len(definition), self._status)
         self._check()
 
@@ -99,29 +104,43 @@ class _Server:
 
     def _check(self) -> None:
         if self._library.TF_GetCode(self._status):
-            sys.exit(f"TensorFlow's server does not start: {self._library.TF_Message(self._status).decode()}")
+            message = self._library.TF_Message(self._status).decode(errors="replace")
+            raise RuntimeError(f"TensorFlow's server does not start: {message}")
 
 
-def server_definition() -> bytes:
-    """A serialised ``ServerDef``: alone in its cluster, on a port that the kernel picks, one thread, no GPU.
+def server_definition(job: str = JOB, address: str = "127.0.0.1:0", config: bytes | None = None) -> bytes:
+    """A serialised ``ServerDef``: alone in its cluster, by default on a port that the kernel picks.
 
-    Written by hand, so that no protocol buffer library has to be loaded. The numbers of the fields are those of
-    ``tensorflow_server.proto``, ``cluster.proto`` and ``config.proto``.
+    ``config``: a serialised ``ConfigProto``; by default one thread, and no GPU. Written by hand, so that no protocol
+    buffer library has to be loaded. The numbers of the fields are those of ``tensorflow_server.proto``,
+    ``cluster.proto`` and ``config.proto``.
     """
-    task = _number(1, 0) + _bytes(2, b"127.0.0.1:0")
-    job = _bytes(1, JOB.encode()) + _bytes(2, task)
-    no_gpu = _bytes(1, b"GPU") + _number(2, 0)
-    config = _bytes(1, no_gpu) + _number(2, 1) + _number(5, 1)  # device_count, intra- and inter-op threads
-    cluster = _bytes(1, job)
-    return _bytes(1, cluster) + _bytes(2, JOB.encode()) + _number(3, 0) + _bytes(4, config) + _bytes(5, b"grpc")
+    task = number_field(1, 0) + bytes_field(2, address.encode())
+    jobs = bytes_field(1, job.encode()) + bytes_field(2, task)
+    no_gpu = bytes_field(1, b"GPU") + number_field(2, 0)
+    # device_count, intra- and inter-op threads
+    one_core = bytes_field(1, no_gpu) + number_field(2, 1) + number_field(5, 1)
+    cluster = bytes_field(1, bytes_field(1, jobs))
+    own = bytes_field(2, job.encode()) + number_field(3, 0)
+    return cluster + own + bytes_field(4, one_core if config is None else config) + bytes_field(5, b"grpc")
 
 
-def _bytes(field: int, value: bytes) -> bytes:
-    return bytes([field << 3 | 2, len(value)]) + value
+def bytes_field(field: int, value: bytes) -> bytes:
+    """A field of a protocol buffer that holds a text or a message."""
+    return bytes([field << 3 | 2]) + _varint(len(value)) + value
 
 
-def _number(field: int, value: int) -> bytes:
-    return bytes([field << 3, value])
+def number_field(field: int, value: int) -> bytes:
+    """A field of a protocol buffer that holds a number of 0 or more."""
+    return bytes([field << 3]) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    parts = []
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
 
 
 if __name__ == "__main__":

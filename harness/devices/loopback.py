@@ -63,8 +63,9 @@ def restrict(listening: socket.socket, program: bytes | None = None) -> None:
     listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, fprog)
 
 
-def restrict_listening(port: int | None = None) -> list[int]:
-    """Put the filter on every TCP socket of this process that listens (on ``port``, if given); gives their ports.
+def restrict_listening(port: int | None = None, program: bytes | None = None) -> list[int]:
+    """Put a filter on every TCP socket of this process that listens (on ``port``, if given); gives their ports.
+    ``program``: another filter than :func:`filter_program`.
 
     Raises:
         OSError: this kernel takes no filter.
@@ -83,6 +84,6 @@ def restrict_listening(port: int | None = None) -> list[int]:
                 continue
             own = found.getsockname()[1]
             if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and port in (None, own):
-                restrict(found)
+                restrict(found, program)
                 ports.append(own)
     return sorted(ports)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from harness.devices.device import Device, DeviceKind
+from harness.devices.hosts import Host
 from harness.devices.inventory import Inventory, PhysicalGpu
+from harness.devices.name import DeviceName
 from harness.devices.profile import Options
 from harness.devices.request import Request
 from harness.devices.settings import GpuSettings, RuntimeSettings
-from harness.devices.spec import AutoSpec, CoresSpec, CpuSpec, GpuSpec, LogicalGpuSpec
-from harness.errors import DevicesUnavailable
+from harness.devices.spec import AutoSpec, ClusterSpec, CoresSpec, CpuSpec, GpuSpec, LogicalGpuSpec
+from harness.errors import DevicesUnavailable, HostUnreachable
 
 #: What ``auto`` takes where there is no GPU: enough for uneven batches, few enough for a laptop.
 AUTO_CPUS = 4
@@ -40,20 +43,39 @@ class Plan:
     reason: str
     #: The CPU of each server that has to run, in the order of ``devices``; empty where no device is on a server.
     server_cpus: tuple[int, ...] = ()
+    #: The hosts of a cluster. Which devices they have is known once they are connected to: ``devices`` is empty before.
+    hosts: tuple[Host, ...] = ()
 
     def same_effect(self, other: Plan) -> bool:
         """Whether both lead to the same state of TensorFlow, however they were asked for."""
-        return (self.devices, self.runtime, self.determinism, self.tf32, self.soft_placement) == (
-            other.devices,
-            other.runtime,
-            other.determinism,
-            other.tf32,
-            other.soft_placement,
-        )
+        return self._effect() == other._effect()
+
+    def _effect(self) -> tuple[object, ...]:
+        devices = () if self.hosts else self.devices
+        return devices, self.hosts, self.runtime, self.determinism, self.tf32, self.soft_placement
+
+    def with_devices(self, names: Sequence[DeviceName]) -> Plan:
+        """This plan with the devices of its hosts, in the order of the hosts.
+
+        Raises:
+            HostUnreachable: a host has none.
+        """
+        devices = []
+        for host in self.hosts:
+            own = [name for name in names if (name.job, name.task) == (host.job, host.task)]
+            if not own:
+                raise HostUnreachable(f"cluster:{host.address}", [f"{host} has no devices"])
+            # CPUs first, as they are given.
+            devices += [Device(str(name), "remote", f"{host.address}/{name.kind}:{name.index}") for name in own]
+        where = ", ".join(map(str, self.hosts))
+        reason = f"{_many(len(devices), 'device')} of {_many(len(self.hosts), 'host')}, as asked: {where}"
+        return replace(self, devices=tuple(devices), reason=reason)
 
     def describe(self) -> str:
         """One line for messages."""
-        kinds = f"{len(self.devices)} {self.devices[0].kind} device(s)"
+        kinds = f"{len(self.devices)} {self.devices[0].kind} device(s)" if self.devices else "remote devices"
+        if self.hosts:
+            kinds += f" of {', '.join(map(str, self.hosts))}"
         switches = [self.runtime.describe()]
         if self.tf32 is not None:
             switches.append(f"TF32 {'on' if self.tf32 else 'off'}")
@@ -62,13 +84,15 @@ class Plan:
         return f"{kinds}: {', '.join(switches)}"
 
 
-def plan_devices(request: Request, inventory: Inventory) -> Plan:
-    """Decide which devices to configure.
+def plan_devices(request: Request, inventory: Inventory, hosts: tuple[Host, ...] = ()) -> Plan:
+    """Decide which devices to configure. ``hosts``: those of the cluster, where the spec is one.
 
     Raises:
         DevicesUnavailable: fewer devices are there than asked for. Logical CPUs are always there.
     """
     spec = request.spec
+    if isinstance(spec, ClusterSpec):
+        return _cluster(hosts, request.options)
     if isinstance(spec, CpuSpec):
         return _cpus(spec.count, request.options, f"{_many(spec.count, 'logical CPU')}, as asked{_hidden(inventory)}")
     if isinstance(spec, GpuSpec):
@@ -153,6 +177,15 @@ def _cores(spec: CoresSpec, request: Request, inventory: Inventory) -> Plan:
         f"(CPU {', '.join(map(str, cpus))}) of {there}, as asked{_hidden(inventory)}",
         cpus,
     )
+
+
+def _cluster(hosts: tuple[Host, ...], options: Options) -> Plan:
+    """The client has a CPU to split and join on, and no GPU: it would take a card's memory from a server beside it."""
+    runtime = RuntimeSettings(
+        logical_cpus=1, intra_op_threads=options.intra_op_threads, inter_op_threads=options.inter_op_threads
+    )
+    switches = (options.determinism, options.tf32, options.soft_placement)
+    return Plan((), runtime, *switches, f"{_many(len(hosts), 'host')}, as asked", hosts=hosts)
 
 
 def _real(gpus: tuple[PhysicalGpu, ...], options: Options, reason: str) -> Plan:

@@ -11,15 +11,16 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from harness.devices.connect import connect, start_servers
-from harness.devices.core_server import JOB
+from harness.devices.connect import connect, connect_hosts, start_servers
 from harness.devices.device import Device, Devices
 from harness.devices.inventory import Inventory, read_inventory
 from harness.devices.name import DeviceName
 from harness.devices.plan import Plan, plan_devices
 from harness.devices.request import Request, resolve
+from harness.devices.resolvers import find_hosts
 from harness.devices.servers import CoreServer
 from harness.devices.settings import apply_settings, irrevocable, read_settings, runtime_started
+from harness.devices.spec import ClusterSpec
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable
 
 
@@ -49,8 +50,10 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
     ``spec`` is ``"cpu:N"`` (N logical CPUs; GPUs are hidden, so that this process takes none of their memory; one
     thread in an op, N between ops), ``"gpu"`` (all real GPUs), ``"gpu:N"`` (the first N), ``"gpu:NxM"`` (N logical
     GPUs of M MiB each on the first card), ``"cores:N"`` (N TensorFlow servers on this machine, each with one thread on
-    a CPU core of its own; they end with this process), ``"auto"`` (two or more real GPUs, else two logical GPUs on the
-    one card, else ``cpu:4``), ``"@NAME"`` (a shipped profile) or a path to a ``.toml`` profile. Soft placement is off
+    a CPU core of its own; they end with this process), ``"cluster:HOST:PORT,HOST:PORT"`` (all devices of the servers on
+    these hosts, CPUs before GPUs; ``"cluster:tf_config"``, ``"cluster:slurm"`` and ``"cluster:kubernetes"`` find the
+    hosts through TensorFlow's cluster resolvers), ``"auto"`` (two or more real GPUs, else two logical GPUs on the one
+    card, else ``cpu:4``), ``"@NAME"`` (a shipped profile) or a path to a ``.toml`` profile. Soft placement is off
     unless the profile says otherwise: an op that asks for an absent device fails.
 
     The result is exactly what was asked for, never a smaller set. Its ``reason`` says what was taken and why.
@@ -61,6 +64,7 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
         DevicesUnavailable: fewer devices are there than asked for. Nothing was set.
         DevicesAlreadyConfigured: TensorFlow has started with anything else. Nothing was set.
         CoreServerFailed: a server of ``cores:N`` did not start.
+        HostUnreachable: no server answers on a host of a cluster.
     """
     global _configured
     request = resolve(spec)
@@ -73,9 +77,10 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
         import tensorflow as tf
 
         inventory = read_inventory(tf)
-        plan = plan_devices(request, inventory)
+        hosts = find_hosts(tf, request.spec) if isinstance(request.spec, ClusterSpec) else ()
+        plan = plan_devices(request, inventory, hosts)
         if _configured is None:
-            servers = _start(tf, request, plan, inventory)
+            plan, servers = _start(tf, request, plan, inventory)
             devices = Devices(plan.devices, spec=request.text, reason=plan.reason)
             _configured = Configured(request, plan, devices, servers)
         elif not plan.same_effect(_configured.plan):
@@ -101,13 +106,14 @@ def server_process(device: Device) -> int | None:
     return _configured.servers[_configured.devices.index(device)].pid
 
 
-def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) -> tuple[CoreServer, ...]:
+def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) -> tuple[Plan, tuple[CoreServer, ...]]:
+    """Put the plan into effect; gives it back with the devices of its hosts, and the servers of ``cores:N``."""
     asked = f"{request} [{plan.describe()}]"
     running: tuple[CoreServer, ...] = ()
     if runtime_started(tensorflow):
         found = read_settings(tensorflow)
         # Servers cannot be taken up by a runtime that has started.
-        if plan.server_cpus or not plan.runtime.met_by(found):
+        if plan.server_cpus or plan.hosts or not plan.runtime.met_by(found):
             raise DevicesAlreadyConfigured(f"{found.describe()} (not by the harness)", asked)
     else:
         if obstacle := irrevocable(tensorflow, plan.runtime):
@@ -121,16 +127,20 @@ def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) 
             raise DevicesAlreadyConfigured(f"what TensorFlow says of it: {error}", asked) from error
         if servers is not None:
             running = connect(tensorflow, servers)
+        if plan.hosts:
+            connect_hosts(tensorflow, plan.hosts, request.text)
     try:
         there = _devices_there(tensorflow)
     except (RuntimeError, ValueError, tensorflow.errors.OpError) as error:
         needed = f"{plan.describe()}, with which TensorFlow did not start ({error})"
         raise DevicesUnavailable(str(request), needed, inventory.names) from error
+    if plan.hosts:
+        plan = plan.with_devices(there)
     expected = _expected(plan)
     if there != expected:
         needed = ", ".join(name.short for name in expected)
         raise DevicesUnavailable(str(request), needed, tuple(name.short for name in there))
-    return running
+    return plan, running
 
 
 def _expected(plan: Plan) -> list[DeviceName]:
@@ -141,7 +151,7 @@ def _expected(plan: Plan) -> list[DeviceName]:
 
 
 def _devices_there(tensorflow: Any) -> list[DeviceName]:
-    """The logical CPUs and GPUs of this process, then those of its servers. Listing them starts the runtime."""
+    """The logical CPUs and GPUs of this process, then those of servers. Listing them starts the runtime."""
     own, served = [], []
     for kind in ("CPU", "GPU"):
         for device in tensorflow.config.list_logical_devices(kind):
@@ -149,9 +159,10 @@ def _devices_there(tensorflow: Any) -> list[DeviceName]:
             # TensorFlow leaves the host out of the names of its own devices.
             if name.job in (None, "localhost"):
                 own.append(DeviceName("localhost", 0, 0, name.kind, name.index))
-            elif name.job == JOB:
+            else:
                 served.append(name)
-    return own + served
+    # By host; the sort keeps CPUs before GPUs.
+    return own + sorted(served, key=lambda name: (name.job or "", name.task or 0))
 
 
 def _set_switches(tensorflow: Any, plan: Plan) -> None:

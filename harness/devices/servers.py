@@ -26,7 +26,7 @@ START_LIMIT_S = 120.0
 #: As much of a server's log as an error shows, in bytes.
 _TAIL_BYTES = 2000
 #: Where TensorFlow's package for Python has its C interface.
-_LIBRARY = "libtensorflow_cc.so.2"
+LIBRARY = "libtensorflow_cc.so.2"
 #: Environment variables in which gRPC looks for a proxy, and what it must not use one for.
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _NO_PROXY = ("no_grpc_proxy", "no_proxy")
@@ -59,7 +59,7 @@ class CoreServers:
         read_end, self._alive = os.pipe()
         try:
             for cpu in cpus:
-                self._spawn(cpu, tensorflow / _LIBRARY, read_end, _environment(deterministic))
+                self._spawn(cpu, tensorflow / LIBRARY, read_end, _environment(deterministic))
         except OSError as error:
             self.stop()
             raise CoreServerFailed(cpu, f"could not be started ({error})", "") from error
@@ -149,8 +149,8 @@ def _environment(deterministic: bool) -> dict[str, str]:
     return environment
 
 
-def proxy_exception(environ: Mapping[str, str]) -> dict[str, str]:
-    """What to set so that gRPC reaches this machine without a proxy; empty where no proxy is named.
+def proxy_exception(environ: Mapping[str, str], reached: Sequence[str] = (_HERE,)) -> dict[str, str]:
+    """What to set so that gRPC reaches these hosts, this one by default, without a proxy; empty where none is named.
 
     gRPC would ask the proxy even for 127.0.0.1, and connecting would hang.
     """
@@ -158,4 +158,4 @@ def proxy_exception(environ: Mapping[str, str]) -> dict[str, str]:
         return {}
     known = next((environ[name] for name in _NO_PROXY if environ.get(name)), "")
     hosts = [host for host in known.split(",") if host.strip()]
-    return {_NO_PROXY[0]: ",".join([*hosts, *([] if _HERE in hosts else [_HERE])])}
+    return {_NO_PROXY[0]: ",".join([*hosts, *(host for host in dict.fromkeys(reached) if host not in hosts)])}

@@ -6,7 +6,9 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
+from harness.devices.address import Address, distinct
 from harness.errors import InvalidSpec
 
 #: More logical devices than this in one process is a slip of the keyboard: TensorFlow makes a thread pool entry,
@@ -19,6 +21,12 @@ _GPU = re.compile(rf"gpu:({_NUMBER})")
 _CORES = re.compile(rf"cores:({_NUMBER})")
 _LOGICAL_GPU = re.compile(rf"gpu:({_NUMBER})x({_NUMBER})")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+#: Who can say which hosts there are: TensorFlow's cluster resolvers, by what they read.
+ResolverName = Literal["tf_config", "slurm", "kubernetes"]
+_RESOLVERS: tuple[ResolverName, ...] = get_args(ResolverName)
+_CLUSTER = "cluster:"
+_WHICH_HOSTS = "say which hosts, such as 'cluster:10.0.0.1:8470,10.0.0.2:8470'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,20 @@ class CoresSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """``cluster:HOST:PORT,…``: the devices of TensorFlow servers on these hosts.
+
+    ``cluster:tf_config``, ``cluster:slurm``, ``cluster:kubernetes``: of those that ``resolver`` names.
+    """
+
+    hosts: tuple[Address, ...] = ()
+    resolver: ResolverName | None = None
+
+    def __str__(self) -> str:
+        return _CLUSTER + (self.resolver or ",".join(map(str, self.hosts)))
+
+
+@dataclass(frozen=True, slots=True)
 class ShippedProfile:
     """``@NAME``: a profile that comes with the harness."""
 
@@ -91,7 +113,7 @@ class ProfileFile:
 
 
 #: A spec that names devices itself.
-DeviceSpec = AutoSpec | CpuSpec | GpuSpec | LogicalGpuSpec | CoresSpec
+DeviceSpec = AutoSpec | CpuSpec | GpuSpec | LogicalGpuSpec | CoresSpec | ClusterSpec
 #: Any spec: devices, or a profile that names them.
 Spec = DeviceSpec | ShippedProfile | ProfileFile
 
@@ -99,7 +121,8 @@ Spec = DeviceSpec | ShippedProfile | ProfileFile
 def parse_spec(spec: str | os.PathLike[str]) -> Spec:
     """Parse a device spec.
 
-    ``auto``, ``cpu:N``, ``gpu``, ``gpu:N``, ``gpu:NxM``, ``cores:N``, ``@NAME`` or a path to a ``.toml``.
+    ``auto``, ``cpu:N``, ``gpu``, ``gpu:N``, ``gpu:NxM``, ``cores:N``, ``cluster:HOST:PORT,…``, ``cluster:RESOLVER``,
+    ``@NAME`` or a path to a ``.toml``.
 
     Neither the machine nor the file system is looked at.
 
@@ -123,6 +146,8 @@ def parse_spec(spec: str | os.PathLike[str]) -> Spec:
         return GpuSpec(_count(text, match[1]))
     if match := _CORES.fullmatch(text):
         return CoresSpec(_count(text, match[1]))
+    if text.startswith(_CLUSTER):
+        return _cluster(text)
     if match := _LOGICAL_GPU.fullmatch(text):
         memory_mib = int(match[2])
         if memory_mib < 1:
@@ -143,6 +168,22 @@ def _profile_file(text: str) -> ProfileFile:
     return ProfileFile(Path(text))
 
 
+def _cluster(text: str) -> ClusterSpec:
+    rest = text[len(_CLUSTER) :]
+    for resolver in _RESOLVERS:
+        if rest == resolver:
+            return ClusterSpec(resolver=resolver)
+    if not rest:
+        raise InvalidSpec(text, _WHICH_HOSTS)
+    parts = rest.split(",")
+    if len(parts) > MAX_COUNT:
+        raise InvalidSpec(text, f"there can be {MAX_COUNT} hosts at most")
+    try:
+        return ClusterSpec(distinct(parts))
+    except ValueError as error:
+        raise InvalidSpec(text, f"{error}; or name who knows the hosts: {', '.join(_RESOLVERS)}") from error
+
+
 def _count(text: str, digits: str) -> int:
     count = int(digits)
     if count < 1:
@@ -161,4 +202,6 @@ def _hint(text: str) -> str:
         return "say how many logical CPUs, such as 'cpu:4'"
     if text in ("cores", "core") or text.startswith("core:"):
         return "say how many CPU cores, such as 'cores:2'"
+    if text == "cluster":
+        return _WHICH_HOSTS
     return "unknown"

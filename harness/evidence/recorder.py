@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import get_ident
 from typing import Any
 
 from harness._tensorflow import HOST_DTYPE_NUMBERS, CollectedGraph, Runtime, mark
+from harness.devices.lost import require_hosts
 from harness.devices.name import DeviceName
-from harness.errors import EvidenceError
+from harness.errors import EvidenceError, HostUnreachable
 from harness.evidence.functions import called_by, compiled_by_xla
 from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
 from harness.evidence.steps import Recording, Step
@@ -138,12 +139,26 @@ class Recorder(Tapes):
             # No new kernel: one served that was made for other inputs, where the scope or a variable wants it.
             known = self.kernel_devices.get(step.type, {})
             wanted = [device for device in (*(tensor.device for tensor in inputs[:1]), step.scope) if device in known]
+            if made is None and not known:
+                made = self._of_another_process(inputs)
             self.kernels[key] = made or (wanted or [None])[0] or (next(iter(known)) if len(known) == 1 else None)
         return self.kernels[key]
 
+    def _of_another_process(self, inputs: Any) -> str | None:
+        """Where an op ran for which no kernel was made in this process: TensorFlow runs it where its variable lives."""
+        first = inputs[0] if len(inputs) else None
+        if first is None or first.dtype.name != "resource" or not _is_remote(first.device):
+            return None
+        return str(first.device)
+
     def collect(self) -> list[CollectedGraph]:
-        """Fetch what TensorFlow placed since the last time."""
+        """Fetch what TensorFlow placed since the last time.
+
+        Raises:
+            HostUnreachable: a host of the cluster is lost. TensorFlow asks all of them, and would wait for ever.
+        """
         assert self.runtime is not None
+        require_hosts()
         new = self.runtime.collected()
         self.recording.graphs.extend(new)
         self.unclaimed.extend(new)
@@ -176,9 +191,12 @@ def record() -> Iterator[Recording]:
         recorder.runtime = runtime
         try:
             yield recorder.recording
-        finally:
-            with recorder.lock:
+        except BaseException:
+            with recorder.lock, suppress(HostUnreachable):  # what the body raised says more
                 recorder.collect()
+            raise
+        with recorder.lock:
+            recorder.collect()
     check_complete(recorder.recording)
 
 

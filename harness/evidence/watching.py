@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 from harness._tensorflow import Interface, Runtime, interface
+from harness.devices.lost import require_hosts
 from harness.errors import EvidenceError
 
 
@@ -70,6 +71,7 @@ def watched(observer: Observer) -> Iterator[Runtime]:
     Raises:
         EvidenceError: called inside a ``tf.function``, or the process is being watched already.
         TensorFlowInterfaceChanged: TensorFlow's private interface is not as expected.
+        HostUnreachable: a host of the cluster is lost. TensorFlow would wait for it without end.
     """
     private = interface()
     context = private.context.context()
@@ -84,6 +86,7 @@ def watched(observer: Observer) -> Iterator[Runtime]:
         undo.callback(hooks.stop)
         # Cached kernels and functions are not collected again, and cached constants are not made again: a second
         # trace would see less than the first.
+        require_hosts()
         context.clear_kernel_cache()
         context._clear_caches()
         context.enable_graph_collection()
@@ -116,6 +119,7 @@ def _check_collecting(runtime: Runtime) -> None:
 
     with tf.device(None):
         tf.raw_ops.StringFormat(inputs=[], template=f"harness {next(_sentinels)}")
+    require_hosts()
     if not any(node.op == "StringFormat" for graph in runtime.collected() for node in graph.before.node):
         raise EvidenceError(
             "TensorFlow stopped collecting graphs while the function ran, so that evidence is missing; "

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.devices.device import Devices
-from harness.errors import HarnessError
+from harness.devices.lost import lost_hosts, naming_hosts
+from harness.errors import HarnessError, HostUnreachable
 from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import computes
 from harness.judgement.exactness import is_exact
@@ -68,11 +69,19 @@ class Examination:
 
     def run(self, mode: Mode) -> None:
         """Run, compare and judge in one mode."""
-        snapshot = Snapshot.of(self.state)
+        import tensorflow as tf
+
         try:
-            self._run(mode, snapshot)
-        finally:
-            snapshot.restore()
+            snapshot = Snapshot.of(self.state)
+            try:
+                self._run(mode, snapshot)
+            finally:
+                snapshot.restore()
+        except (tf.errors.OpError, HostUnreachable) as error:
+            # A host of a cluster may be lost at any moment, not only while the program under test runs.
+            if not lost_hosts():
+                raise
+            self._error(error, mode)
 
     def _run(self, mode: Mode, snapshot: Snapshot) -> None:
         # The program under test goes first: what it makes on its first call has to be its own doing.
@@ -91,6 +100,9 @@ class Examination:
         except HarnessError:
             raise
         except Exception as error:  # noqa: BLE001 - the user's reference may raise anything; nothing is proven then
+            if lost_hosts():
+                self._error(error, mode, "the reference")
+                return
             self.judged.undecided.append(f"the reference raised {_one_line(error)} ({mode})")
             return
         if traced is None:
@@ -136,16 +148,19 @@ class Examination:
         evidence = Trace(own, evidence.transfers, evidence.outputs)
         return evidence, as_result(evidence.outputs, self.variables)
 
-    def _error(self, error: Exception, mode: Mode) -> None:
+    def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
         notes = "; ".join(getattr(error, "__notes__", ()))
+        quiet = lost_hosts()
+        tasks = [f"{each.host.task_name}/" for each in quiet]
+        of_one = [device.name for device in self.devices if len(tasks) == 1 and device.name.startswith(tasks[0])]
         self.judged.findings.append(
             Finding(
                 "error",
-                f"the parallel program ({mode})",
-                None,
+                f"{program} ({mode})",
+                of_one[0] if of_one else None,
                 "a result",
                 type(error).__name__,
-                _one_line(error) + (f" {notes}" if notes else ""),
+                naming_hosts(_one_line(error), error) + (f" {notes}" if notes else ""),
             )
         )
 

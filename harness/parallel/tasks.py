@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.devices.cores import allowed_cpus, usable_cores
 from harness.devices.nvidia import Card, read_cards
 from harness.devices.request import resolve
-from harness.devices.spec import AutoSpec, CoresSpec, CpuSpec, GpuSpec
+from harness.devices.spec import AutoSpec, ClusterSpec, CoresSpec, CpuSpec, GpuSpec
 from harness.errors import DevicesUnavailable, UsageError
 
 #: What makes TensorFlow, and the libraries that it calls, compute on one thread.
@@ -102,6 +102,11 @@ def slots(
     if isinstance(asked, CpuSpec):
         allowed = sorted(allowed_cpus() if cpus is None else cpus)
         return tuple(_cpu(index, allowed[index % len(allowed)]) for index in range(asked.count))
+    if isinstance(asked, ClusterSpec):
+        raise UsageError(
+            f"--devices {spec}: tasks are processes of this host, and cannot be started on another; run this command "
+            "there; accepted: auto, cpu:N, cores:N, gpu or gpu:N"
+        )
     raise UsageError(
         f"--devices {spec}: tasks are processes, and need a device each; accepted: auto, cpu:N, cores:N, gpu or gpu:N"
     )

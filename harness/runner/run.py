@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from harness.checks.check import Level
 from harness.checks.suite import DEFAULT_SUITE
+from harness.devices.lost import naming_hosts
 from harness.errors import RefusedByWorker
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import DEFAULT_TIMEOUT_S, LAST_RESORT_S, STARTUP_LIMIT_S
@@ -118,6 +119,8 @@ def _casualties(
     elapsed_s: float,
 ) -> Iterator[Finished]:
     """The results of the check that was lost, and of those that can no longer be run."""
+    # Before the process is ended: where it hangs, a host that has stopped to answer may be why.
+    lost_by = naming_hosts(lost_by, spec=plan.spec)
     check = running if running is not None else remaining[0]
     if running is None:
         lost_by = f"before it began, {lost_by}" if ready else f"while the devices were being set up, {lost_by}"

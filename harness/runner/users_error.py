@@ -8,6 +8,7 @@ from pathlib import Path
 
 import harness.runner
 from harness.checks.exception_text import frames_without, one_line
+from harness.devices.lost import naming_hosts
 from harness.errors import HarnessError
 from harness.runner.messages import Refused
 from harness.runner.target import Target
@@ -17,7 +18,8 @@ def refused(target: Target, error: BaseException) -> Refused | None:
     """What to tell of ``error``, raised while ``target`` was loaded or called; ``None`` where the harness raised it."""
     if isinstance(error, HarnessError) and not _passed_through(error, target.path):
         return None
-    return Refused(type(error).__name__, f"{target} raised {one_line(error)}", _users_frames(error))
+    what = naming_hosts(one_line(error), error)
+    return Refused(type(error).__name__, f"{target} raised {what}", _users_frames(error))
 
 
 def _passed_through(error: BaseException, path: Path) -> bool:

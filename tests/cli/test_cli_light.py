@@ -23,6 +23,7 @@ import harness
         ["trace", "--help"],
         ["profile", "--help"],
         ["scale", "--help"],
+        ["serve", "--help"],
     ],
 )
 def test_no_tensorflow_is_loaded(arguments: list[str]) -> None:

@@ -113,6 +113,11 @@ def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
         (("fails.py", "--timeout", "0"), "--timeout 0: not a time limit"),
         (("fails.py", "--devices", "gpu"), "needs 1 GPU(s) that the driver knows by UUID; there: none"),
         (("fails.py", "--devices", "gpu:2x100"), "tasks are processes, and need a device each"),
+        (
+            ("fails.py", "--devices", "cluster:a:1"),
+            "tasks are processes of this host, and cannot be started",
+        ),
+        (("fails.py", "--devices", "cluster:a"), "host 'a' has no port"),
         (("fails.py", "--devices", "cpus"), "device spec 'cpus': unknown"),
         (("'", "--devices", "cpu:1"), "No closing quotation"),
     ],

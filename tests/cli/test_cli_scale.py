@@ -160,6 +160,7 @@ def test_control_c_keeps_what_was_measured(folder: Path) -> None:
         (["--devices", "cpu:1,cpus:2"], "device spec 'cpus:2'"),
         (["--devices", "cpu:1,,cpu:2"], "device specs that differ"),
         (["--devices", "cpu:1,cpu:1"], "device specs that differ"),
+        (["--devices", "cluster:a:1,b:2,cluster:c:3,b:x"], "device spec 'cluster:c:3,b:x': port 'x' of host 'b'"),
         (["--devices", "cpu:1", "--rounds", "0"], "--rounds 0"),
         (["--devices", "cpu:1", "--budget", "0"], "--budget 0"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
@@ -30,6 +31,14 @@ def wait_until(true: Callable[[], bool], limit_s: float = 60) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+def addresses_of_this_machine() -> list[str]:
+    """The IPv4 addresses at which other hosts would reach it; none without a network."""
+    entries = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+    return [
+        entry.address for entry in entries if entry.family == socket.AF_INET and not entry.address.startswith("127.")
+    ]
 
 
 def listening_ports(pid: int | None) -> list[int]:

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from harness.devices.address import Address
+from harness.devices.hosts import Host
 from harness.devices.inventory import Inventory, PhysicalGpu
+from harness.devices.name import DeviceName
 from harness.devices.plan import AUTO_MEMORY_MIB, Plan, plan_devices
 from harness.devices.profile import Options
 from harness.devices.request import Request, resolve
 from harness.devices.settings import GpuSettings, RuntimeSettings
 from harness.devices.spec import AutoSpec, CoresSpec, CpuSpec, GpuSpec
-from harness.errors import DevicesUnavailable
+from harness.errors import DevicesUnavailable, HostUnreachable
 
 
 def _machine(gpus: int, free_mib: int | None = 80_000) -> Inventory:
@@ -184,3 +187,24 @@ def test_more_cores_than_there_are_physical_ones_are_refused_though_there_are_as
 def test_the_threads_that_a_profile_gives_with_cores_are_those_of_the_client() -> None:
     plan = plan_devices(Request(CoresSpec(2), Options(intra_op_threads=2, inter_op_threads=0)), _with_cores(0, 1))
     assert (plan.runtime.intra_op_threads, plan.runtime.inter_op_threads) == (2, 0)
+
+
+_HOSTS = (Host("worker", 0, Address("a", 1)), Host("worker", 2, Address("b", 2)))
+
+
+def test_a_cluster_has_the_devices_that_its_hosts_turn_out_to_have() -> None:
+    plan = plan_devices(resolve("cluster:a:1,b:2"), _machine(2), _HOSTS)
+    assert (plan.devices, plan.hosts) == ((), _HOSTS)
+    assert plan.runtime == RuntimeSettings(1, (), None, None), "this process splits and joins, without a GPU"
+    assert "remote devices of a:1 (/job:worker/task:0), b:2 (/job:worker/task:2)" in plan.describe()
+    names = [DeviceName("worker", 0, task, kind, 0) for task in (0, 2) for kind in ("CPU", "GPU")]
+    known = plan.with_devices(names)
+    assert _names(known) == ["worker/0/CPU:0", "worker/0/GPU:0", "worker/2/CPU:0", "worker/2/GPU:0"]
+    assert [device.physical for device in known.devices] == ["a:1/CPU:0", "a:1/GPU:0", "b:2/CPU:0", "b:2/GPU:0"]
+    assert {device.kind for device in known.devices} == {"remote"}
+    assert known.reason.startswith("4 devices of 2 hosts, as asked: a:1 (/job:worker/task:0), ")
+    assert plan.same_effect(known)
+    assert known.same_effect(plan)
+    assert not known.same_effect(plan_devices(resolve("cluster:a:1"), _machine(2), _HOSTS[:1]))
+    with pytest.raises(HostUnreachable, match=r"b:2 \(/job:worker/task:2\) has no devices"):
+        plan.with_devices(names[:2])

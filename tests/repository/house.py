@@ -32,6 +32,7 @@ FRONTS = (
     "cli_profile",
     "cli_run",
     "cli_scale",
+    "cli_serve",
     "plugin",
     "plugin_gate",
     "plugin_speed",

@@ -1,0 +1,57 @@
+"""The address of a TensorFlow server: a host and a port."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: A host's name or IPv4 address, or an IPv6 address in brackets.
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
+_LARGEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where a server listens. ``host`` is a name, an IPv4 address, or an IPv6 address in brackets, as in a URL."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Parse ``HOST:PORT``.
+
+        Raises:
+            ValueError: the text is none; the message says why, and names the text.
+        """
+        if not text:
+            raise ValueError("a host is empty")
+        host, colon, port = text.rpartition(":")
+        if not colon or (text.startswith("[") and text.endswith("]")):
+            raise ValueError(f"host {text!r} has no port")
+        if not _HOST.fullmatch(host):
+            raise ValueError(f"{host!r} of {text!r} is no host: a name, an IPv4 address or an [IPv6 address]")
+        if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= _LARGEST_PORT):
+            raise ValueError(f"port {port!r} of host {host!r} is not a number from 1 to {_LARGEST_PORT}")
+        return cls(host.lower(), int(port))
+
+    @property
+    def bare_host(self) -> str:
+        """The host without brackets, as Python's socket module takes it."""
+        return self.host.strip("[]")
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def distinct(texts: list[str]) -> tuple[Address, ...]:
+    """Parse each of ``texts``.
+
+    Raises:
+        ValueError: one of them is no address, or two of them are the same.
+    """
+    addresses = [Address.parse(text) for text in texts]
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            raise ValueError(f"host {address} is named twice")
+    return tuple(addresses)

@@ -1,0 +1,84 @@
+"""The server of ``harness serve``: TensorFlow's, in this process, for clients that name its address.
+
+It is the one task of a cluster of its own. A client that connects makes it a task of the cluster that it names, under
+any job and number: so servers need not know of one another when they start.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.devices.core_server import Server, bytes_field, number_field, server_definition
+from harness.devices.loopback import restrict_listening
+from harness.devices.packet_filter import passing
+from harness.devices.resolvers import JOB
+from harness.devices.servers import LIBRARY
+from harness.errors import ServerNotStarted, UsageError
+
+#: Where a server listens unless it is told otherwise: other hosts do not reach it.
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class HostServer:
+    """A server that runs until its process ends. ``address``: what clients call it, as ``HOST:PORT``."""
+
+    address: str
+    server: Server
+    #: Whether other hosts reach it.
+    open_to_others: bool
+
+
+def start_server(port: int = 0, bind: str = LOOPBACK, cpus: int = 1) -> HostServer:
+    """Start TensorFlow's server in this process, with ``cpus`` logical CPUs and the GPUs that TensorFlow sees.
+
+    It listens at ``bind``, a name or an IP address of this host (``0.0.0.0`` or ``::`` for all of them), on ``port``; 0
+    lets the kernel pick one, so that two servers never want the same. TensorFlow listens on every address whatever it
+    is told, so that a packet filter keeps it to this one, before it serves.
+
+    Raises:
+        UsageError: ``bind`` is no address of this host.
+        ServerNotStarted: the port is taken, or TensorFlow is not installed.
+    """
+    own = _own_address(bind)
+    package = importlib.util.find_spec("tensorflow")
+    if package is None or not package.submodule_search_locations:
+        raise ServerNotStarted(port, "TensorFlow is not installed")
+    config = bytes_field(1, bytes_field(1, b"CPU") + number_field(2, cpus))
+    name = socket.gethostname() if own.is_unspecified else str(own)
+    try:
+        server = Server(
+            str(Path(package.submodule_search_locations[0]) / LIBRARY),
+            # Its own cluster has nobody else to reach it by this address: a client names it anew.
+            server_definition(JOB, f"{LOOPBACK}:{port}", config),
+        )
+        if not own.is_unspecified:
+            restrict_listening(program=passing(destinations=() if own.is_loopback else [str(own)]))
+        server.start()
+    except (OSError, RuntimeError) as error:
+        raise ServerNotStarted(port, str(error)) from error
+    listening = server.address().rpartition(":")[2]
+    return HostServer(f"{_bracketed(name)}:{listening}", server, not own.is_loopback)
+
+
+def _own_address(bind: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    if not bind:
+        raise UsageError("--bind '': it is empty; accepted: a name or an IP address of this host, or 0.0.0.0 for all")
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as tried:
+            tried.bind(where)
+        return ipaddress.ip_address(str(where[0]).partition("%")[0])
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"--bind {bind}: not an address of this host ({getattr(error, 'strerror', None) or error}); accepted: a "
+            "name or an IP address of this host, or 0.0.0.0 for all of them"
+        ) from error
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

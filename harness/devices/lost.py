@@ -1,0 +1,56 @@
+"""Names the hosts of a cluster in what is said of an error: TensorFlow's message has a task's number at most."""
+
+from __future__ import annotations
+
+from harness.devices.hosts import Host, Silence, silent
+from harness.devices.resolvers import JOB
+from harness.devices.runtime import configured
+from harness.devices.spec import ClusterSpec, parse_spec
+from harness.errors import HostUnreachable, InvalidSpec
+
+
+def lost_hosts(spec: str | None = None) -> tuple[Silence, ...]:
+    """The hosts of this process's cluster on which no server answers any more; empty without a cluster.
+
+    ``spec``: the device spec of another process, whose hosts are asked instead, where it names them itself.
+    """
+    return silent(_hosts(spec))
+
+
+def require_hosts() -> None:
+    """See that all hosts of this process's cluster are there, before something that would wait for a lost one for ever.
+
+    Raises:
+        HostUnreachable: one of them does not answer.
+    """
+    state = configured()
+    if state is not None and (quiet := lost_hosts()):
+        raise HostUnreachable(str(state.request), [str(each) for each in quiet])
+
+
+def naming_hosts(message: str, error: BaseException | None = None, spec: str | None = None) -> str:
+    """``message``, with the hosts that are lost; if none is, with the addresses of the tasks that ``error`` names."""
+    if isinstance(error, HostUnreachable):
+        return message  # it names them itself
+    if said := [str(each) for each in lost_hosts(spec)]:
+        return f"{message}; {'; '.join(said)}"
+    named = [f"/job:{host.job}/task:{host.task} is {host.address}" for host in _hosts(spec) if _names(error, host)]
+    return f"{message}; {', '.join(named)}" if named else message
+
+
+def _names(error: BaseException | None, host: Host) -> bool:
+    text = f"{error} "
+    return any(f"{host.task_name}{after}" in text for after in ("/", " ", ":", ",", "\n", '"'))
+
+
+def _hosts(spec: str | None) -> tuple[Host, ...]:
+    if spec is None:
+        state = configured()
+        return state.plan.hosts if state is not None else ()
+    try:
+        parsed = parse_spec(spec)
+    except InvalidSpec:
+        return ()
+    if not isinstance(parsed, ClusterSpec):
+        return ()
+    return tuple(Host(JOB, task, address) for task, address in enumerate(parsed.hosts))

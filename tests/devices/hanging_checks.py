@@ -1,0 +1,27 @@
+"""A suite whose one check stops a host of the cluster, and then computes on it: it would wait for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checks.registry import SUITE as SHIPPED
+from harness.checks.suite import Suite
+from harness.records import Exercised, Verdict
+
+
+def _waits_for_a_stopped_host(context: CheckContext) -> CheckOutcome:
+    import tensorflow as tf
+
+    os.kill(int(os.environ["STOPPED"]), signal.SIGSTOP)
+    with tf.device(context.devices[1].name):
+        total = float(tf.reduce_sum(tf.random.normal([3])))
+    return CheckOutcome(Verdict.PASS, f"not reached: {total}", exercised=Exercised(values=1))
+
+
+SUITE = Suite(
+    checks=(Check("waits", "waits", "nothing", 2, 1, _waits_for_a_stopped_host),),
+    configure=SHIPPED.configure,
+    fingerprint=SHIPPED.fingerprint,
+)
