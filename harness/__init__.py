@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness import strategies
+    from harness import distribute, strategies
     from harness.devices.device import Device, Devices
     from harness.devices.name import DeviceName
     from harness.devices.runtime import configure
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         ShardingError,
         StageError,
         TensorFlowInterfaceChanged,
+        TrainingError,
+        UnknownStrategy,
         UsageError,
         VerificationError,
     )
@@ -58,6 +60,8 @@ _HOME = {
     "StageError": "harness.errors",
     "TensorFlowInterfaceChanged": "harness.errors",
     "Trace": "harness.evidence.trace",
+    "TrainingError": "harness.errors",
+    "UnknownStrategy": "harness.errors",
     "UsageError": "harness.errors",
     "Verdict": "harness.records",
     "Verification": "harness.judgement.verification",
@@ -72,6 +76,9 @@ _HOME = {
     "trace": "harness.evidence.trace",
     "verify": "harness.judgement.verify",
 }
+
+#: Public modules.
+_MODULES = ("distribute", "strategies")
 
 __all__ = [
     "Device",
@@ -92,6 +99,8 @@ __all__ = [
     "StageError",
     "TensorFlowInterfaceChanged",
     "Trace",
+    "TrainingError",
+    "UnknownStrategy",
     "UsageError",
     "Verdict",
     "Verification",
@@ -99,6 +108,7 @@ __all__ = [
     "Work",
     "assert_parallel",
     "configure",
+    "distribute",
     "ensemble",
     "make_parallel",
     "measure_speedup",
@@ -112,8 +122,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "strategies":
-        return importlib.import_module("harness.strategies")
+    if name in _MODULES:
+        return importlib.import_module(f"harness.{name}")
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value

@@ -143,6 +143,31 @@ class EnsembleError(UsageError, ValueError):
     """The models of an ensemble do not fit their devices, or what the ensemble is called with."""
 
 
+class TrainingError(UsageError, ValueError):
+    """What is to be trained under a strategy cannot be: the function that builds it, what it returns, or its data."""
+
+
+class UnknownStrategy(UsageError, LookupError):
+    """No strategy of this name is known, or none that can do what was asked."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        self.known = tuple(known)
+        super().__init__(f"strategy {name!r} is not known; accepted: {', '.join(self.known)}")
+
+
+class StrategyTaken(UsageError, RuntimeError):
+    """A process has a strategy of TensorFlow already, and can have no second one."""
+
+    def __init__(self, asked: str, taken: str) -> None:
+        self.asked = asked
+        self.taken = taken
+        super().__init__(
+            f"strategy {asked}: this process has {taken} already, and the collectives of two would be taken for one "
+            "another's; use a fresh process for each, as harness.distribute.equivalent does"
+        )
+
+
 class EvidenceError(HarnessError, RuntimeError):
     """What TensorFlow executed could not be recorded."""
 

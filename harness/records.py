@@ -86,6 +86,9 @@ FINDING_KINDS = (
     "unused-device",
     "transfer",
     "nondeterminism",
+    "sync",
+    "update-count",
+    "input",
     "error",
 )
 

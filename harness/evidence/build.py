@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from harness._tensorflow import dtype_name, output_dtypes
 from harness.devices.name import DeviceName
 from harness.evidence.bodies import Graph
+from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.op import Op, Transfer
 from harness.evidence.placed import kernels_of, ops_of, working_nodes
@@ -36,8 +38,8 @@ class _Names:
         return base if count == 0 else f"{base}_{count}"
 
 
-def build(recording: Recording) -> tuple[list[Op], Transfers]:
-    """The ops, in the order in which they were started, and the transfers of a recording."""
+def build(recording: Recording) -> tuple[list[Op], Transfers, Callable[[], list[Collective]]]:
+    """The ops, in the order in which they were started, the transfers, and what finds the collectives."""
     return _Builder(recording).build()
 
 
@@ -47,6 +49,7 @@ class _Builder:
         self.names = _Names()
         self.ops: list[Op] = []
         self.transfers: list[Part] = []
+        self.collectives: list[Callable[[], list[Collective]]] = []
         #: Which op made a tensor.
         self.maker: dict[int, str] = {}
         self.fetched: set[tuple[int, DeviceName]] = set()
@@ -54,7 +57,7 @@ class _Builder:
         self.own: dict[int, set[str]] = {}
         self.kernels_seen: Counter[tuple[str, DeviceName | None]] = Counter()
 
-    def build(self) -> tuple[list[Op], Transfers]:
+    def build(self) -> tuple[list[Op], Transfers, Callable[[], list[Collective]]]:
         steps = self.recording.steps
         # What several threads run at once comes in no order that would be the same in the next run.
         for step in [step for step in steps if not step.aside] + sorted(
@@ -67,7 +70,11 @@ class _Builder:
             else:
                 self.add_eager(step)
         self.add_unseen()
-        return self.checked(), Transfers(self.transfers)
+        return self.checked(), Transfers(self.transfers), self.find_collectives
+
+    def find_collectives(self) -> list[Collective]:
+        """The collectives of the functions that ran; looked for when they are asked for."""
+        return [found for part in self.collectives for found in part()]
 
     def checked(self) -> list[Op]:
         """The ops; what they say of others names ops that are there."""
@@ -163,6 +170,7 @@ class _Builder:
         written = user_ops(self.graph_of(step), requested, arguments=arguments, gradient_of=gradient_of)
         self.ops.extend(ops_of(step.body, written.ops, requested, name, forward_name))
         self.transfers.append(partial(transfers_of, step.body, name, step.shapes))
+        self.collectives.append(partial(collectives_of, step.body, name, step.shapes))
         for index, path in written.returned.items():
             if index < len(step.outputs):
                 self.maker[step.outputs[index]] = name_in_trace(path, name)
@@ -188,6 +196,7 @@ class _Builder:
                 own = Graph([node for node in whole.nodes if node.name != node.op], whole.library)
                 self.ops.extend(ops_of(graph, user_ops(own, DeviceName()).ops, DeviceName(), name, None))
                 self.transfers.append(partial(transfers_of, graph, name))
+                self.collectives.append(partial(collectives_of, graph, name))
         for op_type, device in sorted(kernels):
             if not self.kernels_seen[op_type, device]:
                 self.kernels_seen[op_type, device] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,13 @@ from harness.evidence.op import Op, Transfer
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from harness.evidence.collectives import Collective
     from harness.evidence.diff import TraceDiff
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What ran where. ``outputs`` is what the function returned; it is not saved.
+    """What ran where. ``outputs`` is what the function returned; it is not saved, and nor are the ``collectives``.
 
     ``ops`` are in the order in which they ran, those of a function together. ``transfers`` are the copies between
     devices; their sizes are worked out when they are first looked at. ``unproven`` lists the ops that TensorFlow's
@@ -28,6 +30,12 @@ class Trace:
     ops: tuple[Op, ...]
     transfers: Sequence[Transfer]
     outputs: Any = field(default=None, compare=False, repr=False)
+    find_collectives: Callable[[], list[Collective]] = field(default=list, compare=False, repr=False)
+
+    @cached_property
+    def collectives(self) -> tuple[Collective, ...]:
+        """Each device's part of the collective ops that ran in functions, with its bytes."""
+        return tuple(self.find_collectives())
 
     @property
     def unproven(self) -> tuple[Op, ...]:
@@ -97,5 +105,5 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace:
         raise EvidenceError(f"trace: fn={fn!r} is not callable; give a function, then its arguments")
     with record() as recording:
         outputs = fn(*args, **kwargs)
-    ops, transfers = build(recording)
-    return Trace(tuple(ops), transfers, outputs)
+    ops, transfers, collectives = build(recording)
+    return Trace(tuple(ops), transfers, outputs, collectives)

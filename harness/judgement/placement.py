@@ -151,3 +151,13 @@ def judge_variables(made: Sequence[Any], devices: Devices, mode: str) -> list[Fi
         for variable in made
         if getattr(variable, "trainable", False)
     ]
+
+
+def judge_replicas(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
+    """Findings of the same kinds for the replicas of a strategy, which splits and joins by its own rules."""
+    wiring = Wiring(trace)
+    return [
+        *_merge("op-placement", _elsewhere(trace), mode),
+        *_merge("gradient-placement", _gradients_elsewhere(wiring), mode),
+        *_unused(trace, wiring, devices, mode, None),
+    ]

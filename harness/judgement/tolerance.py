@@ -81,6 +81,11 @@ _EPSILONS = {
 }
 
 
+def epsilon_of_name(dtype: str) -> float:
+    """Distance from 1 to the next number of a floating dtype by TensorFlow's name, or 0.0 for others."""
+    return _EPSILONS.get(dtype, 0.0)
+
+
 def coarsest_epsilon(dtypes: Iterable[str]) -> float:
     """The largest epsilon among floating dtypes, by TensorFlow's names; 0.0 where there is none.
 

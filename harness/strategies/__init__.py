@@ -44,6 +44,7 @@ from harness.strategies.steps import (
     Step,
     Transpose,
 )
+from harness.strategies.training import TrainingSetup, training_setups
 
 __all__ = [
     "DTYPES",
@@ -81,6 +82,7 @@ __all__ = [
     "Slice",
     "StagedProgram",
     "Step",
+    "TrainingSetup",
     "Transpose",
     "Variable",
     "assert_program",
@@ -95,4 +97,5 @@ __all__ = [
     "programs",
     "sample",
     "staged_programs",
+    "training_setups",
 ]

@@ -17,6 +17,7 @@ from harness.checks import (
     generated_programs,
     gradient_colocation,
     matpow,
+    mirrored_strategy,
     model_parallel,
     polynomial_fit,
     task_processes,
@@ -157,6 +158,13 @@ def _weights_the_last_row_twice(fn: Any, devices: Any, **options: Any) -> Any:
     return wrong
 
 
+def _mirrored_with_clipping() -> Any:
+    """The check's training with gradients that each replica clips for itself."""
+    made = mirrored_build()
+    made.optimizer.clipnorm = 0.01
+    return made
+
+
 def _nothing_explored(*args: Any, **kwargs: Any) -> Any:
     from harness.strategies.explore import Exploration
 
@@ -226,6 +234,8 @@ def _planted(check: Check, what: str, fault: Fault, run: Run | None = None) -> C
     return replace(check, id=f"{check.id}-{what}", run=fault(run if run is not None else check.run))
 
 
+mirrored_build = mirrored_strategy.build
+
 _MAKE = "harness.parallel.data.make_parallel"
 _VERIFY = "harness.judgement.verify.verify"
 _DISTINCT, _ADD, _POW = devices_distinct.CHECK, vector_add.CHECK, matpow.CHECK
@@ -261,6 +271,11 @@ SUITE = Suite(
         _planted(_FIT, "slow", _patched("harness.checks.polynomial_fit.LEARNING_RATE", 0.05)),
         _planted(_DIGITS, "off", _patched(_MAKE, _weights_the_last_row_twice)),
         _planted(_DIGITS, "lazy", _patched("harness.checks.digits_classifier.LEARNING_RATE", 0.0)),
+        _planted(
+            mirrored_strategy.CHECK,
+            "clipped",
+            _patched("harness.checks.mirrored_strategy.build", _mirrored_with_clipping),
+        ),
     ),
     configure=SHIPPED.configure,
     fingerprint=SHIPPED.fingerprint,

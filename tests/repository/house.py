@@ -38,6 +38,9 @@ FRONTS = (
     "plugin_speed",
 )
 
+#: Public modules beside the rooms: they may import every room, and the package alone imports them.
+PUBLIC = ("distribute",)
+
 #: The parts of TensorFlow that are not private. Everything else below ``tensorflow`` is.
 _PUBLIC_TENSORFLOW = ("tensorflow.keras",)
 _DOOR = "_tensorflow"
@@ -94,7 +97,7 @@ def _forbidden_tensorflow(place: str, imported: Import) -> str | None:
 def _forbidden_room(place: str, imported: Import) -> str | None:
     parts = imported.module.split(".")
     target = parts[1] if len(parts) > 1 else ""
-    if place in FRONTS or place == "__init__" or target == place:
+    if place in (*FRONTS, *PUBLIC, "__init__") or target == place:
         return "nothing imports the fronts" if target in FRONTS and _front(target) != _front(place) else None
     if target in GROUND_FLOOR:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from house import FRONTS, GROUND_FLOOR, ROOMS, violations
+from house import FRONTS, GROUND_FLOOR, PUBLIC, ROOMS, violations
 from import_scan import Import, imports_of
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ def test_every_room_and_every_module_outside_of_the_rooms_has_its_place() -> Non
     package = _ROOT / "harness"
     rooms = {path.name for path in package.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert rooms == set(ROOMS)
-    assert {path.stem for path in package.glob("*.py")} == {"__init__", *GROUND_FLOOR, *FRONTS}
+    assert {path.stem for path in package.glob("*.py")} == {"__init__", *GROUND_FLOOR, *FRONTS, *PUBLIC}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,7 @@ def test_every_room_and_every_module_outside_of_the_rooms_has_its_place() -> Non
         ("devices/a.py", "import harness", "neither a room to the left nor the ground floor"),
         ("devices/a.py", "from harness import verify", "neither a room to the left nor the ground floor"),
         ("report/a.py", "from harness.cli import app", "neither a room to the left nor the ground floor"),
+        ("report/a.py", "from harness.distribute import Training", "neither a room to the left nor the ground floor"),
         ("cli.py", "def f():\n    from harness.plugin import MARKER", "nothing imports the fronts"),
         ("records.py", "from harness.devices.name import DeviceName", "the ground floor imports no room"),
         ("errors.py", "from harness.cli import app", "neither a room to the left nor the ground floor"),
@@ -87,6 +88,7 @@ def test_a_planted_violation_is_found(tmp_path: Path, file: str, text: str, why:
         ("judgement/a.py", "from harness.judgement import values"),
         ("cli.py", "import typer\nfrom harness import __version__\nfrom harness.report.terminal import console_for"),
         ("plugin.py", "import pytest"),
+        ("distribute.py", "from harness.runner.equivalent import equivalent"),
         ("strategies/a.py", "from hypothesis import strategies"),
         ("_tensorflow.py", "def f():\n    from tensorflow.python.eager import context"),
         ("evidence/a.py", "def f():\n    import tensorflow as tf"),

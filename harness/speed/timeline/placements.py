@@ -68,7 +68,7 @@ def _parts(graph: Any) -> list[Part]:
 def _roles(recording: Recording) -> dict[str, dict[str, int]]:
     from harness.evidence.build import build
 
-    ops, _ = build(recording)
+    ops, *_ = build(recording)
     counts = Counter((str(op.device), op.role) for op in ops if op.device is not None)
     roles: dict[str, dict[str, int]] = {}
     for (device, role), count in sorted(counts.items()):

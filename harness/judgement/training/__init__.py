@@ -1,0 +1,1 @@
+"""Judges a training under a strategy by the same training on one device."""

@@ -1,0 +1,127 @@
+"""Random set-ups of a training: for what compares one under a strategy with one device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from harness.errors import UsageError
+from harness.strategies.steps.step import Compact
+
+if TYPE_CHECKING:
+    from harness.parallel.distribute.training import Training
+
+#: Keras optimizers by name, the simplest first.
+OPTIMIZERS = ("SGD", "SGD with momentum", "RMSprop", "Adagrad", "Adam", "AdamW")
+#: What layers compute in. The last two keep their weights in float32: mixed precision.
+POLICIES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
+_FEATURES, _OUTPUTS = 5, 3
+
+
+@dataclass(frozen=True, repr=False)
+class TrainingSetup(Compact):
+    """A training of a small dense model on random data.
+
+    Attributes:
+        optimizer: one of :data:`OPTIMIZERS`.
+        learning_rate: of the optimizer.
+        rows: of the data, in all.
+        batch_size: rows of a whole batch, over all replicas; the last batch has what is left of the rows.
+        steps: how many steps to take.
+        policy: one of :data:`POLICIES`.
+        units: of the hidden layer.
+        seed: of the data.
+    """
+
+    optimizer: str
+    learning_rate: float
+    rows: int
+    batch_size: int
+    steps: int
+    policy: str
+    units: int
+    seed: int = 0
+
+    def data(self) -> tuple[Any, Any]:
+        """The arrays ``x [rows, 5]`` and ``y [rows, 3]``, float32 or float64."""
+        random = np.random.default_rng(self.seed)
+        dtype = np.float64 if self.policy == "float64" else np.float32
+        x = random.standard_normal((self.rows, _FEATURES)).astype(dtype)
+        return x, random.standard_normal((self.rows, _OUTPUTS)).astype(dtype)
+
+    def build(self) -> Training:
+        """The training, as ``harness.distribute.equivalent`` has it built."""
+        import tensorflow as tf
+
+        from harness.parallel.distribute.training import Training
+
+        keras = tf.keras
+        last = "float64" if self.policy == "float64" else "float32"
+        layers = [
+            keras.layers.Input((_FEATURES,), dtype=last),
+            keras.layers.Dense(self.units, activation="tanh", dtype=self.policy),
+            keras.layers.Dense(_OUTPUTS, dtype=last),
+        ]
+        kind, _, momentum = self.optimizer.partition(" with ")
+        options = {"momentum": 0.9} if momentum else {}
+        optimizer = getattr(keras.optimizers, kind)(self.learning_rate, **options)
+        if self.policy == "mixed_float16":
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**10)
+        return Training(keras.Sequential(layers), keras.losses.MeanSquaredError(dtype=last), optimizer)
+
+
+def training_setups(
+    *,
+    replicas: int = 2,
+    optimizers: Sequence[str] = OPTIMIZERS,
+    policies: Sequence[str] = POLICIES,
+    max_steps: int = 5,
+    even: bool = True,
+) -> SearchStrategy[TrainingSetup]:
+    """Random set-ups: optimizer, learning rate, batch size, steps, dtype and mixed precision.
+
+    Args:
+        replicas: over how many replicas a batch is to be divided.
+        optimizers: names from :data:`OPTIMIZERS` to draw from.
+        policies: names from :data:`POLICIES` to draw from.
+        max_steps: the most steps.
+        even: whether every batch, the last one too, can be divided among the replicas, as Keras's ``fit`` needs it.
+
+    Raises:
+        UsageError: an argument is not accepted.
+    """
+    wrong = [name for name in optimizers if name not in OPTIMIZERS] + [
+        name for name in policies if name not in POLICIES
+    ]
+    if wrong or not optimizers or not policies:
+        raise UsageError(f"optimizers or policies: {wrong!r}; accepted: {', '.join(OPTIMIZERS)}; {', '.join(POLICIES)}")
+    if replicas < 1 or max_steps < 1:
+        raise UsageError(f"replicas={replicas}, max_steps={max_steps}; accepted: 1 or more")
+    return _setups(replicas, tuple(optimizers), tuple(policies), max_steps, even)
+
+
+@st.composite
+def _setups(
+    draw: DrawFn, replicas: int, optimizers: tuple[str, ...], policies: tuple[str, ...], max_steps: int, even: bool
+) -> TrainingSetup:
+    each = draw(st.integers(1, 4))
+    batch = each * replicas
+    # The last batch is smaller than the others where it can be.
+    unit = replicas if even else 1
+    left = draw(st.integers(0, (batch - 1) // unit)) * unit
+    whole = draw(st.integers(1, 3)) * batch
+    return TrainingSetup(
+        optimizer=draw(st.sampled_from(optimizers)),
+        learning_rate=draw(st.sampled_from([0.01, 0.05, 0.001, 0.1])),
+        rows=whole + left,
+        batch_size=batch,
+        steps=draw(st.integers(1, max_steps)),
+        policy=draw(st.sampled_from(policies)),
+        units=draw(st.integers(2, 8)),
+        seed=draw(st.integers(0, 2**16 - 1)),
+    )

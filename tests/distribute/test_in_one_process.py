@@ -1,0 +1,100 @@
+"""Trainings under the other strategies of one process, and what is refused before any process starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sample_trainings as samples
+
+import harness
+from harness.distribute import STRATEGIES, Equivalence, equivalent
+from harness.errors import InvalidTarget, RefusedByWorker, TrainingError, UnknownStrategy, UsageError
+
+
+def train(strategy: str, build: Any, folder: Path, **options: Any) -> Equivalence:
+    return equivalent(strategy, build, samples.data(), 3, **{"loops": ("custom",), "logs": folder, **options})
+
+
+def named(found: Equivalence, kind: str, text: str) -> list[harness.Finding]:
+    return [each for each in found.findings if each.kind == kind and text in f"{each.where}: {each.message}"]
+
+
+def test_central_storage_trains_right_and_reports_wrong_metrics(tmp_path: Path) -> None:
+    twin = train("central_storage", samples.loss_per_row, tmp_path / "twin")
+    assert twin.verdict is harness.Verdict.PASS, twin
+    assert len(twin.exercised.devices) == 2
+    found = train("central_storage", samples.clean, tmp_path / "metrics")
+    assert named(found, "value", "metrics mae (custom loop): Keras's metrics")
+    assert {finding.where.split()[0] for finding in found.findings} == {"metrics", "metric"}, found
+
+
+@pytest.mark.parametrize(
+    ("strategy", "build"), [("dtensor_data", samples.clean), ("dtensor_model", samples.eight_units)]
+)
+def test_a_dtensor_layout_is_equal_to_one_device(strategy: str, build: Any, tmp_path: Path) -> None:
+    found = train(strategy, build, tmp_path)
+    assert found.verdict is harness.Verdict.PASS, found
+    assert found.exercised.gradients > 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "build", "options", "said"),
+    [
+        ("dtensor_model", samples.clean, {}, "no weight has columns that can be divided among 2 devices"),
+        ("mirrored", samples.with_keras_distribution, {}, "sets a keras.distribution, which Keras accepts"),
+        ("mirrored", samples.second_strategy, {}, "a second strategy in one process is the usual cause"),
+        ("mirrored", samples.breaks, {}, "sample_trainings:breaks raised KeyError: 'gone'"),
+        ("mirrored", samples.no_training, {}, r"no_training returned a int; accepted: a harness.distribute.Training"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_one_line(
+    strategy: str, build: Any, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RefusedByWorker, match=said) as raised:
+        train(strategy, build, tmp_path, **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_unknown_strategy_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(
+        UnknownStrategy, match=r"strategy 'mirored' is not known; accepted: mirrored, central_storage, "
+    ):
+        equivalent("mirored", samples.clean, samples.data(), 3)
+    assert set(STRATEGIES) == {
+        *("mirrored", "central_storage", "multi_worker", "parameter_server", "dtensor_data", "dtensor_model")
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"data": 3}, TrainingError, r"data is a int; accepted: \(x, y\)"),
+        ({"data": {"x": np.ones(3)}}, TrainingError, r"data has the keys \['x'\]"),
+        ({"data": (np.ones(3), np.ones(4))}, TrainingError, r"data has the shapes \(3,\) and \(4,\)"),
+        ({"data": (np.ones([0, 2]), np.ones(0))}, TrainingError, r"data has the shapes \(0, 2\) and \(0,\)"),
+        ({"steps": 0}, TrainingError, "steps=0; accepted: 1 or more"),
+        ({"batch_size": 0}, TrainingError, "batch_size=0; accepted: 1 or more"),
+        ({"loops": ("custm",)}, UsageError, r"loops=\('custm',\); accepted: a sequence of custom, fit"),
+        ({"devices": "cpus:2"}, UsageError, "device spec 'cpus:2'"),
+        ({"build": lambda: None}, InvalidTarget, "is made inside a function"),
+        ({"build": "nothing.py:build"}, InvalidTarget, "there is no file nothing.py"),
+        ({"build": "nothing"}, InvalidTarget, "is not of the form FILE.py:FUNCTION or MODULE:FUNCTION"),
+        ({"build": 3}, InvalidTarget, "is a int"),
+    ],
+)
+def test_bad_input_is_refused_before_a_process_starts(change: dict[str, Any], error: type, said: str) -> None:
+    given: dict[str, Any] = {"build": samples.clean, "data": samples.data(), "steps": 3, **change}
+    with pytest.raises(error, match=said):
+        equivalent("mirrored", **given)
+
+
+def test_a_strategy_over_other_devices_is_refused_in_a_process_that_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.parallel.distribute import strategies
+
+    monkeypatch.setattr(strategies, "_made", {("mirrored", ("CPU:0",)): "a strategy"})
+    assert strategies.make_strategy("mirrored", ["CPU:0"]) == "a strategy"
+    with pytest.raises(harness.UsageError, match="this process has mirrored over CPU:0 already"):
+        strategies.make_strategy("mirrored", ["CPU:0", "CPU:1"])
