@@ -29,7 +29,7 @@ from harness.judgement.runs import (
 )
 from harness.judgement.sensitivity import Lazy, Spread
 from harness.judgement.slots import judge_slots
-from harness.judgement.state import Snapshot, variables_made, variables_of
+from harness.judgement.state import Snapshot, put, variables_made, variables_of
 from harness.judgement.tolerance import coarsest_epsilon, epsilon_of, move, replays
 from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
 from harness.records import Finding
@@ -315,7 +315,7 @@ class Examination:
                 ]
                 for variable, value in zip(snapshot.variables, snapshot.values, strict=True):
                     if epsilon_of(value.dtype) and getattr(variable, "trainable", True):
-                        variable.assign(move(value, random, self.judged.arithmetic))
+                        put(variable, move(value, random, self.judged.arithmetic))
                 spread.add(expected, self._result(self.single, mode, leaves))
         finally:
             snapshot.restore()

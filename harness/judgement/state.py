@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.judgement.slots import device_of
 from harness.parallel.closure import carried
 from harness.parallel.making import is_made_in_place
 
@@ -33,6 +34,18 @@ def _has_variables(item: Any) -> bool:
     return isinstance(item, (tf.keras.layers.Layer, tf.keras.optimizers.Optimizer, tf.keras.metrics.Metric))
 
 
+def put(variable: Any, value: Any) -> None:
+    """Assign, and see to it that it is done where the variable lives.
+
+    TensorFlow sends an eager op to another process without waiting for it, and a function on another way: the function
+    can be there first, and would work with the old value. What is read comes by the first way, and after the op.
+    """
+    variable.assign(value)
+    home = device_of(variable)
+    if home is not None and home.job not in (None, "localhost"):
+        variable.numpy()
+
+
 @dataclass
 class Snapshot:
     """Values of variables, to go back to."""
@@ -50,7 +63,7 @@ class Snapshot:
         for variable, value in zip(self.variables, self.values, strict=True):
             now = variable.numpy()
             if now.shape != value.shape or now.tobytes() != value.tobytes():
-                variable.assign(value)
+                put(variable, value)
 
 
 @contextmanager
