@@ -22,6 +22,7 @@ IDS = {
     "pipeline",
     "ensemble",
     "tasks",
+    "mirrored-strategy",
     "polynomial-fit",
     "digits-classifier",
 }

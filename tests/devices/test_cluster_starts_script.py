@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import harness
-
-_SCRIPT = Path(harness.__file__).resolve().parent.parent / "profiles" / "cluster_starts.py"
+_SCRIPT = Path(__file__).resolve().parents[2] / "profiles" / "cluster_starts.py"
 
 
 def test_a_few_clusters_start_one_after_the_other_and_a_client_computes_on_them() -> None:

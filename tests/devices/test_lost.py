@@ -22,7 +22,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_hosts_that_are_silent_are_named(answering: pytest.MonkeyPatch) -> None:
-    answering.setattr(lost, "silent", lambda hosts, _: (Silence(hosts[1], "hangs"),))
+    answering.setattr(lost, "silent", lambda hosts, *_: (Silence(hosts[1], "hangs"),))
     error = RuntimeError("at /job:worker/replica:0/task:1/device:CPU:0")
     assert naming_hosts("it failed", error) == "it failed; h:111 (/job:worker/task:11) hangs"
 
