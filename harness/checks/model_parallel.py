@@ -30,7 +30,7 @@ def run(context: CheckContext) -> CheckOutcome:
     search: Search[StagedProgram] = Search(
         lambda staged: verify_staged(staged, devices), lambda staged: not staged.program.rows
     )
-    strategy = staged_programs(max_stages=len(devices))
+    strategy = staged_programs(max_stages=len(devices), min_rows=1)
     if search.run(strategy, EXAMPLES * context.level.factor, context.seed):
         _train(devices, context.seed, search.tally)
         search.tally.require_devices(devices)
