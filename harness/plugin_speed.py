@@ -217,6 +217,7 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
                     half_width=asked.precision,
                     seed=1,
                     tolerance=tolerance,
+                    compared=True,
                 ).samples
                 record = replace(record, second_single_ns=again.single_ns, second_parallel_ns=again.parallel_ns)
             _hand_over(benchmark, here.timer, record, parallel)

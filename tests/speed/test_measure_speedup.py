@@ -270,3 +270,24 @@ def test_the_garbage_collector_runs_between_pairs_alone() -> None:
         collect()
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+
+
+def test_a_second_measurement_of_programs_that_keep_a_state_compares_nothing_again(
+    devices: harness.Devices,
+) -> None:
+    """A training step that was called once more on one side is further on there; what keeps no state is compared."""
+    import tensorflow as tf
+
+    from harness.speed.measure import measure_pairs
+
+    def counter(start: float) -> Callable[[], Any]:
+        count = tf.Variable(start)
+        return lambda: count.assign_add(1.0)
+
+    options: dict[str, Any] = {"devices": devices[:1], "budget_s": 0.05, "half_width": 0.5}
+    with pytest.raises(harness.OutputsDiffer):
+        measure_pairs(counter(0.0), counter(1.0), **options)
+    assert measure_pairs(counter(0.0), counter(1.0), **options, compared=True).samples.single_ns
+    one, other = tf.constant(1.0), tf.constant(2.0)
+    with pytest.raises(harness.OutputsDiffer):
+        measure_pairs(lambda: one + 0.0, lambda: other + 0.0, **options, compared=True)
