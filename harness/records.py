@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 #: Version of the stored form of :class:`RunRecord`. A reader accepts this one and all earlier ones.
-RUN_SCHEMA_VERSION = 1
+RUN_SCHEMA_VERSION = 2
 
 
 class Verdict(str, Enum):
@@ -90,6 +90,15 @@ FINDING_KINDS = (
     "update-count",
     "input",
     "error",
+    "software",
+    "missing-device",
+    "memory",
+    "corruption",
+    "arithmetic",
+    "rate",
+    "link",
+    "sensor",
+    "isolation",
 )
 
 
@@ -164,6 +173,75 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
+class Card:
+    """One card (or logical CPU) of a machine. ``label`` is how reports call it, such as ``GPU:1``.
+
+    ``device`` is TensorFlow's full name, ``pci`` the bus id ``0000:3B:00.0``, ``numa_node`` the node it hangs on.
+    """
+
+    label: str
+    name: str
+    device: str | None = None
+    index: int | None = None
+    uuid: str | None = None
+    pci: str | None = None
+    compute_capability: str | None = None
+    memory_bytes: int | None = None
+    numa_node: int | None = None
+    #: Which profile of ``profiles/hardware`` it is judged against; ``None``: against the machine's own median.
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure: ``name`` such as ``matmul float32``, ``unit`` such as ``GFLOP/s``, ``GB/s`` (1e9) or ``us``.
+
+    ``device`` and ``peer`` are labels of cards; a copy goes from ``device`` to ``peer``, and either may be ``host``.
+    ``expected`` is what it was judged against and ``expected_from`` says where that comes from.
+    """
+
+    name: str
+    value: float
+    unit: str
+    device: str | None = None
+    peer: str | None = None
+    size_bytes: int | None = None
+    expected: float | None = None
+    expected_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A sensor over time: ``name`` such as ``temperature``, ``unit`` such as ``C``; ``at_s`` counts from its start."""
+
+    name: str
+    unit: str
+    device: str
+    at_s: tuple[float, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedOp:
+    """One op of a program that was proven on a device: ``order`` counts from 0 in the order in which they ran."""
+
+    order: int
+    name: str
+    type: str
+    device: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the ops of one program ran. ``ops`` are the first of them; ``total`` says how many there were."""
+
+    program: str
+    ops: tuple[PlacedOp, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckResult:
     """The verdict of one check on one device set."""
 
@@ -178,6 +256,15 @@ class CheckResult:
     log: str | None = None
     #: Figures that belong to the result, by name with the unit in it, such as ``largest_error_ulp``.
     measured: dict[str, float] = field(default_factory=dict)
+    figures: tuple[Figure, ...] = ()
+    series: tuple[Series, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    #: What was exercised that no count of ``exercised`` says, such as ``7.2 GB of 8.0 GB free on GPU:0``.
+    scope: tuple[str, ...] = ()
+    #: How to run this alone again: a command line.
+    replay: str | None = None
+    #: Text of the entry of ``--known-failures`` that accepts this result; its verdict then counts as WARN.
+    accepted_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,4 +284,9 @@ class RunRecord:
     fingerprint: Fingerprint | None = None
     elapsed_s: float = 0.0
     level: str = "quick"
+    cards: tuple[Card, ...] = ()
+    #: Whether the machine was described in a file (``--fake``) and is no hardware.
+    described: bool = False
+    #: Entries of ``--known-failures`` whose check passes again.
+    passes_again: tuple[str, ...] = ()
     schema_version: int = RUN_SCHEMA_VERSION

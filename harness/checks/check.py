@@ -6,9 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from harness.devices.device import Devices
-from harness.records import Exercised, Finding, Verdict
+from harness.records import Exercised, Figure, Finding, Placement, Series, Verdict
+
+if TYPE_CHECKING:
+    from harness.machine.machine import Machine
 
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -44,6 +48,8 @@ class CheckContext:
     devices: Devices
     seed: int = DEFAULT_SEED
     level: Level = Level.QUICK
+    #: The hardware under the devices; ``None`` where a check was not asked about hardware.
+    machine: Machine | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -64,6 +70,10 @@ class CheckOutcome:
     exercised: Exercised = field(default_factory=Exercised)
     findings: tuple[Finding, ...] = ()
     measured: dict[str, float] = field(default_factory=dict)
+    figures: tuple[Figure, ...] = ()
+    series: tuple[Series, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    scope: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,8 @@ class Check:
     typical_s: float
     run: Callable[[CheckContext], CheckOutcome]
     level: Level = Level.QUICK
+    #: Whether it works on the machine (``CheckContext.machine``) and so on a described one too.
+    hardware: bool = False
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):

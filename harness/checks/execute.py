@@ -34,6 +34,10 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
         elapsed_s=time.perf_counter() - started,
         spec=context.devices.spec,
         measured={name: float(value) for name, value in outcome.measured.items()},
+        figures=outcome.figures,
+        series=outcome.series,
+        placements=outcome.placements,
+        scope=outcome.scope,
     )
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.checks.check import Check, Level
 from harness.devices.device import Devices
 from harness.errors import UnknownCheck
 from harness.records import Fingerprint
+
+if TYPE_CHECKING:
+    from harness.machine.machine import Machine
 
 #: Where the shipped suite is, as :func:`load_suite` takes it.
 DEFAULT_SUITE = "harness.checks.registry:SUITE"
@@ -22,6 +26,8 @@ class Suite:
     checks: tuple[Check, ...]
     configure: Callable[[str], Devices]
     fingerprint: Callable[[Devices], Fingerprint]
+    #: The hardware under configured devices; ``None`` for a suite that has no hardware checks.
+    machine: Callable[[Devices], Machine] | None = None
 
     def __post_init__(self) -> None:
         ids = self.ids

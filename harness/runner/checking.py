@@ -33,7 +33,8 @@ def run(arguments: dict[str, object], send: Send) -> None:
     by_id = {check.id: check for check in suite.select(asked.checks)}
     devices = suite.configure(asked.spec)
     send(Ready(devices.names, devices.reason, suite.fingerprint(devices)))
-    context = CheckContext(devices, level=asked.level)
+    machine = suite.machine(devices) if suite.machine is not None else None
+    context = CheckContext(devices, level=asked.level, machine=machine)
     for check_id in asked.checks:
         send(Started(check_id))
         send(Finished(execute(by_id[check_id], context)))

@@ -114,7 +114,7 @@ def test_a_record_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
         ('{"schema_version": true}', "has no schema_version"),
         ('{"schema_version": 0}', "has no schema_version"),
         ('{"schema_version": 1}', "started_at: "),
-        ('{"schema_version": 999}', "has schema_version 999, newer than 1: upgrade the harness"),
+        ('{"schema_version": 999}', "has schema_version 999, newer than 2: upgrade the harness"),
     ],
 )
 def test_what_is_no_record_is_refused_and_says_why(tmp_path: Path, text: str, why: str) -> None:

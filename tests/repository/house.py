@@ -9,6 +9,7 @@ from import_scan import Import, imports_of, python_files
 #: From left to right: a room imports rooms to its left alone, and the ground floor.
 ROOMS = (
     "devices",
+    "machine",
     "parallel",
     "evidence",
     "judgement",
