@@ -93,7 +93,8 @@ def validate(
 ) -> None:
     """Check that multi-device TensorFlow is right here, and prove it.
 
-    Prints a table and writes DIR/run.json; TensorFlow's own output goes to DIR/logs.
+    Prints a table and writes DIR/run.json, DIR/report.html, DIR/report.md and DIR/junit.xml; TensorFlow's own output
+    goes to DIR/logs.
     """
     from harness.report.recording import Recording
     from harness.report.terminal import console_for, print_report
@@ -120,14 +121,14 @@ def validate(
         _run(checks, devices, level, limit, logs, console, recording)
     except Ended as ended:
         recording.cut_short(ended.exit_code)
-        print_report(console, recording.record, recording.path)
+        print_report(console, recording.record, recording.path, recording.page)
         raise
     except HarnessError as error:
         recording.cut_short(exit_code(error), str(error))
         if recording.record.results:
-            print_report(console, recording.record, recording.path)
+            print_report(console, recording.record, recording.path, recording.page)
         refuse(error)
-    print_report(console, recording.record, recording.path)
+    print_report(console, recording.record, recording.path, recording.page)
     code = recording.record.exit_code
     if recording.problem is not None:
         say(f"error: {recording.problem}")
