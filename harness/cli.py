@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from harness import __version__, cli_calibrate, cli_compare, cli_profile, cli_run, cli_scale, cli_serve
+from harness import __version__, cli_calibrate, cli_compare, cli_profile, cli_report, cli_run, cli_scale, cli_serve
 from harness.checks.check import Level
 from harness.cli_endings import Ended, heed_signals
 from harness.cli_errors import clear_errors, exit_code, refuse, say
@@ -249,6 +249,7 @@ cli_run.register(app)
 cli_serve.register(app)
 cli_compare.register(app)
 cli_calibrate.register(app)
+cli_report.register(app)
 
 
 def _time_limit(timeout: float | None, level: Level) -> float:

@@ -6,7 +6,7 @@ FAIL is a ``failure``, UNKNOWN and a check without a result an ``error``, SKIP `
 
 from __future__ import annotations
 
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.printable import one_line, printable
@@ -29,17 +29,17 @@ def junit_xml(record: RunRecord) -> str:
         "skipped": str(sum(case.find("skipped") is not None for case in cases)),
         "time": f"{record.elapsed_s:.3f}",
     }
-    root = ElementTree.Element("testsuites", {"name": "harness", **totals})
-    suite = ElementTree.SubElement(
+    root = ET.Element("testsuites", {"name": "harness", **totals})
+    suite = ET.SubElement(
         root, "testsuite", {"name": "harness validate", **totals, "timestamp": printable(record.started_at)}
     )
     _properties(suite, record)
     suite.extend(cases)
-    ElementTree.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _properties(suite: ElementTree.Element, record: RunRecord) -> None:
+def _properties(suite: ET.Element, record: RunRecord) -> None:
     facts = {
         "verdict": str(record.verdict),
         "complete": str(record.complete).lower(),
@@ -48,13 +48,13 @@ def _properties(suite: ElementTree.Element, record: RunRecord) -> None:
         "devices": record.spec,
         "described_machine": str(record.described).lower(),
     }
-    element = ElementTree.SubElement(suite, "properties")
+    element = ET.SubElement(suite, "properties")
     for name, value in facts.items():
-        ElementTree.SubElement(element, "property", {"name": name, "value": one_line(value)})
+        ET.SubElement(element, "property", {"name": name, "value": one_line(value)})
 
 
-def _case(record: RunRecord, result: CheckResult) -> ElementTree.Element:
-    case = ElementTree.Element(
+def _case(record: RunRecord, result: CheckResult) -> ET.Element:
+    case = ET.Element(
         "testcase",
         {"classname": _class(record), "name": one_line(result.check), "time": f"{result.elapsed_s:.3f}"},
     )
@@ -70,19 +70,19 @@ def _case(record: RunRecord, result: CheckResult) -> ElementTree.Element:
     elif result.exercised.nothing:  # no reader of this file may take it for a pass
         _end(case, "error", f"{verdict}, but nothing was exercised", told, "UNKNOWN")
     else:
-        ElementTree.SubElement(case, "system-out").text = f"{verdict}: {told}"
+        ET.SubElement(case, "system-out").text = f"{verdict}: {told}"
     return case
 
 
-def _without_result(record: RunRecord, check: str) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", {"classname": _class(record), "name": one_line(check), "time": "0"})
+def _without_result(record: RunRecord, check: str) -> ET.Element:
+    case = ET.Element("testcase", {"classname": _class(record), "name": one_line(check), "time": "0"})
     _end(case, "error", "the run ended before this check had a result", None, "UNKNOWN")
     return case
 
 
-def _end(case: ElementTree.Element, tag: str, message: str, text: str | None, kind: str | None = None) -> None:
+def _end(case: ET.Element, tag: str, message: str, text: str | None, kind: str | None = None) -> None:
     facts = {"message": one_line(message)} if kind is None else {"message": one_line(message), "type": kind}
-    ElementTree.SubElement(case, tag, facts).text = text
+    ET.SubElement(case, tag, facts).text = text
 
 
 def _text(result: CheckResult) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from harness.records import CheckResult, Finding, RunRecord, Verdict
+from harness.records import Finding, RunRecord, Verdict
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import NOTHING, duration, percent, quantity, size
 from harness.report.standing import all_exercised, by_severity, counts, not_run, replay_of, standing, to_tell
@@ -45,7 +45,8 @@ def _head(record: RunRecord) -> Iterator[str]:
         yield "**Described machine**: this is a description in a file, for the self-test, and no hardware."
     said = ", ".join(f"{number} {verdict}" for verdict, number in counts(record.results).items())
     yield ""
-    yield f"- {len(record.results)} of {len(record.planned)} checks in {escaped(duration(record.elapsed_s))}: {said or 'none'}"
+    took = escaped(duration(record.elapsed_s))
+    yield f"- {len(record.results)} of {len(record.planned)} checks in {took}: {said or 'none'}"
     yield f"- exercised: {escaped(exercised_text(all_exercised(record)))}"
     yield f"- started {escaped(record.started_at)}, level {escaped(record.level)}, harness {escaped(record.harness)}"
     for each in record.passes_again:
@@ -58,7 +59,9 @@ def _wrong(record: RunRecord) -> Iterator[str]:
     if not told:
         yield ""
         clean = record.verdict is Verdict.PASS
-        yield "No check found anything." if clean else "Nothing can be said: no check has a result that proves anything."
+        yield (
+            "No check found anything." if clean else "Nothing can be said: no check has a result that proves anything."
+        )
     for result in told:
         yield ""
         yield f"### {standing(result)} {escaped(result.check)}"
@@ -84,7 +87,9 @@ def _finding(finding: Finding) -> str:
         f"{name} {escaped(shortened(text, _LONGEST))}"
         for name, text in (("expected", finding.expected), ("found", finding.found))
     )
-    return f"- {finding.severity} *{finding.kind}*{device}, {escaped(finding.where)}: {escaped(finding.message)} ({facts})"
+    return (
+        f"- {finding.severity} *{finding.kind}*{device}, {escaped(finding.where)}: {escaped(finding.message)} ({facts})"
+    )
 
 
 def _results(record: RunRecord) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 #: What stands where nothing was measured.
-NOTHING = "–"
+NOTHING = "\u2013"
 _NARROW_SPACE = "\u202f"
 
 

@@ -76,7 +76,7 @@ def passed(check: str = "vector-add", **facts: object) -> CheckResult:
     return replace(result, **facts)  # type: ignore[arg-type]
 
 
-def placement(devices: int = 2, ops: int = 24, program: str = "the program (graph)") -> Placement:
+def placement(devices: int = 2, ops: int = 24, program: str = "the program (graph)", kind: str = "CPU") -> Placement:
     roles = ("constant", "forward", "forward", "forward", "gradient", "gradient", "update")
     kinds = ("Const", "MatMul", "Relu", "MatMul", "MatMul", "ReluGrad", "AssignSubVariableOp")
     placed = tuple(
@@ -84,7 +84,7 @@ def placement(devices: int = 2, ops: int = 24, program: str = "the program (grap
             order,
             f"tower_{order % devices}/{kinds[order % 7]}_{order}",
             kinds[order % 7],
-            full(f"CPU:{order % devices}"),
+            full(f"{kind}:{order % devices}"),
             roles[order % 7],
         )
         for order in range(ops)
@@ -119,12 +119,20 @@ def failing() -> RunRecord:
     finding = Finding(
         "gradient-placement", "TanhGrad_1 (eager)", full("CPU:0"), full("CPU:1"), full("CPU:0"), "ran beside the tape"
     )
-    traceback = Finding("error", "check crash", None, "it runs to its end", "Traceback\n  line 1\n" * 30, "raised KeyError")
+    traceback = Finding(
+        "error", "check crash", None, "it runs to its end", "Traceback\n  line 1\n" * 30, "raised KeyError"
+    )
     return run(
         passed(),
-        passed("towers", verdict=Verdict.FAIL, reason="2 findings", next_step="use make_parallel", findings=(finding,) * 2),
-        CheckResult("crash", Verdict.FAIL, "raised KeyError", "read the log", Exercised(), (traceback,), log="logs/w1.log"),
-        CheckResult("slow", Verdict.WARN, "8 % slower", "watch it", Exercised(values=1), replay="harness validate --only slow"),
+        passed(
+            "towers", verdict=Verdict.FAIL, reason="2 findings", next_step="use make_parallel", findings=(finding,) * 2
+        ),
+        CheckResult(
+            "crash", Verdict.FAIL, "raised KeyError", "read the log", Exercised(), (traceback,), log="logs/w1.log"
+        ),
+        CheckResult(
+            "slow", Verdict.WARN, "8 % slower", "watch it", Exercised(values=1), replay="harness validate --only slow"
+        ),
         CheckResult("silent", Verdict.UNKNOWN, "no evidence", "use a supported version", Exercised()),
         CheckResult("many", Verdict.SKIP, "needs 8 devices, there: 2", "ask for more devices", Exercised()),
         passed("known", verdict=Verdict.FAIL, reason="2 ulp", findings=(finding,), accepted_as="known: ticket 12"),
@@ -134,9 +142,7 @@ def failing() -> RunRecord:
 
 def incomplete() -> RunRecord:
     done = passed()
-    return run(
-        done, complete=False, verdict=Verdict.UNKNOWN, exit_code=130, planned=(done.check, "matpow", "pipeline")
-    )
+    return run(done, complete=False, verdict=Verdict.UNKNOWN, exit_code=130, planned=(done.check, "matpow", "pipeline"))
 
 
 def empty() -> RunRecord:
@@ -168,12 +174,31 @@ def eight_cards() -> RunRecord:
     hot = Finding("sensor", "temperature", "GPU:5", "below 83 C", "91 C", "hot, and slowed down", Verdict.WARN)
     return run(
         _check("software", Verdict.PASS, scope=("driver 570.86, CUDA 12.8, 8 of 8 cards numbered",)),
-        _check("copies", Verdict.FAIL, (zeros,), _copies(labels), next_step="stop using peer copies on this pair: NCCL_P2P_DISABLE=1"),
-        _check("links", Verdict.FAIL, (link,), _links(labels), next_step="slot 3 runs at x4: reseat, or look at the BIOS setting"),
+        _check(
+            "copies",
+            Verdict.FAIL,
+            (zeros,),
+            _copies(labels),
+            next_step="stop using peer copies on this pair: NCCL_P2P_DISABLE=1",
+        ),
+        _check(
+            "links",
+            Verdict.FAIL,
+            (link,),
+            _links(labels),
+            next_step="slot 3 runs at x4: reseat, or look at the BIOS setting",
+        ),
         _check("arithmetic", Verdict.PASS, (), _rates(labels), scope=("7 dtypes, 9 operations on 8 cards",)),
         _check("load", Verdict.WARN, (hot,), (), _sensors(labels), next_step="look at the fan of GPU:5"),
         _check("scaling", Verdict.PASS, (), _speedups()),
-        passed("data-parallel", placements=(placement(8, 180, "training step (graph)"), placement(8, 40, "training step (eager)"))),
+        _check(
+            "data-parallel",
+            Verdict.PASS,
+            placements=(
+                placement(8, 180, "training step (graph)", "GPU"),
+                placement(8, 40, "training step (eager)", "GPU"),
+            ),
+        ),
         cards=cards,
         described=True,
         spec="gpu",
@@ -192,7 +217,9 @@ def hostile() -> RunRecord:
     findings = tuple(Finding("value", text, text, text, text * 40, text) for text in HOSTILE)
     ops = tuple(PlacedOp(order, text, text, text, text) for order, text in enumerate(HOSTILE))
     figures = tuple(Figure(text, 2.0 + order, text, text, None, 8, 2.0, text) for order, text in enumerate(HOSTILE))
-    pairs = tuple(Figure("copy device-to-device", 2.0 + order, "GB/s", text, "host") for order, text in enumerate(HOSTILE))
+    pairs = tuple(
+        Figure("copy device-to-device", 2.0 + order, "GB/s", text, "host") for order, text in enumerate(HOSTILE)
+    )
     series = tuple(Series(text, text, text, (0.0, 1.0), (1.0, None)) for text in HOSTILE)
     everything = "".join(HOSTILE)
     result = CheckResult(
@@ -254,8 +281,12 @@ def _copies(labels: list[str]) -> tuple[Figure, ...]:
     for size_bytes in (1 << 20, 1 << 28):
         for number, source in enumerate(labels):
             slow = 0.27 if source == "GPU:3" else 1.0
-            figures.append(Figure("copy host-to-device", 52.1 * slow, "GB/s", "host", source, size_bytes, 55.0, "h100-sxm"))
-            figures.append(Figure("copy device-to-host", 50.3 * slow, "GB/s", source, "host", size_bytes, 55.0, "h100-sxm"))
+            figures.append(
+                Figure("copy host-to-device", 52.1 * slow, "GB/s", "host", source, size_bytes, 55.0, "h100-sxm")
+            )
+            figures.append(
+                Figure("copy device-to-host", 50.3 * slow, "GB/s", source, "host", size_bytes, 55.0, "h100-sxm")
+            )
             figures += [
                 Figure("copy device-to-device", 371.0 - (number * 7 + other * 3) % 11, "GB/s", source, peer, size_bytes)
                 for other, peer in enumerate(labels)
@@ -266,13 +297,20 @@ def _copies(labels: list[str]) -> tuple[Figure, ...]:
 
 def _links(labels: list[str]) -> tuple[Figure, ...]:
     return tuple(
-        Figure("PCIe link width", 4.0 if label == "GPU:3" else 16.0, "lanes", label, None, None, 16.0, "its own maximum")
+        Figure(
+            "PCIe link width", 4.0 if label == "GPU:3" else 16.0, "lanes", label, None, None, 16.0, "its own maximum"
+        )
         for label in labels
     )
 
 
 def _rates(labels: list[str]) -> tuple[Figure, ...]:
-    expected = {"matmul float32": 51_000.0, "matmul TF32": 378_000.0, "matmul bfloat16": 756_000.0, "reduction float32": 2_600.0}
+    expected = {
+        "matmul float32": 51_000.0,
+        "matmul TF32": 378_000.0,
+        "matmul bfloat16": 756_000.0,
+        "reduction float32": 2_600.0,
+    }
     return tuple(
         Figure(name, value * (0.93 - 0.012 * number), "GFLOP/s", label, None, None, value, "profile h100-sxm")
         for name, value in expected.items()

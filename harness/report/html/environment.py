@@ -41,7 +41,7 @@ def _environment() -> jinja2.Environment:
         size=size,
         standing=standing,
     )
-    sheet = files("harness.report.html").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    sheet = files("harness.report.html").joinpath("templates").joinpath("style.css").read_text(encoding="utf-8")
     environment.globals["style"] = Markup(sheet)  # noqa: S704 - shipped with the harness
     return environment
 

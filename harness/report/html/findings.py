@@ -29,10 +29,14 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True)
 class ResultView:
-    """One result with its findings; ``more`` of them are in ``run.json`` alone."""
+    """One result with its findings; ``more`` of them are in ``run.json`` alone.
+
+    ``reason`` is empty where it says what the only finding says.
+    """
 
     result: CheckResult
     verdict: Verdict
+    reason: str
     findings: tuple[FindingView, ...]
     more: int
     replay: str | None
@@ -48,6 +52,7 @@ def _view(record: RunRecord, result: CheckResult) -> ResultView:
     return ResultView(
         result,
         standing(result),
+        "" if len(result.findings) == 1 and result.findings[0].message in result.reason else result.reason,
         tuple(_finding(finding) for finding in worst_first[:MOST_FINDINGS]),
         max(0, len(result.findings) - MOST_FINDINGS),
         replay_of(record, result),

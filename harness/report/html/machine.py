@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.records import Card, RunRecord, Verdict
+from harness.records import Card, Figure, RunRecord, Verdict
 from harness.report.printable import device_label
 from harness.report.quantities import quantity, size
 from harness.report.standing import SEVERITY
@@ -15,7 +15,7 @@ _LINK_WORDS = ("link", "pcie", "host-to-device", "device-to-host", "replay")
 
 @dataclass(frozen=True, slots=True)
 class CardView:
-    """One card: its facts and what its links reached, as names with texts. ``worst`` is of the findings that name it.
+    """One card: its facts and what its links are and reach, as names with texts. ``worst`` is of the findings on it.
 
     ``worst`` is ``None`` where no finding names the card, which is no pass: it may not have been looked at.
     """
@@ -59,10 +59,14 @@ def _facts(card: Card) -> tuple[tuple[str, str], ...]:
         ("NUMA node", None if card.numa_node is None else str(card.numa_node)),
         ("compute capability", card.compute_capability),
         ("memory", None if card.memory_bytes is None else size(card.memory_bytes)),
-        ("TensorFlow", card.device),
         ("judged against", card.profile or "the median of this machine"),
     )
     return tuple((name, text) for name, text in facts if text is not None)
+
+
+def _against(figure: Figure) -> str:
+    measured = quantity(figure.value, figure.unit)
+    return f"{measured} of {quantity(figure.expected, figure.unit)}" if figure.expected else measured
 
 
 def _links(record: RunRecord, card: Card) -> tuple[tuple[str, str], ...]:
@@ -73,7 +77,7 @@ def _links(record: RunRecord, card: Card) -> tuple[tuple[str, str], ...]:
             ends = (device_label(figure.device), device_label(figure.peer))
             single = card.label in ends and ("host" in ends or figure.peer is None)
             if single and any(word in figure.name.lower() for word in _LINK_WORDS):
-                found[figure.name] = quantity(figure.value, figure.unit)
+                found[figure.name] = _against(figure)
         for series in result.series:
             known = [value for value in series.values if value is not None]
             is_link = any(word in series.name.lower() for word in _LINK_WORDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 
 from harness.records import Fingerprint, RunRecord
@@ -13,11 +14,11 @@ from harness.report.html.programs import programs_of
 from harness.report.html.rates import others_of, rates_of, speedups_of
 from harness.report.html.sensors import sensors_of
 from harness.report.html.tables import Table, table
-from harness.report.printable import device_label, one_line
+from harness.report.printable import device_label, shortened
 from harness.report.quantities import NOTHING, count, duration
 from harness.report.standing import all_exercised, counts, not_run, replay_of, standing
-from harness.report.style import exercised_text
 
+_LONGEST_NAME = 80
 _FACTS = {
     "tensorflow": "TensorFlow",
     "keras": "Keras",
@@ -48,7 +49,9 @@ def report_page(record: RunRecord) -> str:
     return render(
         "report.html.j2",
         record=record,
-        title=one_line(f"{record.verdict} on {record.spec}" if record.spec else str(record.verdict)),
+        title=f"{record.verdict} on {machine_name(record)}",
+        machine=machine_name(record),
+        unknown_facts=unknown_facts(record.fingerprint),
         counts=counts(record.results),
         exercised=all_exercised(record),
         missing=not_run(record),
@@ -67,20 +70,36 @@ def report_page(record: RunRecord) -> str:
     )
 
 
-def environment_facts(facts: Fingerprint | None) -> tuple[tuple[str, str], ...]:
-    """What a fingerprint says, as names with texts; empty without one."""
+def machine_name(record: RunRecord) -> str:
+    """What the run was on, in a few words: how many cards of which name, or the devices that were asked for."""
+    names = Counter(card.name for card in record.cards)
+    cards = ", ".join(f"{number} \u00d7 {name}" for name, number in names.items())
+    return shortened(cards or record.spec or "no devices", _LONGEST_NAME)
+
+
+def environment_facts(facts: Fingerprint | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What a fingerprint knows, as names with lines of text; empty without one."""
     if facts is None:
         return ()
-    return tuple((_FACTS[field.name], _fact(getattr(facts, field.name))) for field in fields(facts))
+    return tuple(
+        (_FACTS[field.name], _lines(value))
+        for field in fields(facts)
+        if (value := getattr(facts, field.name)) is not None
+    )
+
+
+def unknown_facts(facts: Fingerprint | None) -> tuple[str, ...]:
+    """The names of what a fingerprint does not know; for a driver and the like, there may be none."""
+    return tuple(_FACTS[each.name] for each in fields(facts) if getattr(facts, each.name) is None) if facts else ()
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    return tuple(map(_item, value)) or ("none",) if isinstance(value, tuple) else (_fact(value),)
 
 
 def _fact(value: object) -> str:
-    if value is None:
-        return "not known"
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, tuple):
-        return ", ".join(_item(item) for item in value) or "none"
     return str(value)
 
 
@@ -100,7 +119,7 @@ def _exercised(record: RunRecord) -> Table:
                 str(standing(result)),
                 *(count(each) if each else NOTHING for each in numbers),
                 ", ".join(map(device_label, done.devices)) or NOTHING,
-                "; ".join(result.scope) or ("nothing" if done.nothing else exercised_text(done)),
+                "; ".join(result.scope) or ("nothing" if done.nothing else NOTHING),
                 duration(result.elapsed_s),
             )
         )

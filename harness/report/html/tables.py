@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from harness.report.quantities import NOTHING
 
 #: Rows of one table that are shown; the record has all of them.
 MOST_ROWS = 400
@@ -19,8 +22,13 @@ class Table:
     left_out: int = 0
 
 
-def table(
-    caption: str, head: tuple[str, ...], rows: list[tuple[str, ...]], numeric: tuple[int, ...] = ()
-) -> Table:
-    """The table, with as many rows as anybody reads."""
-    return Table(caption, head, tuple(rows[:MOST_ROWS]), frozenset(numeric), max(0, len(rows) - MOST_ROWS))
+def table(caption: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], numeric: tuple[int, ...] = ()) -> Table:
+    """The table, with as many rows as anybody reads, and without the columns that say nothing in any row."""
+    kept = [column for column in range(len(head)) if not rows or any(row[column] != NOTHING for row in rows)]
+    return Table(
+        caption,
+        tuple(head[column] for column in kept),
+        tuple(tuple(row[column] for column in kept) for row in rows[:MOST_ROWS]),
+        frozenset(place for place, column in enumerate(kept) if column in numeric),
+        max(0, len(rows) - MOST_ROWS),
+    )

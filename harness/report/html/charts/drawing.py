@@ -1,4 +1,4 @@
-"""A Matplotlib figure as SVG for the page: names that are unique there, colours of its style sheet, no reference out."""
+"""A Matplotlib figure as SVG for the page: ids that are unique there, colours of its style sheet, no reference out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
@@ -34,10 +34,10 @@ _FONT = re.compile(r"font-family:[^;]*;\s*")
 _REFERENCE = re.compile(r"(url\(#|^#)([^)]+)")
 #: What Matplotlib writes unless it is told not to: when, by what and in which form the picture was made.
 _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
-_SETTINGS = {
+_SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # texts stay texts: they are read aloud, found, and shown in the page's font
     "text.parse_math": False,  # a dollar in a name of a user is a dollar
-    "font.size": 10.0,
+    "font.size": 10.5,
     "text.color": INK,
     "axes.labelcolor": MUTED,
     "axes.edgecolor": GRID,
@@ -77,7 +77,8 @@ def draw(
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({**_SETTINGS, "svg.hashsalt": name}), warnings.catch_warnings():
+    settings: Any = {**_SETTINGS, "svg.hashsalt": name}  # the names that are settings differ between versions
+    with mpl.rc_context(settings), warnings.catch_warnings():
         # The width of a character that Matplotlib's font lacks is guessed; the browser has the font that shows it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
@@ -90,7 +91,7 @@ def draw(
 
 
 def _for_page(svg: bytes, name: str, title: str, description: str) -> Markup:
-    root = ElementTree.fromstring(svg)  # noqa: S314 - written by Matplotlib a moment ago
+    root = ET.fromstring(svg)  # noqa: S314 - written by Matplotlib a moment ago
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         for key in list(element.attrib):
@@ -108,13 +109,13 @@ def _for_page(svg: bytes, name: str, title: str, description: str) -> Markup:
         "style": f"--natural-width: {_points(width) * 4 / 3:.0f}px; aspect-ratio: {_points(width)} / {_points(height)}",
     }
     for tag, text in (("desc", description), ("title", title)):
-        element = ElementTree.Element(tag, {"id": f"{name}-{tag}"})
+        element = ET.Element(tag, {"id": f"{name}-{tag}"})
         element.text = text
         root.insert(0, element)
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704 - serialised, so escaped
+    return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - serialised, so escaped
 
 
-def _rewrite(element: ElementTree.Element, key: str, name: str) -> None:
+def _rewrite(element: ET.Element, key: str, name: str) -> None:
     value = element.attrib.pop(key)
     key = key.rpartition("}")[2]
     if key == "id":

@@ -64,7 +64,7 @@ def heat_map(
         axes.spines[:].set_visible(False)
         axes.xaxis.set_label_position("top")
         axes.xaxis.tick_top()
-        axes.set_xlabel(f"to ({unit})")
+        axes.set_xlabel(f"to ({shortened(unit, _LABEL_CHARACTERS)})")
         axes.set_ylabel("from", color=MUTED)
 
     side_inches = _MARGIN_INCHES + _CELL_INCHES * len(labels)

@@ -48,8 +48,8 @@ def lines_chart(
                 markersize=4.5,
                 label=shortened(label, _LABEL_CHARACTERS),
             )
-        axes.set_xlabel(x_label, color=MUTED)
-        axes.set_ylabel(y_label, color=MUTED)
+        axes.set_xlabel(shortened(x_label, _LABEL_CHARACTERS), color=MUTED)
+        axes.set_ylabel(shortened(y_label, _LABEL_CHARACTERS), color=MUTED)
         axes.tick_params(axis="y", labelcolor=MUTED)
         axes.grid(axis="y")
         if whole_x:
@@ -58,7 +58,7 @@ def lines_chart(
             axes.set_ylim(bottom=0)
         figure = axes.get_figure()
         if figure is not None and len(lines) > 1:
-            figure.legend(loc="outside upper left", ncols=min(len(lines), 4), frameon=False, fontsize=9)
+            figure.legend(loc="outside upper left", ncols=min(len(lines), 8), frameon=False, fontsize=9)
 
-    legend = 0.28 * (1 + (len(lines) - 1) // 4) if len(lines) > 1 else 0.0
-    return draw(name, title, description, (7.2, 2.5 + legend), paint)
+    legend = 0.28 * (1 + (len(lines) - 1) // 8) if len(lines) > 1 else 0.0
+    return draw(name, title, description, (8.4, 2.5 + legend), paint)

@@ -45,11 +45,11 @@ def op_timeline(name: str, title: str, description: str, ops: Sequence[PlacedOp]
         if figure is not None:
             patches = [Patch(facecolor=SERIES[ROLES.index(role) % len(SERIES)], label=role) for role in present]
             figure.legend(
-                handles=patches, loc="outside upper left", ncols=min(len(present), 4), frameon=False, fontsize=9
+                handles=patches, loc="outside upper left", ncols=min(len(present), 8), frameon=False, fontsize=9
             )
 
-    legend = 0.28 * (1 + (len(present) - 1) // 4)
-    return draw(name, title, description, (7.2, 0.75 + legend + _ROW_INCHES * len(devices)), paint)
+    legend = 0.28 * (1 + (len(present) - 1) // 8)
+    return draw(name, title, description, (8.4, 0.75 + legend + _ROW_INCHES * len(devices)), paint)
 
 
 def _role(op: PlacedOp) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: Marks that differ in form, too: colour is never the only sign.
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LABEL_CHARACTERS = 30
-_ROW_INCHES, _WIDTH_INCHES = 0.34, 7.2
+_ROW_INCHES, _WIDTH_INCHES = 0.34, 8.4
 
 
 def shares_chart(
@@ -51,7 +51,7 @@ def shares_chart(
         axes.set_xlabel("share of what is expected", color=MUTED)
         figure = axes.get_figure()
         if figure is not None and len(devices) > 1:
-            figure.legend(loc="outside upper left", ncols=min(len(devices), 4), frameon=False, fontsize=9)
+            figure.legend(loc="outside upper left", ncols=min(len(devices), 8), frameon=False, fontsize=9)
 
-    legend = 0.28 * (1 + (len(devices) - 1) // 4) if len(devices) > 1 else 0.0
+    legend = 0.28 * (1 + (len(devices) - 1) // 8) if len(devices) > 1 else 0.0
     return draw(name, title, description, (_WIDTH_INCHES, 0.9 + legend + _ROW_INCHES * len(rows)), paint)
