@@ -65,7 +65,8 @@ def _matrix(name: str, way: str, unit: str, figures: Sequence[Figure], order: Se
     low, high = min(values, key=lambda pair: values[pair]), max(values, key=lambda pair: values[pair])
     description = (
         f"{len(values)} ordered pairs. Least: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
-        f"{quantity(median(values.values()), unit)}; most: {quantity(values[high], unit)} from {high[0]} to {high[1]}."
+        f"{quantity(median(values.values()), unit)}; most: {quantity(values[high], unit)} from {high[0]} to {high[1]}. "
+        "Dark is little, bright is much; what is blank was not measured."
     )
     return heat_map(name, f"{way} between cards and the host in {unit}{of_size}", description, labels, values, unit)
 

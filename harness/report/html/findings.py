@@ -60,7 +60,8 @@ def _view(record: RunRecord, result: CheckResult) -> ResultView:
 
 
 def _finding(finding: Finding) -> FindingView:
-    expected, found = _cut(finding.expected), _cut(finding.found)
+    # Where a finding is about a device, its short name is what people look for.
+    expected, found = _cut(device_label(finding.expected)), _cut(device_label(finding.found))
     long = len(expected) + len(found) > _LONG or "\n" in expected + found
     return FindingView(finding, device_label(finding.device), expected, found, long)
 

@@ -54,11 +54,11 @@ def _view(record: RunRecord, card: Card) -> CardView:
 def _facts(card: Card) -> tuple[tuple[str, str], ...]:
     facts = (
         ("index", None if card.index is None else str(card.index)),
-        ("UUID", card.uuid),
         ("PCI", card.pci),
         ("NUMA node", None if card.numa_node is None else str(card.numa_node)),
         ("compute capability", card.compute_capability),
         ("memory", None if card.memory_bytes is None else size(card.memory_bytes)),
+        ("UUID", card.uuid),
         ("judged against", card.profile or "the median of this machine"),
     )
     return tuple((name, text) for name, text in facts if text is not None)
