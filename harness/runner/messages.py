@@ -54,6 +54,14 @@ class Refused:
     details: str = ""
 
 
+class Refusal(Exception):
+    """Ends a task: its parent is told ``refused``."""
+
+    def __init__(self, refused: Refused) -> None:
+        self.refused = refused
+        super().__init__(refused.message)
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """Nothing more will come."""

@@ -16,7 +16,7 @@ from harness.judgement.verification import Comparison
 from harness.parallel.distribute.course import QUANTITIES, Array, Course
 
 #: How many times the measured effect of rounding two runs may lie apart: both are roundings of one course, on either
-#: side of it, and the largest of a few draws may be smaller than the next (as in harness.checks.trajectory).
+#: side of it, and the largest of a few draws may be smaller than the next.
 ROUNDING_FACTOR = 8.0
 #: Where the moved runs happen to agree, so many units in the last place of the largest value so far are rounding still.
 ROUNDING_ULPS = 16.0
