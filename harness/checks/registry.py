@@ -6,9 +6,11 @@ Importing this loads no TensorFlow: each check imports it when it runs.
 from __future__ import annotations
 
 from harness.checks import (
+    cluster_hosts,
     devices_distinct,
     digits_classifier,
     ensembles,
+    every_strategy,
     generated_programs,
     gradient_colocation,
     matpow,
@@ -48,6 +50,8 @@ SUITE = Suite(
         polynomial_fit.CHECK,
         digits_classifier.CHECK,
         mirrored_strategy.CHECK,
+        cluster_hosts.CHECK,
+        every_strategy.CHECK,
     ),
     configure=_configure,
     fingerprint=_fingerprint,
