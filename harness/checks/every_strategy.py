@@ -6,6 +6,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
@@ -57,7 +58,7 @@ def trainings() -> Iterator[tuple[str, int, str]]:
 def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training has devices of its own
     """Run the trainings one after the other, each in processes of its own."""
     tally = Tally()
-    done = 0
+    done = lagging = 0
     for strategy, count, policy in trainings():
         where = f"{strategy} on {count} in {policy}"
         found = _train(strategy, count, policy)
@@ -65,11 +66,18 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training 
             tally.found(Finding("error", where, None, "a judgement", found, f"{where}: {found}"))
             continue
         done += 1
-        tally.add(found, where)
-    return tally.outcome(
+        lagging += sum(finding.severity is Verdict.WARN for finding in found.findings)
+        failures = tuple(finding for finding in found.findings if finding.severity is Verdict.FAIL)
+        tally.add(replace(found, findings=failures), where)
+    outcome = tally.outcome(
         f"{done} trainings, every strategy with every number of devices and every dtype, took the course of one device",
         "read the findings: each names the strategy, the number of devices, the dtype and the step",
     )
+    # A warning about Keras's own counter of steps under parameter servers says nothing about this machine.
+    told = (
+        f"in {lagging} of the asynchronous trainings Keras's counter of its steps lagged behind, as it may everywhere"
+    )
+    return replace(outcome, scope=(told,)) if lagging else outcome
 
 
 def _train(strategy: str, count: int, policy: str) -> Any:

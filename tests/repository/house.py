@@ -34,6 +34,8 @@ FRONTS = (
     "cli_run",
     "cli_scale",
     "cli_serve",
+    "cli_suite",
+    "cli_validate",
     "plugin",
     "plugin_gate",
     "plugin_speed",
