@@ -9,20 +9,27 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from harness import __version__, cli_calibrate, cli_compare, cli_profile, cli_run, cli_scale, cli_serve, cli_validate
+from harness import (
+    __version__,
+    cli_calibrate,
+    cli_compare,
+    cli_profile,
+    cli_report,
+    cli_run,
+    cli_scale,
+    cli_serve,
+    cli_validate,
+)
 from harness.cli_endings import Ended, heed_signals
 from harness.cli_errors import clear_errors, say
 from harness.cli_options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
 from harness.cli_suite import suite
 from harness.records import ExitCode
 from harness.runner.limits import STARTUP_LIMIT_S
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     add_completion=False,
@@ -151,6 +158,7 @@ cli_run.register(app)
 cli_serve.register(app)
 cli_compare.register(app)
 cli_calibrate.register(app)
+cli_report.register(app)
 
 
 if __name__ == "__main__":

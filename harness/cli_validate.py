@@ -124,7 +124,7 @@ def validate(
         say(f"error: {recording.problem}; going on without a record, the logs are in {logs}")
 
     def tell() -> None:
-        print_report(console, recording.record, recording.path)
+        print_report(console, recording.record, recording.path, recording.page)
         console.quiet = False
         if as_json:
             typer.echo(recording.text)

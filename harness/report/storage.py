@@ -42,7 +42,15 @@ def save_json(record: object, folder: Path, name: str) -> Path:
     Raises:
         ReportError: the folder cannot be written.
     """
-    text = json_text(record) + "\n"
+    return save_text(json_text(record) + "\n", folder, name)
+
+
+def save_text(text: str, folder: Path, name: str) -> Path:
+    """Write a text to ``folder/name``, and return that path. A reader sees the old file or the new one, whole.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
     path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)

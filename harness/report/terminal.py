@@ -42,8 +42,11 @@ def console_for(stream: IO[str]) -> Console:
     return SilencedConsole(file=stream, width=width, highlight=False, emoji=False)
 
 
-def print_report(console: Console, record: RunRecord, path: Path | None) -> None:
-    """Print ``record``: a table of its results, what was found, and the verdict. ``path`` is where it is stored."""
+def print_report(console: Console, record: RunRecord, path: Path | None, page: Path | None = None) -> None:
+    """Print ``record``: a table of its results, what was found, and the verdict.
+
+    ``path`` is where it is stored, ``page`` where the report for people is.
+    """
     if record.results:
         console.print()
         console.print(_table(record.results))
@@ -55,6 +58,8 @@ def print_report(console: Console, record: RunRecord, path: Path | None) -> None
     print_verdict(console, record)
     if path is not None:
         _print_plain(console, f"Record: {path}")
+    if page is not None:
+        _print_plain(console, f"Report: {page}")
 
 
 def _table(results: tuple[CheckResult, ...]) -> Table:
