@@ -33,8 +33,8 @@ class Ran:
 class RunsAtOnce(Protocol):
     """A machine that knows by itself how to do several jobs at the same time, as one with a clock of its own must."""
 
-    def at_once(self, jobs: Sequence[Job]) -> list[Ran]:
-        """Do all jobs at the same time."""
+    def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
+        """Do all jobs at the same time, and call ``meanwhile`` while all of them are at work."""
 
 
 def at_once(
@@ -45,10 +45,7 @@ def at_once(
     ``meanwhile`` is called about every ``every_s`` seconds while they work, at least once.
     """
     if isinstance(machine, RunsAtOnce):
-        ran = machine.at_once(jobs)
-        if meanwhile is not None:
-            meanwhile()
-        return ran
+        return machine.at_once(jobs, meanwhile)
 
     def work(job: Job) -> Ran:
         began = machine.clock_s()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,7 @@ class DescribedMachine:
         self._now_s = 0.0
         self._random = np.random.default_rng(description.seed)
         self._slots = {card.label: self._slot(number, card) for number, card in found.cards}
+        self._of_indices = tuple(fault for fault in description.fault if isinstance(fault, tables.WrongIndex))
         self._timing = Timing(
             model, {label: slot.faults for label, slot in self._slots.items()}, description.noise, self._random
         )
@@ -166,8 +167,8 @@ class DescribedMachine:
         made: DescribedBuffer = self.at_once([Job(operation, card, tuple(buffers), repeats)])[0].result
         return made
 
-    def at_once(self, jobs: Sequence[Job]) -> list[Ran]:
-        """Do all jobs at the same time; those on one card one after the other."""
+    def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
+        """Do all jobs at the same time, those on one card one after the other; ``meanwhile`` while all are at work."""
         spent: dict[str, float] = {}
         made = []
         for index, job in enumerate(jobs):
@@ -179,9 +180,15 @@ class DescribedMachine:
             slot.memory.leaked_bytes += job.repeats * sum(
                 fault.bytes_per_step for fault in slot.faults if isinstance(fault, tables.Leak)
             )
+        began_s, looked_s = self._now_s, self._now_s + min(spent.values(), default=0.0) / 2
+        if meanwhile is not None:
+            for label in spent:
+                self._slots[label].sensors.worked(began_s, looked_s)
+            self._now_s = looked_s
+            meanwhile()
         for label, taken_s in spent.items():
-            self._slots[label].sensors.worked(self._now_s, self._now_s + taken_s)
-        self._now_s += max(spent.values(), default=0.0)
+            self._slots[label].sensors.worked(self._now_s, began_s + taken_s)
+        self._now_s = began_s + max(spent.values(), default=0.0)
         return made
 
     def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
@@ -264,16 +271,16 @@ class DescribedMachine:
         operation = job.operation
         size = sum(content.size_bytes for content in contents)
         made = ArrayContent(size, lambda: result_of(operation, [content.array() for content in contents]))
-        for fault in (*self._slots[job.card].faults, *self.description.fault):
-            if isinstance(fault, tables.BitFlip) and fault in self._slots[job.card].faults:
+        for fault in (*self._slots[job.card].faults, *self._of_indices):
+            if isinstance(fault, tables.BitFlip):
                 # Each repetition may go wrong; the last is what is left.
                 if self._happens(fault.probability):
                     made = self._flipped(made, self._draw())
-            elif isinstance(fault, tables.WrongArithmetic) and fault in self._slots[job.card].faults:
+            elif isinstance(fault, tables.WrongArithmetic):
                 if fault.dtype in (operation.dtype, operation.result_dtype):
                     error = fault.relative_error
                     made = made.changed_by(lambda array, error=error: wrong_by(array, error))  # type: ignore[misc]
-            elif isinstance(fault, tables.WrongCard) and fault in self._slots[job.card].faults:
+            elif isinstance(fault, tables.WrongCard):
                 made = self._flipped(made, 3)
             elif isinstance(fault, tables.WrongIndex) and fault.index == index:
                 made = self._flipped(made, 5)

@@ -14,8 +14,8 @@ from harness.machine.telemetry import Reading
 IDLE_C, RISE_C = 34.0, 33.0
 #: Time constant of warming up and cooling down, in seconds.
 WARMING_S = 15.0
-#: How hot a card with the fault ``hot`` would get, and what of its clock is left when it is 10 degrees too hot.
-HOT_C, SLOWED_TO = 115.0, 0.55
+#: A card with the fault ``hot`` gets so much hotter than where it slows down, in degrees; then so much of its clock is left.
+OVER_C, SLOWED_TO = 10.0, 0.55
 #: A link that has done nothing for this long reports a low speed, in seconds.
 LINK_SLEEPS_S = 0.05
 #: Errors that were corrected long ago: a card in good order has some.
@@ -46,13 +46,16 @@ class CardSensors:
     def clock_share(self) -> float:
         """What of its highest clock the card has, from 0 to 1."""
         over = self.temperature_c - self.model.temperature_slowdown_c
-        return 1.0 if over <= 0 else max(SLOWED_TO, 1.0 - (1.0 - SLOWED_TO) * over / 10.0)
+        return 1.0 if over <= 0 else max(SLOWED_TO, 1.0 - (1.0 - SLOWED_TO) * over / OVER_C)
 
     @property
     def temperature_c(self) -> float:
         """Temperature in degrees Celsius."""
-        top = HOT_C if self._hot is not None else IDLE_C + RISE_C
-        return IDLE_C + (top - IDLE_C) * self.warmth
+        return IDLE_C + (self._top_c - IDLE_C) * self.warmth
+
+    @property
+    def _top_c(self) -> float:
+        return self.model.temperature_slowdown_c + OVER_C if self._hot is not None else IDLE_C + RISE_C
 
     @property
     def _hot(self) -> tables.Hot | None:
@@ -62,7 +65,7 @@ class CardSensors:
     def _warming_s(self) -> float:
         if self._hot is None:
             return WARMING_S
-        share = (self.model.temperature_slowdown_c - IDLE_C) / (HOT_C - IDLE_C)
+        share = (self.model.temperature_slowdown_c - IDLE_C) / (self._top_c - IDLE_C)
         return -self._hot.slowdown_after_s / math.log(1 - share)
 
     def reading(self, at_s: float) -> Reading:

@@ -131,7 +131,8 @@ def _card(card: Card, mine: Sequence[tuple[Copy, _Wrong]]) -> Advised:
         device_of(card),
         wrong.expected,
         f"{worst.gbs:.2f} GB/s",
-        f"{named(card)}: {copied} from {worst.source} to {worst.target} at {worst.gbs:.2f} GB/s; expected {wrong.expected}",
+        f"{named(card)}: {copied} from {worst.source} to {worst.target} at {worst.gbs:.2f} GB/s; "
+        f"expected {wrong.expected}",
         severity,
     )
     return Advised(finding, f"{named(card)}: {_do(wrong)}")

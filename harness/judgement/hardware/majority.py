@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 #: 0.975 quantile of the normal distribution: two-sided intervals of 95 %.
@@ -27,13 +27,15 @@ class Trial:
     index: int | None = None
     source: str | None = None
     found: int | None = None
+    program: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What explains wrong results: ``wrong`` of its ``trials``. ``sure`` is false where something else explains them too.
+    """What explains wrong results: ``wrong`` of its ``trials``. ``sure`` is false where something else does so too.
 
     ``card`` is the card, or that a pair leads to; ``source`` where the pair comes from; ``index`` for an index.
+    ``programs`` are named where it is always wrong in these and never in others; then the counts are of these.
     """
 
     kind: Literal["card", "index", "pair", "into", "out-of", "all"]
@@ -43,6 +45,7 @@ class Blame:
     index: int | None = None
     source: str | None = None
     sure: bool = True
+    programs: tuple[str, ...] = ()
 
     @property
     def intermittent(self) -> bool:
@@ -122,12 +125,20 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[_Suspect]) -> list[Blam
             chosen = scores.index(best)
             mine = covered[chosen] & left
             rivals = sum(mine <= each for at, each in enumerate(covered) if at != chosen and scores[at] >= best)
-            made, of = suspects[chosen].blame, covered[chosen]
-            blamed.append(
-                Blame(made.kind, len(of & wrong), len(of), made.card, made.index, made.source, sure=rivals == 0)
-            )
+            named, of = _programs_always_wrong([trials[at] for at in covered[chosen]]), covered[chosen]
+            if named:
+                of = {at for at in of if trials[at].program in named}
+            made = suspects[chosen].blame
+            blamed.append(replace(made, wrong=len(of & wrong), trials=len(of), sure=rivals == 0, programs=named))
             left -= mine
     return blamed
+
+
+def _programs_always_wrong(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """The programs that were wrong every time, where all others were right every time."""
+    right = {trial.program for trial in trials if not trial.wrong}
+    wrong = {trial.program for trial in trials if trial.wrong}
+    return () if right & wrong or not right else tuple(sorted(wrong))
 
 
 def _all_alike(trials: Sequence[Trial]) -> bool:
