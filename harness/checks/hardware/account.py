@@ -54,6 +54,12 @@ class Account:
         """Add findings; ``None`` is none."""
         self._found += [each for each in advised if each is not None]
 
+    def found_once(self, advised: Advised | None) -> None:
+        """Add a finding, unless there is one of its kind about its device: one broken cell is seen many times."""
+        known = {(each.finding.kind, each.finding.device) for each in self._found}
+        if advised is not None and (advised.finding.kind, advised.finding.device) not in known:
+            self._found.append(advised)
+
     def found_all(self, advised: Iterable[Advised]) -> None:
         """Add all findings of a rule."""
         self._found += advised

@@ -9,13 +9,14 @@ from itertools import combinations, permutations
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.hardware.account import Account, is_cpu, machine_of, no_machine
+from harness.checks.hardware.delivery import judge_delivery
 from harness.checks.hardware.expected import ProfileFor, expecting, no_profile
 from harness.judgement.hardware.advised import advised
 from harness.judgement.hardware.bandwidth import Copy, judge_bandwidths
 from harness.judgement.hardware.blamed import copying_findings
 from harness.judgement.hardware.links import pcie_peak_gbs
 from harness.judgement.hardware.majority import Trial, blame_copying
-from harness.machine.machine import HOST, Machine, Mismatch, Pattern
+from harness.machine.machine import HOST, Buffer, Machine, Mismatch, Pattern
 from harness.machine.words import array_mismatch, words
 from harness.records import Figure
 
@@ -114,7 +115,7 @@ def _host_seen(course: _Course, way: str, label: str, wrong: Mismatch) -> None:
     if not wrong.count:
         return
     card = next(card for card in course.machine.cards if card.label == label)
-    course.account.found(
+    course.account.found_once(
         advised(
             "corruption",
             card,
@@ -132,7 +133,7 @@ def _to_all(course: _Course, source: str, targets: list[str], size: int) -> None
     for target in targets:
         pattern = course.pattern()
         made = machine.fill(source, size, pattern)
-        _pair_seen(course, source, target, machine.mismatch(machine.move(made, target), pattern), size)
+        _pair_seen(course, made, source, machine.move(made, target), target, pattern, size)
         course.copies.append(_copy(ACROSS, source, target, size, course.timed(size, _mover(machine, made, target))))
 
 
@@ -146,18 +147,22 @@ def _both_ways(course: _Course, one: str, other: str, size: int) -> None:
     made = [machine.fill(label, size, pattern) for label, pattern in zip((one, other), patterns, strict=True)]
     moves = [(made[0], other), (made[1], one)]
     there, back = machine.exchange(moves)
-    _pair_seen(course, one, other, machine.mismatch(there, patterns[0]), size)
-    _pair_seen(course, other, one, machine.mismatch(back, patterns[1]), size)
+    _pair_seen(course, made[0], one, there, other, patterns[0], size)
+    _pair_seen(course, made[1], other, back, one, patterns[1], size)
+    del there, back
     taken_s = course.timed(size, lambda: machine.exchange(moves))
     course.copies.append(Copy(BOTH, one, other, size, 2 * size / taken_s / 1e9))
 
 
-def _pair_seen(course: _Course, source: str, target: str, wrong: Mismatch, size: int) -> None:
-    course.trials.append(Trial(target, wrong.count > 0, source=source))
-    if wrong.count:
-        zeros = " and zeros arrived" if wrong.count == size // 8 and wrong.found == 0 else ""
-        text = f"{wrong.count} of {size // 8} words differ{zeros}, the first is word {wrong.first_word}"
-        course.details.setdefault(f"{source} -> {target}", text)
+def _pair_seen(
+    course: _Course, sent: Buffer, source: str, arrived: Buffer, target: str, pattern: Pattern, size: int
+) -> None:
+    cards = {card.label: card for card in course.machine.cards}
+    seen = judge_delivery(course.machine, cards, sent, source, arrived, target, pattern, size)
+    course.trials.append(Trial(target, seen.wrong, source=source))
+    if seen.wrong:
+        course.details.setdefault(f"{source} -> {target}", seen.text(size // 8))
+    course.account.found_once(seen.memory)
     course.account.count(target, source, values=size // 8, ops=3)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.hardware.account import Account, is_cpu, machine_of, no_machine
+from harness.checks.hardware.delivery import judge_delivery
 from harness.checks.hardware.known_answers import KnownAnswer, digest, digest_of, digest_weights, known_answers
 from harness.judgement.hardware.bits import changed_bits
 from harness.judgement.hardware.blamed import computing_findings, copying_findings
@@ -151,11 +152,12 @@ def _copy(machine: Machine, context: CheckContext, account: Account) -> int:
             for target in cards:
                 if target == source:
                     continue
-                wrong = machine.mismatch(machine.move(made, target), pattern)
-                trials.append(Trial(target, wrong.count > 0, source=source))
-                if wrong.count:
-                    text = f"{wrong.count} of {COPIED_BYTES // 8} words, the first is word {wrong.first_word}"
-                    details.setdefault(f"{source} -> {target}", text)
+                arrived = machine.move(made, target)
+                seen = judge_delivery(machine, cards, made, source, arrived, target, pattern, COPIED_BYTES)
+                trials.append(Trial(target, seen.wrong, source=source))
+                if seen.wrong:
+                    details.setdefault(f"{source} -> {target}", seen.text(COPIED_BYTES // 8))
+                account.found_once(seen.memory)
     account.found_all(copying_findings(blame_copying(trials), cards, details))
     account.count(*(cards if trials else ()), values=len(trials) * COPIED_BYTES // 8, ops=2 * len(trials))
     return len(trials)

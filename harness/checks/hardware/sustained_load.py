@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ def run(context: CheckContext, profile_for: ProfileFor = no_profile) -> CheckOut
     )
 
 
+@cache
 def product(side: int) -> Operation:
     """The product of two float32 matrices ``[side, side]``."""
 
@@ -85,6 +87,7 @@ def product(side: int) -> Operation:
     return Operation(FIGURE, "float32", "float32", multiply, lambda a, b: a @ b, 2.0 * side**3, 12.0 * side**2)
 
 
+@cache
 def _outer(side: int) -> Operation:
     """A matrix ``[side, side]`` from a row: what is large is made on the card."""
 

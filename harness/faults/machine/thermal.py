@@ -14,7 +14,7 @@ from harness.machine.telemetry import Reading
 IDLE_C, RISE_C = 34.0, 33.0
 #: Time constant of warming up and cooling down, in seconds.
 WARMING_S = 15.0
-#: A card with the fault ``hot`` gets so much hotter than where it slows down, in degrees; then so much of its clock is left.
+#: How many degrees above its limit a card with the fault ``hot`` gets, and what of its clock is left then.
 OVER_C, SLOWED_TO = 10.0, 0.55
 #: A link that has done nothing for this long reports a low speed, in seconds.
 LINK_SLEEPS_S = 0.05
