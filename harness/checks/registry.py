@@ -20,6 +20,7 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
+from harness.checks.hardware import cards, copies, corruption, memory, sustained_load
 from harness.checks.suite import Suite
 from harness.devices.device import Devices
 from harness.records import Fingerprint
@@ -39,6 +40,11 @@ def _fingerprint(devices: Devices) -> Fingerprint:
 
 SUITE = Suite(
     checks=(
+        cards.CHECK,
+        memory.CHECK,
+        copies.CHECK,
+        corruption.CHECK,
+        sustained_load.CHECK,
         devices_distinct.CHECK,
         vector_add.CHECK,
         matpow.CHECK,
