@@ -20,7 +20,8 @@ _LOOPS = {"mirrored": ("custom", "fit"), "central_storage": ("custom",), "dtenso
 #: DTensor has no mixed precision of Keras's; what cannot be divided among replicas is for a custom loop alone.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "mirrored": {},
-    "central_storage": {"even": False},
+    # Keras's LossScaleOptimizer raises under it.
+    "central_storage": {"even": False, "policies": ("float32", "float64", "mixed_bfloat16")},
     "dtensor_data": {"policies": ("float32", "float64")},
 }
 

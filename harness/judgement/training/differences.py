@@ -23,6 +23,10 @@ ROUNDING_ULPS = 16.0
 #: How often the single-device run is made again from moved weights and data.
 MOVED_RUNS = 3
 
+#: Keras adds up metrics, and the loss that ``fit`` reports, in float32 whatever the model computes in
+#: (keras/src/metrics/reduction_metrics.py: the dtype is ``floatx``).
+_METRICS_EPSILON = float(np.finfo(np.float32).eps)
+
 RULE = f"{ROUNDING_FACTOR:g} times the effect of one unit in the last place, and {ROUNDING_ULPS:g} of them"
 _KIND = {"gradient": "gradient"}
 
@@ -84,7 +88,9 @@ def compare(found: Course, single: Course, moved: Sequence[Course], epsilon: flo
             if not np.isfinite(reference).all():
                 undecided.append(f"{quantity} {name} is not finite on one device: it can prove nothing")
                 continue
-            bound = bounds(reference, [run.values[quantity][name] for run in moved], epsilon)
+            told_by_keras = quantity == "metric" or (quantity == "loss" and found.loop == "fit")
+            own = max(epsilon, _METRICS_EPSILON) if told_by_keras else epsilon
+            bound = bounds(reference, [run.values[quantity][name] for run in moved], own)
             error = np.abs(value - reference).max(axis=1, initial=0.0)
             worst = int(np.argmax(np.nan_to_num(error / bound, nan=np.inf, posinf=np.inf)))
             comparisons.append(
