@@ -18,6 +18,7 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
+from harness.checks.hardware import arithmetic, collectives, software
 from harness.checks.suite import Suite
 from harness.devices.device import Devices
 from harness.records import Fingerprint
@@ -37,6 +38,9 @@ def _fingerprint(devices: Devices) -> Fingerprint:
 
 SUITE = Suite(
     checks=(
+        software.CHECK,
+        arithmetic.CHECK,
+        collectives.CHECK,
         devices_distinct.CHECK,
         vector_add.CHECK,
         matpow.CHECK,
