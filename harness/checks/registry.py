@@ -18,7 +18,7 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
-from harness.checks.hardware import arithmetic, collectives, software
+from harness.checks.hardware import arithmetic, collectives, isolation, software
 from harness.checks.suite import Suite
 from harness.devices.device import Devices
 from harness.records import Fingerprint
@@ -41,6 +41,7 @@ SUITE = Suite(
         software.CHECK,
         arithmetic.CHECK,
         collectives.CHECK,
+        isolation.CHECK,
         devices_distinct.CHECK,
         vector_add.CHECK,
         matpow.CHECK,

@@ -89,7 +89,7 @@ def _one(machine: Machine, kind: str, algorithm: str, arrays: Sequence[NDArray[A
 
 
 def _ops_s(machine: Machine, whole_s: float) -> float:
-    """How long the ops took: arrays go to the cards and come back beside them, and a machine may know how long that is."""
+    """How long the ops took, of the whole: a machine may know, or else what brings arrays there and back is in it."""
     ops_s: float | None = getattr(machine, "collective_s", None)
     return whole_s if ops_s is None else ops_s
 
