@@ -22,7 +22,17 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
-from harness.checks.hardware import cards, copies, corruption, memory, sustained_load
+from harness.checks.hardware import (
+    arithmetic,
+    cards,
+    collectives,
+    copies,
+    corruption,
+    isolation,
+    memory,
+    software,
+    sustained_load,
+)
 from harness.checks.suite import Suite
 from harness.devices.device import Devices
 from harness.records import Fingerprint
@@ -51,11 +61,15 @@ def _machine(devices: Devices) -> Machine:
 
 SUITE = Suite(
     checks=(
+        software.CHECK,
         cards.CHECK,
         memory.CHECK,
         copies.CHECK,
+        arithmetic.CHECK,
         corruption.CHECK,
+        collectives.CHECK,
         sustained_load.CHECK,
+        isolation.CHECK,
         devices_distinct.CHECK,
         vector_add.CHECK,
         matpow.CHECK,
