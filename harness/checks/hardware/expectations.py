@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.machine.expectation import CardProfile
-from harness.machine.profiles import profile_for
+from harness.machine.hardware_profile import profile_for
 from harness.records import Card
 
 
