@@ -18,6 +18,7 @@ from harness import (
     cli_calibrate,
     cli_compare,
     cli_profile,
+    cli_profile_machine,
     cli_report,
     cli_run,
     cli_scale,
@@ -153,6 +154,7 @@ def trace_function(
 
 
 cli_profile.register(app)
+cli_profile_machine.register(app)
 cli_scale.register(app)
 cli_run.register(app)
 cli_serve.register(app)

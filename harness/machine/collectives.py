@@ -1,7 +1,7 @@
 """Collectives over all cards, by the algorithms that TensorFlow has.
 
 ``ring`` and ``nccl`` are TensorFlow's own collective ops, one on each card, started by threads: a ring over
-TensorFlow's copies on any device, or NVIDIA's library on GPUs. Broadcast has no ring; there TensorFlow sends along a tree.
+TensorFlow's copies on any device, or NVIDIA's library on GPUs. Broadcast has no ring: TensorFlow sends along a tree.
 ``hierarchical-copy`` and ``reduce-to-one`` are those of ``tf.distribute``, which reduce only: what they gather is the
 all-gather of ``tf.distribute``, and what they broadcast is its copy to each card.
 

@@ -61,7 +61,7 @@ def make_piece(counting: Any, pattern: Pattern, start: int, words: int) -> Any:
 
 
 def compare(counting: Any, found: Any, pattern: Pattern, start: int) -> Mismatch:
-    """How int64 words, ``[n]``, differ from the pattern from its word ``start`` on, by which ``first_word`` counts too."""
+    """How int64 words, ``[n]``, differ from the pattern's from word ``start`` on. ``first_word`` is the pattern's."""
     import tensorflow as tf
 
     total = int(found.shape[0])

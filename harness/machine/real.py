@@ -18,7 +18,7 @@ from harness.machine.buffer import TensorBuffer
 from harness.machine.host_slots import HostSlots
 from harness.machine.machine import HOST, DeviceMemoryFull, Mismatch, Pattern
 from harness.machine.room import gpu_free_bytes, gpu_used_bytes, host_free_bytes, host_used_bytes, is_here
-from harness.machine.settled import require_on, settle
+from harness.machine.settled import in_host_memory, require_on, settle
 
 if TYPE_CHECKING:
     from harness.machine.operation import Operation
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: What a host must keep for itself when a buffer is made there, in bytes: refusing is better than being ended.
 _HOST_RESERVE_BYTES = 128 * 1024 * 1024
+#: Less than this is not looked up beforehand: asking the kernel takes longer than copying it.
+_SMALL_BYTES = 8 * 1024 * 1024
 
 
 class TensorFlowMachine:
@@ -96,7 +98,7 @@ class TensorFlowMachine:
         device = self._device(card)
         if not is_here(device.parsed):
             return None
-        if device.parsed.kind == "CPU":
+        if in_host_memory(device):
             return host_free_bytes()
         return gpu_free_bytes(device, self._by_label[card].uuid)
 
@@ -123,8 +125,8 @@ class TensorFlowMachine:
                 for start in range(0, words, patterns.PIECE_WORDS):
                     piece = min(patterns.PIECE_WORDS, words - start)
                     pieces.append(patterns.make_piece(counting, pattern, start, piece))
-            settle(pieces)
-        require_on(pieces, device.name)
+            settle(pieces, device)
+        require_on(pieces, device)
         return TensorBuffer(card, tuple(pieces))
 
     def mismatch(self, buffer: TensorBuffer, pattern: Pattern) -> Mismatch:
@@ -136,7 +138,7 @@ class TensorFlowMachine:
         count, first, found, start = 0, None, None, 0
         with _on(device):
             for piece in buffer.words():
-                require_on([piece], device.name)
+                require_on([piece], device)
                 part = patterns.compare(counting, piece, pattern, start)
                 start += int(piece.shape[0])
                 count += part.count
@@ -152,22 +154,23 @@ class TensorFlowMachine:
         self._require_room(device, card, array.nbytes)
         tensor = None
         with _memory(card, array.nbytes):
-            if is_here(device.parsed) and device.parsed.kind == "CPU":
+            if in_host_memory(device):
                 tensor = self._slots.tensor_of(array, device.name)
             if tensor is None:
                 with _on(device):
                     tensor = tf.identity(tf.constant(array))
-            settle([tensor])
-        require_on([tensor], device.name)
+            settle([tensor], device)
+        require_on([tensor], device)
         return TensorBuffer(card, (tensor,))
 
     def fetch(self, buffer: TensorBuffer) -> npt.NDArray[Any]:
         """The buffer as an array: with its shape if it is one tensor, ``[n]`` of int64 words if it is in pieces."""
-        arrays = [self._fetch(piece) for piece in buffer.pieces]
+        in_host = in_host_memory(self._device(buffer.card))
+        arrays = [self._fetch(piece, in_host) for piece in buffer.pieces]
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
-    def _fetch(self, tensor: Any) -> npt.NDArray[Any]:
-        if "/job:localhost" in tensor.backing_device and "device:CPU" in tensor.backing_device:
+    def _fetch(self, tensor: Any, in_host: bool) -> npt.NDArray[Any]:
+        if in_host:
             array = self._slots.array_of(tensor)
             if array is not None:
                 return array
@@ -189,8 +192,8 @@ class TensorFlowMachine:
                 moved = list(pool.map(lambda each: self._start_move(*each), moves))
         for buffer in moved:
             with _memory(buffer.card, buffer.size_bytes):
-                settle(buffer.pieces)
-            require_on(buffer.pieces, self._device(buffer.card).name)
+                settle(buffer.pieces, self._device(buffer.card))
+            require_on(buffer.pieces, self._device(buffer.card))
         return moved
 
     def _start_move(self, buffer: TensorBuffer, card: str) -> TensorBuffer:
@@ -200,7 +203,7 @@ class TensorFlowMachine:
         pieces, keeper = [], []
         with _memory(card, buffer.size_bytes):
             for piece in buffer.pieces:
-                if all(is_here(each.parsed) and each.parsed.kind == "CPU" for each in (source, target)):
+                if in_host_memory(source) and in_host_memory(target):
                     copied, lease = self._slots.copy(piece, target.name)
                     keeper.append(lease)
                 else:
@@ -228,10 +231,10 @@ class TensorFlowMachine:
         with _memory(card, size_bytes):
             for _ in range(repeats):
                 result = built(*arguments)
-            settle([result])
+            settle([result], device)
         # TensorFlow keeps int32 tensors of a GPU in the memory of the host, and names CPU:0 as their place.
         if operation.result_dtype != "int32" or device.parsed.kind == "CPU":
-            require_on([result], device.name)
+            require_on([result], device)
         return TensorBuffer(card, (result,))
 
     def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
@@ -245,10 +248,11 @@ class TensorFlowMachine:
         tensors = [self.put(array, card.label).pieces[0] for array, card in zip(arrays, self._cards, strict=True)]
         start = self.clock_s()
         results = self._collectives.run(kind, algorithm, tensors)
-        settle(results)
+        for result, card in zip(results, self._cards, strict=True):
+            settle([result], self._devices[card.label])
         self.collective_s = self.clock_s() - start
         for result, card in zip(results, self._cards, strict=True):
-            require_on([result], self._devices[card.label].name)
+            require_on([result], self._devices[card.label])
         return [np.array(result.numpy()) for result in results]
 
     def algorithms(self) -> tuple[str, ...]:
@@ -273,7 +277,7 @@ class TensorFlowMachine:
 
     def _require_room(self, device: Device, card: str, size_bytes: int) -> None:
         """Of the host, too much is refused beforehand: Linux would give it, and end the process later."""
-        if device.parsed.kind != "CPU" or not is_here(device.parsed):
+        if size_bytes < _SMALL_BYTES or not in_host_memory(device):
             return
         if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
             self._slots.drop()

@@ -32,6 +32,7 @@ FRONTS = (
     "cli_options",
     "cli_profile",
     "cli_report",
+    "cli_profile_machine",
     "cli_run",
     "cli_scale",
     "cli_serve",
