@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from harness import __version__, cli_calibrate, cli_compare, cli_profile, cli_run, cli_scale, cli_serve
+from harness import (
+    __version__,
+    cli_calibrate,
+    cli_compare,
+    cli_profile,
+    cli_profile_machine,
+    cli_run,
+    cli_scale,
+    cli_serve,
+)
 from harness.checks.check import Level
 from harness.cli_endings import Ended, heed_signals
 from harness.cli_errors import clear_errors, exit_code, refuse, say
@@ -243,6 +252,7 @@ def trace_function(
 
 
 cli_profile.register(app)
+cli_profile_machine.register(app)
 cli_scale.register(app)
 cli_run.register(app)
 cli_serve.register(app)

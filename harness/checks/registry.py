@@ -5,6 +5,8 @@ Importing this loads no TensorFlow: each check imports it when it runs.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from harness.checks import (
     devices_distinct,
     digits_classifier,
@@ -23,6 +25,9 @@ from harness.checks.suite import Suite
 from harness.devices.device import Devices
 from harness.records import Fingerprint
 
+if TYPE_CHECKING:
+    from harness.machine.machine import Machine
+
 
 def _configure(spec: str) -> Devices:
     from harness.devices.runtime import configure
@@ -34,6 +39,12 @@ def _fingerprint(devices: Devices) -> Fingerprint:
     from harness.devices.fingerprint import fingerprint
 
     return fingerprint(devices)
+
+
+def _machine(devices: Devices) -> Machine:
+    from harness.machine.real import TensorFlowMachine
+
+    return TensorFlowMachine(devices)
 
 
 SUITE = Suite(
@@ -56,4 +67,5 @@ SUITE = Suite(
     ),
     configure=_configure,
     fingerprint=_fingerprint,
+    machine=_machine,
 )

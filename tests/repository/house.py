@@ -31,6 +31,7 @@ FRONTS = (
     "cli_errors",
     "cli_options",
     "cli_profile",
+    "cli_profile_machine",
     "cli_run",
     "cli_scale",
     "cli_serve",
