@@ -85,10 +85,7 @@ class _Work:
         on_gpu = any(is_gpu(card) for card in self.cards)
         for number, trial in enumerate(rates_of(self.context.level, on_gpu, self.machine.described)):
             operands = trial.operands(np.random.default_rng([self.context.seed, 1000 + number]))
-            digests: dict[str, str] = {}
-            for card in self.cards:
-                self._rate(trial, operands, card, digests)
-            self._compare_cards(trial, digests, 1)
+            self._rate(trial, operands)
 
     def outcome(self) -> CheckOutcome:
         """What follows from all of it."""
@@ -122,22 +119,30 @@ class _Work:
         with telling_missing_kernels():
             return self.machine.fetch(self.machine.run(trial.operation, card.label, buffers))
 
-    def _rate(self, trial: Trial, operands: tuple[NDArray[Any], ...], card: Card, digests: dict[str, str]) -> None:
+    def _rate(self, trial: Trial, operands: tuple[NDArray[Any], ...]) -> None:
         operation = trial.operation
-        buffers = self._put(operands, card)
-        try:
-            first = self._run(trial, buffers, card)
-        except NoKernel:
-            return
-        timed = time_operation(self.machine, operation, card.label, buffers, self.context.level)
-        if timed is None:
-            self.tally.unproven(f"the clock stood still while {operation.name} ran on {card.label}: no rate")
-            return
-        last = self.machine.fetch(timed.last)
-        self.tally.found(*judge_alone(Ran(operation.name, card, (), (first, last), None, None)))
-        self._count(card, timed.runs + 1, first.size)
-        digests[card.label] = _digest(first)
-        self.figures.append(_figure(trial, card, timed.seconds, self.coarse.get(card.label, False)))
+        buffers: dict[str, list[Buffer]] = {}
+        firsts: dict[str, NDArray[Any]] = {}
+        for card in self.cards:
+            given = self._put(operands, card)
+            try:
+                firsts[card.label] = self._run(trial, given, card)
+            except NoKernel:
+                continue
+            buffers[card.label] = given
+        timed = time_operation(self.machine, operation, buffers, self.context.level)
+        for card in self.cards:
+            if card.label not in buffers:
+                continue
+            first, found = firsts[card.label], timed.get(card.label)
+            if found is None:
+                self.tally.unproven(f"the clock stood still while {operation.name} ran on {card.label}: no rate")
+                continue
+            last = self.machine.fetch(found.last)
+            self.tally.found(*judge_alone(Ran(operation.name, card, (), (first, last), None, None)))
+            self._count(card, found.runs + 1, first.size)
+            self.figures.append(_figure(trial, card, found.seconds, self.coarse.get(card.label, False)))
+        self._compare_cards(trial, {label: _digest(first) for label, first in firsts.items()}, 1)
 
     def _put(self, operands: Iterable[NDArray[Any]], card: Card) -> list[Buffer]:
         return [self.machine.put(each, card.label) for each in operands]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,25 +28,49 @@ class Timed:
 
 
 def time_operation(
-    machine: Machine, operation: Operation, card: str, buffers: Sequence[Buffer], level: Level
-) -> Timed | None:
-    """The time of an operation that has run there before; ``None`` where the clock stood still.
+    machine: Machine, operation: Operation, buffers: Mapping[str, Sequence[Buffer]], level: Level
+) -> dict[str, Timed]:
+    """The time of an operation that has run on each card before, by label; cards whose clock stood still are left out.
 
-    The fastest round counts: what else runs on a machine only makes rounds slower.
+    The cards take turns, so that what else the machine does in a while slows all of them; and the fastest round of
+    each counts, because what else runs only makes rounds slower.
     """
-    started = machine.clock_s()
-    last = machine.run(operation, card, buffers)
-    once = machine.clock_s() - started
-    repeats = max(1, min(_REPEATS, int(_ROUND_S / once) + 1)) if once > 0 else _REPEATS
-    fastest, runs, spent, rounds = once, 1, once, 0
     limit_s = {Level.QUICK: 0.2, Level.STANDARD: 0.5, Level.DEEP: 2.0}[level]
-    while rounds < _ROUNDS or (spent < limit_s and rounds < _MOST_ROUNDS):
-        started = machine.clock_s()
-        last = machine.run(operation, card, buffers, repeats)
-        took = machine.clock_s() - started
-        spent, runs, rounds = spent + took, runs + repeats, rounds + 1
-        each = took / repeats
-        fastest = each if fastest <= 0 else min(fastest, each)
-        if spent > 2 * limit_s:
-            break
-    return Timed(fastest, runs, last) if fastest > 0 else None
+    courses = {card: _Course(machine, operation, card, given) for card, given in buffers.items()}
+    while waiting := [each for each in courses.values() if not each.enough(limit_s)]:
+        for course in waiting:
+            course.go_round()
+    return {card: each.timed() for card, each in courses.items() if each.fastest_s is not None}
+
+
+class _Course:
+    """The rounds of one card."""
+
+    def __init__(self, machine: Machine, operation: Operation, card: str, buffers: Sequence[Buffer]) -> None:
+        self._machine, self._operation, self._card, self._buffers = machine, operation, card, buffers
+        self._repeats, self._rounds, self._runs, self._spent_s = 1, 0, 0, 0.0
+        self._last: Buffer = None
+        self.fastest_s: float | None = None
+
+    def enough(self, limit_s: float) -> bool:
+        """Whether there were rounds enough; the first one only says how long one run takes."""
+        if self._rounds > _ROUNDS and self._spent_s >= limit_s:
+            return True
+        return self._rounds > _MOST_ROUNDS or self._spent_s > 2 * limit_s
+
+    def go_round(self) -> None:
+        """One round of as many runs as the clock needs to be exact."""
+        started = self._machine.clock_s()
+        self._last = self._machine.run(self._operation, self._card, self._buffers, self._repeats)
+        took_s = self._machine.clock_s() - started
+        self._rounds, self._runs, self._spent_s = self._rounds + 1, self._runs + self._repeats, self._spent_s + took_s
+        once_s = took_s / self._repeats
+        if once_s > 0:
+            self.fastest_s = once_s if self.fastest_s is None else min(self.fastest_s, once_s)
+        if self._rounds == 1:
+            self._repeats = max(1, min(_REPEATS, int(_ROUND_S / once_s) + 1)) if once_s > 0 else _REPEATS
+
+    def timed(self) -> Timed:
+        """What came of it."""
+        assert self.fastest_s is not None
+        return Timed(self.fastest_s, self._runs, self._last)

@@ -8,8 +8,8 @@ Algorithms, 2nd ed. 2002):
   errors behave like a random walk, and with ``g = 10 sqrt(n) u`` the bound fails with a probability below
   ``2 n exp(-50)`` for each element (N. Higham and T. Mary, A New Approach to Probabilistic Rounding Error Analysis,
   SIAM J. Sci. Comput. 41(5), 2019, theorem 3.1). The smaller ``g`` is taken.
-- float16 and bfloat16 are added up in float32, as cuBLAS, cuDNN, oneDNN and Eigen do, and rounded at the end; a kernel
-  that splits the sum rounds the parts as well. A part is about as large as the result.
+- Products of float16 and bfloat16 are added up in float32, as cuBLAS, cuDNN, oneDNN and Eigen do, and rounded at the
+  end; a kernel that splits the sum rounds the parts as well. A part is about as large as the result.
 - TF32 first rounds each operand to 11 bits: ``2**-11`` for either factor.
 - ``k`` roundings one after the other, of positive numbers without a difference: ``g = k u`` (lemma 3.1).
 - A fast Fourier transform of ``n`` points, as a whole: ``log2(n) * 7 u`` of the norm (theorem 24.2, weights with an
@@ -32,7 +32,8 @@ _DEVIATIONS = 10.0
 _PARTS = 4
 #: Half of the distance from 1 to the next number of TF32, which has 10 bits behind the point.
 _TF32 = 2.0**-11
-_SHORT = ("float16", "bfloat16")
+#: Dtypes whose products are added up in float32.
+SHORT = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,10 @@ def summed(
 ) -> Allowed:
     """For sums of ``terms`` products. ``magnitude`` is the same sum of absolute values; all three of one shape."""
     unit = epsilon_of_name(dtype) / 2
-    adding = 2.0**-24 if dtype in _SHORT else unit
+    adding = 2.0**-24 if dtype in SHORT else unit
     growth = min(float(terms), _DEVIATIONS * float(np.sqrt(terms))) * adding
     error = growth / (1 - growth) * magnitude + unit * np.abs(reference)
-    if dtype in _SHORT:
+    if dtype in SHORT:
         error = error + _PARTS * unit * (np.abs(reference) + np.sqrt(np.mean(np.square(reference))))
     if tf32:
         error = error + (2 * _TF32 + _TF32**2) * magnitude
