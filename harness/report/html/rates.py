@@ -51,7 +51,7 @@ def rates_of(record: RunRecord) -> Measured | None:
         f"{len(shares)} figures of {len(devices)} devices as shares of what is expected. Least: {percent(least[0])} "
         f"({least[1]} on {least[2]}); median {percent(median(shares))}; most {percent(max(shares))}."
     )
-    chart = shares_chart("rates", "Measured rates as shares of the expectation", description, drawn, devices)
+    chart = shares_chart("rates-chart", "Measured rates as shares of the expectation", description, drawn, devices)
     return Measured((chart,), _table("Every figure that has an expectation", judged))
 
 
@@ -93,7 +93,7 @@ def _curves(curves: dict[str, tuple[list[float], list[float]]]) -> Chart:
     best = max((max(values), what) for what, (_, values) in curves.items())
     description = f"{len(curves)} curve(s) over the number of devices; the highest is {number(best[0])} ({best[1]})."
     return lines_chart(
-        "speedups",
+        "speedups-chart",
         "Speedup over the number of devices",
         description,
         curves,

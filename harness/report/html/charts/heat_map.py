@@ -17,6 +17,8 @@ _MOST_ROWS_WITH_VALUES = 18
 #: Values that lie further apart than this are coloured by their logarithm: a slow link would not be seen beside NVLink.
 _WIDE = 8.0
 _LABEL_CHARACTERS = 14
+#: The luminance to which white and black have the same contrast, 4.58: sqrt(1.05 * 0.05) - 0.05.
+_AS_DARK_AS_LIGHT = 0.179
 _CELL_INCHES, _MARGIN_INCHES = 0.52, 1.5
 
 
@@ -44,7 +46,7 @@ def heat_map(
         if len(labels) <= _MOST_ROWS_WITH_VALUES:
             for (row, column), value in np.ndenumerate(matrix):
                 if np.isfinite(value):
-                    dark = _is_dark(mesh.cmap(norm(max(value, low) if wide else value)))
+                    ground = mesh.cmap(norm(max(value, low) if wide else value))
                     axes.text(
                         column + 0.5,
                         row + 0.5,
@@ -52,7 +54,7 @@ def heat_map(
                         ha="center",
                         va="center",
                         fontsize=8.5,
-                        color="white" if dark else "black",
+                        color=readable_on(ground),
                     )
         short = [shortened(label, _LABEL_CHARACTERS) for label in labels]
         axes.set_xticks([index + 0.5 for index in side], short, rotation=0 if len(labels) <= 10 else 90)
@@ -71,7 +73,15 @@ def heat_map(
     return draw(name, title, description, (max(side_inches, 4.0), max(side_inches - 0.4, 3.0)), paint)
 
 
-def _is_dark(colour: tuple[float, ...]) -> bool:
-    """Whether white is easier to read on ``colour`` than black, by relative luminance (WCAG 2.2)."""
+def readable_on(ground: Sequence[float]) -> str:
+    """White or black, whichever is easier to read on a colour (red, green, blue from 0 to 1), by WCAG 2.2.
+
+    Both are never drawn as Matplotlib's default, which it leaves out, so that they do not follow dark mode.
+    """
+    return "#ffffff" if relative_luminance(ground) < _AS_DARK_AS_LIGHT else "#000001"
+
+
+def relative_luminance(colour: Sequence[float]) -> float:
+    """Of a colour (red, green, blue from 0 to 1), as WCAG 2.2 defines it."""
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3])
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
