@@ -12,9 +12,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.errors import ReportError
-from harness.records import CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
+from harness.records import Card, CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
 from harness.report.publish import publish, withdraw
-from harness.report.storage import save_run
+from harness.report.storage import json_text, save_run
 
 
 class Recording:
@@ -54,9 +54,18 @@ class Recording:
         self._store()
         self._attempt(self._withdraw)
 
-    def devices_are(self, reason: str, fingerprint: Fingerprint) -> None:
+    @property
+    def text(self) -> str:
+        """The record as JSON, as ``run.json`` has it."""
+        return json_text(self.record)
+
+    def devices_are(
+        self, reason: str, fingerprint: Fingerprint, cards: tuple[Card, ...] = (), *, described: bool = False
+    ) -> None:
         """Note what the devices are, and what they were found on."""
-        self.record = replace(self.record, spec_reason=reason, fingerprint=fingerprint)
+        self.record = replace(
+            self.record, spec_reason=reason, fingerprint=fingerprint, cards=cards, described=described
+        )
         self._store()
 
     def add(self, result: CheckResult) -> None:
@@ -64,9 +73,9 @@ class Recording:
         self.record = replace(self.record, results=(*self.record.results, result))
         self._store()
 
-    def complete(self) -> None:
-        """Note that all planned checks have a result."""
-        self.record = replace(self.record, complete=True)
+    def complete(self, passes_again: tuple[str, ...] = ()) -> None:
+        """Note that all planned checks have a result, and which known failures are none any more."""
+        self.record = replace(self.record, complete=True, passes_again=passes_again)
         self._store()
         self._attempt(self._publish)
 

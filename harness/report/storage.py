@@ -42,7 +42,7 @@ def save_json(record: object, folder: Path, name: str) -> Path:
     Raises:
         ReportError: the folder cannot be written.
     """
-    return save_text(json.dumps(plain(record), indent=2, allow_nan=False, ensure_ascii=False) + "\n", folder, name)
+    return save_text(json_text(record) + "\n", folder, name)
 
 
 def save_text(text: str, folder: Path, name: str) -> Path:
@@ -58,6 +58,11 @@ def save_text(text: str, folder: Path, name: str) -> Path:
     except OSError as error:
         raise ReportError(folder, error.strerror or str(error)) from error
     return path
+
+
+def json_text(record: object) -> str:
+    """A record as JSON."""
+    return json.dumps(plain(record), indent=2, allow_nan=False, ensure_ascii=False)
 
 
 def load_versioned(file: Path, kind: type[Record], newest: int) -> Record:
