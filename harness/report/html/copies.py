@@ -81,7 +81,7 @@ def _matrix(
     of_size = f", copies of {size(largest)}" if largest is not None else ""
     low, high = min(values, key=lambda pair: values[pair]), max(values, key=lambda pair: values[pair])
     description = (
-        f"{len(values)} ordered pairs. Least: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
+        f"{len(values)} pairs. Least: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
         f"{quantity(median(values.values()), unit)}; most: {quantity(values[high], unit)} from {high[0]} to {high[1]}. "
         f"Dark is {'slow' if unit in TIMES or unit.endswith('/s') else 'little'}; what is blank was not measured."
     )
