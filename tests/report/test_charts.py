@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from xml.etree import ElementTree as ET
 
@@ -67,7 +68,7 @@ def test_any_name_can_be_drawn() -> None:
     devices = sorted({op.device for op in ops})
     charts = (
         op_timeline("o", "t", "d", ops, devices),
-        heat_map("h", "t", "d", list(HOSTILE), dict.fromkeys(zip(HOSTILE, HOSTILE[1:], strict=False), 1.0), HOSTILE[0]),
+        heat_map("h", "t", "d", list(HOSTILE), dict.fromkeys(itertools.pairwise(HOSTILE), 1.0), HOSTILE[0]),
         shares_chart("s", "t", "d", {text: [(text, 1.0)] for text in HOSTILE}, list(HOSTILE)),
         lines_chart("l", "t", "d", dict.fromkeys(HOSTILE, ((0.0, 1.0), (1.0, 2.0))), HOSTILE[1], HOSTILE[2]),
     )
