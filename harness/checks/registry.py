@@ -18,6 +18,7 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
+from harness.checks.hardware import cards, copies, corruption, memory, sustained_load
 from harness.checks.suite import Suite
 from harness.devices.device import Devices
 from harness.records import Fingerprint
@@ -38,6 +39,11 @@ def _fingerprint(devices: Devices) -> Fingerprint:
 SUITE = Suite(
     checks=(
         devices_distinct.CHECK,
+        cards.CHECK,
+        memory.CHECK,
+        copies.CHECK,
+        corruption.CHECK,
+        sustained_load.CHECK,
         vector_add.CHECK,
         matpow.CHECK,
         gradient_colocation.CHECK,

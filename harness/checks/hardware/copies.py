@@ -23,7 +23,7 @@ from harness.records import Figure
 _KIB, _MIB = 2**10, 2**20
 #: Sizes in bytes: the smallest gives the latency, the largest the bandwidth that is judged.
 SIZES = {
-    Level.QUICK: (4 * _KIB, _MIB, 32 * _MIB),
+    Level.QUICK: (4 * _KIB, _MIB, 16 * _MIB),
     Level.STANDARD: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB),
     Level.DEEP: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB, 512 * _MIB),
 }
