@@ -222,19 +222,14 @@ class TensorFlowMachine:
         arguments = [_one_tensor(buffer, device) for buffer in buffers]
         built = self._built.get((operation, card))
         if built is None:
-            built = _placed(operation, device)
-            # A function hands int32 results back in the memory of the host, on CPU:0 wherever it ran; an op does not.
-            if operation.result_dtype != "int32":
-                built = tf.function(built, autograph=False)
+            built = tf.function(_placed(operation, device), autograph=False)
             self._built[operation, card] = built
         size_bytes = sum(buffer.size_bytes for buffer in buffers)
         with _memory(card, size_bytes):
             for _ in range(repeats):
                 result = built(*arguments)
             settle([result], device)
-        # TensorFlow keeps int32 tensors of a GPU in the memory of the host, and names CPU:0 as their place.
-        if operation.result_dtype != "int32" or device.parsed.kind == "CPU":
-            require_on([result], device)
+        require_on([result], device)
         return TensorBuffer(card, (result,))
 
     def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:

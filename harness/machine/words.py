@@ -16,14 +16,26 @@ if TYPE_CHECKING:
 _MODULUS = 2**64
 
 
-@lru_cache(maxsize=8)
+#: Longer patterns are made anew each time, so that memory that is tested is not kept.
+_KEPT_WORDS = 2**21
+
+
 def words(pattern: Pattern, count: int) -> npt.NDArray[np.int64]:
     """The first ``count`` words of ``pattern``: int64 ``[count]``, with the bits of the unsigned words. Read-only."""
+    return _kept(pattern, count) if count <= _KEPT_WORDS else _made(pattern, count)
+
+
+def _made(pattern: Pattern, count: int) -> npt.NDArray[np.int64]:
     made = np.arange(count, dtype=np.uint64)
     made *= np.uint64(pattern.step % _MODULUS)
     made += np.uint64(pattern.first % _MODULUS)
     made.flags.writeable = False
     return made.view(np.int64)
+
+
+@lru_cache(maxsize=2)
+def _kept(pattern: Pattern, count: int) -> npt.NDArray[np.int64]:
+    return _made(pattern, count)
 
 
 def word_at(pattern: Pattern, index: int) -> int:

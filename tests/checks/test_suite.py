@@ -15,6 +15,11 @@ from harness.errors import UnknownCheck
 
 IDS = {
     "devices-distinct",
+    "cards",
+    "memory",
+    "copies",
+    "corruption",
+    "sustained-load",
     "vector-add",
     "matpow",
     "gradient-colocation",

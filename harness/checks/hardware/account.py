@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from harness.checks.check import CheckContext, CheckOutcome
-from harness.judgement.hardware.advised import Advised, device_of
-from harness.machine.machine import Machine
+from harness.judgement.hardware.advised import Advised, advised, device_of
+from harness.machine.machine import DeviceMemoryFull, Machine
 from harness.records import Card, Exercised, Figure, Series, Verdict, overall
 
 #: So many next steps are said; who reads more has the findings.
 MOST_STEPS = 4
 
 
-def machine_of(context: CheckContext) -> Machine | None:
-    """The hardware under the devices."""
-    return context.machine
+def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -> CheckOutcome:
+    """What follows from ``body``, which fills the account and gives the reason of a PASS.
+
+    Without a machine nothing is proven; memory that cannot be had is a fault of the card that has none.
+    """
+    machine = context.machine
+    if machine is None:
+        return CheckOutcome(
+            Verdict.UNKNOWN,
+            "no machine was given to this check, so that no hardware was exercised",
+            "run it through harness validate",
+        )
+    account = Account(machine)
+    try:
+        passed = body(machine, account)
+    except DeviceMemoryFull as full:
+        account.found(_no_room(machine, full))
+        passed = ""
+    return account.outcome(passed)
 
 
-def no_machine() -> CheckOutcome:
-    """The outcome where nobody said what hardware there is."""
-    return CheckOutcome(
-        Verdict.UNKNOWN,
-        "no machine was given to this check, so that no hardware was exercised",
-        "run it through harness validate",
+def _no_room(machine: Machine, full: DeviceMemoryFull) -> Advised:
+    card = next((card for card in machine.cards if full.device in (card.label, card.device)), machine.cards[0])
+    return advised(
+        "memory",
+        card,
+        "allocation",
+        f"{full.size_bytes} bytes",
+        "no room",
+        f"could not allocate {full.size_bytes} bytes",
+        "look for another process that holds its memory (nvidia-smi), end it, and reset the card if there is none",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.checks.check import Check, CheckContext, CheckOutcome
-from harness.checks.hardware.account import Account, machine_of, no_machine
+from harness.checks.hardware.account import Account, on_machine
 from harness.checks.hardware.known_answers import known_answers
 from harness.judgement.hardware.advised import advised
 from harness.judgement.hardware.bits import changed_bits
@@ -15,19 +15,17 @@ from harness.machine.machine import Machine
 
 def run(context: CheckContext) -> CheckOutcome:
     """Hold the driver's list of cards against TensorFlow's, and compute something on each."""
-    machine = machine_of(context)
-    if machine is None:
-        return no_machine()
-    account = Account(machine)
+    return on_machine(context, lambda machine, account: _check(machine, account, context))
+
+
+def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     software = machine.software()
     findings, scope = judge_numbering(machine.cards, machine.present, software.numbering, software.visible)
     account.found_all(findings)
     account.scope += scope
     _computes(machine, context, account)
     there = ", ".join(card.label for card in machine.cards)
-    return account.outcome(
-        f"{len(machine.cards)} card(s), each there once, numbered as it should be, computes: {there}"
-    )
+    return f"{len(machine.cards)} card(s), each there once, numbered as it should be, computes: {there}"
 
 
 def _computes(machine: Machine, context: CheckContext, account: Account) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, permutations
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.hardware.account import Account, is_cpu, machine_of, no_machine
+from harness.checks.hardware.account import Account, is_cpu, on_machine
 from harness.checks.hardware.delivery import judge_delivery
 from harness.checks.hardware.expected import ProfileFor, expecting, no_profile
 from harness.judgement.hardware.advised import advised
@@ -23,7 +23,7 @@ from harness.records import Figure
 _KIB, _MIB = 2**10, 2**20
 #: Sizes in bytes: the smallest gives the latency, the largest the bandwidth that is judged.
 SIZES = {
-    Level.QUICK: (4 * _KIB, _MIB, 32 * _MIB),
+    Level.QUICK: (4 * _KIB, _MIB, 16 * _MIB),
     Level.STANDARD: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB),
     Level.DEEP: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB, 512 * _MIB),
 }
@@ -68,13 +68,13 @@ class _Course:
 
 def run(context: CheckContext, profile_for: ProfileFor = no_profile) -> CheckOutcome:
     """Copy every way, in several sizes; compare where it arrives, and judge the bandwidth of the largest."""
-    machine = machine_of(context)
-    if machine is None:
-        return no_machine()
-    account = Account(machine)
+    return on_machine(context, lambda machine, account: _check(machine, account, context, profile_for))
+
+
+def _check(machine: Machine, account: Account, context: CheckContext, profile_for: ProfileFor) -> str:
     course = _Course(machine, account, context.seed)
     on_cpu = all(is_cpu(card) for card in machine.cards)
-    sizes = (CPU_SIZES if on_cpu else SIZES)[context.level]
+    sizes = _sizes_with_room(machine, (CPU_SIZES if on_cpu else SIZES)[context.level])
     labels = [card.label for card in machine.cards]
     for size in sizes:
         # Each card sees it for the first time in this size, so that nothing older can pass for it.
@@ -94,9 +94,14 @@ def run(context: CheckContext, profile_for: ProfileFor = no_profile) -> CheckOut
     )
     if pairs == 0:
         account.scope.append("one card: there is no pair to copy between")
-    return account.outcome(
-        f"every copy between {len(labels)} card(s) and the host arrived as it was sent; see the figures"
-    )
+    return f"every copy between {len(labels)} card(s) and the host arrived as it was sent; see the figures"
+
+
+def _sizes_with_room(machine: Machine, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of which every card has room for eight; the smallest in any case, so that a card without room is named."""
+    free = [each for card in machine.cards if (each := machine.free_bytes(card.label)) is not None]
+    most = min(free) // 8 if free else sizes[-1]
+    return tuple(size for size in sizes if size <= most) or sizes[:1]
 
 
 def _with_host(course: _Course, label: str, size: int, sent: Pattern) -> None:
@@ -133,7 +138,7 @@ def _to_all(course: _Course, source: str, targets: list[str], size: int) -> None
     for target in targets:
         pattern = course.pattern()
         made = machine.fill(source, size, pattern)
-        _pair_seen(course, made, source, machine.move(made, target), target, pattern, size)
+        _pair_seen(course, made, source, target, machine.mismatch(machine.move(made, target), pattern), pattern, size)
         course.copies.append(_copy(ACROSS, source, target, size, course.timed(size, _mover(machine, made, target))))
 
 
@@ -147,18 +152,19 @@ def _both_ways(course: _Course, one: str, other: str, size: int) -> None:
     made = [machine.fill(label, size, pattern) for label, pattern in zip((one, other), patterns, strict=True)]
     moves = [(made[0], other), (made[1], one)]
     there, back = machine.exchange(moves)
-    _pair_seen(course, made[0], one, there, other, patterns[0], size)
-    _pair_seen(course, made[1], other, back, one, patterns[1], size)
+    seen = machine.mismatch(there, patterns[0]), machine.mismatch(back, patterns[1])
     del there, back
+    _pair_seen(course, made[0], one, other, seen[0], patterns[0], size)
+    _pair_seen(course, made[1], other, one, seen[1], patterns[1], size)
     taken_s = course.timed(size, lambda: machine.exchange(moves))
     course.copies.append(Copy(BOTH, one, other, size, 2 * size / taken_s / 1e9))
 
 
 def _pair_seen(
-    course: _Course, sent: Buffer, source: str, arrived: Buffer, target: str, pattern: Pattern, size: int
+    course: _Course, sent: Buffer, source: str, target: str, mismatch: Mismatch, pattern: Pattern, size: int
 ) -> None:
     cards = {card.label: card for card in course.machine.cards}
-    seen = judge_delivery(course.machine, cards, sent, source, arrived, target, pattern, size)
+    seen = judge_delivery(course.machine, cards, sent, source, target, mismatch, pattern, size)
     course.trials.append(Trial(target, seen.wrong, source=source))
     if seen.wrong:
         course.details.setdefault(f"{source} -> {target}", seen.text(size // 8))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.hardware.account import Account, is_cpu, machine_of, no_machine
+from harness.checks.hardware.account import Account, is_cpu, on_machine
 from harness.checks.hardware.delivery import judge_delivery
 from harness.checks.hardware.known_answers import KnownAnswer, digest, digest_of, digest_weights, known_answers
 from harness.judgement.hardware.bits import changed_bits
@@ -45,10 +45,10 @@ class _Program:
 
 def run(context: CheckContext) -> CheckOutcome:
     """Compute and copy what is known exactly, and find who is to blame for what differs."""
-    machine = machine_of(context)
-    if machine is None:
-        return no_machine()
-    account = Account(machine)
+    return on_machine(context, lambda machine, account: _check(machine, account, context))
+
+
+def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     cards = {card.label: card for card in machine.cards}
     programs = _prepare(machine, context.seed)
     trials: list[Trial] = []
@@ -70,7 +70,7 @@ def run(context: CheckContext) -> CheckOutcome:
         f"{round(1 / unseen_rate(runs))} runs or more often is seen with 95 % confidence"
     )
     account.measured["runs_per_card"] = float(runs)
-    return account.outcome(
+    return (
         f"{len(trials)} results with an exact answer and {copies} copies on {len(cards)} card(s): "
         "every bit is right, at every element"
     )
@@ -152,8 +152,8 @@ def _copy(machine: Machine, context: CheckContext, account: Account) -> int:
             for target in cards:
                 if target == source:
                     continue
-                arrived = machine.move(made, target)
-                seen = judge_delivery(machine, cards, made, source, arrived, target, pattern, COPIED_BYTES)
+                mismatch = machine.mismatch(machine.move(made, target), pattern)
+                seen = judge_delivery(machine, cards, made, source, target, mismatch, pattern, COPIED_BYTES)
                 trials.append(Trial(target, seen.wrong, source=source))
                 if seen.wrong:
                     details.setdefault(f"{source} -> {target}", seen.text(COPIED_BYTES // 8))

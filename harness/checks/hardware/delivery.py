@@ -34,16 +34,15 @@ def judge_delivery(
     cards: Mapping[str, Card],
     sent: Buffer,
     source: str,
-    arrived: Buffer,
     target: str,
+    mismatch: Mismatch,
     pattern: Pattern,
     size: int,
 ) -> Delivery:
-    """Compare what arrived by ops on its card; where it is wrong, look at the memory of both ends.
+    """Where what arrived on ``target`` is wrong, look at the memory of both ends.
 
-    ``sent`` lies on ``source``, ``arrived`` on ``target``; both have ``size`` bytes.
+    ``sent`` lies on ``source`` and has ``size`` bytes. What arrived is free again, so that its place is used anew.
     """
-    mismatch = machine.mismatch(arrived, pattern)
     if not mismatch.count:
         return Delivery(mismatch)
     at_source = machine.mismatch(sent, pattern)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.hardware.account import Account, is_cpu, machine_of, no_machine
+from harness.checks.hardware.account import Account, is_cpu, on_machine
 from harness.checks.hardware.known_answers import known_answers
 from harness.judgement.hardware.memory import LEAST_SHARE, gigabytes, judge_coverage, judge_growth, judge_pattern
 from harness.machine.machine import HOST, Buffer, DeviceMemoryFull, Machine, Pattern
@@ -65,10 +65,10 @@ class _Region:
 
 def run(context: CheckContext) -> CheckOutcome:
     """Fill the memory of all cards with each pattern, hold it, read it back there; then repeat a step."""
-    machine = machine_of(context)
-    if machine is None:
-        return no_machine()
-    account = Account(machine)
+    return on_machine(context, lambda machine, account: _check(machine, account, context))
+
+
+def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     # A step first: what the first operations need for ever is then in use already.
     _leaks(machine, context, account)
     regions = _regions(machine, context.level)
@@ -87,9 +87,7 @@ def run(context: CheckContext) -> CheckOutcome:
     else:
         least = min((region.had / region.free for region in regions if region.free), default=0.0)
         tested = f"at least {least:.0%} of what is free on each of {len(regions)} card(s)"
-    return account.outcome(
-        f"{count} patterns came back unchanged, {STEPS[context.level]} steps left nothing behind: {tested}"
-    )
+    return f"{count} patterns came back unchanged, {STEPS[context.level]} steps left nothing behind: {tested}"
 
 
 def _regions(machine: Machine, level: Level) -> list[_Region]:

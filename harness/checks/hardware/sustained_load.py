@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.hardware.account import Account, is_cpu, machine_of, no_machine
+from harness.checks.hardware.account import Account, is_cpu, on_machine
 from harness.checks.hardware.expected import ProfileFor, expecting, no_profile
 from harness.checks.hardware.known_answers import KnownAnswer, known_answers
 from harness.judgement.hardware.advised import advised
@@ -53,10 +53,10 @@ class _Load:
 
 def run(context: CheckContext, profile_for: ProfileFor = no_profile) -> CheckOutcome:
     """Multiply matrices on all cards for the time of the level, and judge rates and sensors."""
-    machine = machine_of(context)
-    if machine is None:
-        return no_machine()
-    account = Account(machine)
+    return on_machine(context, lambda machine, account: _check(machine, account, context, profile_for))
+
+
+def _check(machine: Machine, account: Account, context: CheckContext, profile_for: ProfileFor) -> str:
     before = {card.label: machine.reading(card.label) for card in machine.cards}
     side, one_s = _side(machine, machine.cards[0].label)
     loads = []
@@ -69,7 +69,7 @@ def run(context: CheckContext, profile_for: ProfileFor = no_profile) -> CheckOut
     length = LOAD_S[context.level]
     account.scope.append(f"float32 matrices of {side} x {side} on {len(loads)} card(s) at once for {length:.0f} s")
     lowest = min(statistics.median(load.rates) for load in loads)
-    return account.outcome(
+    return (
         f"{len(loads)} card(s) multiplied matrices for {length:.0f} s, each at {lowest:.0f} GFLOP/s or more; "
         f"{account.scope[0]}"
     )

@@ -31,6 +31,7 @@ class Timing:
         self._faults = faults
         self._noise = noise
         self._random = random
+        self._drawn: list[float] = []
 
     def touch_s(self, size_bytes: int) -> float:
         """Writing or reading memory of a card."""
@@ -92,4 +93,9 @@ class Timing:
         return max(0, self._model.nvlinks - down)
 
     def _noisy(self, seconds: float) -> float:
-        return seconds * float(np.exp(self._random.normal(0.0, self._noise))) if self._noise else seconds
+        if not self._noise:
+            return seconds
+        if not self._drawn:
+            # Many at once: one by one they take longer than the rest of the simulation.
+            self._drawn = np.exp(self._random.normal(0.0, self._noise, 4096)).tolist()
+        return seconds * self._drawn.pop()
