@@ -66,6 +66,21 @@ class InvalidProfile(UsageError, ValueError):
         super().__init__(f"profile {self.path}: {what}; accepted: {accepted}")
 
 
+class InvalidDescription(UsageError, ValueError):
+    """A file that describes a machine for ``--fake`` is broken. The message names the file, the key, what is accepted.
+
+    ``found`` is ``None`` where the key is missing: TOML itself has no such value.
+    """
+
+    def __init__(self, path: Path | str, key: str, found: object, accepted: str) -> None:
+        self.path = str(path)
+        self.key = key
+        self.found = found
+        self.accepted = accepted
+        what = f"{key} is missing" if found is None else f"{key} = {found!r}"
+        super().__init__(f"description {self.path}: {what}; accepted: {accepted}")
+
+
 class DevicesAlreadyConfigured(HarnessError, RuntimeError):
     """TensorFlow's runtime has started with another configuration, which it keeps until the process ends."""
 

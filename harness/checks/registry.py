@@ -20,7 +20,17 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
-from harness.checks.hardware import arithmetic, collectives, isolation, software
+from harness.checks.hardware import (
+    arithmetic,
+    cards,
+    collectives,
+    copies,
+    corruption,
+    isolation,
+    memory,
+    software,
+    sustained_load,
+)
 from harness.checks.suite import Suite
 from harness.devices.device import Devices
 from harness.records import Fingerprint
@@ -49,11 +59,16 @@ def _machine(devices: Devices) -> Machine:
 
 SUITE = Suite(
     checks=(
-        software.CHECK,
-        arithmetic.CHECK,
-        collectives.CHECK,
-        isolation.CHECK,
         devices_distinct.CHECK,
+        software.CHECK,
+        cards.CHECK,
+        memory.CHECK,
+        copies.CHECK,
+        arithmetic.CHECK,
+        corruption.CHECK,
+        collectives.CHECK,
+        sustained_load.CHECK,
+        isolation.CHECK,
         vector_add.CHECK,
         matpow.CHECK,
         gradient_colocation.CHECK,

@@ -15,6 +15,15 @@ from harness.errors import UnknownCheck
 
 IDS = {
     "devices-distinct",
+    "software",
+    "arithmetic",
+    "collectives",
+    "isolation",
+    "cards",
+    "memory",
+    "copies",
+    "corruption",
+    "sustained-load",
     "vector-add",
     "matpow",
     "gradient-colocation",
