@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness.checks.check import Check, CheckContext, CheckOutcome
 from harness.checks.hardware.expectations import profiles_of
-from harness.checks.hardware.needs import no_cards, no_machine
+from harness.checks.hardware.needs import on_cards
 from harness.checks.hardware.operations import wide
 from harness.checks.hardware.tf32_setting import tf32_set
 from harness.checks.hardware.timing import time_operation
@@ -34,14 +34,14 @@ _GIGA = 1e9
 
 def run(context: CheckContext) -> CheckOutcome:
     """Run each operation on each card, judge what comes out, and how fast it was."""
-    if context.machine is None:
-        return no_machine()
-    if not context.machine.cards:
-        return no_cards()
-    work = _Work(context.machine, context)
-    work.values()
-    work.rates()
-    return work.outcome()
+
+    def body(machine: Machine) -> CheckOutcome:
+        work = _Work(machine, context)
+        work.values()
+        work.rates()
+        return work.outcome()
+
+    return on_cards(context, body)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _Work:
 
     def values(self) -> None:
         """Every operation on every card, against the true result, against itself, and against cards alike."""
-        for number, trial in enumerate(self._ways(values_of(self.context.level))):
+        for number, trial in enumerate(self._ways(values_of(self.context.level, self.machine.described))):
             operands = trial.operands(np.random.default_rng([self.context.seed, number]))
             reference = trial.reference(operands)
             allowed = {each: trial.allowed(operands, reference, each) for each in (False, True)}
