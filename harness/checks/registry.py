@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.checks import (
+    cluster_hosts,
     devices_distinct,
     digits_classifier,
     ensembles,
+    every_strategy,
     generated_programs,
     gradient_colocation,
     matpow,
@@ -59,7 +61,10 @@ def _machine(devices: Devices) -> Machine:
 
 SUITE = Suite(
     checks=(
+<<<<<<< HEAD
         devices_distinct.CHECK,
+=======
+>>>>>>> 8d86f2499c6f6ae1a2599c159787bd65ea606836
         software.CHECK,
         cards.CHECK,
         memory.CHECK,
@@ -69,6 +74,10 @@ SUITE = Suite(
         collectives.CHECK,
         sustained_load.CHECK,
         isolation.CHECK,
+<<<<<<< HEAD
+=======
+        devices_distinct.CHECK,
+>>>>>>> 8d86f2499c6f6ae1a2599c159787bd65ea606836
         vector_add.CHECK,
         matpow.CHECK,
         gradient_colocation.CHECK,
@@ -79,6 +88,8 @@ SUITE = Suite(
         polynomial_fit.CHECK,
         digits_classifier.CHECK,
         mirrored_strategy.CHECK,
+        cluster_hosts.CHECK,
+        every_strategy.CHECK,
     ),
     configure=_configure,
     fingerprint=_fingerprint,

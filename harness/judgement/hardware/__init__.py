@@ -1,1 +1,1 @@
-"""Whether hardware is right: pure functions of what was read and measured, which touch no machine."""
+"""Judges what was measured on hardware: pure functions of numbers, which give findings with what to do about them."""
