@@ -51,6 +51,17 @@ class InvalidSpec(UsageError, ValueError):
         super().__init__(f"device spec {spec!r}: {why}; accepted: {self.ACCEPTED}")
 
 
+class InvalidRequirement(UsageError, ValueError):
+    """What a run is to require cannot be parsed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(
+            f"requirement {text!r} is not valid; accepted: gpu>=N (cards), core>=N (CPU cores), device>=N (configured "
+            "devices), or == for exactly N"
+        )
+
+
 class InvalidProfile(UsageError, ValueError):
     """A profile file is broken. The message names the file, the key, and what is accepted there.
 

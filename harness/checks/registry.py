@@ -5,10 +5,14 @@ Importing this loads no TensorFlow: each check imports it when it runs.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from harness.checks import (
+    cluster_hosts,
     devices_distinct,
     digits_classifier,
     ensembles,
+    every_strategy,
     generated_programs,
     gradient_colocation,
     matpow,
@@ -18,10 +22,23 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
-from harness.checks.hardware import cards, copies, corruption, memory, sustained_load
+from harness.checks.hardware import (
+    arithmetic,
+    cards,
+    collectives,
+    copies,
+    corruption,
+    isolation,
+    memory,
+    software,
+    sustained_load,
+)
 from harness.checks.suite import Suite
 from harness.devices.device import Devices
 from harness.records import Fingerprint
+
+if TYPE_CHECKING:
+    from harness.machine.machine import Machine
 
 
 def _configure(spec: str) -> Devices:
@@ -36,14 +53,24 @@ def _fingerprint(devices: Devices) -> Fingerprint:
     return fingerprint(devices)
 
 
+def _machine(devices: Devices) -> Machine:
+    from harness.machine.real import TensorFlowMachine
+
+    return TensorFlowMachine(devices)
+
+
 SUITE = Suite(
     checks=(
-        devices_distinct.CHECK,
+        software.CHECK,
         cards.CHECK,
         memory.CHECK,
         copies.CHECK,
+        arithmetic.CHECK,
         corruption.CHECK,
+        collectives.CHECK,
         sustained_load.CHECK,
+        isolation.CHECK,
+        devices_distinct.CHECK,
         vector_add.CHECK,
         matpow.CHECK,
         gradient_colocation.CHECK,
@@ -54,7 +81,10 @@ SUITE = Suite(
         polynomial_fit.CHECK,
         digits_classifier.CHECK,
         mirrored_strategy.CHECK,
+        cluster_hosts.CHECK,
+        every_strategy.CHECK,
     ),
     configure=_configure,
     fingerprint=_fingerprint,
+    machine=_machine,
 )

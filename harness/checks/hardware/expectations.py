@@ -1,0 +1,15 @@
+"""What the cards of a machine should reach, from the profiles that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.machine.expectation import CardProfile
+from harness.machine.hardware_profile import profile_for
+from harness.records import Card
+
+
+def profiles_of(cards: Iterable[Card]) -> dict[str, CardProfile]:
+    """The profile of each card that has one, by label: the one that it names, or else the one for its model."""
+    found = {card.label: profile_for(card.profile or card.name) for card in cards}
+    return {label: profile for label, profile in found.items() if profile is not None}

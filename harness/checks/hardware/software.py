@@ -1,0 +1,73 @@
+"""Driver, libraries, TensorFlow and cards fit together, and an op runs on each card."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checks.hardware.needs import no_cards, no_machine
+from harness.checks.hardware.operations import matmul
+from harness.checks.tally import Tally
+from harness.judgement.hardware.disagreement import bits
+from harness.judgement.hardware.naming import described, device_of
+from harness.judgement.hardware.software import judge_software
+from harness.judgement.hardware.tensor_float import TensorFloat, said
+from harness.records import Exercised, Finding
+
+#: Side of the matrices of whole numbers that each card multiplies.
+SIZE = 16
+
+
+def run(context: CheckContext) -> CheckOutcome:
+    """Compare the versions, and multiply small whole numbers on each card."""
+    machine = context.machine
+    if machine is None:
+        return no_machine()
+    if not machine.cards and not machine.present:
+        return no_cards()
+    software = machine.software()
+    judged = judge_software(software, machine.cards, machine.present)
+    tally = Tally()
+    tally.count(Exercised(values=judged.compared))
+    tally.found(*judged.findings)
+    for why in judged.unproven:
+        tally.unproven(why)
+    operation = matmul(SIZE, "float32")
+    random = np.random.default_rng(context.seed)
+    operands = [random.integers(-8, 9, (SIZE, SIZE)).astype(np.float32) for _ in range(2)]
+    expected = operation.reference(*operands).astype(np.float32)
+    left_out = [card.label for card in machine.cards if card.label in judged.unusable]
+    for card in machine.cards:
+        if card.label in left_out:
+            continue
+        buffers = [machine.put(each, card.label) for each in operands]
+        found = machine.fetch(machine.run(operation, card.label, buffers))
+        tally.count(Exercised(programs=1, values=int(expected.size), ops=1, devices=(device_of(card),)))
+        wrong = bits(expected, found)
+        if wrong.count:
+            message = f"{described(card)} multiplies small whole numbers wrong: {wrong.count} element(s)"
+            where = f"{operation.name}, element {list(wrong.index)}"
+            tally.found(Finding("arithmetic", where, device_of(card), wrong.first, wrong.second, message))
+            judged.steps.append(f"take {card.label} out of use, and run --only arithmetic to see what else is wrong")
+    scope = [*judged.scope, *said([TensorFloat(card, software.tf32, None) for card in machine.cards])]
+    if left_out:
+        scope.append(f"no op was run on {', '.join(left_out)}: none can run there")
+    passed = (
+        f"{judged.compared} comparisons of versions and kernels, and a right product on {len(machine.cards)} card(s)"
+    )
+    step = judged.steps[0] if judged.steps else "install nvidia-ml-py, so that the driver can be asked"
+    return replace(tally.outcome(passed, step), scope=tuple(scope))
+
+
+CHECK = Check(
+    id="software",
+    title="driver, libraries and TensorFlow",
+    proves="driver, CUDA, cuDNN and NCCL are what this TensorFlow was built for, the wheel has kernels for each card, "
+    "no library is missing, and each card multiplies small whole numbers right",
+    minimum_devices=1,
+    typical_s=1,
+    run=run,
+    hardware=True,
+)

@@ -1,0 +1,318 @@
+"""The real machine: what the hardware checks ask of it, done by TensorFlow's ops on configured devices."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.devices.device import Device, Devices
+from harness.errors import UsageError
+from harness.machine import patterns
+from harness.machine.buffer import TensorBuffer
+from harness.machine.host_slots import HostSlots
+from harness.machine.machine import HOST, DeviceMemoryFull, Mismatch, Pattern
+from harness.machine.room import gpu_free_bytes, gpu_used_bytes, host_free_bytes, host_used_bytes, is_here
+from harness.machine.settled import in_host_memory, require_on, settle
+
+if TYPE_CHECKING:
+    from harness.machine.operation import Operation
+    from harness.machine.software import Software
+    from harness.machine.telemetry import Reading
+    from harness.records import Card
+
+#: What a host must keep for itself when a buffer is made there, in bytes: refusing is better than being ended.
+_HOST_RESERVE_BYTES = 128 * 1024 * 1024
+#: Less than this is not looked up beforehand: asking the kernel takes longer than copying it.
+_SMALL_BYTES = 8 * 1024 * 1024
+
+
+class TensorFlowMachine:
+    """A :class:`~harness.machine.machine.Machine` on devices that are configured.
+
+    All calls wait for what they did. Every result is proven to lie on the card that it was made for. Copies between
+    logical CPUs are real ones (``host_slots`` says how). The first :meth:`run` of an operation on a card builds it:
+    measure later ones.
+    """
+
+    def __init__(self, devices: Devices) -> None:
+        from harness.machine.cards import cards_of
+        from harness.machine.sensors import Sensors
+
+        self._devices = {device.parsed.short: device for device in devices}
+        self.spec = devices.spec
+        self.host = devices.host
+        self._cards, self._present = cards_of(devices)
+        self._by_label = {card.label: card for card in self._cards}
+        self._slots = HostSlots()
+        self._counting: dict[str, Any] = {}
+        self._built: dict[tuple[Operation, str], Any] = {}
+        self._sensors = Sensors(self._cards)
+        self._collectives: Any = None
+        #: How long the ops of the last :meth:`collective` took, in seconds, without bringing arrays to and from cards.
+        self.collective_s: float | None = None
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards that are to be checked, in TensorFlow's order."""
+        return self._cards
+
+    @property
+    def present(self) -> tuple[Card, ...]:
+        """The cards that the driver knows, in the driver's order; those of ``cards`` where there is no driver."""
+        return self._present
+
+    @property
+    def described(self) -> bool:
+        """This is hardware."""
+        return False
+
+    def clock_s(self) -> float:
+        """Python's clock for durations."""
+        return time.perf_counter()
+
+    def wait_s(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+    def software(self) -> Software:
+        """What the driver, the libraries and TensorFlow say of themselves."""
+        from harness.machine.software_facts import read_software
+
+        return read_software()
+
+    def reading(self, card: str) -> Reading:
+        """What the card's sensors say now; of a logical CPU, what the host's say."""
+        self._device(card)
+        return self._sensors.reading(card, self.clock_s())
+
+    def free_bytes(self, card: str) -> int | None:
+        """Memory that a buffer could have. ``None`` on other hosts, and of a GPU whose driver cannot be asked."""
+        if card == HOST:
+            return host_free_bytes()
+        device = self._device(card)
+        if not is_here(device.parsed):
+            return None
+        if in_host_memory(device):
+            return host_free_bytes()
+        return gpu_free_bytes(device, self._by_label[card].uuid)
+
+    def used_bytes(self, card: str) -> int | None:
+        """Memory that this process uses of the card (of the host, for a CPU); ``None`` on other hosts."""
+        if card == HOST:
+            return host_used_bytes()
+        device = self._device(card)
+        if not is_here(device.parsed):
+            return None
+        return host_used_bytes() if device.parsed.kind == "CPU" else gpu_used_bytes(device)
+
+    def fill(self, card: str, size_bytes: int, pattern: Pattern) -> TensorBuffer:
+        """A buffer that holds the pattern, written by ops on the card, in pieces of 64 MiB."""
+        if size_bytes < 8 or size_bytes % 8:
+            raise UsageError(f"a buffer of {size_bytes} bytes: accepted: a multiple of 8, 8 or more")
+        device = self._device(card)
+        self._require_room(device, card, size_bytes)
+        words = size_bytes // 8
+        pieces: list[Any] = []
+        with _memory(card, size_bytes):
+            counting = self._counting_on(card, min(words, patterns.CHUNK_WORDS))
+            with _on(device):
+                for start in range(0, words, patterns.PIECE_WORDS):
+                    piece = min(patterns.PIECE_WORDS, words - start)
+                    pieces.append(patterns.make_piece(counting, pattern, start, piece))
+            settle(pieces, device)
+        require_on(pieces, device)
+        return TensorBuffer(card, tuple(pieces))
+
+    def mismatch(self, buffer: TensorBuffer, pattern: Pattern) -> Mismatch:
+        """Where the buffer is not the pattern, found by ops on its card, chunk by chunk."""
+        device = self._device(buffer.card)
+        if buffer.size_bytes % 8:
+            raise UsageError(f"a buffer of {buffer.size_bytes} bytes: accepted: one of whole 64-bit words")
+        counting = self._counting_on(buffer.card, min(buffer.size_bytes // 8, patterns.CHUNK_WORDS))
+        count, first, found, start = 0, None, None, 0
+        with _on(device):
+            for piece in buffer.words():
+                require_on([piece], device)
+                part = patterns.compare(counting, piece, pattern, start)
+                start += int(piece.shape[0])
+                count += part.count
+                if first is None:
+                    first, found = part.first_word, part.found
+        return Mismatch(count, first, found)
+
+    def put(self, array: npt.NDArray[Any], card: str) -> TensorBuffer:
+        """``array`` on the card. A GPU gets it from pageable memory, as TensorFlow's own programs do."""
+        import tensorflow as tf
+
+        device = self._device(card)
+        self._require_room(device, card, array.nbytes)
+        tensor = None
+        with _memory(card, array.nbytes):
+            if in_host_memory(device):
+                tensor = self._slots.tensor_of(array, device.name)
+            if tensor is None:
+                with _on(device):
+                    tensor = tf.identity(tf.constant(array))
+            settle([tensor], device)
+        require_on([tensor], device)
+        return TensorBuffer(card, (tensor,))
+
+    def fetch(self, buffer: TensorBuffer) -> npt.NDArray[Any]:
+        """The buffer as an array: with its shape if it is one tensor, ``[n]`` of int64 words if it is in pieces."""
+        in_host = in_host_memory(self._device(buffer.card))
+        arrays = [self._fetch(piece, in_host) for piece in buffer.pieces]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+    def _fetch(self, tensor: Any, in_host: bool) -> npt.NDArray[Any]:
+        if in_host:
+            array = self._slots.array_of(tensor)
+            if array is not None:
+                return array
+        found: npt.NDArray[Any] = tensor.numpy()
+        return found
+
+    def move(self, buffer: TensorBuffer, card: str) -> TensorBuffer:
+        """The buffer, copied to another card."""
+        return self.exchange([(buffer, card)])[0]
+
+    def exchange(self, moves: Sequence[tuple[TensorBuffer, str]]) -> list[TensorBuffer]:
+        """Several copies at once, each started by a thread of its own; all are done when this returns."""
+        for buffer, card in moves:
+            self._require_room(self._device(card), card, buffer.size_bytes)
+        if len(moves) == 1:
+            moved = [self._start_move(*moves[0])]
+        else:
+            with ThreadPoolExecutor(max(len(moves), 1)) as pool:
+                moved = list(pool.map(lambda each: self._start_move(*each), moves))
+        for buffer in moved:
+            with _memory(buffer.card, buffer.size_bytes):
+                settle(buffer.pieces, self._device(buffer.card))
+            require_on(buffer.pieces, self._device(buffer.card))
+        return moved
+
+    def _start_move(self, buffer: TensorBuffer, card: str) -> TensorBuffer:
+        import tensorflow as tf
+
+        source, target = self._device(buffer.card), self._device(card)
+        pieces, keeper = [], []
+        with _memory(card, buffer.size_bytes):
+            for piece in buffer.pieces:
+                if in_host_memory(source) and in_host_memory(target):
+                    copied, lease = self._slots.copy(piece, target.name)
+                    keeper.append(lease)
+                else:
+                    with _on(target):
+                        copied = tf.identity(piece)
+                pieces.append(copied)
+        return TensorBuffer(card, tuple(pieces), tuple(keeper))
+
+    def run(self, operation: Operation, card: str, buffers: Sequence[TensorBuffer], repeats: int = 1) -> TensorBuffer:
+        """Run the operation on buffers of the card. Its first run on a card builds it: time later ones."""
+        import tensorflow as tf
+
+        if repeats < 1:
+            raise UsageError(f"repeats={repeats}: accepted: 1 or more")
+        device = self._device(card)
+        arguments = [_one_tensor(buffer, device) for buffer in buffers]
+        built = self._built.get((operation, card))
+        if built is None:
+            built = tf.function(_placed(operation, device), autograph=False)
+            self._built[operation, card] = built
+        size_bytes = sum(buffer.size_bytes for buffer in buffers)
+        with _memory(card, size_bytes):
+            for _ in range(repeats):
+                result = built(*arguments)
+            settle([result], device)
+        require_on([result], device)
+        return TensorBuffer(card, (result,))
+
+    def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """What each card has after a collective over all cards. ``collectives`` says what each algorithm is."""
+        from harness.machine.collectives import Collectives
+
+        if self._collectives is None:
+            self._collectives = Collectives([self._devices[card.label] for card in self._cards])
+        if len(arrays) != len(self._cards):
+            raise UsageError(f"{len(arrays)} array(s) for {len(self._cards)} card(s); accepted: one for each card")
+        tensors = [self.put(array, card.label).pieces[0] for array, card in zip(arrays, self._cards, strict=True)]
+        start = self.clock_s()
+        results = self._collectives.run(kind, algorithm, tensors)
+        for result, card in zip(results, self._cards, strict=True):
+            settle([result], self._devices[card.label])
+        self.collective_s = self.clock_s() - start
+        for result, card in zip(results, self._cards, strict=True):
+            require_on([result], self._devices[card.label])
+        return [np.array(result.numpy()) for result in results]
+
+    def algorithms(self) -> tuple[str, ...]:
+        """What collectives can use here."""
+        from harness.machine.collectives import algorithms_for
+
+        return algorithms_for([self._devices[card.label] for card in self._cards])
+
+    def _device(self, card: str) -> Device:
+        device = self._devices.get(card)
+        if device is None:
+            raise UsageError(f"card {card!r} is not there; accepted: {', '.join(self._devices)}")
+        return device
+
+    def _counting_on(self, card: str, words: int) -> Any:
+        """Ascending words of the card, made there once and kept: at most 16 MiB."""
+        there = self._counting.get(card)
+        if there is None or there.shape[0] < words:
+            with _on(self._device(card)):
+                there = self._counting[card] = patterns.count_up(words)
+        return there
+
+    def _require_room(self, device: Device, card: str, size_bytes: int) -> None:
+        """Of the host, too much is refused beforehand: Linux would give it, and end the process later."""
+        if size_bytes < _SMALL_BYTES or not in_host_memory(device):
+            return
+        if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
+            self._slots.drop()
+            if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
+                raise DeviceMemoryFull(card, size_bytes)
+
+
+def _on(device: Device) -> Any:
+    import tensorflow as tf
+
+    return tf.device(device.name)
+
+
+@contextlib.contextmanager
+def _memory(card: str, size_bytes: int) -> Iterator[None]:
+    """Turns TensorFlow's error for a lack of memory into the one of the interface."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise DeviceMemoryFull(card, size_bytes) from error
+
+
+def _one_tensor(buffer: TensorBuffer, device: Device) -> Any:
+    import tensorflow as tf
+
+    if buffer.card != device.parsed.short:
+        raise UsageError(f"a buffer of {buffer.card} for an operation on {device.parsed.short}; move it there first")
+    if len(buffer.pieces) == 1:
+        return buffer.pieces[0]
+    with _on(device):
+        return tf.concat(buffer.pieces, axis=0)
+
+
+def _placed(operation: Operation, device: Device) -> Any:
+    import tensorflow as tf
+
+    def placed(*arguments: Any) -> Any:
+        with tf.device(device.name):
+            return operation.tensorflow(*arguments)
+
+    return placed
