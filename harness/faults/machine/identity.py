@@ -164,7 +164,7 @@ def _uuid(slot: int) -> str:
 def _card(description: Description, slot: int, by_driver: int, by_tensorflow: int | None) -> Card:
     model = model_of(description)
     return Card(
-        label=f"GPU:{by_tensorflow}" if by_tensorflow is not None else f"driver:{by_driver}",
+        label=f"GPU:{by_tensorflow}" if by_tensorflow is not None else f"nvml:{by_driver}",
         name=description.cards.model,
         device=_DEVICE.format(by_tensorflow) if by_tensorflow is not None else None,
         index=by_driver,
