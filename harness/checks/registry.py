@@ -61,10 +61,6 @@ def _machine(devices: Devices) -> Machine:
 
 SUITE = Suite(
     checks=(
-<<<<<<< HEAD
-        devices_distinct.CHECK,
-=======
->>>>>>> 8d86f2499c6f6ae1a2599c159787bd65ea606836
         software.CHECK,
         cards.CHECK,
         memory.CHECK,
@@ -74,10 +70,7 @@ SUITE = Suite(
         collectives.CHECK,
         sustained_load.CHECK,
         isolation.CHECK,
-<<<<<<< HEAD
-=======
         devices_distinct.CHECK,
->>>>>>> 8d86f2499c6f6ae1a2599c159787bd65ea606836
         vector_add.CHECK,
         matpow.CHECK,
         gradient_colocation.CHECK,

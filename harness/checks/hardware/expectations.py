@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.machine.expectation import CardProfile
-<<<<<<< HEAD
 from harness.machine.hardware_profile import profile_for, shipped_hardware_profiles
-=======
-from harness.machine.hardware_profile import profile_for
->>>>>>> 8d86f2499c6f6ae1a2599c159787bd65ea606836
 from harness.records import Card
 
 

@@ -135,8 +135,8 @@ _STEPS = {
 
 
 _TOO_FAST = (
-    "no card does more than its peak: either the work of {card} was not done, or the clock or the profile is wrong; run "
-    "--only software,arithmetic again, and compare the name that nvidia-smi -L gives with the profile"
+    "no card does more than its peak: either the work of {card} was not done, or the clock or the profile is wrong; "
+    "compare the name that nvidia-smi -L gives with the profile, and run --only software,arithmetic again"
 )
 
 

@@ -74,10 +74,10 @@ def bits(first: NDArray[Any], second: NDArray[Any]) -> Bits:
     if first.shape != second.shape or first.dtype != second.dtype:
         whats = [f"{each.dtype} {each.shape}" for each in (first, second)]
         return Bits(int(max(first.size, second.size)), (), *whats)
-    raw = [_words(each) for each in (first, second)]
-    if np.array_equal(*raw):
+    one, other = _words(first), _words(second)
+    if np.array_equal(one, other):
         return Bits(0)
-    differ = np.any((raw[0] != raw[1]).reshape(first.size, -1), axis=1)
+    differ = np.any((one != other).reshape(first.size, -1), axis=1)
     at = tuple(int(each) for each in np.unravel_index(int(np.argmax(differ)), first.shape))
     return Bits(int(np.count_nonzero(differ)), at, f"{first[at]}", f"{second[at]}")
 
