@@ -12,8 +12,6 @@ from harness.faults.machine import DescribedMachine, devices, read_description
 from harness.machine.expectation import CardProfile, Expected
 from harness.records import Card, Verdict
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
-
 CHECKS = (cards.CHECK, memory.CHECK, copies.CHECK, corruption.CHECK, sustained_load.CHECK)
 L4 = "NVIDIA L4"
 

@@ -51,7 +51,7 @@ def blamed(made: DescribedMachine, findings: Iterable[Finding]) -> set[Subject]:
 def _subject(made: DescribedMachine, finding: Finding) -> Subject:
     slot_of = {card.label: _slot(card.uuid) for card in (*made.cards, *made.present)}
     slot_of |= {card.device: _slot(card.uuid) for card in made.cards if card.device}
-    if pair := re.match(r"((?:GPU|driver):\d+) -> ((?:GPU|driver):\d+)", finding.where):
+    if pair := re.match(r"((?:GPU|nvml):\d+) -> ((?:GPU|nvml):\d+)", finding.where):
         return slot_of[pair[1]], slot_of[pair[2]]
     if finding.where.startswith("index "):
         return finding.where

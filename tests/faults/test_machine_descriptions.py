@@ -104,6 +104,6 @@ def test_software_faults_are_said_by_the_software() -> None:
 
 def test_cuda_visible_devices_numbers_the_cards() -> None:
     made = DescribedMachine(read_description("m", text(4, software='visible = "3,1"')))
-    assert [card.label for card in made.present] == ["driver:0", "GPU:1", "driver:2", "GPU:0"]
+    assert [card.label for card in made.present] == ["nvml:0", "GPU:1", "nvml:2", "GPU:0"]
     assert [card.pci for card in made.cards] == ["0000:24:00.0", "0000:1E:00.0"]
     assert made.software().numbering == tuple(card.uuid for card in made.cards)

@@ -87,8 +87,17 @@ def _prepare(machine: Machine, seed: int) -> list[_Program]:
             program.weights_on[card.label] = machine.put(weights, card.label)
             for index, answer in enumerate(answers):
                 program.arguments[index, card.label] = tuple(machine.put(array, card.label) for array in answer.arrays)
+        _build(machine, program)
         programs.append(program)
     return programs
+
+
+def _build(machine: Machine, program: _Program) -> None:
+    """The first run of an operation on a card builds it, which is no part of the time that a level has."""
+    for card in machine.cards:
+        result = machine.run(program.answers[0].operation, card.label, program.arguments[0, card.label])
+        told = digest(program.answers[0].operation.result_dtype)
+        machine.run(told, card.label, [result, program.weights_on[card.label]])
 
 
 def _compute(

@@ -191,8 +191,10 @@ def _judge(loads: list[_Load], profile_for: ProfileFor, side: int, account: Acco
         account.series += _series(load)
     account.found_all(judge_spread(rates, cards, on_cpu=on_cpu))
     quiet = silent(watched)
-    if len(quiet) == len(Reading.__dataclass_fields__) - 1:
-        account.scope.insert(0, f"no sensors on {'CPUs' if on_cpu else 'these cards'}: the rates alone were judged")
+    if on_cpu:
+        account.scope.insert(0, "no sensors of a card on CPUs: the rates alone were judged")
+    elif len(quiet) == len(Reading.__dataclass_fields__) - 1:
+        account.scope.insert(0, "no sensors on these cards: the rates alone were judged")
     elif quiet:
         account.scope.insert(0, f"sensors that say nothing here, and were not judged: {', '.join(quiet)}")
     else:

@@ -15,7 +15,7 @@ from harness.records import Card, Fingerprint, GpuFacts
 
 _DEVICE = "/job:localhost/replica:0/task:0/device:GPU:{}"
 #: What the wheels of TensorFlow 2.21 have: machine code for some, PTX for the newest.
-KERNELS_SASS = ("6.0", "7.0", "8.0", "8.9")
+KERNELS_SASS = ("6.0", "7.0", "8.0", "8.9", "9.0")
 KERNELS_PTX = ("9.0",)
 
 
@@ -124,7 +124,7 @@ def software(description: Description) -> Software:
         driver_cuda=old.driver_cuda if old else table.driver_cuda,
         cudnn=None if any("cudnn" in name for name in lost) else table.cudnn,
         nccl=None if any("nccl" in name for name in lost) else table.nccl,
-        kernels_sass=tuple(each for each in KERNELS_SASS if not bare or each.partition(".")[0] > capability[0]),
+        kernels_sass=tuple(each for each in KERNELS_SASS if not bare or each[0] != capability[0]),
         kernels_ptx=() if bare else KERNELS_PTX if capability >= KERNELS_PTX[0] else ("7.0", *KERNELS_PTX),
         missing_libraries=lost,
         visible=table.visible,
@@ -164,7 +164,7 @@ def _uuid(slot: int) -> str:
 def _card(description: Description, slot: int, by_driver: int, by_tensorflow: int | None) -> Card:
     model = model_of(description)
     return Card(
-        label=f"GPU:{by_tensorflow}" if by_tensorflow is not None else f"driver:{by_driver}",
+        label=f"GPU:{by_tensorflow}" if by_tensorflow is not None else f"nvml:{by_driver}",
         name=description.cards.model,
         device=_DEVICE.format(by_tensorflow) if by_tensorflow is not None else None,
         index=by_driver,
