@@ -40,12 +40,10 @@ class Lease:
 
 @dataclass(slots=True)
 class _Slot:
-    """A variable ``[1, …]`` on a device, and the constants of the ops that write and read it."""
+    """A variable ``[1, …]`` on a device, and the index of its row as a tensor there."""
 
     variable: Any
     row: Any
-    shape_in: Any
-    shape_out: Any
 
 
 class HostSlots:
@@ -71,11 +69,10 @@ class HostSlots:
                 self._require_room(device, size_bytes)
                 slot = _new_slot(tensor.dtype, shape)
             handle = slot.variable.handle
-            row = tf.raw_ops.Reshape(tensor=tensor, shape=slot.shape_in)
-            tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=slot.row, updates=row)
+            tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=slot.row, updates=tensor)
             tf.raw_ops.DisableCopyOnRead(resource=handle)
             copied = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tensor.dtype)
-            copied = tf.raw_ops.Reshape(tensor=copied, shape=slot.shape_out)
+            copied = tf.raw_ops.Squeeze(input=copied, axis=[0])
         lease = Lease()
         weakref.finalize(lease, self._give_back, key, slot, size_bytes).atexit = False
         return copied, lease
@@ -154,9 +151,7 @@ def _new_slot(dtype: Any, shape: tuple[int, ...]) -> _Slot:
     _ask_for_large_pages(empty)
     return _Slot(
         variable=tf.Variable(empty, trainable=False),
-        row=tf.constant([0]),
-        shape_in=tf.constant([1, *shape]),
-        shape_out=tf.constant(shape, tf.int32),
+        row=tf.constant(0),
     )
 
 

@@ -7,6 +7,7 @@ the two (TensorFlow's own product of float64 may be slower than NumPy's). And co
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -68,19 +69,28 @@ def test_a_product_beside_one_core(compare: Callable[..., object], machine: Any,
 def test_a_copy_beside_a_memcpy(compare: Callable[..., object], machine: Any, way: str) -> None:
     labels = [card.label for card in machine.cards]
     source = np.arange(_COPY_BYTES // 8, dtype=np.int64)
-    target = np.zeros_like(source)
     held = machine.put(source, labels[0])
-    copies: dict[str, Callable[[], object]] = {
-        "host-to-device": lambda: machine.put(source, labels[0]),
-        "device-to-device": lambda: machine.move(held, labels[-1]),
+    copies: dict[str, Callable[[], Any]] = {
+        "host-to-device": lambda: machine.put(source, labels[0]).pieces[0],
+        "device-to-device": lambda: machine.move(held, labels[-1]).pieces[0],
         "device-to-host": lambda: machine.fetch(held),
     }
-    of_the_same = source if way == "host-to-device" else np.asarray(memoryview(held.pieces[0]))
+    read = source if way == "host-to-device" else np.asarray(memoryview(held.pieces[0]))
+    # The machine writes a copy where the last one was that nobody keeps, so that this is the very same memory.
+    written = _writable(copies[way]())
+    assert np.array_equal(written, source)
     compare(
         f"copy {way} of {_COPY_BYTES >> 20} MiB: machine / np.copyto",
         lambda _: copies[way](),
-        lambda _: np.copyto(target, of_the_same),
+        lambda _: np.copyto(written, read),
         target=_COPY_TARGET,
         absurd=_ABSURD,
         pairs=60,
     )
+    assert _writable(copies[way]()).ctypes.data == written.ctypes.data
+
+
+def _writable(made: Any) -> Any:
+    """The memory of a tensor or an array as an array that can be written to and keeps nothing alive."""
+    address = np.asarray(memoryview(made)).ctypes.data
+    return np.ctypeslib.as_array((ctypes.c_int64 * (_COPY_BYTES // 8)).from_address(address))
