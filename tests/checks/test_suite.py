@@ -15,6 +15,12 @@ from harness.errors import UnknownCheck
 
 IDS = {
     "devices-distinct",
+    "cluster",
+    "strategies",
+    "software",
+    "arithmetic",
+    "collectives",
+    "isolation",
     "cards",
     "memory",
     "copies",

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from harness.checks.check import Check, CheckContext, CheckOutcome
 from harness.checks.hardware.expectations import profiles_of
-from harness.checks.hardware.needs import no_cards, no_machine
+from harness.checks.hardware.needs import on_cards
 from harness.checks.hardware.operations import wide
+from harness.checks.hardware.tf32_setting import tf32_set
 from harness.checks.hardware.timing import time_operation
-from harness.checks.hardware.trials import Trial, rates_of, values_of
+from harness.checks.hardware.trials import Trial, both_ways, rates_of, tfloat32, values_of
 from harness.checks.tally import Tally
 from harness.judgement.hardware.arithmetic import Ran, judge_alike, judge_alone, next_step
 from harness.judgement.hardware.bounds import coarse_as_tf32
@@ -33,14 +34,14 @@ _GIGA = 1e9
 
 def run(context: CheckContext) -> CheckOutcome:
     """Run each operation on each card, judge what comes out, and how fast it was."""
-    if context.machine is None:
-        return no_machine()
-    if not context.machine.cards:
-        return no_cards()
-    work = _Work(context.machine, context)
-    work.values()
-    work.rates()
-    return work.outcome()
+
+    def body(machine: Machine) -> CheckOutcome:
+        work = _Work(machine, context)
+        work.values()
+        work.rates()
+        return work.outcome()
+
+    return on_cards(context, body)
 
 
 @dataclass
@@ -56,11 +57,13 @@ class _Work:
 
     def __post_init__(self) -> None:
         self.cards = self.machine.cards
-        self.tf32 = self.machine.software().tf32
+        self.setting = self.machine.software().tf32
+        # Of a described machine nothing can be switched.
+        self.switch = not self.machine.described and any(may_use(card, True) for card in self.cards)
 
     def values(self) -> None:
         """Every operation on every card, against the true result, against itself, and against cards alike."""
-        for number, trial in enumerate(values_of(self.context.level)):
+        for number, trial in enumerate(self._ways(values_of(self.context.level, self.machine.described))):
             operands = trial.operands(np.random.default_rng([self.context.seed, number]))
             reference = trial.reference(operands)
             allowed = {each: trial.allowed(operands, reference, each) for each in (False, True)}
@@ -69,9 +72,10 @@ class _Work:
                 results = self._twice(trial, operands, card)
                 if results is None:
                     continue
-                if trial.multiplies and trial.operation.dtype == "float32" and is_gpu(card):
+                setting = self.setting if trial.tf32 is None else trial.tf32
+                if trial.multiplies and trial.operation.dtype == "float32" and setting is self.setting and is_gpu(card):
                     self._saw(card, coarse_as_tf32(wide(results[0]), reference))
-                bound = allowed[may_use(card, self.tf32)]
+                bound = allowed[may_use(card, setting)]
                 ran = Ran(trial.operation.name, card, tuple(wide(each) for each in results), results, reference, bound)
                 self.tally.found(*judge_alone(ran))
                 self._count(card, 2, 2 * reference.size + results[0].size)
@@ -81,17 +85,22 @@ class _Work:
                 self.names.append(trial.operation.name)
 
     def rates(self) -> None:
-        """The rate of larger operations, whose last result must have the bits of the first."""
+        """The rates of larger operations. Their last result must have the bits of the first.
+
+        A described machine is not asked for results: NumPy would take minutes for what the clock calls milliseconds.
+        """
         on_gpu = any(is_gpu(card) for card in self.cards)
-        for number, trial in enumerate(rates_of(self.context.level, on_gpu, self.machine.described)):
-            operands = trial.operands(np.random.default_rng([self.context.seed, 1000 + number]))
-            self._rate(trial, operands)
+        for number, trial in enumerate(self._ways(rates_of(self.context.level, on_gpu))):
+            if self.machine.described:
+                self._rate(trial, trial.blank())
+            else:
+                self._rate(trial, trial.operands(np.random.default_rng([self.context.seed, 1000 + number])))
 
     def outcome(self) -> CheckOutcome:
         """What follows from all of it."""
         judged = judge_rates(self.figures, self.cards, profiles_of(self.cards), self.context.history)
         self.tally.found(*judged.findings)
-        tensor_floats = [TensorFloat(card, self.tf32, self.coarse.get(card.label)) for card in self.cards]
+        tensor_floats = [TensorFloat(card, self.setting, self.coarse.get(card.label)) for card in self.cards]
         scope = [f"operations: {', '.join(self.names) or 'none'}", *said(tensor_floats), *judged.scope]
         scope += [f"no kernel of {name} on {', '.join(cards)}" for name, cards in self.missing.items()]
         if not self.names:
@@ -103,6 +112,9 @@ class _Work:
             next_step(self.tally.findings),
         )
         return replace(outcome, figures=judged.figures, scope=tuple(scope))
+
+    def _ways(self, trials: list[Trial]) -> list[Trial]:
+        return both_ways(trials) if self.switch else trials
 
     def _twice(
         self, trial: Trial, operands: tuple[NDArray[Any], ...], card: Card
@@ -116,33 +128,43 @@ class _Work:
         return first, second
 
     def _run(self, trial: Trial, buffers: list[Buffer], card: Card) -> NDArray[Any]:
-        with telling_missing_kernels():
+        with tf32_set(trial.tf32), telling_missing_kernels():
             return self.machine.fetch(self.machine.run(trial.operation, card.label, buffers))
 
     def _rate(self, trial: Trial, operands: tuple[NDArray[Any], ...]) -> None:
         operation = trial.operation
         buffers: dict[str, list[Buffer]] = {}
-        firsts: dict[str, NDArray[Any]] = {}
+        firsts: dict[str, Buffer] = {}
         for card in self.cards:
             given = self._put(operands, card)
             try:
-                firsts[card.label] = self._run(trial, given, card)
+                with tf32_set(trial.tf32), telling_missing_kernels():
+                    firsts[card.label] = self.machine.run(operation, card.label, given)
             except NoKernel:
                 continue
             buffers[card.label] = given
-        timed = time_operation(self.machine, operation, buffers, self.context.level)
+        with tf32_set(trial.tf32):
+            timed = time_operation(self.machine, operation, buffers, self.context.level)
+        digests: dict[str, str] = {}
         for card in self.cards:
             if card.label not in buffers:
                 continue
-            first, found = firsts[card.label], timed.get(card.label)
+            found = timed.get(card.label)
             if found is None:
                 self.tally.unproven(f"the clock stood still while {operation.name} ran on {card.label}: no rate")
                 continue
-            last = self.machine.fetch(found.last)
-            self.tally.found(*judge_alone(Ran(operation.name, card, (), (first, last), None, None)))
-            self._count(card, found.runs + 1, first.size)
+            self._count(card, found.runs + 1, 0)
             self.figures.append(_figure(trial, card, found.seconds, self.coarse.get(card.label, False)))
-        self._compare_cards(trial, {label: _digest(first) for label, first in firsts.items()}, 1)
+            if not self.machine.described:
+                digests[card.label] = self._same_bits(operation.name, card, firsts.pop(card.label), found.last)
+        self._compare_cards(trial, digests, 1)
+
+    def _same_bits(self, name: str, card: Card, first: Buffer, last: Buffer) -> str:
+        """Compare two results, and give the first one's digest."""
+        results = self.machine.fetch(first), self.machine.fetch(last)
+        self.tally.found(*judge_alone(Ran(name, card, (), results, None, None)))
+        self.tally.count(Exercised(values=int(results[0].size)))
+        return _digest(results[0])
 
     def _put(self, operands: Iterable[NDArray[Any]], card: Card) -> list[Buffer]:
         return [self.machine.put(each, card.label) for each in operands]
@@ -167,8 +189,8 @@ def _figure(trial: Trial, card: Card, seconds: float, coarse: bool) -> Figure:
     name = operation.name
     if name == "addition float32":
         name = "memory bandwidth"
-    elif coarse and trial.multiplies and operation.dtype == "float32":
-        name = name.replace("float32", "tf32")
+    elif coarse and trial.multiplies and trial.tf32 is None and operation.dtype == "float32":
+        name = tfloat32(name)
     per_second = name.startswith(("matmul", "convolution", "fft"))
     amount = operation.flop if per_second else operation.traffic_bytes
     size = int(operation.traffic_bytes) if operation.traffic_bytes is not None else None

@@ -13,18 +13,22 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.hardware.alone import MARK, SIZE, TIMES
-from harness.checks.hardware.needs import no_cards, no_machine
+from harness.checks.hardware.needs import on_cards
 from harness.checks.tally import Tally
 from harness.devices.device import Devices
 from harness.judgement.hardware.isolation import Given, Seen, judge_isolation
 from harness.judgement.hardware.naming import device_of
 from harness.parallel.tasks import Slot, slots
 from harness.records import Card, Exercised, Verdict
+
+if TYPE_CHECKING:
+    from harness.machine.machine import Machine
 
 #: How long all processes may take, in seconds. Each loads TensorFlow.
 LIMIT_S = 120.0
@@ -34,11 +38,10 @@ MOST_CPU = 4
 
 def run(context: CheckContext) -> CheckOutcome:
     """Start a process for each card, and judge what each saw."""
-    machine = context.machine
-    if machine is None:
-        return no_machine()
-    if not machine.cards:
-        return no_cards()
+    return on_cards(context, lambda machine: _each(machine, context))
+
+
+def _each(machine: Machine, context: CheckContext) -> CheckOutcome:
     if machine.described:
         return _skip("the machine is described in a file: no process could have its cards", "run it on hardware")
     spec = _spec(context.devices)

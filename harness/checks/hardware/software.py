@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.checks.check import Check, CheckContext, CheckOutcome
-from harness.checks.hardware.needs import no_cards, no_machine
+from harness.checks.hardware.needs import on_cards
 from harness.checks.hardware.operations import matmul
 from harness.checks.tally import Tally
 from harness.judgement.hardware.disagreement import bits
 from harness.judgement.hardware.naming import described, device_of
 from harness.judgement.hardware.software import judge_software
 from harness.judgement.hardware.tensor_float import TensorFloat, said
-from harness.records import Exercised, Finding
+from harness.records import Exercised, Finding, Verdict
+
+if TYPE_CHECKING:
+    from harness.machine.machine import Machine
 
 #: Side of the matrices of whole numbers that each card multiplies.
 SIZE = 16
@@ -22,20 +26,19 @@ SIZE = 16
 
 def run(context: CheckContext) -> CheckOutcome:
     """Compare the versions, and multiply small whole numbers on each card."""
-    machine = context.machine
-    if machine is None:
-        return no_machine()
-    if not machine.cards and not machine.present:
-        return no_cards()
+    return on_cards(context, lambda machine: _compare(machine, context.seed))
+
+
+def _compare(machine: Machine, seed: int) -> CheckOutcome:
     software = machine.software()
     judged = judge_software(software, machine.cards, machine.present)
     tally = Tally()
     tally.count(Exercised(values=judged.compared))
-    tally.found(*judged.findings)
+    tally.found(*sorted(judged.findings, key=lambda each: each.severity is not Verdict.FAIL))
     for why in judged.unproven:
         tally.unproven(why)
     operation = matmul(SIZE, "float32")
-    random = np.random.default_rng(context.seed)
+    random = np.random.default_rng(seed)
     operands = [random.integers(-8, 9, (SIZE, SIZE)).astype(np.float32) for _ in range(2)]
     expected = operation.reference(*operands).astype(np.float32)
     left_out = [card.label for card in machine.cards if card.label in judged.unusable]

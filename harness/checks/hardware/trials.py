@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +23,10 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 WHOLE = ("int8", "int64")
 
 
+#: Makes one operand, of a shape and in a dtype.
+Draw = Callable[[np.random.Generator, tuple[int, ...], str], NDArray[Any]]
+
+
 @dataclass(frozen=True)
 class Trial:
     """An operation and its operands. ``terms`` are the products in a sum, or the roundings one after the other.
@@ -31,10 +35,22 @@ class Trial:
     """
 
     operation: Operation
-    operands: Callable[[np.random.Generator], tuple[NDArray[Any], ...]]
+    shapes: tuple[tuple[int, ...], ...]
+    draw: Draw
     form: Form
     terms: int = 1
     multiplies: bool = False
+    #: TF32 switched on or off for it; ``None``: as it is set.
+    tf32: bool | None = None
+
+    def operands(self, random: np.random.Generator) -> tuple[NDArray[Any], ...]:
+        """Operands, the same for the same state of ``random``."""
+        return tuple(self.draw(random, shape, self.operation.dtype) for shape in self.shapes)
+
+    def blank(self) -> tuple[NDArray[Any], ...]:
+        """Operands of ones that take no room, for a machine that does not look at them."""
+        one = np.ones((), numpy_dtype(self.operation.dtype))
+        return tuple(np.broadcast_to(one, shape) for shape in self.shapes)
 
     def reference(self, operands: tuple[NDArray[Any], ...]) -> NDArray[Any]:
         """The true result, in float64, complex128 or int64."""
@@ -56,9 +72,13 @@ def numpy_dtype(name: str) -> Any:
     return np.dtype(importlib.import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
-def values_of(level: Level) -> list[Trial]:
-    """The operations whose results are judged. ``quick`` has few; ``deep`` has larger operands."""
+def values_of(level: Level, described: bool = False) -> list[Trial]:
+    """The operations whose results are judged. ``quick`` has few; ``deep`` has larger operands.
+
+    On a described machine NumPy computes for all cards, and smaller operands show the same faults.
+    """
     n = {Level.QUICK: 128, Level.STANDARD: 256, Level.DEEP: 768}[level]
+    n = 64 if described else n
     if level is Level.QUICK:
         return [
             *(_matmul(n, dtype) for dtype in ("float64", "float32", "bfloat16", "int32")),
@@ -83,51 +103,53 @@ def values_of(level: Level) -> list[Trial]:
     ]
 
 
-def rates_of(level: Level, on_gpu: bool, described: bool) -> list[Trial]:
-    """The operations whose rates are measured, of sizes that keep the kind of card busy.
-
-    On a described machine NumPy does the work and the clock is simulated, so that small sizes say the same.
-    """
-    small = described or not on_gpu
-    side = {"float32": 256 if described else 1024 if small else 4096}
-    side |= {"float64": 256 if described else 512 if small else 4096, "float16": 256 if small else 8192}
-    side["bfloat16"] = side["float16"]
+def rates_of(level: Level, on_gpu: bool) -> list[Trial]:
+    """The operations whose rates are measured, of sizes that keep the kind of card busy for long beside a launch."""
+    side = {"float32": 4096 if on_gpu else 1024, "float64": 4096 if on_gpu else 512}
+    side["float16"] = side["bfloat16"] = 8192 if on_gpu else 256
     # On CPUs 16 MiB: what is larger, the host gives and takes back page by page for each result, which is slow.
-    vector = 2**16 if described else 2**22 if small else 2**27
+    vector = 2**27 if on_gpu else 2**22
     dtypes = ("float32",) if level is Level.QUICK else FLOATS
     quick = [*(_matmul(side[dtype], dtype) for dtype in dtypes), _addition(vector, "float32")]
     if level is Level.QUICK:
         return quick
-    images, rows = (4, 64) if small else (64, 8192)
+    images, rows = (64, 8192) if on_gpu else (4, 64)
     return [
         *quick,
-        _convolution(images, 65, 32 if small else 256, "float32"),
+        _convolution(images, 65, 256 if on_gpu else 32, "float32"),
         _reduction(vector // 2**11, 2**11, "float32"),
         _fft(rows, 4096, "complex64"),
         _sort(rows, 4096, "float32"),
     ]
 
 
+def both_ways(trials: Iterable[Trial]) -> list[Trial]:
+    """``trials`` with float32 products twice: in float32, and in TF32, whose names then say ``tfloat32``."""
+    made = []
+    for trial in trials:
+        if not trial.multiplies or trial.operation.dtype != "float32":
+            made.append(trial)
+            continue
+        coarse = replace(trial.operation, name=tfloat32(trial.operation.name))
+        made += [replace(trial, tf32=False), replace(trial, operation=coarse, tf32=True)]
+    return made
+
+
+def tfloat32(name: str) -> str:
+    """The name of an operation or figure in TF32, as profiles write it."""
+    return name.replace(" float32", " tfloat32")
+
+
 def _matmul(n: int, dtype: str) -> Trial:
-    whole = dtype.startswith("int")
-    return Trial(
-        operations.matmul(n, dtype),
-        lambda random: (_drawn(random, (n, n), dtype), _drawn(random, (n, n), dtype)),
-        "exact" if whole else "summed",
-        n,
-        multiplies=True,
-    )
+    form: Form = "exact" if _whole(dtype) else "summed"
+    return Trial(operations.matmul(n, dtype), ((n, n), (n, n)), _drawn, form, n, multiplies=True)
 
 
 def _convolution(images: int, size: int, channels: int, dtype: str) -> Trial:
-    windows = (operations.WINDOW, operations.WINDOW, channels, channels)
-    return Trial(
-        operations.convolution(images, size, channels, dtype),
-        lambda random: (_drawn(random, (images, size, size, channels), dtype), _drawn(random, windows, dtype)),
-        "summed",
-        operations.WINDOW**2 * channels,
-        multiplies=True,
-    )
+    window = operations.WINDOW
+    shapes = ((images, size, size, channels), (window, window, channels, channels))
+    operation = operations.convolution(images, size, channels, dtype)
+    return Trial(operation, shapes, _drawn, "summed", window**2 * channels, multiplies=True)
 
 
 def _reduction(rows: int, columns: int, dtype: str) -> Trial:
@@ -135,65 +157,61 @@ def _reduction(rows: int, columns: int, dtype: str) -> Trial:
 
     Up to 2,048 numbers of -1, 0 and 1 have sums below 256, which bfloat16 has exactly.
     """
+    operation = operations.reduction(rows, columns, dtype)
     if dtype in SHORT:
-        return Trial(
-            operations.reduction(rows, columns, dtype),
-            lambda random: (random.integers(-1, 2, (rows, columns)).astype(numpy_dtype(dtype)),),
-            "exact",
-        )
-    form: Form = "exact" if dtype.startswith("int") else "summed"
-    return Trial(
-        operations.reduction(rows, columns, dtype),
-        lambda random: (_drawn(random, (rows, columns), dtype),),
-        form,
-        columns,
-    )
+        return Trial(operation, ((rows, columns),), _signs, "exact")
+    form: Form = "exact" if _whole(dtype) else "summed"
+    return Trial(operation, ((rows, columns),), _drawn, form, columns)
 
 
 def _addition(size: int, dtype: str) -> Trial:
-    form: Form = "exact" if dtype.startswith("int") else "rounded"
-    return Trial(
-        operations.addition(size, dtype),
-        lambda random: (_drawn(random, (size,), dtype), _drawn(random, (size,), dtype)),
-        form,
-    )
+    form: Form = "exact" if _whole(dtype) else "rounded"
+    return Trial(operations.addition(size, dtype), ((size,), (size,)), _drawn, form)
 
 
 def _elementwise(size: int, dtype: str) -> Trial:
-    whole = dtype.startswith("int")
-    return Trial(
-        operations.elementwise(size, dtype),
-        lambda random: (_positive(random, size, dtype), _positive(random, size, dtype)),
-        "exact" if whole else "rounded",
-        operations.ELEMENTWISE_ROUNDINGS,
-    )
+    form: Form = "exact" if _whole(dtype) else "rounded"
+    operation = operations.elementwise(size, dtype)
+    return Trial(operation, ((size,), (size,)), _positive, form, operations.ELEMENTWISE_ROUNDINGS)
 
 
 def _fft(rows: int, points: int, dtype: str) -> Trial:
-    def operands(random: np.random.Generator) -> tuple[NDArray[Any], ...]:
-        parts = random.uniform(-1, 1, (2, rows, points))
-        return ((parts[0] + 1j * parts[1]).astype(dtype),)
-
-    return Trial(operations.fft(rows, points, dtype), operands, "transformed")
+    return Trial(operations.fft(rows, points, dtype), ((rows, points),), _complex, "transformed")
 
 
 def _sort(rows: int, columns: int, dtype: str) -> Trial:
-    return Trial(
-        operations.sort(rows, columns, dtype), lambda random: (_drawn(random, (rows, columns), dtype),), "exact"
-    )
+    return Trial(operations.sort(rows, columns, dtype), ((rows, columns),), _drawn, "exact")
+
+
+def _whole(dtype: str) -> bool:
+    return dtype.startswith("int")
 
 
 def _drawn(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     """Numbers of either sign. Whole ones are so small that no sum of products overflows."""
-    if dtype.startswith("int"):
+    if _whole(dtype):
         return random.integers(-10, 11, shape).astype(dtype)
+    if dtype in ("float32", "float64"):
+        made: NDArray[Any] = random.random(shape, np.dtype(dtype))
+        made *= 2
+        made -= 1
+        return made
     return random.uniform(-1, 1, shape).astype(numpy_dtype(dtype))
 
 
-def _positive(random: np.random.Generator, size: int, dtype: str) -> NDArray[Any]:
-    if dtype.startswith("int"):
-        return random.integers(1, 11, size).astype(dtype)
-    return random.uniform(0.5, 2, size).astype(numpy_dtype(dtype))
+def _signs(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    return random.integers(-1, 2, shape).astype(numpy_dtype(dtype))
+
+
+def _positive(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    if _whole(dtype):
+        return random.integers(1, 11, shape).astype(dtype)
+    return random.uniform(0.5, 2, shape).astype(numpy_dtype(dtype))
+
+
+def _complex(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    parts = random.uniform(-1, 1, (2, *shape))
+    return np.asarray(parts[0] + 1j * parts[1], np.dtype(dtype))
 
 
 def _power_of_two(n: int) -> bool:

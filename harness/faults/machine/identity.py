@@ -125,7 +125,7 @@ def software(description: Description) -> Software:
         driver_cuda=old.driver_cuda if old else table.driver_cuda,
         cudnn=None if any("cudnn" in name for name in lost) else table.cudnn,
         nccl=None if any("nccl" in name for name in lost) else table.nccl,
-        kernels_sass=tuple(each for each in KERNELS_SASS if not bare or each.partition(".")[0] > capability[0]),
+        kernels_sass=tuple(each for each in KERNELS_SASS if not bare or each[0] != capability[0]),
         kernels_ptx=() if bare else KERNELS_PTX if capability >= KERNELS_PTX[0] else ("7.0", *KERNELS_PTX),
         missing_libraries=lost,
         visible=table.visible,

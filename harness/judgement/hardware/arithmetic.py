@@ -134,6 +134,12 @@ _STEPS = {
 }
 
 
+_TOO_FAST = (
+    "no card does more than its peak: either the work of {card} was not done, or the clock or the profile is wrong; "
+    "compare the name that nvidia-smi -L gives with the profile, and run --only software,arithmetic again"
+)
+
+
 def next_step(findings: Sequence[Finding]) -> str:
     """What to do about the worst of the findings, naming its card."""
     for severity in (Verdict.FAIL, Verdict.WARN):
@@ -142,7 +148,8 @@ def next_step(findings: Sequence[Finding]) -> str:
                 dict.fromkeys(_card(each) for each in findings if (each.kind, each.severity) == (kind, severity))
             )
             if cards:
-                return step.format(card=", ".join(cards))
+                fast = all("faster than" in each.message for each in findings if each.kind == "rate")
+                return (_TOO_FAST if kind == "rate" and fast else step).format(card=", ".join(cards))
     return "run it with --level standard, and with devices that have kernels for it"
 
 

@@ -74,12 +74,17 @@ def bits(first: NDArray[Any], second: NDArray[Any]) -> Bits:
     if first.shape != second.shape or first.dtype != second.dtype:
         whats = [f"{each.dtype} {each.shape}" for each in (first, second)]
         return Bits(int(max(first.size, second.size)), (), *whats)
-    raw = [np.frombuffer(np.ascontiguousarray(each).tobytes(), np.uint8) for each in (first, second)]
-    differ = np.any((raw[0] != raw[1]).reshape(-1, first.dtype.itemsize), axis=1)
-    if not differ.any():
+    one, other = _words(first), _words(second)
+    if np.array_equal(one, other):
         return Bits(0)
+    differ = np.any((one != other).reshape(first.size, -1), axis=1)
     at = tuple(int(each) for each in np.unravel_index(int(np.argmax(differ)), first.shape))
     return Bits(int(np.count_nonzero(differ)), at, f"{first[at]}", f"{second[at]}")
+
+
+def _words(array: NDArray[Any]) -> NDArray[Any]:
+    """The bits of the elements as whole numbers, one for each, or two where an element has 16 bytes."""
+    return np.ascontiguousarray(array).reshape(-1).view(f"u{min(array.dtype.itemsize, 8)}")
 
 
 def odd_ones(results: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:

@@ -6,13 +6,13 @@ from harness.records import Card
 
 
 def kind_of(card: Card) -> str:
-    """``CPU`` or ``GPU``: the first part of the label."""
+    """``CPU`` or ``GPU``: the first part of the label; ``nvml`` where the driver alone has the card."""
     return card.label.partition(":")[0].rpartition("/")[2]
 
 
 def is_gpu(card: Card) -> bool:
     """Whether it is a GPU, logical or not."""
-    return kind_of(card) == "GPU"
+    return kind_of(card) in ("GPU", "nvml")
 
 
 def device_of(card: Card) -> str:

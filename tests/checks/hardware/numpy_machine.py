@@ -41,7 +41,7 @@ CPU_SOFTWARE = Software("2.21.0", "2.2.0", "3.11.4", onednn=True)
 Change = Callable[[Operation, str, int, NDArray[Any]], NDArray[Any]]
 
 
-def gpus(count: int, name: str = "NVIDIA L4", capability: str = "8.9") -> tuple[Card, ...]:
+def gpus(count: int, name: str = "Example GPU", capability: str = "8.9") -> tuple[Card, ...]:
     return tuple(
         Card(
             f"GPU:{index}",
@@ -109,10 +109,10 @@ class NumpyMachine:
         raise NotImplementedError
 
     def put(self, array: NDArray[Any], card: str) -> Any:
-        return card, array
+        return card, lambda: array
 
     def fetch(self, buffer: Any) -> NDArray[Any]:
-        array: NDArray[Any] = buffer[1]
+        array: NDArray[Any] = buffer[1]()
         return array
 
     def move(self, buffer: Any, card: str) -> Any:
@@ -126,10 +126,13 @@ class NumpyMachine:
         if operation.name in self.without_kernels:
             raise NoKernel(f"Could not find device for node: {operation.name}")
         self.ran[card] = self.ran.get(card, 0) + 1
-        result = self._computed(operation, [buffer[1] for buffer in buffers])
+        number = self.ran[card]
         amount = operation.flop if operation.name.startswith("matmul") else operation.traffic_bytes
         self.now_s += repeats * (amount or 0.0) / (1e12 * self.speed.get(card, 1.0))
-        return card, self.change(operation, card, self.ran[card], result)
+        # Computed when somebody looks at it.
+        return card, lambda: self.change(
+            operation, card, number, self._computed(operation, [buffer[1]() for buffer in buffers])
+        )
 
     def _computed(self, operation: Operation, arrays: list[NDArray[Any]]) -> NDArray[Any]:
         """Once for all cards and repetitions, which share the operands."""

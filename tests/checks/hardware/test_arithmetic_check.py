@@ -75,7 +75,7 @@ def test_of_two_cards_the_one_beyond_its_bound_alone_is_accused() -> None:
 
 
 def test_cards_of_other_models_need_not_have_the_same_bits() -> None:
-    cards = (*FOUR[:3], replace(FOUR[3], name="NVIDIA T4"))
+    cards = (*FOUR[:3], replace(FOUR[3], name="Another GPU"))
     machine = NumpyMachine(cards, change=wrong_element("matmul float32", "GPU:3", 0.0))
     assert _run(machine).verdict is Verdict.PASS
 
@@ -106,7 +106,7 @@ def test_nan_is_never_within_a_bound() -> None:
     (1.12, Verdict.WARN), (1.5, Verdict.FAIL)]
 )  # fmt: skip
 def test_a_card_is_judged_against_the_median_of_its_kind(speed: float, verdict: Verdict) -> None:
-    outcome = _run(NumpyMachine(gpus(8, "a card of no profile"), speed={"GPU:5": speed}))
+    outcome = _run(NumpyMachine(gpus(8), speed={"GPU:5": speed}))
     assert outcome.verdict is verdict
     assert {finding.device for finding in outcome.findings} <= {gpus(8)[5].device}
     assert all("median of the 8 cards" in (figure.expected_from or "") for figure in outcome.figures)
@@ -137,7 +137,7 @@ def test_tf32_is_seen_from_the_arithmetic_and_its_rates_have_its_name() -> None:
     outcome = _run(NumpyMachine(gpus(1), change=_coarse("GPU:0")))
     assert outcome.verdict is Verdict.PASS, outcome.findings
     assert "TF32 is on, and float32 products use it (about 3 decimal digits): GPU:0" in outcome.scope
-    assert {figure.name for figure in outcome.figures} >= {"matmul tf32", "memory bandwidth"}
+    assert {figure.name for figure in outcome.figures} >= {"matmul tfloat32", "memory bandwidth"}
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_a_clock_that_stands_still_gives_no_rate_and_no_pass() -> None:
 
 
 def test_without_a_machine_or_a_card_nothing_is_said_to_be_right() -> None:
-    assert CHECK.run(context(None)).verdict is Verdict.SKIP
+    assert CHECK.run(context(None)).verdict is Verdict.UNKNOWN
     assert CHECK.run(context(NumpyMachine(()))).verdict is Verdict.UNKNOWN
 
 
 def _all_trials() -> list[Trial]:
-    return [*values_of(Level.QUICK), *rates_of(Level.QUICK, True, True)]
+    return [*values_of(Level.QUICK), *rates_of(Level.QUICK, True)]

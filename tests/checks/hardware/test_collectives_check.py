@@ -100,4 +100,4 @@ def test_one_card_is_skipped_and_no_algorithm_is_unknown() -> None:
 
     assert CHECK.run(context(NumpyMachine(gpus(1)))).verdict is Verdict.SKIP
     assert CHECK.run(context(_Without(CARDS))).verdict is Verdict.UNKNOWN
-    assert CHECK.run(context(None)).verdict is Verdict.SKIP
+    assert CHECK.run(context(None)).verdict is Verdict.UNKNOWN

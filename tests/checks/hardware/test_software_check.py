@@ -8,7 +8,6 @@ import pytest
 from numpy_machine import CPU_SOFTWARE, NumpyMachine, context, cpus, gpus, with_software, wrong_element
 
 from harness.checks.check import CheckOutcome
-from harness.checks.execute import execute
 from harness.checks.hardware.software import CHECK
 from harness.records import Verdict
 
@@ -114,5 +113,5 @@ def test_a_card_that_multiplies_whole_numbers_wrong_is_named() -> None:
 
 
 def test_nothing_is_right_where_there_is_nothing() -> None:
-    assert CHECK.run(context(None)).verdict is Verdict.SKIP
-    assert execute(CHECK, context(NumpyMachine(()))).verdict is not Verdict.PASS
+    assert CHECK.run(context(None)).verdict is Verdict.UNKNOWN
+    assert CHECK.run(context(NumpyMachine(()))).verdict is Verdict.UNKNOWN
