@@ -59,13 +59,14 @@ def report(
         if not given:
             raise UsageError("no run is given; accepted: one or more RUN.json, or the folders that they are in")
         records = [_load(path) for path in given]
-        folder = output or (given[0] if given[0].is_dir() else given[0].parent)
+        beside = given[0] if given[0].is_dir() else given[0].parent
+        folder = output or beside
         console = console_for(sys.stdout)
         if len(records) == 1:
             from harness.report.publish import publish
             from harness.report.terminal import print_report
 
-            page = publish(records[0], folder)
+            page = publish(records[0], folder, beside)
             print_report(console, records[0], None, page)
         else:
             from harness.report.changes import print_comparison

@@ -274,6 +274,18 @@ class ReportError(UsageError, OSError):
         super().__init__(f"report folder {self.path} cannot be written: {why}; name another one with --report")
 
 
+class ReportNotRendered(ReportError):
+    """A fault of the harness while it made a report of a record that was stored before."""
+
+    def __init__(self, path: Path | str, fault: BaseException) -> None:
+        self.path = str(path)
+        self.why = f"{type(fault).__name__}: {fault}"
+        HarnessError.__init__(
+            self,
+            f"the report in {self.path} could not be made: {self.why}; run.json has everything, please report this",
+        )
+
+
 class InvalidProgram(UsageError, ValueError):
     """The description of a generated program does not hold together. ``part`` is the text of the part at fault."""
 

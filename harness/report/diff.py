@@ -11,7 +11,7 @@ from typing import Literal
 from harness.records import Fingerprint, RunRecord, Verdict
 from harness.report.comparison import NORMAL_SPREAD, figure_key
 from harness.report.printable import device_label, one_line, shortened
-from harness.report.quantities import quantity
+from harness.report.quantities import TIMES, quantity
 from harness.report.standing import standing
 from harness.report.terminal import finding_line
 
@@ -19,8 +19,8 @@ Direction = Literal["worse", "better", "changed"]
 
 #: From best to worst. SKIP says that something is not tested any more, and so is worse than PASS.
 _ORDER = (Verdict.PASS, Verdict.WARN, Verdict.SKIP, Verdict.UNKNOWN, Verdict.FAIL)
-#: Units of which less is better, and of which more is; of rates (``…/s``), more is, too.
-_TIMES, _MORE = frozenset({"ns", "us", "ms", "s"}), frozenset({"x", "lanes"})
+#: Units beside rates (``…/s``) of which more is better. Of times, less is.
+_MORE = frozenset({"x", "lanes"})
 _LONGEST = 300
 
 
@@ -137,7 +137,7 @@ def _moved(name: str, unit: str, one: float, other: float) -> Iterator[Differenc
 def _direction(unit: str, change: float) -> Direction:
     if unit.endswith("/s") or unit in _MORE:
         return "better" if change > 0 else "worse"
-    if unit in _TIMES:
+    if unit in TIMES:
         return "worse" if change > 0 else "better"
     return "changed"
 

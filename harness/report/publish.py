@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.errors import ReportError
+from harness.errors import InvalidRecord, ReportError
 from harness.records import RunRecord
 from harness.report.storage import save_text
+
+if TYPE_CHECKING:
+    from harness.speed.scaling.record import ScaleRecord
 
 PAGE_FILE = "report.html"
 MARKDOWN_FILE = "report.md"
 JUNIT_FILE = "junit.xml"
 
 
-def publish(record: RunRecord, folder: Path) -> Path:
+def publish(record: RunRecord, folder: Path, beside: Path | None = None) -> Path:
     """Write ``junit.xml``, ``report.md`` and ``report.html`` to ``folder``, each whole or not at all.
 
-    The path of ``report.html`` is returned.
+    ``beside`` is the folder of the run, when it is another: a ``scale.json`` there is shown in the page. The path of
+    ``report.html`` is returned.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -29,7 +34,19 @@ def publish(record: RunRecord, folder: Path) -> Path:
     save_text(report_markdown(record), folder, MARKDOWN_FILE)
     from harness.report.html.page import report_page
 
-    return save_text(report_page(record), folder, PAGE_FILE)
+    return save_text(report_page(record, _curve(beside or folder)), folder, PAGE_FILE)
+
+
+def _curve(folder: Path) -> ScaleRecord | str | None:
+    """The scaling curve in ``folder``, or why it cannot be read: that must not cost the report."""
+    from harness.report.scale import SCALE_FILE, load_scale
+
+    if not (folder / SCALE_FILE).exists():
+        return None
+    try:
+        return load_scale(folder)
+    except InvalidRecord as error:
+        return str(error)
 
 
 def withdraw(folder: Path) -> None:

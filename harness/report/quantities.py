@@ -6,6 +6,8 @@ import math
 
 #: What stands where nothing was measured.
 NOTHING = "\u2013"
+#: Units of time: of a figure in one of them, less is better.
+TIMES = frozenset({"ns", "us", "ms", "s"})
 _NARROW_SPACE = "\u202f"
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.errors import ReportError
+from harness.errors import ReportError, ReportNotRendered
 from harness.records import Card, CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
 from harness.report.publish import publish, withdraw
 from harness.report.storage import json_text, save_run
@@ -114,4 +114,4 @@ class Recording:
         except ReportError as error:
             self.problem = self.problem or error
         except Exception as error:  # noqa: BLE001 - the border between a run and its pictures: the verdict must be told
-            self.problem = ReportError(self.folder, f"{write.__name__.strip('_')}: {type(error).__name__}: {error}")
+            self.problem = self.problem or ReportNotRendered(self.folder, error)

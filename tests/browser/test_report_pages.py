@@ -106,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     columns = [
         Column("node-a", whole),
         Column("node-b", whole),
-        Column("node-c", replace(whole, results=whole.results[3:])),
+        Column("node-c", samples.scaled(replace(whole, results=whole.results[1:]), 0.6, "GPU:2")),
     ]
     (made / "comparison.html").write_text(comparison_page(compare(columns)), encoding="utf-8")
     return made

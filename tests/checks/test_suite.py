@@ -15,6 +15,8 @@ from harness.errors import UnknownCheck
 
 IDS = {
     "devices-distinct",
+    "cluster",
+    "strategies",
     "software",
     "arithmetic",
     "collectives",

@@ -253,6 +253,16 @@ def many_findings(number: int) -> RunRecord:
     return run(passed(verdict=Verdict.FAIL, findings=findings, reason=f"{number} findings"))
 
 
+def scaled(record: RunRecord, factor: float, device: str) -> RunRecord:
+    """``record`` with the figures of one device ``factor`` times as high."""
+
+    def result(each: CheckResult) -> CheckResult:
+        figures = (replace(f, value=f.value * factor) if f.device == device else f for f in each.figures)
+        return replace(each, figures=tuple(figures))
+
+    return replace(record, results=tuple(map(result, record.results)))
+
+
 def _check(
     check: str,
     verdict: Verdict,

@@ -8,19 +8,9 @@ import pytest
 import sample_records as samples
 from html_rules import Page
 
-from harness.records import CheckResult, Figure, RunRecord, Verdict
+from harness.records import Figure, RunRecord, Verdict
 from harness.report.comparison import RULE, Column, compare, outliers
 from harness.report.html.comparison_page import comparison_page
-
-
-def scaled(record: RunRecord, factor: float, device: str) -> RunRecord:
-    """``record`` with the figures of one device ``factor`` times as high."""
-
-    def result(each: CheckResult) -> CheckResult:
-        figures = (replace(f, value=f.value * factor) if f.device == device else f for f in each.figures)
-        return replace(each, figures=tuple(figures))
-
-    return replace(record, results=tuple(map(result, record.results)))
 
 
 def columns(*records: RunRecord) -> list[Column]:
@@ -54,7 +44,9 @@ def test_a_value_stands_out_by_its_distance_and_by_what_is_normal(values: list[f
 
 def test_figures_of_several_runs_are_matched_by_check_name_place_size_and_unit() -> None:
     whole = samples.eight_cards()
-    said = compare(columns(whole, whole, scaled(whole, 0.5, "GPU:2"), replace(whole, results=whole.results[:1])))
+    said = compare(
+        columns(whole, whole, samples.scaled(whole, 0.5, "GPU:2"), replace(whole, results=whole.results[:1]))
+    )
     marked = {row.where for row in said.figures if row.outliers}
     assert marked
     assert all(where.startswith("GPU:2") for where in marked)
@@ -77,7 +69,7 @@ def test_a_verdict_that_most_runs_do_not_have_stands_out() -> None:
 
 def test_the_page_has_a_column_for_each_run_marks_what_stands_out_in_words_and_says_the_rule() -> None:
     whole = samples.eight_cards()
-    text = comparison_page(compare(columns(whole, whole, scaled(whole, 0.5, "GPU:2"))))
+    text = comparison_page(compare(columns(whole, whole, samples.scaled(whole, 0.5, "GPU:2"))))
     page = Page(text)
     assert page.problems == []
     assert page.headings[0][1].split() == ["FAIL", "3", "runs", "side", "by", "side"]

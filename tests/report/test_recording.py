@@ -146,13 +146,13 @@ def test_a_full_disk_is_said_and_leaves_no_half_of_a_file(tmp_path: Path, monkey
 
 
 def test_a_fault_of_the_renderer_does_not_cost_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(record: object) -> str:
+    def broken(*given: object) -> str:
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr("harness.report.html.page.report_page", broken)
     kept = recording(tmp_path)
     kept.add(result(Verdict.PASS))
     kept.complete()
-    assert "ZeroDivisionError: planted" in str(kept.problem)
+    assert "could not be made: ZeroDivisionError: planted; run.json has everything" in str(kept.problem)
     assert kept.record.verdict is Verdict.PASS
     assert (tmp_path / "junit.xml").exists()

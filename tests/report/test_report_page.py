@@ -96,7 +96,7 @@ def test_a_card_is_shown_with_its_ids_its_links_and_what_was_found_on_it(pages: 
         "FAIL 1 finding names it",
         "GPU-1b2c3d4e-0000-0000-0000-000000000003",
         "0000:4C:00.0",
-        "4 lanes of 16 lanes",
+        "4 of 16 lanes",
     ):
         assert fact in card
     assert "A described machine, not hardware." in text
@@ -108,8 +108,10 @@ def test_charts_have_their_message_in_words_and_their_figures_in_a_table(pages: 
     assert page.tags.count("svg") == 7, "a matrix, rates, a speedup, two programs and two sensors"
     assert page.tags.count("figure") == page.tags.count("svg")
     assert "Least: 13.58 GB/s from GPU:3 to host" in page.text
+    assert "Findings name what is framed and has a !: GPU:1 \u2192 GPU:3." in page.text
+    assert "371 !" in page.text or "366 !" in page.text
     assert "Least: 25% (PCIe link width on GPU:3)" in page.text
-    assert "The highest peak is 90.41 C on GPU:5" in page.text
+    assert "The highest reading is 90.41 C on GPU:5, the lowest 32 C on GPU:0" in page.text
     for caption in ("Every copy that was measured", "What each sensor said", "Ops on each device"):
         assert caption in page.text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from harness.records import RunRecord, Verdict, overall
-from harness.report.comparison import RULE, Comparison
+from harness.report.comparison import RULE, Comparison, Figures
 from harness.report.html.environment import render
 from harness.report.html.page import environment_facts, machine_name
 from harness.report.quantities import NOTHING, quantity
@@ -40,18 +40,19 @@ def comparison_page(comparison: Comparison) -> str:
             (row.check, [(verdict, place in row.outliers) for place, verdict in enumerate(row.verdicts)])
             for row in comparison.verdicts
         ],
-        figures=[
-            (
-                (row.name, row.where or NOTHING, row.check),
-                [(quantity(value, row.unit), place in row.outliers) for place, value in enumerate(row.values)],
-            )
-            for row in figures[:MOST_ROWS]
-        ],
+        marked=[_row(row) for row in figures[:MOST_ROWS] if row.outliers],
+        unmarked=[_row(row) for row in figures[:MOST_ROWS] if not row.outliers],
+        number=len(figures),
         left_out=max(0, len(figures) - MOST_ROWS),
         standing_out=sum(bool(row.outliers) for row in comparison.figures),
         environment=_environment([column.record for column in comparison.columns]),
         rule=RULE,
     )
+
+
+def _row(row: Figures) -> tuple[tuple[str, str, str], list[tuple[str, bool]]]:
+    values = [(quantity(value, row.unit), place in row.outliers) for place, value in enumerate(row.values)]
+    return (row.name, row.where or NOTHING, row.check), values
 
 
 def worst(comparison: Comparison) -> Verdict:

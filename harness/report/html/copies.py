@@ -12,10 +12,12 @@ from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.heat_map import heat_map
 from harness.report.html.tables import Table, table
 from harness.report.printable import device_label
-from harness.report.quantities import percent, quantity, size
+from harness.report.quantities import TIMES, percent, quantity, size
 
 #: What ``copy device-to-device``, ``copy host-to-device`` and ``copy device-to-host`` have in common is the way.
 _ENDS = re.compile(r"\b(?:device|host)-to-(?:device|host)\b\s*")
+#: A way from one place to another in a text, such as ``GPU:1 -> GPU:3``.
+_PAIR = re.compile(r"([\w/]+(?::\d+)?) (?:->|\u2192|to) ([\w/]+(?::\d+)?)")
 _HOST = "host"
 #: Charts of one section: more sizes and ways are in the table alone.
 _MOST_CHARTS = 4
@@ -43,10 +45,12 @@ def copies_of(record: RunRecord) -> Copies | None:
     for figure in figures:
         groups.setdefault((_way(figure), figure.unit), []).append(figure)
     order = [device_label(card.label) for card in record.cards]
+    # Bandwidth is looked at before latency; what is measured in both directions at once, after one.
+    ways = sorted(groups, key=lambda key: (key[1] in TIMES, len(key[0])))
+    named = _named_pairs(record)
     charts = [
-        _matrix(f"copies-{index}", way, unit, members, order)
-        for index, ((way, unit), members) in enumerate(groups.items())
-        if index < _MOST_CHARTS
+        _matrix(f"copies-{index}", way, unit, groups[way, unit], order, named)
+        for index, (way, unit) in enumerate(ways[:_MOST_CHARTS])
     ]
     return Copies(tuple(charts), _table(figures))
 
@@ -55,7 +59,20 @@ def _way(figure: Figure) -> str:
     return _ENDS.sub("", figure.name).strip() or "copy"
 
 
-def _matrix(name: str, way: str, unit: str, figures: Sequence[Figure], order: Sequence[str]) -> Chart:
+def _named_pairs(record: RunRecord) -> frozenset[tuple[str, str]]:
+    """What findings about links and copies say of pairs: ``GPU:1 -> GPU:3``, ``from host to GPU:0``."""
+    return frozenset(
+        (source, target)
+        for result in record.results
+        for finding in result.findings
+        if finding.kind in ("corruption", "link")
+        for source, target in _PAIR.findall(f"{finding.where}; {finding.message}")
+    )
+
+
+def _matrix(
+    name: str, way: str, unit: str, figures: Sequence[Figure], order: Sequence[str], named: frozenset[tuple[str, str]]
+) -> Chart:
     sizes = {figure.size_bytes for figure in figures if figure.size_bytes is not None}
     largest = max(sizes, default=None)
     drawn = [figure for figure in figures if figure.size_bytes == largest]
@@ -64,10 +81,25 @@ def _matrix(name: str, way: str, unit: str, figures: Sequence[Figure], order: Se
     of_size = f", copies of {size(largest)}" if largest is not None else ""
     low, high = min(values, key=lambda pair: values[pair]), max(values, key=lambda pair: values[pair])
     description = (
-        f"{len(values)} ordered pairs. Least: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
-        f"{quantity(median(values.values()), unit)}; most: {quantity(values[high], unit)} from {high[0]} to {high[1]}."
+        f"{len(values)} pairs. Least: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
+        f"{quantity(median(values.values()), unit)}; most: {quantity(values[high], unit)} from {high[0]} to {high[1]}. "
+        f"Dark is {'slow' if unit in TIMES or unit.endswith('/s') else 'little'}; what is blank was not measured."
     )
-    return heat_map(name, f"{way} between cards and the host in {unit}{of_size}", description, labels, values, unit)
+    wrong = [pair for pair in values if pair in named]
+    if wrong:
+        pairs = ", ".join(f"{source} \u2192 {target}" for source, target in wrong)
+        description += f" Findings name what is framed and has a !: {pairs}."
+    between = "cards and the host" if _HOST in labels else "cards"
+    return heat_map(
+        name,
+        f"{way} between {between} in {unit}{of_size}",
+        description,
+        labels,
+        values,
+        unit,
+        marked=wrong,
+        dark_is_much=unit in TIMES,
+    )
 
 
 def _labels(seen: Iterable[str], order: Sequence[str]) -> list[str]:

@@ -52,15 +52,23 @@ def _view(record: RunRecord, result: CheckResult) -> ResultView:
     return ResultView(
         result,
         standing(result),
-        "" if len(result.findings) == 1 and result.findings[0].message in result.reason else result.reason,
+        "" if _says_the_same(result) else result.reason,
         tuple(_finding(finding) for finding in worst_first[:MOST_FINDINGS]),
         max(0, len(result.findings) - MOST_FINDINGS),
         replay_of(record, result),
     )
 
 
+def _says_the_same(result: CheckResult) -> bool:
+    if len(result.findings) != 1:
+        return False
+    (finding,) = result.findings
+    return result.reason in (finding.message, f"{finding.kind}: {finding.message}")
+
+
 def _finding(finding: Finding) -> FindingView:
-    expected, found = _cut(finding.expected), _cut(finding.found)
+    # Where a finding is about a device, its short name is what people look for.
+    expected, found = _cut(device_label(finding.expected)), _cut(device_label(finding.found))
     long = len(expected) + len(found) > _LONG or "\n" in expected + found
     return FindingView(finding, device_label(finding.device), expected, found, long)
 

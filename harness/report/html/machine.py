@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harness.records import Card, Figure, RunRecord, Verdict
 from harness.report.printable import device_label
-from harness.report.quantities import quantity, size
+from harness.report.quantities import TIMES, number, quantity, size
 from harness.report.standing import SEVERITY
 
 #: Words in the names of figures that say what a link is and does.
@@ -54,19 +54,24 @@ def _view(record: RunRecord, card: Card) -> CardView:
 def _facts(card: Card) -> tuple[tuple[str, str], ...]:
     facts = (
         ("index", None if card.index is None else str(card.index)),
-        ("UUID", card.uuid),
         ("PCI", card.pci),
         ("NUMA node", None if card.numa_node is None else str(card.numa_node)),
         ("compute capability", card.compute_capability),
         ("memory", None if card.memory_bytes is None else size(card.memory_bytes)),
+        ("UUID", card.uuid),
         ("judged against", card.profile or "the median of this machine"),
     )
     return tuple((name, text) for name, text in facts if text is not None)
 
 
+def is_of_link(name: str) -> bool:
+    """Whether a figure or a sensor of that name says something of a card's link."""
+    return any(word in name.lower() for word in _LINK_WORDS)
+
+
 def _against(figure: Figure) -> str:
-    measured = quantity(figure.value, figure.unit)
-    return f"{measured} of {quantity(figure.expected, figure.unit)}" if figure.expected else measured
+    of = f" of {number(figure.expected)}" if figure.expected else ""
+    return f"{number(figure.value)}{of} {figure.unit}"
 
 
 def _links(record: RunRecord, card: Card) -> tuple[tuple[str, str], ...]:
@@ -76,11 +81,10 @@ def _links(record: RunRecord, card: Card) -> tuple[tuple[str, str], ...]:
         for figure in result.figures:
             ends = (device_label(figure.device), device_label(figure.peer))
             single = card.label in ends and ("host" in ends or figure.peer is None)
-            if single and any(word in figure.name.lower() for word in _LINK_WORDS):
+            if single and is_of_link(figure.name) and figure.unit not in TIMES:
                 found[figure.name] = _against(figure)
         for series in result.series:
             known = [value for value in series.values if value is not None]
-            is_link = any(word in series.name.lower() for word in _LINK_WORDS)
-            if known and is_link and device_label(series.device) == card.label:
+            if known and is_of_link(series.name) and device_label(series.device) == card.label:
                 found[series.name] = quantity(known[-1], series.unit)
     return tuple(found.items())

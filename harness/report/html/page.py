@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from harness.records import Fingerprint, RunRecord
 from harness.report.html.copies import copies_of
@@ -12,11 +13,15 @@ from harness.report.html.findings import told_results
 from harness.report.html.machine import cards_of
 from harness.report.html.programs import programs_of
 from harness.report.html.rates import others_of, rates_of, speedups_of
+from harness.report.html.scaling import scaling_of
 from harness.report.html.sensors import sensors_of
 from harness.report.html.tables import Table, table
 from harness.report.printable import device_label, shortened
 from harness.report.quantities import NOTHING, count, duration
 from harness.report.standing import all_exercised, counts, not_run, replay_of, standing
+
+if TYPE_CHECKING:
+    from harness.speed.scaling.record import ScaleRecord
 
 _LONGEST_NAME = 80
 _FACTS = {
@@ -44,8 +49,11 @@ _FACTS = {
 }
 
 
-def report_page(record: RunRecord) -> str:
-    """``record`` as one HTML file that refers to nothing outside of itself."""
+def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> str:
+    """``record`` as one HTML file that refers to nothing outside of itself.
+
+    ``scale`` is the curve that lies beside it, or why that cannot be read.
+    """
     return render(
         "report.html.j2",
         record=record,
@@ -60,6 +68,8 @@ def report_page(record: RunRecord) -> str:
         copies=copies_of(record),
         rates=rates_of(record),
         speedups=speedups_of(record),
+        scaling=None if isinstance(scale, str) else scaling_of(record, scale),
+        scaling_problem=scale if isinstance(scale, str) else None,
         others=others_of(record),
         programs=programs_of(record),
         sensors=sensors_of(record),

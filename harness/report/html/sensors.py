@@ -47,14 +47,10 @@ def sensors_of(record: RunRecord) -> Sensors | None:
 
 def _chart(name: str, sensor: str, unit: str, check: str, series: list[Series]) -> Chart:
     lines = {device_label(each.device): (each.at_s, each.values) for each in series[:_MOST_LINES]}
-    peaks = [
-        (max(value for value in each.values if value is not None), device_label(each.device))
-        for each in series
-        if any(value is not None for value in each.values)
-    ]
-    most, least = max(peaks), min(peaks)
+    read = [(value, device_label(each.device)) for each in series for value in each.values if value is not None]
+    most, least = max(read), min(read)
     description = (
-        f"{len(series)} devices. The highest peak is {quantity(most[0], unit)} on {most[1]}, the lowest peak "
+        f"{len(series)} devices. The highest reading is {quantity(most[0], unit)} on {most[1]}, the lowest "
         f"{quantity(least[0], unit)} on {least[1]}."
     )
     return lines_chart(name, f"{sensor} during {check}", description, lines, "s since the start", unit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from harness.report.html.charts.drawing import MUTED, Chart, draw
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _MOST_ROWS_WITH_VALUES = 18
 #: Values that lie further apart than this are coloured by their logarithm: a slow link would not be seen beside NVLink.
 _WIDE = 8.0
+#: Stands out from every colour of the map.
+_FRAME = "#ff2d55"
 _LABEL_CHARACTERS = 14
 #: The luminance to which white and black have the same contrast, 4.58: sqrt(1.05 * 0.05) - 0.05.
 _AS_DARK_AS_LIGHT = 0.179
@@ -29,12 +31,16 @@ def heat_map(
     labels: Sequence[str],
     values: Mapping[tuple[str, str], float],
     unit: str,
+    *,
+    marked: Collection[tuple[str, str]] = (),
+    dark_is_much: bool = False,
 ) -> Chart:
-    """``values`` by (from, to). Pairs that were not measured are left blank."""
+    """``values`` by (from, to). Pairs that were not measured are blank; those in ``marked`` get a frame and a !."""
 
     def paint(axes: Axes) -> None:
         import numpy as np
         from matplotlib.colors import LogNorm, Normalize
+        from matplotlib.patches import Rectangle
 
         side = range(len(labels))
         matrix = np.array([[values.get((labels[row], labels[column]), np.nan) for column in side] for row in side])
@@ -42,7 +48,9 @@ def heat_map(
         low, high = (float(positive.min()), float(positive.max())) if positive.size else (0.0, 1.0)
         wide = positive.size and high / low > _WIDE
         norm = LogNorm(low, high) if wide else Normalize(0.0, high)
-        mesh = axes.pcolormesh(np.ma.masked_invalid(matrix), cmap="viridis", norm=norm, edgecolors="none")
+        mesh = axes.pcolormesh(
+            np.ma.masked_invalid(matrix), cmap="viridis_r" if dark_is_much else "viridis", norm=norm, edgecolors="none"
+        )
         if len(labels) <= _MOST_ROWS_WITH_VALUES:
             for (row, column), value in np.ndenumerate(matrix):
                 if np.isfinite(value):
@@ -50,12 +58,15 @@ def heat_map(
                     axes.text(
                         column + 0.5,
                         row + 0.5,
-                        number(float(f"{value:.3g}")),
+                        number(float(f"{value:.3g}")) + (" !" if (labels[row], labels[column]) in marked else ""),
                         ha="center",
                         va="center",
                         fontsize=8.5,
                         color=readable_on(ground),
                     )
+        for source, target in marked:
+            corner = (labels.index(target) + 0.05, labels.index(source) + 0.05)
+            axes.add_patch(Rectangle(corner, 0.9, 0.9, fill=False, edgecolor=_FRAME, linewidth=2.5))
         short = [shortened(label, _LABEL_CHARACTERS) for label in labels]
         axes.set_xticks([index + 0.5 for index in side], short, rotation=0 if len(labels) <= 10 else 90)
         axes.set_yticks([index + 0.5 for index in side], short)
