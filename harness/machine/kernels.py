@@ -32,5 +32,5 @@ class telling_missing_kernels:  # noqa: N801 - used as a statement
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is not None and kind.__module__.startswith("tensorflow.") and says_no_kernel(str(error)):
+        if kind is not None and kind.__module__.partition(".")[0] == "tensorflow" and says_no_kernel(str(error)):
             raise NoKernel(str(error).partition("\n")[0]) from error

@@ -61,7 +61,8 @@ class Trial:
         """How far a result may be from ``reference``."""
         if self.form == "summed":
             magnitude = self.operation.reference(*(np.abs(operations.wide(each)) for each in operands))
-            return summed(reference, magnitude, self.terms, self.operation.dtype, tf32=tf32 and self.multiplies)
+            coarse = tf32 and self.multiplies and self.operation.dtype == "float32"
+            return summed(reference, magnitude, self.terms, self.operation.dtype, tf32=coarse)
         if self.form == "rounded":
             return rounded(reference, self.terms, self.operation.dtype)
         return transformed(reference, self.operation.dtype) if self.form == "transformed" else exact()

@@ -6,7 +6,7 @@ clock is wrong.
 Cards of one model differ: 8 % on average and up to 22 % in five large clusters (P. Sinha et al., Not All GPUs Are
 Created Equal: Characterizing Variability in Large-Scale, Accelerator-Rich Systems, SC 2022). So from 8 % off the
 median it is a WARN and from 20 % a FAIL. Logical CPUs share cores, with each other and with whatever else runs: they
-are judged from 60 % off, and never worse than WARN, also where a profile says what a core should reach.
+are judged from 75 % off, and never worse than WARN, also where a profile says what a core should reach.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.records import Card, Figure, Finding, RunRecord, Verdict
 #: Share of the median that is normal either way, and from which it fails.
 WARN_FROM, FAIL_FROM = 0.08, 0.20
 #: For CPUs, which share cores.
-WARN_FROM_CPU = 0.60
+WARN_FROM_CPU = 0.75
 #: Cards from which a median says which of them is too fast.
 _CARDS_FOR_TOO_FAST = 3
 
