@@ -124,8 +124,8 @@ _STEPS = {
     "results cannot be trusted",
     "nondeterminism": "take {card} out of use until --only arithmetic --only corruption passes ten times; look at its "
     "memory errors and its temperature (check sustained-load)",
-    "corruption": "run --only corruption, and move {card} to another slot: what goes with the card is the card's; where "
-    "convolutions alone differ, set TF_CUDNN_USE_AUTOTUNE=0 and run it again first",
+    "corruption": "run --only corruption, and move {card} to another slot: what goes with the card is the card's; "
+    "where convolutions alone differ, set TF_CUDNN_USE_AUTOTUNE=0 and run it again first",
     "rate": "look at clocks, temperature and power of {card} (check sustained-load) and at its link (check copies); "
     "then swap it with another card: slowness that goes with the card is the card's",
 }
