@@ -29,9 +29,10 @@ def profile_machine(
 ) -> None:
     """Measure what the cards of this machine reach, and write it as a hardware profile.
 
-    Matrix products in each dtype, the memory, and copies with the host and between cards, a few times each; the median
-    over all cards counts. Let the machine do nothing else. The file names this machine's cards, has the date, and says
-    "measured on this machine"; it is read as those of profiles/hardware are. Logs go to DIR/logs.
+    Matrix products in each dtype, the memory, and copies with the host and between cards, a few times each: of each
+    card the fastest time, of the cards the median. Let the machine do nothing else. The file names this machine's
+    cards, has the date, and says "measured on this machine"; it is read as those of profiles/hardware are. Logs go to
+    DIR/logs.
     """
     from pydantic import TypeAdapter
 
@@ -53,5 +54,5 @@ def profile_machine(
     typer.echo(f"{name}, {note}")
     for rate in rates:
         unit = FIGURE_UNITS[rate.figure]
-        typer.echo(f"{rate.figure:<24} {rate.value:>12.4g} {unit:<10} ({rate.lowest:.4g} to {rate.highest:.4g})")
+        typer.echo(f"{rate.figure:<24} {rate.value:>12.4g} {unit:<10} (median {rate.median:.4g})")
     typer.echo(f"Profile: {output}")

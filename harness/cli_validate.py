@@ -48,7 +48,7 @@ class Asked:
 
     def replay(self, check: str) -> str:
         """The command that runs a check alone again."""
-        where = ["--fake", self.described] if self.described else ["--devices", self.spec]
+        where = ["--fake", self.spec] if self.described else ["--devices", self.spec]
         return shlex.join(["harness", "validate", *where, "--only", check, "--level", str(self.level)])
 
 
@@ -79,8 +79,10 @@ def validate(
         typer.Option("--known-failures", metavar="FILE", dir_okay=False, help="Accepted failures, as TOML."),
     ] = None,
     fake: Annotated[
-        Path | None,
-        typer.Option("--fake", metavar="FILE", dir_okay=False, help="Check the machine described there, as a trial."),
+        str | None,
+        typer.Option(
+            "--fake", metavar="FILE", help="Check the machine described there, for a trial; @faulty-8 is shipped."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict alone.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print run.json on stdout, and nothing else.")] = False,
@@ -100,14 +102,13 @@ def validate(
             raise UsageError(f"--devices {devices} with --fake: accepted: one of the two; the file says what is there")
         asked = Asked(
             checks=_selected(only or (), level, described=fake is not None),
-            spec="auto" if fake is None else str(fake),
+            spec=devices if fake is None else fake,
             level=level,
             timeout_s=limit_s,
-            described="" if fake is None else str(fake.absolute()),
+            described="" if fake is None else str(_description(fake)),
             required=tuple(Requirement.parse(text) for text in require or ()),
             known=_known(known_failures),
         )
-        asked = replace(asked, spec=devices) if fake is None else asked
     console = console_for(sys.stdout)
     console.quiet = quiet or as_json
     recording = Recording(
@@ -222,6 +223,18 @@ def _selected(only: list[str] | tuple[str, ...], level: Level, *, described: boo
         there = ", ".join(check.id for check in suite().checks if check.hardware)
         raise UsageError(f"--only {wrong[0]} with --fake: it runs TensorFlow; accepted: {there}")
     return tuple(check for check in checks if check.hardware)
+
+
+def _description(text: str) -> Path:
+    """The file of a described machine: one of the user's, or ``@NAME``, a shipped one."""
+    from harness.devices.shipped import shipped_folder
+
+    if not text.startswith("@"):
+        return Path(text).absolute()
+    there = {f"@{path.stem}": path for path in sorted(shipped_folder("fake").glob("*.toml"))}
+    if text not in there:
+        raise UsageError(f"--fake {text}: no such machine is shipped; accepted: {', '.join(there)}, or a .toml file")
+    return there[text]
 
 
 def _known(path: Path | None) -> tuple[KnownFailure, ...]:

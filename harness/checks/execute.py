@@ -18,6 +18,7 @@ from harness.checks.check import Check, CheckContext, CheckOutcome
 from harness.checks.exception_text import one_line
 from harness.devices.lost import naming_hosts
 from harness.errors import EvidenceError
+from harness.judgement.hardware.sensors import XID_UNDER_LOAD
 from harness.records import CheckResult, Finding, Verdict
 
 
@@ -67,11 +68,14 @@ def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
 
 #: Findings that say that bits were wrong.
 _LASTING = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
+#: Where a finding says of something that happens once, and that nothing which comes later undoes.
+_HAPPENED = frozenset({XID_UNDER_LOAD})
 
 
 def _weakened(finding: Finding, again: Collection[tuple[str, str | None]]) -> Finding:
     """``finding``, as a warning where it is one that has to come ``again`` and did not."""
-    if finding.kind in _LASTING or (finding.kind, finding.device) in again:
+    lasting = finding.kind in _LASTING or finding.where in _HAPPENED
+    if lasting or (finding.kind, finding.device) in again:
         return finding
     return replace(finding, severity=Verdict.WARN)
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from harness.machine.machine import Machine
     from harness.records import Card
 
-#: Times of one figure; the median counts. The first one, which builds and warms up, does not.
+#: Times of one figure; the fastest counts, because whatever else runs only makes them longer. The first one, which
+#: builds and warms up, does not.
 ROUNDS = 7
 #: How long one time is meant to take, in seconds: long beside what starting an op takes (some 50 µs).
 _ROUND_S = 0.1
@@ -32,12 +33,11 @@ _PRODUCTS = ("float64", "float32", "tfloat32", "float16", "bfloat16", "int8")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One figure of one card, in the unit of ``hardware_schema.FIGURE_UNITS``: the median, and the two ends."""
+    """One figure of a card, in the unit of ``hardware_schema.FIGURE_UNITS``: of the fastest time, and of the median."""
 
     figure: str
     value: float
-    lowest: float
-    highest: float
+    median: float
 
 
 def measure(machine: Machine) -> Iterator[tuple[Card, Rate]]:
@@ -56,16 +56,15 @@ def measure(machine: Machine) -> Iterator[tuple[Card, Rate]]:
             ("power limit", reading.power_limit_w),
         ):
             if value is not None:
-                yield card, Rate(figure, float(value), float(value), float(value))
+                yield card, Rate(figure, float(value), float(value))
 
 
 def joined(rates: Sequence[Rate]) -> Rate:
-    """The figure of several cards of one kind: the median of their medians, and the outermost ends."""
+    """The figure of several cards of one kind: the median over the cards."""
     return Rate(
         rates[0].figure,
         statistics.median(rate.value for rate in rates),
-        min(rate.lowest for rate in rates),
-        max(rate.highest for rate in rates),
+        statistics.median(rate.median for rate in rates),
     )
 
 
@@ -161,7 +160,7 @@ def times_s(machine: Machine, call: Callable[[], object], rounds: int) -> list[f
 
 
 def _rate(figure: str, amount: float, times: Sequence[float]) -> Rate:
-    return Rate(figure, amount / statistics.median(times), amount / max(times), amount / min(times))
+    return Rate(figure, amount / min(times), amount / statistics.median(times))
 
 
 def _is_cpu(card: Card) -> bool:

@@ -49,7 +49,7 @@ class TensorFlowMachine:
         self.host = devices.host
         self._cards, self._present = cards_of(devices)
         self._by_label = {card.label: card for card in self._cards}
-        self._slots = HostSlots()
+        self._slots = HostSlots(self._require_room)
         self._counting: dict[str, Any] = {}
         self._built: dict[tuple[Operation, str], Any] = {}
         self._sensors = Sensors(self._cards)
@@ -116,7 +116,7 @@ class TensorFlowMachine:
         if size_bytes < 8 or size_bytes % 8:
             raise UsageError(f"a buffer of {size_bytes} bytes: accepted: a multiple of 8, 8 or more")
         device = self._device(card)
-        self._require_room(device, card, size_bytes)
+        self._require_room(device, size_bytes)
         words = size_bytes // 8
         pieces: list[Any] = []
         with _memory(card, size_bytes):
@@ -151,12 +151,12 @@ class TensorFlowMachine:
         import tensorflow as tf
 
         device = self._device(card)
-        self._require_room(device, card, array.nbytes)
         tensor = None
         with _memory(card, array.nbytes):
             if in_host_memory(device):
-                tensor = self._slots.tensor_of(array, device.name)
+                tensor = self._slots.tensor_of(array, device)
             if tensor is None:
+                self._require_room(device, array.nbytes)
                 with _on(device):
                     tensor = tf.identity(tf.constant(array))
             settle([tensor], device)
@@ -183,8 +183,6 @@ class TensorFlowMachine:
 
     def exchange(self, moves: Sequence[tuple[TensorBuffer, str]]) -> list[TensorBuffer]:
         """Several copies at once, each started by a thread of its own; all are done when this returns."""
-        for buffer, card in moves:
-            self._require_room(self._device(card), card, buffer.size_bytes)
         if len(moves) == 1:
             moved = [self._start_move(*moves[0])]
         else:
@@ -204,7 +202,7 @@ class TensorFlowMachine:
         with _memory(card, buffer.size_bytes):
             for piece in buffer.pieces:
                 if in_host_memory(source) and in_host_memory(target):
-                    copied, lease = self._slots.copy(piece, target.name)
+                    copied, lease = self._slots.copy(piece, target)
                     keeper.append(lease)
                 else:
                     with _on(target):
@@ -270,14 +268,14 @@ class TensorFlowMachine:
                 there = self._counting[card] = patterns.count_up(words)
         return there
 
-    def _require_room(self, device: Device, card: str, size_bytes: int) -> None:
+    def _require_room(self, device: Device, size_bytes: int) -> None:
         """Of the host, too much is refused beforehand: Linux would give it, and end the process later."""
         if size_bytes < _SMALL_BYTES or not in_host_memory(device):
             return
         if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
             self._slots.drop()
             if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
-                raise DeviceMemoryFull(card, size_bytes)
+                raise DeviceMemoryFull(device.parsed.short, size_bytes)
 
 
 def _on(device: Device) -> Any:

@@ -52,6 +52,8 @@ FAULTY: list[tuple[int, str, list[str], set[Subject], set[str]]] = [
     (4, H100, ["slow card = 3, factor = 0.6"], {3}, {"sustained-load"}),
     (2, V100, ["slow card = 0, factor = 0.7"], {0}, {"sustained-load"}),
     (4, L4, ["too-fast card = 2"], {2}, {"sustained-load"}),
+    (2, H100, ["too-fast card = 1"], {1}, {"sustained-load"}),
+    (1, V100, ["too-fast card = 0"], {0}, {"sustained-load"}),
     (5, H100, ["missing card = 3"], {3}, {"cards"}),
     (2, L4, ["missing card = 0"], {0}, {"cards"}),
     (4, A100, ["misnumbered cards = [1, 2]"], {1, 2}, set()),
@@ -97,7 +99,7 @@ CLEAN = [
     (4, H100, "", "", 'visible = "3,1,0"'),
     (4, A100, "", "", 'visible = "1"'),
     (3, L4, "", "", 'visible = "GPU-c0ffee02,GPU-c0ffee00"'),
-    (4, H100, "", "nvlinks = 0", ""),
+    (4, PCIE, "seed = 9", "", ""),
     (2, "A card of tomorrow", "", 'memory_bytes = 17179869184\nrates = { "matmul float32" = 90000.0 }', ""),
     (1, "A small card", "", 'memory_bytes = 2147483648\nrates = { "matmul float32" = 900.0 }\npcie_width = 4', ""),
 ]
@@ -148,7 +150,7 @@ def test_what_these_checks_cannot_see_is_not_made_up(fault: str) -> None:
 
 def test_a_card_is_named_by_its_slot_and_told_what_to_do() -> None:
     said = results(machine(4, H100, "link-width card = 3, width = 4"))["sustained-load"]
-    assert said.reason == "GPU:3 (PCI 0000:24:00.0) runs at x4 of x16"
+    assert said.reason == "GPU:3 (PCI 0000:24:00.0) runs at x4 of x16 (confirmed by a second pass)"
     assert said.next_step.startswith("GPU:3 (PCI 0000:24:00.0): reseat the card, or look at the BIOS setting")
 
 

@@ -45,10 +45,10 @@ def test_an_idle_link_that_reports_a_low_speed_is_well() -> None:
         ({"pcie_generation": 3}, "link", "PCIe generation under load", Verdict.FAIL),
         ({"pcie_replays": 9}, "link", "PCIe replays under load", Verdict.WARN),
         ({"pcie_replays": 99}, "link", "PCIe replays under load", Verdict.FAIL),
-        ({"ecc_corrected": 5}, "sensor", "ECC under load", Verdict.WARN),
-        ({"ecc_corrected": 50}, "sensor", "ECC under load", Verdict.FAIL),
-        ({"ecc_uncorrected": 1}, "sensor", "ECC under load", Verdict.FAIL),
-        ({"remapped_rows": 2}, "sensor", "ECC under load", Verdict.FAIL),
+        ({"ecc_corrected": 5}, "memory", "ECC under load", Verdict.WARN),
+        ({"ecc_corrected": 50}, "memory", "ECC under load", Verdict.FAIL),
+        ({"ecc_uncorrected": 1}, "memory", "ECC under load", Verdict.FAIL),
+        ({"remapped_rows": 2}, "memory", "ECC under load", Verdict.FAIL),
         ({"throttle_reasons": ("HwThermalSlowdown",)}, "sensor", "throttling under load", Verdict.FAIL),
         ({"throttle_reasons": ("sw_thermal_slowdown",)}, "sensor", "throttling under load", Verdict.FAIL),
         ({"throttle_reasons": ("HwPowerBrakeSlowdown",)}, "sensor", "throttling under load", Verdict.FAIL),
@@ -75,7 +75,7 @@ def test_what_was_there_before_is_told_as_such() -> None:
         ("sensor", "Xid under load", Verdict.FAIL),
         ("sensor", "Xid before this run", Verdict.WARN),
     ]
-    assert said(watched({"ecc_uncorrected": 2}, ecc_uncorrected=2)) == [("sensor", "ECC before the load", Verdict.WARN)]
+    assert said(watched({"ecc_uncorrected": 2}, ecc_uncorrected=2)) == [("memory", "ECC before the load", Verdict.WARN)]
 
 
 def test_nvlinks_are_held_against_the_other_cards() -> None:

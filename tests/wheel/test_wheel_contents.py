@@ -30,6 +30,14 @@ def test_the_shipped_profiles_are_in_it() -> None:
     assert tuple(sorted(path.stem for path in folder.glob("*.toml"))) == _PROFILES
 
 
+def test_what_the_report_is_made_of_is_in_it() -> None:
+    folder = Path(harness.__file__).parent / "report" / "html" / "templates"
+    assert {"page.html.j2", "report.html.j2", "comparison.html.j2", "style.css"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert any((folder / "sections").glob("*.j2"))
+
+
 def test_the_licence_is_in_it() -> None:
     files = distribution(NAME).files or []
     licences = [path for path in files if path.name == "LICENSE"]
@@ -69,3 +77,4 @@ def test_two_checks_pass_on_a_shipped_profile_and_leave_a_record(tmp_path: Path)
     assert [result["check"] for result in record["results"]] == ["devices-distinct", "vector-add"]
     assert all(result["exercised"]["ops"] for result in record["results"])
     assert len(record["fingerprint"]["devices"]) == 2
+    assert "<title>PASS on " in (tmp_path / "harness-report" / "report.html").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from itertools import combinations, permutations
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.hardware.account import Account, is_cpu, on_machine
 from harness.checks.hardware.delivery import judge_delivery
-from harness.checks.hardware.expected import ProfileFor, expecting, no_profile
+from harness.checks.hardware.expected import ProfileFor, expecting, shipped_profile
 from harness.judgement.hardware.advised import advised
 from harness.judgement.hardware.bandwidth import Copy, judge_bandwidths
 from harness.judgement.hardware.blamed import copying_findings
@@ -66,7 +66,7 @@ class _Course:
         return max(statistics.median(times), 1e-9)
 
 
-def run(context: CheckContext, profile_for: ProfileFor = no_profile) -> CheckOutcome:
+def run(context: CheckContext, profile_for: ProfileFor = shipped_profile) -> CheckOutcome:
     """Copy every way, in several sizes; compare where it arrives, and judge the bandwidth of the largest."""
     return on_machine(context, lambda machine, account: _check(machine, account, context, profile_for))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from harness.checks.hardware.expectations import profiles_of
 from harness.machine.expectation import CardProfile, Expected
 from harness.records import Card
 
@@ -11,9 +12,9 @@ from harness.records import Card
 ProfileFor = Callable[[Card], CardProfile | None]
 
 
-def no_profile(card: Card) -> CardProfile | None:  # noqa: ARG001 - it is one of the functions that take a card
-    """No profile for any card: it is judged against its like."""
-    return None
+def shipped_profile(card: Card) -> CardProfile | None:
+    """The profile that the card names, or else the one for its model."""
+    return profiles_of([card]).get(card.label)
 
 
 def expecting(profile_for: ProfileFor) -> Callable[[Card, str], Expected | None]:

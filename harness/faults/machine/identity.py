@@ -14,7 +14,8 @@ from harness.machine.software import Software
 from harness.records import Card, Fingerprint, GpuFacts
 
 _DEVICE = "/job:localhost/replica:0/task:0/device:GPU:{}"
-#: What the wheels of TensorFlow 2.21 have: machine code for some, PTX for the newest.
+#: A TensorFlow with machine code for every model here. The wheels of 2.21 have none for 9.0, which is a warning on real
+#: cards; a machine in good order has nothing to warn of.
 KERNELS_SASS = ("6.0", "7.0", "8.0", "8.9", "9.0")
 KERNELS_PTX = ("9.0",)
 

@@ -35,7 +35,7 @@ def _rates(float64: float, float32: float, tf32: float | None, half: float, bflo
     """Rates of matrix products in GFLOP/s, for those dtypes that the model has."""
     made = {"matmul float64": float64, "matmul float32": float32, "matmul float16": half}
     if tf32 is not None:
-        made["matmul tf32"] = tf32
+        made["matmul tfloat32"] = tf32
     if bfloat16 is not None:
         made["matmul bfloat16"] = bfloat16
     return made

@@ -17,7 +17,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
     """The dtype of that name, by NumPy or by ml_dtypes. Products in ``tf32`` are stored as float32."""
     import ml_dtypes
 
-    if name == "tf32":
+    if name in ("tf32", "tfloat32"):
         return np.dtype(np.float32)
     return np.dtype(getattr(ml_dtypes, name, name))
 

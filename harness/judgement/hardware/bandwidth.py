@@ -1,4 +1,4 @@
-"""Judges the bandwidths of copies: against a card's profile, against what its link can carry, or against its like.
+"""Judges the bandwidths of copies: against a card's profile, against what its link can carry, and against its like.
 
 Copies of one kind are alike: all from the host to a card, or all from card to card. A card that is slow in most of its
 copies is named; one ordered pair that is slow by itself is named as a pair.
@@ -88,7 +88,7 @@ def _verdict(
             return _Wrong(Verdict.FAIL, True, f"at most {expected.value * expected.high:.1f} GB/s ({expected.source})")
         if copy.gbs < expected.value * expected.low:
             return _Wrong(Verdict.FAIL, False, f"at least {expected.value * expected.low:.1f} GB/s ({expected.source})")
-        return None
+    # What a profile lets pass, as it must for hosts of many kinds, the other cards of this host may still tell.
     if count < 2:
         return None
     text = f"about {middle:.1f} GB/s, the median of its like"

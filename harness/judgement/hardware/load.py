@@ -44,7 +44,7 @@ def judge_expected(rate: float, card: Card, expected: Expected) -> Advised | Non
     """A rate in GFLOP/s against what the card's profile says."""
     value = expected.value
     text = f"{rate:.0f} GFLOP/s"
-    if rate > value * expected.high:
+    if too_high(rate, expected):
         return _too_high(
             card, f"at most {value * expected.high:.0f} GFLOP/s", text, f"{rate / value:.2f} of its profile"
         )
@@ -53,6 +53,11 @@ def judge_expected(rate: float, card: Card, expected: Expected) -> Advised | Non
         least = f"at least {value * expected.low:.0f} GFLOP/s ({expected.source})"
         return advised("rate", card, "sustained matmul", least, text, said, _LOOK)
     return None
+
+
+def too_high(rate: float, expected: Expected | None) -> bool:
+    """Whether a rate is beyond what a profile says can be."""
+    return expected is not None and rate > expected.value * expected.high
 
 
 def judge_drift(rates: Sequence[float], card: Card, *, on_cpu: bool) -> Advised | None:

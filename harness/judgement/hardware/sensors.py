@@ -15,6 +15,8 @@ from harness.records import Verdict
 MANY_CORRECTED = 10
 #: Throttling in a larger share of the samples than this fails.
 THROTTLED_SHARE = 0.2
+#: Where the driver reported an error while the card worked: the ``where`` of that finding.
+XID_UNDER_LOAD = "Xid under load"
 #: NVML's reasons that mean that a card cannot run as it should. A power cap is how a card works at its limit.
 _HEAT = ("thermal",)
 _POWER = ("hwslowdown", "powerbrake")
@@ -86,7 +88,7 @@ def _ecc(watched: Watched) -> Iterator[Advised]:
     ):
         if grown:
             yield advised(
-                "sensor",
+                "memory",
                 watched.card,
                 "ECC under load",
                 "no more errors",
@@ -97,7 +99,7 @@ def _ecc(watched: Watched) -> Iterator[Advised]:
             )
     if watched.before.ecc_uncorrected and not uncorrected:
         yield advised(
-            "sensor",
+            "memory",
             watched.card,
             "ECC before the load",
             "no uncorrected errors",
@@ -120,7 +122,7 @@ def _xid(watched: Watched) -> Iterator[Advised]:
             yield advised(
                 "sensor",
                 watched.card,
-                f"Xid {when}",
+                XID_UNDER_LOAD if severity is Verdict.FAIL else f"Xid {when}",
                 "no Xid",
                 text,
                 f"was reported by the driver with Xid {text} {when}",

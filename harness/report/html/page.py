@@ -74,6 +74,7 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         programs=programs_of(record),
         sensors=sensors_of(record),
         exercised_table=_exercised(record),
+        scopes=[(result.check, result.scope) for result in record.results if result.scope],
         environment=environment_facts(record.fingerprint),
         replays=[(standing(result), result.check, replay_of(record, result)) for result in record.results],
         command=" ".join(record.command),
@@ -84,6 +85,8 @@ def machine_name(record: RunRecord) -> str:
     """What the run was on, in a few words: how many cards of which name, or the devices that were asked for."""
     names = Counter(card.name for card in record.cards)
     cards = ", ".join(f"{number} \u00d7 {name}" for name, number in names.items())
+    if record.cards and all(card.label.startswith("CPU:") for card in record.cards):
+        cards = f"{len(record.cards)} logical CPUs of {', '.join(names)}"
     return shortened(cards or record.spec or "no devices", _LONGEST_NAME)
 
 
@@ -120,6 +123,7 @@ def _item(item: object) -> str:
 
 def _exercised(record: RunRecord) -> Table:
     rows = []
+    all_devices = all_exercised(record).devices
     for result in record.results:
         done = result.exercised
         numbers = (done.programs, done.values, done.gradients, done.ops, done.gradient_ops)
@@ -128,8 +132,7 @@ def _exercised(record: RunRecord) -> Table:
                 result.check,
                 str(standing(result)),
                 *(count(each) if each else NOTHING for each in numbers),
-                ", ".join(map(device_label, done.devices)) or NOTHING,
-                "; ".join(result.scope) or ("nothing" if done.nothing else NOTHING),
+                _devices(done.devices, all_devices),
                 duration(result.elapsed_s),
             )
         )
@@ -141,8 +144,13 @@ def _exercised(record: RunRecord) -> Table:
         "gradient values",
         "ops",
         "gradient ops",
-        "devices",
-        "scope",
+        "proven on",
         "time",
     )
-    return table("What each check exercised", head, rows, numeric=(2, 3, 4, 5, 6, 9))
+    return table("What each check exercised", head, rows, numeric=(2, 3, 4, 5, 6, 8))
+
+
+def _devices(proven: tuple[str, ...], every: tuple[str, ...]) -> str:
+    if len(every) > 1 and set(proven) == set(every):
+        return f"all {len(every)} devices"
+    return ", ".join(map(device_label, proven)) or NOTHING

@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 #: What an op is for, in the order of the legend; a role that is not here is drawn as the last.
 ROLES = ("forward", "gradient", "update", "collective", "variable", "constant", "data", "control")
 _LABEL_CHARACTERS = 20
+#: Of so few ops each has its own bar.
+_DRAWN_ALONE = 60
 _ROW_INCHES, _ROW_FILLED = 0.36, 0.72
 
 
 def op_timeline(name: str, title: str, description: str, ops: Sequence[PlacedOp], devices: Sequence[str]) -> Chart:
-    """``devices`` are the rows, by full name. Equal ops that follow each other on a device are one bar."""
+    """``devices`` are the rows, by full name. Of many ops, equal ones in a row are one bar."""
     present = [role for role in ROLES if any(_role(op) == role for op in ops)]
 
     def paint(axes: Axes) -> None:
         from matplotlib.patches import Patch
+        from matplotlib.ticker import MaxNLocator
 
         for (device, role), bars in _bars(ops).items():
             row, index = devices.index(device), ROLES.index(role)
@@ -38,6 +41,7 @@ def op_timeline(name: str, title: str, description: str, ops: Sequence[PlacedOp]
         axes.set_yticks(range(len(devices)), [shortened(device_label(each), _LABEL_CHARACTERS) for each in devices])
         axes.set_ylim(len(devices) - 0.5, -0.5)
         axes.set_xlim(0, max(op.order for op in ops) + 1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.tick_params(length=0)
         axes.set_xlabel("ops in the order in which they ran", color=MUTED)
         axes.grid(axis="y", linewidth=0.5)
@@ -57,10 +61,11 @@ def _role(op: PlacedOp) -> str:
 
 
 def _bars(ops: Sequence[PlacedOp]) -> dict[tuple[str, str], list[tuple[float, float]]]:
-    """Beginning and width of each bar, by device and role."""
+    """Beginning and width of each bar, by device and role: one for each op, or for each run of equal ones."""
     bars: dict[tuple[str, str], list[tuple[float, float]]] = {}
     ordered = sorted(ops, key=lambda op: op.order)
-    for (device, role), run in groupby(ordered, key=lambda op: (op.device, _role(op))):
+    alone = len(ordered) <= _DRAWN_ALONE
+    for (device, role, _), run in groupby(ordered, key=lambda op: (op.device, _role(op), alone and op.order)):
         orders = [op.order for op in run]
         bars.setdefault((device, role), []).append((orders[0], orders[-1] - orders[0] + 0.85))
     return bars
