@@ -107,8 +107,7 @@ class _Work:
             self.tally.unproven("no operation has a kernel on any card")
         outcome = self.tally.outcome(
             f"{len(self.names)} operations on {len(self.cards)} card(s): within their bounds, the same bits in a "
-            "second "
-            "run and on cards alike",
+            "second run and on cards alike",
             next_step(self.tally.findings),
         )
         return replace(outcome, figures=judged.figures, scope=tuple(scope))

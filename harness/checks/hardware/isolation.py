@@ -141,8 +141,7 @@ def _next_step(tally: Tally) -> str:
         return "install nvidia-ml-py, so that cards can be named by their UUID"
     return (
         f"look at {', '.join(named)}: compare nvidia-smi -L with CUDA_VISIBLE_DEVICES of the process; a container may "
-        "be "
-        "given other cards than it names"
+        "be given other cards than it names"
     )
 
 

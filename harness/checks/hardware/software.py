@@ -55,14 +55,15 @@ def _compare(machine: Machine, seed: int, gpus_meant: bool) -> CheckOutcome:
             message = f"{described(card)} multiplies small whole numbers wrong: {wrong.count} element(s)"
             where = f"{operation.name}, element {list(wrong.index)}"
             tally.found(Finding("arithmetic", where, device_of(card), wrong.first, wrong.second, message))
-            judged.steps.append(f"take {card.label} out of use, and run --only arithmetic to see what else is wrong")
+            step = f"take {card.label} out of use, and run --only arithmetic to see what else is wrong"
+            judged.steps[step] = Verdict.FAIL
     scope = [*judged.scope, *said([TensorFloat(card, software.tf32, None) for card in machine.cards])]
     if left_out:
         scope.append(f"no op was run on {', '.join(left_out)}: none can run there")
     passed = (
         f"{judged.compared} comparisons of versions and kernels, and a right product on {len(machine.cards)} card(s)"
     )
-    step = judged.steps[0] if judged.steps else "install nvidia-ml-py, so that the driver can be asked"
+    step = judged.next_step or "install nvidia-ml-py, so that the driver can be asked"
     return replace(tally.outcome(passed, step), scope=tuple(scope))
 
 

@@ -109,7 +109,7 @@ def rates_of(level: Level, on_gpu: bool) -> list[Trial]:
     side = {"float32": 4096 if on_gpu else 1024, "float64": 4096 if on_gpu else 512}
     side["float16"] = side["bfloat16"] = 8192 if on_gpu else 256
     # On CPUs 16 MiB: what is larger, the host gives and takes back page by page for each result, which is slow.
-    vector = 2**27 if on_gpu else 2**22
+    vector = 2**26 if on_gpu else 2**22
     dtypes = ("float32",) if level is Level.QUICK else FLOATS
     quick = [*(_matmul(side[dtype], dtype) for dtype in dtypes), _addition(vector, "float32")]
     if level is Level.QUICK:

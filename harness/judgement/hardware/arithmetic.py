@@ -120,37 +120,38 @@ def _differs(operation: str, device: str | None, message: str, severity: Verdict
 
 
 _STEPS = {
-    "arithmetic": "run it again with --only arithmetic --level deep, and take {card} out of use if it is wrong "
-    "again: its "
-    "results cannot be trusted, and the vendor takes back such cards",
-    "nondeterminism": "take {card} out of use until --only arithmetic,corruption passes ten times: look at its ECC "
-    "counts "
-    "(check cards) and its temperature (check sustained-load)",
-    "corruption": "set TF_CUDNN_USE_AUTOTUNE=0 and run --only arithmetic again; if {card} still differs, move it to "
-    "another slot: what goes with the card is the card's",
-    "rate": "look at clocks, temperature and power of {card} (check sustained-load) and at its link (check cards); "
-    "then "
-    "swap it with another card: slowness that goes with the card is the card's",
+    "arithmetic": "run --only arithmetic --level deep again, and take {card} out of use if it is wrong again: its "
+    "results cannot be trusted",
+    "nondeterminism": "take {card} out of use until --only arithmetic --only corruption passes ten times; look at its "
+    "memory errors and its temperature (check sustained-load)",
+    "corruption": "run --only corruption, and move {card} to another slot: what goes with the card is the card's; "
+    "where convolutions alone differ, set TF_CUDNN_USE_AUTOTUNE=0 and run it again first",
+    "rate": "look at clocks, temperature and power of {card} (check sustained-load) and at its link (check copies); "
+    "then swap it with another card: slowness that goes with the card is the card's",
 }
-
-
 _TOO_FAST = (
     "no card does more than its peak: either the work of {card} was not done, or the clock or the profile is wrong; "
-    "compare the name that nvidia-smi -L gives with the profile, and run --only software,arithmetic again"
+    "compare the name that nvidia-smi -L gives with the profile, and run --only software --only arithmetic again"
 )
 
 
 def next_step(findings: Sequence[Finding]) -> str:
-    """What to do about the worst of the findings, naming its card."""
+    """What to do about the findings that fail, or else about the warnings, naming the card of each."""
+    steps = []
     for severity in (Verdict.FAIL, Verdict.WARN):
         for kind, step in _STEPS.items():
-            cards = list(
-                dict.fromkeys(_card(each) for each in findings if (each.kind, each.severity) == (kind, severity))
-            )
-            if cards:
-                fast = all("faster than" in each.message for each in findings if each.kind == "rate")
-                return (_TOO_FAST if kind == "rate" and fast else step).format(card=", ".join(cards))
+            of_kind = [each for each in findings if (each.kind, each.severity) == (kind, severity)]
+            fast = [each for each in of_kind if "faster than" in each.message]
+            steps += _said(step, [each for each in of_kind if each not in fast]) + _said(_TOO_FAST, fast)
+        if steps:
+            return "; ".join(steps)
     return "run it with --level standard, and with devices that have kernels for it"
+
+
+def _said(step: str, findings: Sequence[Finding]) -> list[str]:
+    """The step with the cards of the findings in it; nothing where there are none."""
+    cards = list(dict.fromkeys(_card(each) for each in findings))
+    return [step.format(card=", ".join(cards))] if cards else []
 
 
 def _card(finding: Finding) -> str:

@@ -31,8 +31,7 @@ _OPTIONAL = ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser")
 
 @dataclass
 class SoftwareJudged:
-    """``compared`` counts the comparisons; ``unproven`` says what could not be known; ``steps`` what to do, the first
-    first.
+    """``compared`` counts the comparisons, ``unproven`` says what could not be known, ``steps`` what to do about what.
 
     ``unusable`` are the labels of cards on which no op can run.
     """
@@ -40,7 +39,7 @@ class SoftwareJudged:
     findings: list[Finding] = field(default_factory=list)
     scope: list[str] = field(default_factory=list)
     unproven: list[str] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
+    steps: dict[str, Verdict] = field(default_factory=dict)
     compared: int = 0
     unusable: set[str] = field(default_factory=set)
 
@@ -57,8 +56,16 @@ class SoftwareJudged:
     ) -> None:
         """A finding, and what to do about it."""
         self.findings.append(Finding("software", where, device, expected, found, message, severity))
-        if step not in self.steps:
-            self.steps.append(step)
+        self.steps.setdefault(step, severity)
+
+    @property
+    def next_step(self) -> str:
+        """What to do about all that fails, or else about the warnings; empty where there is neither."""
+        for severity in (Verdict.FAIL, Verdict.WARN):
+            steps = [step for step, of in self.steps.items() if of is severity]
+            if steps:
+                return "; ".join(steps)
+        return ""
 
 
 def judge_software(software: Software, cards: Sequence[Card], present: Sequence[Card]) -> SoftwareJudged:
@@ -152,8 +159,7 @@ def _cure(library: str, software: Software) -> str:
     if library.startswith(_OF_DRIVER):
         return (
             f"{library} comes with the driver: install the NVIDIA driver; in a container, start it with --gpus all "
-            "and the "
-            "NVIDIA Container Toolkit"
+            "and the NVIDIA Container Toolkit"
         )
     same = f"=={software.tensorflow}"
     pinned = INSTALL.replace("[and-cuda]", f"[and-cuda]{same}")
@@ -177,8 +183,7 @@ def _driver(software: Software, gpus: Sequence[Card], judged: SoftwareJudged) ->
                 f"{needed} or later, for CUDA {major(software.built_cuda)}",
                 software.driver,
                 f"driver {software.driver} is too old for CUDA {software.built_cuda}, which this TensorFlow was built "
-                "for: "
-                f"it needs {needed}",
+                f"for: it needs {needed}",
                 f"{upgrade}, or a TensorFlow that was built for an older CUDA",
             )
             judged.unusable.update(card.label for card in gpus)
@@ -211,8 +216,7 @@ def _cudnn(software: Software, judged: SoftwareJudged) -> None:
             f"{major(built)}.x, {major_minor(built)} or later",
             found,
             f"cuDNN {found} is loaded, and this TensorFlow was built for {built}: it takes the same major version, "
-            "and no "
-            "older minor one",
+            "and no older minor one",
             f"{INSTALL.replace('[and-cuda]', f'[and-cuda]=={software.tensorflow}')}, and take another cuDNN out of "
             "LD_LIBRARY_PATH",
         )
@@ -256,8 +260,7 @@ def _kernels(software: Software, card: Card, judged: SoftwareJudged) -> None:
             there,
             f"this TensorFlow has no kernels for {described(card)} with compute capability {card.compute_capability}",
             f"use a TensorFlow that supports {card.label} (compute capability {card.compute_capability}), or build "
-            "one with "
-            f"TF_CUDA_COMPUTE_CAPABILITIES={card.compute_capability}",
+            f"one with TF_CUDA_COMPUTE_CAPABILITIES={card.compute_capability}",
             device=device_of(card),
         )
     elif kind is Kernels.COMPILED:
@@ -285,8 +288,7 @@ def _compiled(software: Software, card: Card, judged: SoftwareJudged, expected: 
         f"the driver compiles every kernel for {described(card)} from PTX when it is first used: the first start takes "
         "minutes",
         f"nothing is wrong with {card.label}: give CUDA_CACHE_MAXSIZE=4294967296 so that what was compiled is kept, "
-        "or use a "
-        f"TensorFlow with machine code for {card.compute_capability}",
+        f"or use a TensorFlow with machine code for {card.compute_capability}",
         severity=Verdict.WARN,
         device=device_of(card),
     )
