@@ -27,11 +27,14 @@ def host_free_bytes(cgroup: Path = _CGROUP) -> int:
     return available if limited is None else max(min(available, limited), 0)
 
 
-def host_used_bytes() -> int:
-    """Resident memory of this process."""
+def host_used_bytes(process: int | None = None) -> int | None:
+    """Resident memory of this process, or of the one with this id; ``None`` where that has ended."""
     import psutil
 
-    return int(psutil.Process().memory_info().rss)
+    try:
+        return int(psutil.Process(process).memory_info().rss)
+    except psutil.Error:
+        return None
 
 
 def _cgroup_free_bytes(folder: Path) -> int | None:
@@ -115,3 +118,8 @@ def _grows(tensorflow: Any, device: Device) -> bool:
 def is_here(device: DeviceName) -> bool:
     """Whether a device is one of this process."""
     return device.job in (None, "localhost")
+
+
+def in_host_room(device: Device) -> bool:
+    """Whether a device has its memory from this host: a CPU of this process, or a server of ``cores:N``."""
+    return device.kind in ("logical-cpu", "core")

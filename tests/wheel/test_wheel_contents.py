@@ -30,6 +30,15 @@ def test_the_shipped_profiles_are_in_it() -> None:
     assert tuple(sorted(path.stem for path in folder.glob("*.toml"))) == _PROFILES
 
 
+def test_the_hardware_profiles_are_in_it() -> None:
+    from harness.machine.hardware_profile import hardware_folder, profile_for
+
+    assert hardware_folder() == Path(harness.__file__).resolve().with_name("_profiles") / "hardware"
+    found = profile_for("NVIDIA H100 80GB HBM3")
+    assert found is not None
+    assert found.figure("memory bandwidth") is not None
+
+
 def test_the_licence_is_in_it() -> None:
     files = distribution(NAME).files or []
     licences = [path for path in files if path.name == "LICENSE"]
