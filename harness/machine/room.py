@@ -78,9 +78,10 @@ def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
     free = card.free_mib * _MIB
     if used is None or _grows(tf, device):
         return free
-    # Without memory growth TensorFlow has taken nearly the whole card at its start: what it does not use is free too.
+    # Without memory growth TensorFlow takes nearly the whole card with its first tensor, and nothing more after that.
     held = _held_bytes(uuid, memory_by_process())
-    return free if held is None else free + max(held - CONTEXT_BYTES - used, 0)
+    pool = held - CONTEXT_BYTES if held is not None else 0
+    return max(pool - used, 0) if pool > free else free
 
 
 def _held_bytes(uuid: str | None, by_process: dict[tuple[str, int], int]) -> int | None:
