@@ -68,10 +68,14 @@ def test_a_card_is_not_guessed_where_cuda_does_not_say_which_it_is(monkeypatch: 
 
 
 def _free(
-    monkeypatch: pytest.MonkeyPatch, tensorflow: object, held_mib: int | None = None, part: int = 0
+    monkeypatch: pytest.MonkeyPatch,
+    tensorflow: object,
+    held_mib: int | None = None,
+    part: int = 0,
+    card: nvidia.Card = _CARD,
 ) -> int | None:
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
-    monkeypatch.setattr(room, "read_cards", lambda: (_CARD,))
+    monkeypatch.setattr(room, "read_cards", lambda: (card,))
     by_process = {} if held_mib is None else {(UUIDS[0], os.getpid()): held_mib}
     monkeypatch.setattr(room, "memory_by_process", lambda: by_process)
     return room.gpu_free_bytes(gpus(parts=2 if part else 1)[part], UUIDS[0])
@@ -88,9 +92,11 @@ def test_a_gpu_that_grows_has_what_the_card_has(monkeypatch: pytest.MonkeyPatch)
     assert _free(monkeypatch, fake_gpus(growth=True), held_mib=5000) == 79_000 * _MIB
 
 
-def test_what_tensorflow_holds_and_does_not_use_is_free_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_tensorflow_holds_and_does_not_use_is_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     held = fake_gpus(used=300 * _MIB)
-    assert _free(monkeypatch, held, held_mib=70_000) == (79_000 + 70_000 - 300) * _MIB - room.CONTEXT_BYTES
+    full = nvidia.Card(_CARD.name, _CARD.uuid, 80_000, 4_000)
+    assert _free(monkeypatch, held, held_mib=75_000, card=full) == (75_000 - 300) * _MIB - room.CONTEXT_BYTES
+    assert _free(monkeypatch, held, held_mib=600) == 79_000 * _MIB, "it has taken nothing but its context yet"
     assert _free(monkeypatch, held) == 79_000 * _MIB, "nobody says how much it holds"
 
 
