@@ -7,12 +7,9 @@ Exit codes: 0 all PASS or WARN; 1 a FAIL; 2 usage or configuration error; 3 UNKN
 from __future__ import annotations
 
 import contextlib
-import math
-import os
 import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -22,27 +19,18 @@ from harness import (
     cli_compare,
     cli_profile,
     cli_profile_machine,
+    cli_report,
     cli_run,
     cli_scale,
     cli_serve,
+    cli_validate,
 )
-from harness.checks.check import Level
 from harness.cli_endings import Ended, heed_signals
-from harness.cli_errors import clear_errors, exit_code, refuse, say
+from harness.cli_errors import clear_errors, say
 from harness.cli_options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
-from harness.errors import HarnessError, UsageError
+from harness.cli_suite import suite
 from harness.records import ExitCode
-from harness.runner.limits import DEEP_TIMEOUT_S, DEFAULT_TIMEOUT_S, STARTUP_LIMIT_S
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from harness.checks.check import Check
-    from harness.checks.suite import Suite
-    from harness.report.recording import Recording
-
-#: For the harness's own tests: another suite than the one that is shipped, as ``module:attribute``.
-SUITE_VARIABLE = "_HARNESS_SUITE"
+from harness.runner.limits import STARTUP_LIMIT_S
 
 app = typer.Typer(
     add_completion=False,
@@ -85,93 +73,7 @@ def _harness(
     heed_signals()
 
 
-@app.command(short_help="Check that multi-device TensorFlow is right here.")
-def validate(
-    devices: DevicesOption = "auto",
-    report: ReportOption = DEFAULT_REPORT,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="ID", help="Run this check alone; may be given again.")
-    ] = None,
-    level: Annotated[
-        Level, typer.Option("--level", help="How much: quick, standard (more checks and examples), deep (the most).")
-    ] = Level.QUICK,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", metavar="S", help="Time limit of a check, in seconds: 120; 3600 with --level deep."),
-    ] = None,
-) -> None:
-    """Check that multi-device TensorFlow is right here, and prove it.
-
-    Prints a table and writes DIR/run.json; TensorFlow's own output goes to DIR/logs.
-    """
-    from harness.report.recording import Recording
-    from harness.report.terminal import console_for, print_report
-
-    with clear_errors():
-        limit = _time_limit(timeout, level)
-        check_spec(devices)
-        suite = _suite()
-        checks = suite.select(only or (), level)
-    console = console_for(sys.stdout)
-    recording = Recording(
-        report,
-        harness=__version__,
-        command=tuple(sys.argv),
-        spec=devices,
-        planned=tuple(check.id for check in checks),
-        level=level.value,
-    )
-    logs = report / "logs"
-    if recording.problem is not None:
-        logs = Path(tempfile.mkdtemp(prefix="harness-logs-"))
-        say(f"error: {recording.problem}; going on without a record, the logs are in {logs}")
-    try:
-        _run(checks, devices, level, limit, logs, console, recording)
-    except Ended as ended:
-        recording.cut_short(ended.exit_code)
-        print_report(console, recording.record, recording.path)
-        raise
-    except HarnessError as error:
-        recording.cut_short(exit_code(error), str(error))
-        if recording.record.results:
-            print_report(console, recording.record, recording.path)
-        refuse(error)
-    print_report(console, recording.record, recording.path)
-    code = recording.record.exit_code
-    if recording.problem is not None:
-        say(f"error: {recording.problem}")
-        code = code or ExitCode.USAGE  # a run that leaves no record is no success
-    raise typer.Exit(code)
-
-
-def _run(
-    checks: tuple[Check, ...],
-    spec: str,
-    level: Level,
-    timeout: float,
-    logs: Path,
-    console: Console,
-    recording: Recording,
-) -> None:
-    """Run the checks, show them, and record them as they end."""
-    from harness.report.progress import display
-    from harness.runner.messages import Finished, Ready, Started
-    from harness.runner.run import Plan, run_checks
-
-    by_id = {check.id: check for check in checks}
-    plan = Plan(spec, tuple(by_id), logs, timeout, suite=_suite_reference(), level=level)
-    with display(console, len(checks)) as shown, contextlib.closing(run_checks(plan)) as events:
-        for event in events:
-            if isinstance(event, Ready) and recording.record.fingerprint is None:
-                recording.devices_are(event.reason, event.fingerprint)
-                shown.note(f"devices: {event.reason or spec}")
-            elif isinstance(event, Started):
-                check = by_id[event.check]
-                shown.started(check.id, check.title, check.typical_s)
-            elif isinstance(event, Finished):
-                recording.add(event.result)
-                shown.finished(event.result)
-    recording.complete()
+cli_validate.register(app)
 
 
 @app.command("devices", short_help="Show the devices and profiles that are here.")
@@ -202,7 +104,7 @@ def list_checks() -> None:
     from harness.report.checks import print_checks
     from harness.report.terminal import console_for
 
-    print_checks(console_for(sys.stdout), _suite().checks)
+    print_checks(console_for(sys.stdout), suite().checks)
 
 
 @app.command("trace", short_help="Show where the ops of a function of yours run.")
@@ -258,26 +160,7 @@ cli_run.register(app)
 cli_serve.register(app)
 cli_compare.register(app)
 cli_calibrate.register(app)
-
-
-def _time_limit(timeout: float | None, level: Level) -> float:
-    if timeout is None:
-        return DEEP_TIMEOUT_S if level is Level.DEEP else DEFAULT_TIMEOUT_S
-    if not (math.isfinite(timeout) and timeout > 0):
-        raise UsageError(f"--timeout {timeout:g}: not a time limit; accepted: a number of seconds above 0")
-    return timeout
-
-
-def _suite_reference() -> str:
-    from harness.checks.suite import DEFAULT_SUITE
-
-    return os.environ.get(SUITE_VARIABLE, DEFAULT_SUITE)
-
-
-def _suite() -> Suite:
-    from harness.checks.suite import load_suite
-
-    return load_suite(_suite_reference())
+cli_report.register(app)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,17 @@ class InvalidSpec(UsageError, ValueError):
         super().__init__(f"device spec {spec!r}: {why}; accepted: {self.ACCEPTED}")
 
 
+class InvalidRequirement(UsageError, ValueError):
+    """What a run is to require cannot be parsed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(
+            f"requirement {text!r} is not valid; accepted: gpu>=N (cards), core>=N (CPU cores), device>=N (configured "
+            "devices), or == for exactly N"
+        )
+
+
 class InvalidProfile(UsageError, ValueError):
     """A profile file is broken. The message names the file, the key, and what is accepted there.
 
@@ -64,6 +75,21 @@ class InvalidProfile(UsageError, ValueError):
         self.accepted = accepted
         what = f"{key} is missing" if found is None else f"{key} = {found!r}"
         super().__init__(f"profile {self.path}: {what}; accepted: {accepted}")
+
+
+class InvalidDescription(UsageError, ValueError):
+    """A file that describes a machine for ``--fake`` is broken. The message names the file, the key, what is accepted.
+
+    ``found`` is ``None`` where the key is missing: TOML itself has no such value.
+    """
+
+    def __init__(self, path: Path | str, key: str, found: object, accepted: str) -> None:
+        self.path = str(path)
+        self.key = key
+        self.found = found
+        self.accepted = accepted
+        what = f"{key} is missing" if found is None else f"{key} = {found!r}"
+        super().__init__(f"description {self.path}: {what}; accepted: {accepted}")
 
 
 class DevicesAlreadyConfigured(HarnessError, RuntimeError):
@@ -246,6 +272,18 @@ class ReportError(UsageError, OSError):
         self.path = str(path)
         self.why = why
         super().__init__(f"report folder {self.path} cannot be written: {why}; name another one with --report")
+
+
+class ReportNotRendered(ReportError):
+    """A fault of the harness while it made a report of a record that was stored before."""
+
+    def __init__(self, path: Path | str, fault: BaseException) -> None:
+        self.path = str(path)
+        self.why = f"{type(fault).__name__}: {fault}"
+        HarnessError.__init__(
+            self,
+            f"the report in {self.path} could not be made: {self.why}; run.json has everything, please report this",
+        )
 
 
 class InvalidProgram(UsageError, ValueError):

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from harness.devices.device import Devices
-from harness.records import Exercised, Figure, Finding, Placement, Series, Verdict
+from harness.records import Exercised, Figure, Finding, Placement, RunRecord, Series, Verdict
 
 if TYPE_CHECKING:
     from harness.machine.machine import Machine
@@ -50,6 +50,8 @@ class CheckContext:
     level: Level = Level.QUICK
     #: The hardware under the devices; ``None`` where a check was not asked about hardware.
     machine: Machine | None = None
+    #: Earlier runs on this machine, for rates to be judged against.
+    history: tuple[RunRecord, ...] = ()
 
     @property
     def on_gpu(self) -> bool:

@@ -3,6 +3,7 @@
 - What is needed is not there: SKIP.
 - Nothing was exercised: UNKNOWN, whatever the check says. Only a finding is stronger, since it says what is wrong.
 - A verdict is never better than the findings beside it.
+- A check of hardware that fails is run a second time before that is said.
 - A check that raises is a FAIL; one for which no evidence could be had is UNKNOWN.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Collection
 from dataclasses import replace
 
 from harness.checks.check import Check, CheckContext, CheckOutcome
 from harness.checks.exception_text import one_line
 from harness.devices.lost import naming_hosts
 from harness.errors import EvidenceError
+from harness.judgement.hardware.sensors import XID_UNDER_LOAD
 from harness.records import CheckResult, Finding, Verdict
 
 
@@ -24,6 +27,8 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
     started = time.perf_counter()
     unmet = check.unmet(context.devices)
     outcome = _skipped(unmet) if unmet is not None else _settled(_outcome_of(check, context))
+    if check.hardware and outcome.verdict is Verdict.FAIL:
+        outcome = confirmed(outcome, _settled(_outcome_of(check, context)))
     return CheckResult(
         check=check.id,
         verdict=outcome.verdict,
@@ -39,6 +44,40 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
         placements=outcome.placements,
         scope=outcome.scope,
     )
+
+
+def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
+    """What to say of a check of hardware that failed in its first pass, after a second one.
+
+    A machine that was busy for a moment looks slow for a moment: what does not come again is a warning. Wrong bits are
+    no such thing: what was corrupt once is corrupt, and how seldom it is makes it worse.
+    """
+    if second.verdict is Verdict.FAIL:
+        again = {(finding.kind, finding.device) for finding in second.findings if finding.severity is Verdict.FAIL}
+        kept = tuple(_weakened(finding, again) for finding in first.findings)
+        if any(finding.severity is Verdict.FAIL for finding in kept):
+            return replace(first, findings=kept, reason=f"{first.reason} (confirmed by a second pass)")
+        return replace(second, reason=f"{second.reason} (the second pass; the first failed otherwise)")
+    kept = tuple(_weakened(finding, frozenset()) for finding in first.findings)
+    if any(finding.severity is Verdict.FAIL for finding in kept):
+        return replace(first, findings=kept, reason=f"{first.reason} (not in a second pass: intermittent)")
+    return replace(
+        first, verdict=Verdict.WARN, findings=kept, reason=f"in one pass of two, so not confirmed: {first.reason}"
+    )
+
+
+#: Findings that say that bits were wrong.
+_LASTING = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
+#: Where a finding says of something that happens once, and that nothing which comes later undoes.
+_HAPPENED = frozenset({XID_UNDER_LOAD})
+
+
+def _weakened(finding: Finding, again: Collection[tuple[str, str | None]]) -> Finding:
+    """``finding``, as a warning where it is one that has to come ``again`` and did not."""
+    lasting = finding.kind in _LASTING or finding.where in _HAPPENED
+    if lasting or (finding.kind, finding.device) in again:
+        return finding
+    return replace(finding, severity=Verdict.WARN)
 
 
 def _skipped(unmet: str) -> CheckOutcome:

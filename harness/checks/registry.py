@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.checks import (
+    cluster_hosts,
     devices_distinct,
     digits_classifier,
     ensembles,
+    every_strategy,
     generated_programs,
     gradient_colocation,
     matpow,
@@ -19,6 +21,17 @@ from harness.checks import (
     polynomial_fit,
     task_processes,
     vector_add,
+)
+from harness.checks.hardware import (
+    arithmetic,
+    cards,
+    collectives,
+    copies,
+    corruption,
+    isolation,
+    memory,
+    software,
+    sustained_load,
 )
 from harness.checks.suite import Suite
 from harness.devices.device import Devices
@@ -48,6 +61,15 @@ def _machine(devices: Devices) -> Machine:
 
 SUITE = Suite(
     checks=(
+        software.CHECK,
+        cards.CHECK,
+        memory.CHECK,
+        copies.CHECK,
+        arithmetic.CHECK,
+        corruption.CHECK,
+        collectives.CHECK,
+        sustained_load.CHECK,
+        isolation.CHECK,
         devices_distinct.CHECK,
         vector_add.CHECK,
         matpow.CHECK,
@@ -59,6 +81,8 @@ SUITE = Suite(
         polynomial_fit.CHECK,
         digits_classifier.CHECK,
         mirrored_strategy.CHECK,
+        cluster_hosts.CHECK,
+        every_strategy.CHECK,
     ),
     configure=_configure,
     fingerprint=_fingerprint,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from harness.checks.check import CheckOutcome
+from harness.checks.placements import MOST_PROGRAMS, placements_of
 from harness.devices.device import Devices
-from harness.records import Exercised, Finding, Verdict, overall
+from harness.records import Exercised, Finding, Placement, Verdict, overall
 
 if TYPE_CHECKING:
     from harness.judgement.verification import Verification
@@ -20,6 +22,7 @@ class Tally:
         self.exercised = Exercised()
         self.findings: list[Finding] = []
         self.measured: dict[str, float] = {}
+        self.placements: list[Placement] = []
         self._unproven: list[str] = []
 
     def add(self, verification: Verification, where: str = "") -> None:
@@ -27,6 +30,8 @@ class Tally:
         self.exercised += verification.exercised
         for finding in verification.findings:
             self.findings.append(_within(finding, where))
+        room = MOST_PROGRAMS - len(self.placements)
+        self.placements.extend(islice(placements_of(verification.traces, where), room))
         if verification.verdict in (Verdict.UNKNOWN, Verdict.SKIP):
             self._unproven.append(f"{where or 'the comparison'}: {verification.reason}")
 
@@ -69,6 +74,7 @@ class Tally:
             exercised=self.exercised,
             findings=tuple(self.findings),
             measured=self.measured,
+            placements=tuple(self.placements),
         )
 
     def _reason(self, verdict: Verdict, passed: str) -> str:

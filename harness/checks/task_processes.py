@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
+from harness.checks.own_command import command_line
 from harness.checks.tally import Tally
 from harness.records import Exercised, Finding
 
@@ -41,7 +41,7 @@ def run(context: CheckContext) -> CheckOutcome:
         folder = Path(name)
         for script, text in PROGRAMS.items():
             (folder / script).write_text(text, encoding="utf-8")
-        command = [sys.executable, "-c", _BOOT, *sys.path, "--", "run", "--devices", spec, *PROGRAMS]
+        command = command_line("run", "--devices", spec, *PROGRAMS)
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         try:
             results = json.loads((folder / "harness-report" / "tasks.json").read_text(encoding="utf-8"))["results"]
@@ -55,13 +55,6 @@ def run(context: CheckContext) -> CheckOutcome:
         "crashed were reported alone",
         "run the programs by themselves with harness run; the finding says what each saw",
     )
-
-
-#: As the processes of the harness are started: no file in the folder of the programs takes the place of a module.
-_BOOT = (
-    "import sys; end = sys.argv.index('--'); sys.path[:] = sys.argv[1:end]; sys.argv[1:] = sys.argv[end + 1:]; "
-    "from harness.cli import main; main()"
-)
 
 
 def _spec(devices: Devices) -> str:

@@ -15,13 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.checks.tally import Tally
+from harness.judgement.training.differences import ROUNDING_FACTOR, bounds
 from harness.records import Exercised, Finding
-
-#: How many times the measured effect of rounding the runs may differ. Two roundings of one trajectory lie on either
-#: side of it, which makes 2; the rest is for a second draw of the same noise being larger than the first.
-ROUNDING_FACTOR = 8.0
-#: Where the two dtypes happen to agree, a few units in the last place of the largest value so far are still rounding.
-ROUNDING_ULPS = 16.0
 
 Array = npt.NDArray[np.float64]
 
@@ -68,7 +63,7 @@ def _compare(kind: str, name: str, sharded: Array, single: Array, exact: Array, 
     if not np.isfinite(single).all() or not np.isfinite(exact).all():
         tally.unproven(f"the {name} of the single-device run are not finite: they can prove nothing")
         return
-    bound = rounding_bound(single, exact)
+    bound = bounds(single, [exact], float(np.finfo(np.float32).eps))
     difference = np.abs(sharded - single).max(axis=1)
     outside = ~(difference <= bound)  # a NaN is outside
     used = float(np.nan_to_num(difference / bound, nan=np.inf, posinf=np.inf).max(initial=0.0))
@@ -87,11 +82,3 @@ def _compare(kind: str, name: str, sharded: Array, single: Array, exact: Array, 
                 f"at step {step}, bound {bound[step]:.3g}",
             )
         )
-
-
-def rounding_bound(single: Array, exact: Array) -> Array:
-    """The bound per step: what rounding did to the run so far (``[steps]``, in the unit of the values)."""
-    so_far = np.maximum.accumulate(np.abs(single - exact).max(axis=1))
-    scale = np.maximum.accumulate(np.abs(exact).max(axis=1))
-    bound: Array = ROUNDING_FACTOR * so_far + ROUNDING_ULPS * float(np.finfo(np.float32).eps) * scale
-    return bound

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.devices.shipped import shipped_folder
 from harness.devices.spec import (
     AutoSpec,
     CoresSpec,
@@ -19,10 +20,6 @@ from harness.devices.spec import (
     parse_spec,
 )
 from harness.errors import InvalidProfile, InvalidSpec
-
-_PACKAGE = Path(__file__).resolve().parent.parent
-#: Where an installed wheel has the shipped profiles, and where a checkout has them.
-_FOLDERS = (_PACKAGE / "_profiles" / "devices", _PACKAGE.parent / "profiles" / "devices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +51,9 @@ class Profile:
     options: Options
 
 
-def profile_folder() -> Path:
-    """The folder of the shipped profiles.
-
-    Raises:
-        FileNotFoundError: the installation is broken: neither a wheel's folder nor a checkout's is there.
-    """
-    for folder in _FOLDERS:
-        if folder.is_dir():
-            return folder
-    places = " nor ".join(str(folder) for folder in _FOLDERS)
-    raise FileNotFoundError(f"the shipped device profiles are missing: neither {places} is there; install again")
-
-
 def shipped_profile_names() -> tuple[str, ...]:
     """The names that ``@NAME`` accepts, sorted."""
-    return tuple(sorted(path.stem for path in profile_folder().glob("*.toml")))
+    return tuple(sorted(path.stem for path in shipped_folder("devices").glob("*.toml")))
 
 
 def shipped_profiles() -> tuple[Profile, ...]:
@@ -87,7 +71,7 @@ def find_profile(shipped: ShippedProfile) -> Path:
     if shipped.name not in names:
         there = ", ".join(f"@{name}" for name in names)
         raise InvalidSpec(str(shipped), f"no profile of that name is shipped; there are {there}")
-    return profile_folder() / f"{shipped.name}.toml"
+    return shipped_folder("devices") / f"{shipped.name}.toml"
 
 
 def load_profile(path: Path) -> Profile:

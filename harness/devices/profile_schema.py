@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from harness.devices.toml_file import parse_toml
 from harness.errors import InvalidProfile
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 #: The version of the form that is written down here. Earlier ones stay readable.
 SCHEMA_VERSION = 1
@@ -60,10 +55,7 @@ def read_document(path: Path, text: str) -> ProfileDocument:
     Raises:
         InvalidProfile: names ``path``, the first key that is wrong, what it holds and what is accepted.
     """
-    try:
-        data: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidProfile(path, "TOML syntax", str(error), "a TOML document") from error
+    data = parse_toml(path, text)
     try:
         return ProfileDocument.model_validate(data)
     except ValidationError as error:

@@ -7,18 +7,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import losses, sample, shares, uneven
-
-
-def _per_shard(devices: Devices, x: Any, sizes: list[int], fn: Callable[[Any], Any]) -> list[Any]:
-    """``fn`` of each shard, each on its device."""
-    import tensorflow as tf
-
-    results = []
-    for device, part in zip(devices, tf.split(x, sizes), strict=True):
-        with tf.device(device.name):
-            results.append(fn(part))
-    return results
+from harness.faults.samples import losses, per_shard, sample, shares, uneven
 
 
 def _last_gets_the_rest(devices: Devices) -> Case:
@@ -62,10 +51,10 @@ def _mean_of_means(devices: Devices) -> Case:
         return tf.reduce_mean(per_row(x))
 
     def parallel(x: Any) -> Any:
-        return tf.reduce_mean(tf.stack(_per_shard(devices, x, sizes, reference)))
+        return tf.reduce_mean(tf.stack(per_shard(devices, x, sizes, reference)))
 
     def twin(x: Any) -> Any:
-        means = _per_shard(devices, x, sizes, reference)
+        means = per_shard(devices, x, sizes, reference)
         return tf.add_n([mean * (size / rows) for mean, size in zip(means, sizes, strict=True)])
 
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("value"))
@@ -87,14 +76,14 @@ def _dict_of_metrics(devices: Devices) -> Case:
         return {"mean": total, "worst": worst}
 
     def parallel(x: Any) -> Any:
-        results = _per_shard(devices, x, sizes, reference)
+        results = per_shard(devices, x, sizes, reference)
         total = tf.constant(0.0)
         for result in results:
             total += result["mean"] / len(devices)
         return combine(results, total)
 
     def twin(x: Any) -> Any:
-        results = _per_shard(devices, x, sizes, reference)
+        results = per_shard(devices, x, sizes, reference)
         total = tf.constant(0.0)
         for result, size in zip(results, sizes, strict=True):
             total += result["mean"] * size / rows
@@ -118,14 +107,14 @@ def _average_loss(devices: Devices, faulty_size: int | None) -> Case:
         def loss(part: Any) -> Any:
             return tf.nn.compute_average_loss(per_row(part), global_batch_size=faulty_size)
 
-        total = tf.add_n(_per_shard(devices, x, sizes, loss))
+        total = tf.add_n(per_shard(devices, x, sizes, loss))
         return total / len(devices) if faulty_size is None else total
 
     def twin(x: Any) -> Any:
         def loss(part: Any) -> Any:
             return tf.nn.compute_average_loss(per_row(part), global_batch_size=rows)
 
-        return tf.add_n(_per_shard(devices, x, sizes, loss))
+        return tf.add_n(per_shard(devices, x, sizes, loss))
 
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("value"))
 
@@ -160,11 +149,11 @@ def _gradients_summed(devices: Devices) -> Case:
     step = _step(lambda x: tf.reduce_mean(per_row(x)), variables)
 
     def parallel(x: Any) -> Any:
-        values, gradients = zip(*_per_shard(devices, x, sizes, step), strict=True)
+        values, gradients = zip(*per_shard(devices, x, sizes, step), strict=True)
         return tf.add_n(list(values)) / count, [tf.add_n(list(parts)) for parts in zip(*gradients, strict=True)]
 
     def twin(x: Any) -> Any:
-        values, gradients = zip(*_per_shard(devices, x, sizes, step), strict=True)
+        values, gradients = zip(*per_shard(devices, x, sizes, step), strict=True)
         means = [tf.add_n(list(parts)) / count for parts in zip(*gradients, strict=True)]
         return tf.add_n(list(values)) / count, means
 
@@ -190,11 +179,11 @@ def _penalty_per_tower(devices: Devices) -> Case:
 
     def parallel(x: Any) -> Any:
         tower = _step(lambda part: tf.reduce_sum(per_row(part)) / rows + penalty(), variables)
-        return joined(_per_shard(devices, x, sizes, tower))
+        return joined(per_shard(devices, x, sizes, tower))
 
     def twin(x: Any) -> Any:
         tower = _step(lambda part: tf.reduce_sum(per_row(part)) / rows + penalty() / count, variables)
-        return joined(_per_shard(devices, x, sizes, tower))
+        return joined(per_shard(devices, x, sizes, tower))
 
     return Case(parallel, twin, step, {"x": sample(rows, 3)}, kinds("value"))
 

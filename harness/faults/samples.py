@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from harness.devices.device import Devices
 
 
 def sample(*shape: int, seed: int = 0) -> NDArray[np.float32]:
@@ -27,6 +29,17 @@ def shares(rows: int, count: int) -> list[int]:
 def uneven(count: int) -> int:
     """A number of rows that ``count`` devices cannot share equally, each with two at least."""
     return 3 * count - 1
+
+
+def per_shard(devices: Devices, x: Any, sizes: Sequence[int], fn: Callable[[Any], Any]) -> list[Any]:
+    """``fn`` of each shard of ``x``, split along its first axis into parts of ``sizes`` rows, each on its device."""
+    import tensorflow as tf
+
+    results = []
+    for device, part in zip(devices, tf.split(x, sizes), strict=True):
+        with tf.device(device.name):
+            results.append(fn(part))
+    return results
 
 
 def dense(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:

@@ -1,4 +1,4 @@
-"""Model parallel gone wrong: stages and activations in the wrong place (M01, M02), Keras weights elsewhere (P08)."""
+"""Stages and activations in the wrong place (M01, M02, M04), Keras weights elsewhere (P08)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds
 from harness.faults.samples import sample
 from harness.parallel.model import pipeline
+from harness.parallel.region import call_on
 
 _UNITS, _ROWS = 4, 6
 
@@ -105,6 +106,35 @@ def _keras_layers(devices: Devices) -> Case:
     return Case(_unsplit(layers), lambda x: pipe(x), _unsplit(layers), inputs, found, pattern="stages")
 
 
+def _micro_batches_by_hand(devices: Devices) -> Case:
+    """Each micro-batch goes through the stages by itself: the tape adds up a weight's gradients on device 0."""
+    import tensorflow as tf
+
+    layers, weights = _layers(devices)
+
+    def parallel(x: Any) -> Any:
+        done = []
+        for part in tf.split(x, 2):
+            for layer, device in zip(layers, devices, strict=True):
+                part = call_on(device.name, layer, (part,), {})
+            done.append(part)
+        with tf.device(devices[-1].name):
+            return tf.concat(done, axis=0)
+
+    inputs = {"x": sample(_ROWS, _UNITS, seed=7)}
+    pipe = pipeline(layers, devices, microbatches=2)
+    return Case(
+        parallel,
+        lambda x: pipe(x=x),
+        _unsplit(layers),
+        inputs,
+        kinds("transfer"),
+        variables=weights,
+        gradients=True,
+        pattern="stages",
+    )
+
+
 FAULTS = (
     Fault(
         "M01-two-stages-on-one-device",
@@ -128,6 +158,14 @@ FAULTS = (
         "an activation is fetched to the host on its way to the next stage",
         "a check, a print or a clip between two stages, outside of their scopes",
         _through_the_host,
+        devices_needed=3,
+    ),
+    Fault(
+        "M04-gradients-of-micro-batches-added-up-elsewhere",
+        "M04",
+        "every micro-batch's gradient of a stage's weights is sent to device 0 and added up there",
+        "micro-batches in a loop: tf.GradientTape adds up where tape.gradient is called",
+        _micro_batches_by_hand,
         devices_needed=3,
     ),
     Fault(

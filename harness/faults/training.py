@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import integers, sample, shares, uneven
+from harness.faults.samples import integers, per_shard, sample, shares, uneven
 
 _FEATURES, _WORDS, _WIDTH = 3, 9, 4
-
-
-def _on_shards(devices: Devices, x: Any, sizes: list[int], fn: Callable[[Any], Any]) -> list[Any]:
-    """``fn`` of each shard, each on its device."""
-    import tensorflow as tf
-
-    results = []
-    for device, part in zip(devices, tf.split(x, sizes), strict=True):
-        with tf.device(device.name):
-            results.append(fn(part))
-    return results
 
 
 class _Model:
@@ -60,13 +48,13 @@ def _applied_per_shard(devices: Devices) -> Case:
     model = _Model(devices, rows)
 
     def parallel(x: Any) -> Any:
-        gradients = _on_shards(devices, x, sizes, model.gradient)
+        gradients = per_shard(devices, x, sizes, model.gradient)
         for gradient in gradients:
             model.apply(gradient)
         return tf.add_n(gradients)
 
     def twin(x: Any) -> Any:
-        return model.apply(tf.add_n(_on_shards(devices, x, sizes, model.gradient)))
+        return model.apply(tf.add_n(per_shard(devices, x, sizes, model.gradient)))
 
     def reference(x: Any) -> Any:
         return model.apply(model.gradient(x))
@@ -90,11 +78,11 @@ def _indexed_slices(devices: Devices) -> Case:
         return tf.scatter_nd(words[:, tf.newaxis], values, [_WORDS, _WIDTH])
 
     def parallel(words: Any) -> Any:
-        parts = _on_shards(devices, words, [2] * count, slices)
+        parts = per_shard(devices, words, [2] * count, slices)
         return dense(tf.add_n(parts) / count, tf.split(words, count)[0])
 
     def twin(words: Any) -> Any:
-        parts = _on_shards(devices, words, [2] * count, slices)
+        parts = per_shard(devices, words, [2] * count, slices)
         return dense(tf.concat(parts, axis=0) / count, words)
 
     def reference(words: Any) -> Any:
@@ -113,10 +101,10 @@ def _root_mean_square(devices: Devices) -> Case:
         return tf.reduce_mean(tf.square(x))
 
     def parallel(x: Any) -> Any:
-        return tf.add_n(_on_shards(devices, x, [2] * count, lambda part: tf.sqrt(squares(part)))) / count
+        return tf.add_n(per_shard(devices, x, [2] * count, lambda part: tf.sqrt(squares(part)))) / count
 
     def twin(x: Any) -> Any:
-        return tf.sqrt(tf.add_n(_on_shards(devices, x, [2] * count, squares)) / count)
+        return tf.sqrt(tf.add_n(per_shard(devices, x, [2] * count, squares)) / count)
 
     return Case(parallel, twin, lambda x: tf.sqrt(squares(x)), {"x": sample(2 * count, 3)}, kinds("value"))
 
@@ -132,11 +120,11 @@ def _masked_mean(devices: Devices) -> Case:
         return tf.reduce_sum(x * counted), tf.reduce_sum(counted)
 
     def parallel(x: Any) -> Any:
-        means = _on_shards(devices, x, [3] * count, lambda part: tf.math.divide(*masked(part)))
+        means = per_shard(devices, x, [3] * count, lambda part: tf.math.divide(*masked(part)))
         return tf.add_n(means) / count
 
     def twin(x: Any) -> Any:
-        parts = _on_shards(devices, x, [3] * count, masked)
+        parts = per_shard(devices, x, [3] * count, masked)
         return tf.add_n([total for total, _ in parts]) / tf.add_n([counted for _, counted in parts])
 
     x = abs(sample(3 * count))

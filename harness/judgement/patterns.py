@@ -84,8 +84,7 @@ def _between_stages(edge: _Edge) -> str:
     source, reader, start, end = edge
     if computes(reader) and reader.requested is None and reader.role == "forward":
         return ""  # after the pipeline, in no scope: what left_scope judges
-    # The gradient of an argument, joined from micro-batches: of a later stage's too, where those before pass it on.
-    if source.role == "gradient" and reader.requested is None and (start == 0 or reader.type in JOINS):
+    if source.role == "gradient" and reader.requested is None and start == 0:  # the gradient of an argument
         return ""
     if start < 0 or end < 0:
         return "what a stage computes goes through a device that is none of the pipeline's"

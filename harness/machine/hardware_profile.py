@@ -6,25 +6,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
+from harness.devices.shipped import shipped_folder
 from harness.errors import InvalidProfile
 from harness.machine.expectation import CardProfile
-
-_PACKAGE = Path(__file__).resolve().parent.parent
-#: Where an installed wheel has the shipped profiles, and where a checkout has them.
-_FOLDERS = (_PACKAGE / "_profiles" / "hardware", _PACKAGE.parent / "profiles" / "hardware")
-
-
-def hardware_folder() -> Path:
-    """The folder of the shipped hardware profiles.
-
-    Raises:
-        FileNotFoundError: the installation is broken: neither a wheel's folder nor a checkout's is there.
-    """
-    for folder in _FOLDERS:
-        if folder.is_dir():
-            return folder
-    places = " nor ".join(str(folder) for folder in _FOLDERS)
-    raise FileNotFoundError(f"the shipped hardware profiles are missing: neither {places} is there; install again")
 
 
 def profile_for(name: str, extra: Iterable[Path | str] = ()) -> CardProfile | None:
@@ -43,7 +27,7 @@ def profile_for(name: str, extra: Iterable[Path | str] = ()) -> CardProfile | No
 @lru_cache(maxsize=1)
 def shipped_hardware_profiles() -> tuple[CardProfile, ...]:
     """All shipped profiles, sorted by file name."""
-    return tuple(load_hardware_profile(path) for path in sorted(hardware_folder().glob("*.toml")))
+    return tuple(load_hardware_profile(path) for path in sorted(shipped_folder("hardware").glob("*.toml")))
 
 
 def load_hardware_profile(path: Path | str) -> CardProfile:

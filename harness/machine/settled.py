@@ -35,8 +35,8 @@ def settle(tensors: Iterable[Any], device: Device) -> None:
 def require_on(tensors: Iterable[Any], device: Device) -> None:
     """Refuse results that lie elsewhere than on ``device``.
 
-    TensorFlow keeps int32 and strings of a GPU in the memory of the host, and those that a ``tf.function`` gives on any
-    other CPU in that of the first: where they are proves nothing.
+    TensorFlow keeps int32 and strings in the memory of the first CPU: those of a GPU always, those of another CPU where
+    they come from a ``tf.function``. Where they are proves nothing.
 
     Raises:
         EvidenceError: names where the result is and where it should be.

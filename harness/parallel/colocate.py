@@ -59,19 +59,11 @@ def run_on(
         values = {variable.ref(): tf.convert_to_tensor(variable) for variable in read}
 
         def gradient(*upstream: Any, variables: Sequence[Any] = ()) -> Any:
-            kept = [index for index, output in enumerate(outputs) if _differentiable(output)]
-            grads = _play_back(
-                tape,
-                device,
-                [outputs[index] for index in kept],
-                [*(sources[index] for index in wanted), *variables],
-                [_dense(upstream[index]) for index in kept],
-                [values.get(variable.ref(), variable) for variable in variables],
+            read_there = [values.get(variable.ref(), variable) for variable in variables]
+            of_sources, of_variables = _gradients(
+                tape, device, outputs, sources, wanted, list(variables), read_there, upstream
             )
-            by_source = dict(zip(wanted, grads, strict=False))
-            with tf.device(device):
-                of_sources = [_handed_on(by_source.get(index), upstream) for index in range(len(sources))]
-            return (of_sources, grads[len(wanted) :]) if variables else of_sources
+            return (of_sources, of_variables) if variables else of_sources
 
         return outputs, gradient
 
@@ -133,28 +125,46 @@ def _run_with_hub(
         outputs = list(fn(*tensors))
     variables = list(tape.watched_variables())
     copies = hub.copies(variables)
-    kept = [index for index, output in enumerate(outputs) if _differentiable(output)]
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def attach(*_: Any) -> Any:
         def gradient(*upstream: Any) -> Any:
-            grads = _play_back(
-                tape,
-                device,
-                [outputs[index] for index in kept],
-                [*(sources[index] for index in wanted), *variables],
-                [_dense(upstream[index]) for index in kept],
-                copies,
-            )
-            by_source = dict(zip(wanted, grads, strict=False))
+            of_sources, of_variables = _gradients(tape, device, outputs, sources, wanted, variables, copies, upstream)
             with tf.device(device):
-                of_sources = [_handed_on(by_source.get(index), upstream) for index in range(len(sources))]
-                return [*of_sources, *map(_dense, grads[len(wanted) :])]
+                return [*of_sources, *map(_dense, of_variables)]
 
         return outputs, gradient
 
     with tf.device(device):
         return attach(*sources, *copies)
+
+
+def _gradients(
+    tape: Any,
+    device: str,
+    outputs: list[Any],
+    sources: list[Any],
+    wanted: list[int],
+    variables: list[Any],
+    values: list[Any],
+    upstream: Sequence[Any],
+) -> tuple[list[Any], list[Any]]:
+    """Gradients for ``sources``, of which ``wanted`` are watched, and for ``variables``, on ``device``."""
+    import tensorflow as tf
+
+    kept = [index for index, output in enumerate(outputs) if _differentiable(output)]
+    grads = _play_back(
+        tape,
+        device,
+        [outputs[index] for index in kept],
+        [*(sources[index] for index in wanted), *variables],
+        [_dense(upstream[index]) for index in kept],
+        values,
+    )
+    by_source = dict(zip(wanted, grads, strict=False))
+    with tf.device(device):
+        of_sources = [_handed_on(by_source.get(index), upstream) for index in range(len(sources))]
+    return of_sources, list(grads[len(wanted) :])
 
 
 def _play_back(

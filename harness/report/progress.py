@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,9 +38,9 @@ def is_interactive(console: Console, environment: Mapping[str, str] = os.environ
     return console.file.isatty() and not console.is_dumb_terminal and not ci
 
 
-def display(console: Console, total: int) -> Display:
-    """The display that fits ``console``, for a run of ``total`` checks."""
-    return BarDisplay(console, total) if is_interactive(console) else LineDisplay(console, total)
+def display(console: Console, typical_s: Sequence[float]) -> Display:
+    """The display that fits ``console``, for a run of checks that typically take so many seconds each."""
+    return BarDisplay(console, typical_s) if is_interactive(console) else LineDisplay(console, len(typical_s))
 
 
 class LineDisplay:
@@ -79,7 +79,7 @@ class LineDisplay:
 class BarDisplay:
     """A bar with what runs now, which goes away at the end, and a line for each result."""
 
-    def __init__(self, console: Console, total: int) -> None:
+    def __init__(self, console: Console, typical_s: Sequence[float]) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         self._console = console
@@ -92,7 +92,8 @@ class BarDisplay:
             console=console,
             transient=True,
         )
-        self._task: TaskID = self._progress.add_task("starting TensorFlow", total=total)
+        self._task: TaskID = self._progress.add_task("starting TensorFlow", total=len(typical_s))
+        self._left_s = list(typical_s)
 
     def __enter__(self) -> BarDisplay:
         self._progress.start()
@@ -107,12 +108,14 @@ class BarDisplay:
 
     def started(self, check: str, title: str, typical_s: float) -> None:
         """A check begins."""
-        self._progress.update(self._task, description=f"{check}: {title} (about {typical_s:.0f} s)")
+        left = f"about {sum(self._left_s):.0f} s left"
+        self._progress.update(self._task, description=f"{check}: {title} (about {typical_s:.0f} s; {left})")
 
     def finished(self, result: CheckResult) -> None:
         """A check has its result."""
         from rich.text import Text
 
+        del self._left_s[:1]
         self._progress.update(self._task, advance=1, description="going on")
         line = Text.assemble(
             (f"{result.verdict!s:<7}", STYLES[result.verdict]), f" {result.check} ({result.elapsed_s:.1f} s)"

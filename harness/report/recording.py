@@ -1,21 +1,27 @@
-"""The record of a run while it grows: stored after each result, so that nothing is lost when the run is cut short."""
+"""The record of a run while it grows: stored after each result, so that nothing is lost when the run is cut short.
+
+What is read by people and by CI systems is written when the run is over, be it complete or cut short.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.errors import ReportError
-from harness.records import CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
-from harness.report.storage import save_run
+from harness.errors import ReportError, ReportNotRendered
+from harness.records import Card, CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
+from harness.report.publish import publish, withdraw
+from harness.report.storage import json_text, save_run
 
 
 class Recording:
     """Holds the record of a run, and keeps ``run.json`` up to date.
 
     A folder that cannot be written does not end the run: ``problem`` holds the error, and the verdict is still had.
+    ``page`` is where ``report.html`` is, once it is written.
     """
 
     def __init__(
@@ -30,6 +36,7 @@ class Recording:
     ) -> None:
         self.folder = folder
         self.path: Path | None = None
+        self.page: Path | None = None
         self.problem: ReportError | None = None
         self._began = time.monotonic()
         self.record = RunRecord(
@@ -45,10 +52,20 @@ class Recording:
             level=level,
         )
         self._store()
+        self._attempt(self._withdraw)
 
-    def devices_are(self, reason: str, fingerprint: Fingerprint) -> None:
+    @property
+    def text(self) -> str:
+        """The record as JSON, as ``run.json`` has it."""
+        return json_text(self.record)
+
+    def devices_are(
+        self, reason: str, fingerprint: Fingerprint, cards: tuple[Card, ...] = (), *, described: bool = False
+    ) -> None:
         """Note what the devices are, and what they were found on."""
-        self.record = replace(self.record, spec_reason=reason, fingerprint=fingerprint)
+        self.record = replace(
+            self.record, spec_reason=reason, fingerprint=fingerprint, cards=cards, described=described
+        )
         self._store()
 
     def add(self, result: CheckResult) -> None:
@@ -56,16 +73,18 @@ class Recording:
         self.record = replace(self.record, results=(*self.record.results, result))
         self._store()
 
-    def complete(self) -> None:
-        """Note that all planned checks have a result."""
-        self.record = replace(self.record, complete=True)
+    def complete(self, passes_again: tuple[str, ...] = ()) -> None:
+        """Note that all planned checks have a result, and which known failures are none any more."""
+        self.record = replace(self.record, complete=True, passes_again=passes_again)
         self._store()
+        self._attempt(self._publish)
 
     def cut_short(self, code: int, reason: str | None = None) -> None:
         """Note that the run ended with ``code`` before all planned checks had a result."""
         if reason is not None:
             self.record = replace(self.record, spec_reason=reason)
         self._store(code)
+        self._attempt(self._publish)
 
     def _store(self, code: int | None = None) -> None:
         verdict = overall(result.verdict for result in self.record.results)
@@ -77,9 +96,22 @@ class Recording:
             exit_code=int(exit_code(verdict)) if code is None else code,
             elapsed_s=time.monotonic() - self._began,
         )
+        self.path, self.problem = None, None
+        self._attempt(self._save)
+
+    def _save(self) -> None:
+        self.path = save_run(self.record, self.folder)
+
+    def _withdraw(self) -> None:
+        withdraw(self.folder)
+
+    def _publish(self) -> None:
+        self.page = publish(self.record, self.folder)
+
+    def _attempt(self, write: Callable[[], None]) -> None:
         try:
-            self.path = save_run(self.record, self.folder)
+            write()
         except ReportError as error:
-            self.path, self.problem = None, error
-        else:
-            self.problem = None
+            self.problem = self.problem or error
+        except Exception as error:  # noqa: BLE001 - the border between a run and its pictures: the verdict must be told
+            self.problem = self.problem or ReportNotRendered(self.folder, error)

@@ -42,7 +42,15 @@ def save_json(record: object, folder: Path, name: str) -> Path:
     Raises:
         ReportError: the folder cannot be written.
     """
-    text = json.dumps(plain(record), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return save_text(json_text(record) + "\n", folder, name)
+
+
+def save_text(text: str, folder: Path, name: str) -> Path:
+    """Write a text to ``folder/name``, and return that path. A reader sees the old file or the new one, whole.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
     path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,6 +58,11 @@ def save_json(record: object, folder: Path, name: str) -> Path:
     except OSError as error:
         raise ReportError(folder, error.strerror or str(error)) from error
     return path
+
+
+def json_text(record: object) -> str:
+    """A record as JSON."""
+    return json.dumps(plain(record), indent=2, allow_nan=False, ensure_ascii=False)
 
 
 def load_versioned(file: Path, kind: type[Record], newest: int) -> Record:

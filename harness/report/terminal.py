@@ -42,17 +42,24 @@ def console_for(stream: IO[str]) -> Console:
     return SilencedConsole(file=stream, width=width, highlight=False, emoji=False)
 
 
-def print_report(console: Console, record: RunRecord, path: Path | None) -> None:
-    """Print ``record``: a table of its results, what was found, and the verdict. ``path`` is where it is stored."""
+def print_report(console: Console, record: RunRecord, path: Path | None, page: Path | None = None) -> None:
+    """Print ``record``: a table of its results, what was found, and the verdict.
+
+    ``path`` is where it is stored, ``page`` where the report for people is.
+    """
     if record.results:
         console.print()
         console.print(_table(record.results))
     for result in record.results:
         _print_details(console, result)
+    for entry in record.passes_again:
+        _print_plain(console, f"known failure that is none any more: {entry}: take it out of the file")
     console.print()
-    _print_verdict(console, record)
+    print_verdict(console, record)
     if path is not None:
         _print_plain(console, f"Record: {path}")
+    if page is not None:
+        _print_plain(console, f"Report: {page}")
 
 
 def _table(results: tuple[CheckResult, ...]) -> Table:
@@ -102,7 +109,8 @@ def finding_line(finding: Finding) -> str:
     return _one_line(f"{finding.kind}: {finding.where}{device}: {finding.message}{f' ({facts})' if short else ''}")
 
 
-def _print_verdict(console: Console, record: RunRecord) -> None:
+def print_verdict(console: Console, record: RunRecord) -> None:
+    """Print the verdict of ``record``, in a line."""
     from rich.text import Text
 
     counts = ", ".join(
@@ -111,7 +119,9 @@ def _print_verdict(console: Console, record: RunRecord) -> None:
         if (number := sum(result.verdict is verdict for result in record.results))
     )
     devices = f" on {record.spec}" if record.spec else ""
-    finished = f"{len(record.results)} of {len(record.planned)} checks"
+    devices += ", which is described and no hardware" if record.described else ""
+    ran = sum(result.check in record.planned for result in record.results)
+    finished = f"{ran} of {len(record.planned)} checks"
     rest = "" if record.complete else "; INTERRUPTED, the record is incomplete"
     console.print(
         Text.assemble(

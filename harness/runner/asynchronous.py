@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from harness.judgement.training.asynchronous import judge_asynchronous
-from harness.judgement.training.equivalence import Equivalence
+from harness.judgement.training.equivalence import Equivalence, conclude
 from harness.parallel.distribute.asynchronous import AsynchronousCourse
 from harness.records import Exercised, Finding, Verdict
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
-from harness.runner.together import Ended, free_addresses, work_together
+from harness.runner.together import Ended, work_at_addresses
 
 
 def train_asynchronously(
     arguments: dict[str, object], steps: int, workers: int, limit_s: float, folder: Path
 ) -> Equivalence:
     """Train, and judge what must hold whatever the order of the updates. ``arguments``: those of the coordinator."""
-    addresses = free_addresses(workers + 1)
-    cluster = {"worker": addresses[:workers], "ps": addresses[workers:]}
     longest_s = max(limit_s, STARTUP_LIMIT_S) + LAST_RESORT_S
     asked = {name: value for name, value in arguments.items() if name != "loops"}
-    jobs = [Job("harness.runner.parameter_server:coordinate", {**asked, "cluster": cluster}, longest_s)]
-    names = ["coordinator"]
-    for job, index in [("ps", 0), *(("worker", index) for index in range(workers))]:
-        told: dict[str, object] = {"cluster": cluster, "job": job, "index": index}
-        jobs.append(Job("harness.runner.parameter_server:serve", told, longest_s))
-        names.append(f"{job}-{index}")
-    files = [WorkerFiles.create(folder, name) for name in names]
-    ended = work_together(jobs, files, limit_s, needed=1)
+    servers = [("ps", 0), *(("worker", index) for index in range(workers))]
+    names = ["coordinator", *(f"{job}-{index}" for job, index in servers)]
+
+    def jobs(addresses: Sequence[str]) -> list[tuple[Job, WorkerFiles]]:
+        cluster = {"worker": list(addresses[:workers]), "ps": list(addresses[workers:])}
+        made = [Job("harness.runner.parameter_server:coordinate", {**asked, "cluster": cluster}, longest_s)]
+        for job, index in servers:
+            told: dict[str, object] = {"cluster": cluster, "job": job, "index": index}
+            made.append(Job("harness.runner.parameter_server:serve", told, longest_s))
+        return [(job, WorkerFiles.create(folder, name)) for job, name in zip(made, names, strict=True)]
+
+    ended = work_at_addresses(workers + 1, jobs, limit_s, needed=1)
     failures = [(name, each) for name, each in zip(names, ended, strict=True) if each.answer is None]
     if failures:
         return _failed(failures, steps, limit_s)
@@ -38,17 +41,20 @@ def train_asynchronously(
     course = TypeAdapter(AsynchronousCourse).validate_python(answer["course"])
     serial = TypeAdapter(tuple[float, ...]).validate_python(answer["serial"])
     findings = tuple(judge_asynchronous(course, serial))
-    failed = [finding for finding in findings if finding.severity is Verdict.FAIL]
-    verdict = Verdict.FAIL if failed else Verdict.WARN if findings else Verdict.PASS
-    kinds = ", ".join(sorted({finding.kind for finding in findings}))
+    exercised = Exercised(programs=1, values=2 + len(course.by_worker) + len(course.homes))
+    verdict, reason = conclude(
+        findings,
+        (),
+        exercised,
+        f"{steps} asynchronous updates by {workers} workers, none lost, to the loss of one device",
+        traced=False,
+    )
     stale = course.staleness
     return Equivalence(
         verdict,
-        f"{len(findings)} finding(s): {kinds}"
-        if failed
-        else f"{steps} asynchronous updates by {workers} workers, none lost, to the loss of one device",
+        reason,
         findings,
-        Exercised(programs=1, values=2 + len(course.by_worker) + len(course.homes)),
+        exercised,
         strategy="parameter_server",
         loops=("custom",),
         steps=steps,

@@ -60,6 +60,11 @@ class Builder:
     def __str__(self) -> str:
         return f"{self.module or Path(self.file).name}:{self.function}"
 
+    @property
+    def target(self) -> Target:
+        """How errors call it."""
+        return Target(Path(self.file or self.module), self.function)
+
     def load(self) -> Callable[..., Any]:
         """Import it, in the process that is to call it. What the import raises comes through as it is.
 

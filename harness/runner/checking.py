@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
@@ -13,17 +14,25 @@ from harness.checks.suite import load_suite
 from harness.runner.messages import Finished, Ready, Started
 
 if TYPE_CHECKING:
+    from harness.checks.suite import Suite
+    from harness.devices.device import Devices
+    from harness.machine.machine import Machine
+    from harness.records import Fingerprint
     from harness.runner.worker import Send
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The task's arguments: a device spec, a suite (``module:attribute``), and ids of its checks in order."""
+    """The task's arguments: a device spec, a suite (``module:attribute``), and ids of its checks in order.
+
+    ``described`` is the file of a described machine, on which checks of hardware can be run in the place of a real one.
+    """
 
     spec: str
     suite: str
     checks: tuple[str, ...]
     level: Level = Level.QUICK
+    described: str = ""
 
 
 def run(arguments: dict[str, object], send: Send) -> None:
@@ -31,10 +40,22 @@ def run(arguments: dict[str, object], send: Send) -> None:
     asked = TypeAdapter(Arguments).validate_python(arguments)
     suite = load_suite(asked.suite)
     by_id = {check.id: check for check in suite.select(asked.checks)}
-    devices = suite.configure(asked.spec)
-    send(Ready(devices.names, devices.reason, suite.fingerprint(devices)))
-    machine = suite.machine(devices) if suite.machine is not None else None
+    devices, fingerprint, machine = _described(Path(asked.described)) if asked.described else _real(suite, asked.spec)
+    cards = machine.cards if machine is not None else ()
+    send(Ready(devices.names, devices.reason, fingerprint, cards, described=bool(asked.described)))
     context = CheckContext(devices, level=asked.level, machine=machine)
     for check_id in asked.checks:
         send(Started(check_id))
         send(Finished(execute(by_id[check_id], context)))
+
+
+def _real(suite: Suite, spec: str) -> tuple[Devices, Fingerprint, Machine | None]:
+    devices = suite.configure(spec)
+    return devices, suite.fingerprint(devices), suite.machine(devices) if suite.machine is not None else None
+
+
+def _described(path: Path) -> tuple[Devices, Fingerprint, Machine]:
+    from harness.faults.machine import DescribedMachine, devices, fingerprint, load_description
+
+    description = load_description(path)
+    return devices(description), fingerprint(description), DescribedMachine(description)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -84,7 +85,8 @@ def equivalent(
         loops: ``"custom"``, a loop of ``strategy.run``, and ``"fit"``, Keras's own.
         limit_s: seconds that the training may take once its processes are up. A hang is a finding, with the stacks of
             each process.
-        logs: the folder for what the processes print; by default a temporary one.
+        logs: the folder for what the processes print; by default a temporary one, which is
+            removed after a PASS.
 
     Raises:
         UnknownStrategy: the strategy is not known.
@@ -100,23 +102,43 @@ def equivalent(
         raise TrainingError(f"steps={steps}; accepted: 1 or more")
     chosen = loops_of(loops)
     resolve(devices)
-    folder = Path(logs) if logs is not None else Path(tempfile.mkdtemp(prefix="harness-distribute-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    if logs is not None:
+        folder = Path(logs)
+        folder.mkdir(parents=True, exist_ok=True)
+        return _train(strategy, builder, taken, steps, chosen, devices, workers, limit_s, folder)
+    folder = Path(tempfile.mkdtemp(prefix="harness-distribute-"))
+    found = _train(strategy, builder, taken, steps, chosen, devices, workers, limit_s, folder)
+    if found.verdict is Verdict.PASS:
+        shutil.rmtree(folder, ignore_errors=True)  # what was printed is of use where something is wrong
+    return found
+
+
+def _train(
+    strategy: str,
+    builder: Builder,
+    data: Data,
+    steps: int,
+    loops: tuple[str, ...],
+    devices: str,
+    workers: int,
+    limit_s: float,
+    folder: Path,
+) -> Equivalence:
     stored = (folder / f"{strategy}-data.npz").absolute()
-    np.savez(stored, x=taken.x, y=taken.y)
+    np.savez(stored, x=data.x, y=data.y)
     arguments: dict[str, object] = {
         "module": builder.module,
         "file": builder.file,
         "function": builder.function,
         "data": str(stored),
-        "batch_size": batch_size,
+        "batch_size": data.batch_size,
         "steps": steps,
-        "loops": list(chosen),
+        "loops": list(loops),
     }
     try:
         if strategy == "multi_worker":
             several = {**arguments, "folder": str(folder.absolute())}
-            return Several(several, taken, steps, chosen, workers, limit_s, folder).equivalent()
+            return Several(several, data, steps, loops, workers, limit_s, folder).equivalent()
         if strategy == "parameter_server":
             return train_asynchronously(arguments, steps, workers, limit_s, folder)
         own = {**arguments, "strategy": strategy, "spec": devices}

@@ -12,16 +12,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from harness.records import CheckResult, Fingerprint
+from harness.records import Card, CheckResult, Fingerprint
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The devices are configured. ``devices`` are full names; ``reason`` says what was taken and why."""
+    """The devices are configured. ``devices`` are full names; ``reason`` says what was taken and why.
+
+    ``cards`` are those of the machine; ``described`` says that it is a description and no hardware.
+    """
 
     devices: tuple[str, ...]
     reason: str
     fingerprint: Fingerprint
+    cards: tuple[Card, ...] = ()
+    described: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,14 @@ class Refused:
     error: str
     message: str
     details: str = ""
+
+
+class Refusal(Exception):
+    """Ends a task: its parent is told ``refused``."""
+
+    def __init__(self, refused: Refused) -> None:
+        self.refused = refused
+        super().__init__(refused.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from pydantic.dataclasses import dataclass
 from harness.checks.exception_text import one_line
 from harness.runner.builder import Builder
 from harness.runner.messages import Answer, Started, plain
-from harness.runner.target import Target
-from harness.runner.users_error import refused
+from harness.runner.users_error import users_code
 
 if TYPE_CHECKING:
     from harness.judgement.training.reference import Asked
@@ -81,7 +80,8 @@ def run_reference(arguments: dict[str, object], send: Send) -> None:
             np.savez(initial(folder, loop), *reference.initial)
         return {"facts": asdict(facts), "moved": len(others)}
 
-    _tell(asked, send, work)
+    with users_code(_builder(asked).target):
+        send(Answer(work()))
 
 
 def run_worker(arguments: dict[str, object], send: Send) -> None:
@@ -134,26 +134,19 @@ def run_worker(arguments: dict[str, object], send: Send) -> None:
             course.save(of_worker(folder, loop, asked.index))
         return answer
 
-    _tell(asked, send, work)
+    with users_code(_builder(asked).target):
+        send(Answer(work()))
 
 
 def _training(asked: Arguments) -> Asked:
     from harness.judgement.training.reference import Asked
     from harness.parallel.distribute.batches import Data
 
-    builder = Builder(asked.module, asked.file, asked.function)
+    builder = _builder(asked)
     with np.load(asked.data, allow_pickle=False) as stored:
         data = Data(stored["x"], stored["y"], asked.batch_size)
     return Asked(builder.load(), str(builder), data, asked.steps, asked.loops)
 
 
-def _tell(asked: Arguments, send: Send, work: Callable[[], dict[str, object]]) -> None:
-    try:
-        answer = work()
-    except (Exception, SystemExit) as error:  # the user's code may raise anything, and the parent must hear of it
-        told = refused(Target(Path(asked.file or asked.module), asked.function), error)
-        if told is None:
-            raise
-        send(told)
-        return
-    send(Answer(answer))
+def _builder(asked: Arguments) -> Builder:
+    return Builder(asked.module, asked.file, asked.function)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from harness.runner.builder import Builder
 from harness.runner.messages import Answer, Started
-from harness.runner.target import Target
-from harness.runner.users_error import refused
+from harness.runner.users_error import users_code
 
 if TYPE_CHECKING:
     from harness.runner.worker import Send
@@ -62,14 +60,8 @@ def coordinate(arguments: dict[str, object], send: Send) -> None:
     """Connect to the servers, train, and answer with the course, and the losses of one device."""
     asked = TypeAdapter(CoordinatorArguments).validate_python(arguments)
     builder = Builder(asked.module, asked.file, asked.function)
-    try:
+    with users_code(builder.target):
         answer = _train(asked, builder, send)
-    except (Exception, SystemExit) as error:  # the user's code may raise anything, and the parent must hear of it
-        told = refused(Target(Path(asked.file or asked.module), asked.function), error)
-        if told is None:
-            raise
-        send(told)
-        return
     send(Answer(answer))
 
 

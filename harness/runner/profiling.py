@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from harness.errors import ReportError
 from harness.runner.messages import Answer, plain
 from harness.runner.target import Target
-from harness.runner.users_error import refused
+from harness.runner.users_error import users_code
 from harness.speed.timeline.chrome import chrome_trace
 from harness.speed.timeline.picture import draw_timeline
 
@@ -47,7 +47,7 @@ def run(arguments: dict[str, object], send: Send) -> None:
     target = Target(Path(asked.file), asked.function)
     folder = Path(asked.folder)
     devices = configure(asked.spec)
-    try:
+    with users_code(target):
         looked = profile_calls(
             target.load(),
             devices=devices,
@@ -56,12 +56,6 @@ def run(arguments: dict[str, object], send: Send) -> None:
             target=str(target),
             spec=asked.spec,
         )
-    except (Exception, SystemExit) as error:  # the user's code may raise anything, and the parent must hear of it
-        told = refused(target, error)
-        if told is None:
-            raise
-        send(told)
-        return
     profile = replace(looked.profile, reason=devices.reason, fingerprint=fingerprint(devices))
     try:
         trace = chrome_trace(looked.spans, looked.calls, profile.devices)

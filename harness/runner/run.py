@@ -33,6 +33,8 @@ class Plan:
     startup_limit_s: float = STARTUP_LIMIT_S
     suite: str = DEFAULT_SUITE
     level: Level = Level.QUICK
+    #: The file of a described machine, in the place of a real one.
+    described: str = ""
 
 
 def run_checks(plan: Plan) -> Generator[Event, None, None]:
@@ -65,7 +67,13 @@ def _remove_logs_of_earlier_runs(logs: Path) -> None:
 def _job(plan: Plan, remaining: list[str]) -> Job:
     return Job(
         task="harness.runner.checking:run",
-        arguments={"spec": plan.spec, "suite": plan.suite, "checks": list(remaining), "level": plan.level.value},
+        arguments={
+            "spec": plan.spec,
+            "suite": plan.suite,
+            "checks": list(remaining),
+            "level": plan.level.value,
+            "described": plan.described,
+        },
         limit_s=max(plan.timeout_s, plan.startup_limit_s) + LAST_RESORT_S,
     )
 

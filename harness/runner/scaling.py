@@ -19,7 +19,7 @@ from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import STARTUP_LIMIT_S
 from harness.runner.messages import Answer, plain
 from harness.runner.target import Target
-from harness.runner.users_error import refused
+from harness.runner.users_error import users_code
 from harness.speed.scaling.outputs import MOST_BYTES, difference, load_outputs
 from harness.speed.scaling.record import Mode, Point, Round
 
@@ -77,16 +77,10 @@ def run(arguments: dict[str, object], send: Send) -> None:
     devices = configure(asked.spec)
     scale = {"scale": len(devices)} if asked.mode == "weak" else {}
     tf.keras.utils.set_random_seed(0)
-    try:
+    with users_code(target):
         program = _program(target, devices, scale)
         kept = save_outputs(arrays_of(program()), Path(asked.outputs))
         times = time_calls(program, budget_s=asked.budget_s)
-    except (Exception, SystemExit) as error:  # the user's code may raise anything, and the parent must hear of it
-        told = refused(target, error)
-        if told is None:
-            raise
-        send(told)
-        return
     label = speed_label(devices)
     measured = Measured(len(devices), kind_of(devices), label.text, label.gates, times, fingerprint(devices), kept)
     answer = plain(measured)

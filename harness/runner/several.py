@@ -10,22 +10,19 @@ from pydantic import TypeAdapter
 
 from harness.judgement.tolerance import epsilon_of_name
 from harness.judgement.training.causes import drawn
-from harness.judgement.training.equivalence import CollectiveCount, Equivalence
+from harness.judgement.training.collectives import uneven_collectives
+from harness.judgement.training.equivalence import CollectiveCount, Equivalence, conclude
 from harness.judgement.training.workers import judge_processes
 from harness.judgement.verification import Comparison
 from harness.parallel.distribute.batches import Data
 from harness.parallel.distribute.course import Course
 from harness.parallel.distribute.facts import Facts
-from harness.records import Exercised, Finding, Verdict
+from harness.records import Exercised, Finding
 from harness.runner.ask import ask
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.multi_worker import moved, of_worker, single
-from harness.runner.together import Ended, free_addresses, work_together
-
-#: How often processes are started anew whose ports somebody else had taken before they did.
-_ATTEMPTS = 3
-_TAKEN = ("Address already in use", "Could not start gRPC server", "Failed to bind")
+from harness.runner.together import Ended, work_at_addresses
 
 
 @dataclass
@@ -75,22 +72,16 @@ class Several:
         return self._equivalence()
 
     def _work(self) -> list[Ended]:
-        ended: list[Ended] = []
-        for _ in range(_ATTEMPTS):
-            addresses = free_addresses(self.workers)
-            jobs = [
-                Job(
-                    "harness.runner.multi_worker:run_worker",
-                    {**self.arguments, "addresses": addresses, "index": index},
-                    limit_s=max(self.limit_s, STARTUP_LIMIT_S) + LAST_RESORT_S,
-                )
+        def jobs(addresses: Sequence[str]) -> list[tuple[Job, WorkerFiles]]:
+            limit_s = max(self.limit_s, STARTUP_LIMIT_S) + LAST_RESORT_S
+            task = "harness.runner.multi_worker:run_worker"
+            told = {**self.arguments, "addresses": list(addresses)}
+            return [
+                (Job(task, {**told, "index": index}, limit_s), WorkerFiles.create(self.folder, f"worker-{index}"))
                 for index in range(self.workers)
             ]
-            files = [WorkerFiles.create(self.folder, f"worker-{index}") for index in range(self.workers)]
-            ended = work_together(jobs, files, self.limit_s)
-            if not any(text in each.details for each in ended for text in _TAKEN):
-                break
-        return ended
+
+        return work_at_addresses(self.workers, jobs, self.limit_s)
 
     def _judge(self, facts: Facts, count: int, loops: Sequence[str]) -> None:
         for loop in loops:
@@ -122,14 +113,12 @@ class Several:
 
     def _equivalence(self) -> Equivalence:
         self.findings += uneven_collectives(self.collectives, self.workers)
-        verdict, reason = Verdict.PASS, f"{self.steps} steps equal to one device in {self.workers} processes"
-        if self.findings:
-            verdict = Verdict.FAIL
-            reason = f"{len(self.findings)} finding(s): {', '.join(sorted({each.kind for each in self.findings}))}"
-        elif self.undecided:
-            verdict, reason = Verdict.UNKNOWN, "; ".join(self.undecided)
-        elif not self.exercised.ops:
-            verdict, reason = Verdict.UNKNOWN, "no op was traced that computes, so nothing is proven about where it ran"
+        verdict, reason = conclude(
+            self.findings,
+            self.undecided,
+            self.exercised,
+            f"{self.steps} steps equal to one device in {self.workers} processes",
+        )
         return Equivalence(
             verdict,
             reason,
@@ -153,22 +142,3 @@ def _refused(loop: str, why: str) -> Finding:
         why,
         "Keras's fit fails in its own code when there are several processes; use a custom loop",
     )
-
-
-def uneven_collectives(counts: Sequence[CollectiveCount], workers: int) -> list[Finding]:
-    """Findings of the kind ``sync``: workers that give other numbers of bytes to the same collectives."""
-    findings = []
-    for loop, type_ in sorted({(count.loop, count.type) for count in counts}):
-        own = [count for count in counts if (count.loop, count.type) == (loop, type_)]
-        if len({(count.count, count.size_bytes) for count in own}) > 1 or len(own) < workers:
-            findings.append(
-                Finding(
-                    "sync",
-                    f"{type_} ({loop})",
-                    own[0].device,
-                    f"the same in {workers} workers",
-                    "; ".join(f"{count.count} of {count.size_bytes} bytes on {count.device}" for count in own),
-                    "workers take different parts in the collectives of a step",
-                )
-            )
-    return findings

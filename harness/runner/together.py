@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -15,6 +15,9 @@ from harness.runner.messages import Answer, Refused, Started
 from harness.runner.postmortem import innermost, remains
 from harness.runner.process import TimeLimitReached, WorkerProcess
 
+#: How often processes are started anew whose ports somebody else had taken before they did.
+_ATTEMPTS = 3
+_TAKEN = ("Address already in use", "Could not start gRPC server", "Failed to bind")
 #: How long one of them is listened to before the next, in seconds.
 _TURN_S = 0.1
 
@@ -26,6 +29,26 @@ class Ended:
     answer: dict[str, object] | None
     message: str = ""
     details: str = ""
+
+
+def work_at_addresses(
+    count: int,
+    make: Callable[[Sequence[str]], Sequence[tuple[Job, WorkerFiles]]],
+    limit_s: float,
+    *,
+    needed: int | None = None,
+) -> list[Ended]:
+    """As :func:`work_together`, with the jobs that ``make`` gives for ``count`` addresses that nobody uses.
+
+    Between the choice of a port and its use somebody else may take it: then all are started anew, elsewhere.
+    """
+    ended: list[Ended] = []
+    for _ in range(_ATTEMPTS):
+        made = make(free_addresses(count))
+        ended = work_together([job for job, _ in made], [files for _, files in made], limit_s, needed=needed)
+        if not any(text in each.details for each in ended for text in _TAKEN):
+            break
+    return ended
 
 
 def work_together(

@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from harness.runner.messages import Answer
 from harness.runner.target import Target
-from harness.runner.users_error import refused
+from harness.runner.users_error import users_code
 
 if TYPE_CHECKING:
     from harness.runner.worker import Send
@@ -34,13 +34,7 @@ def run(arguments: dict[str, object], send: Send) -> None:
     asked = TypeAdapter(Arguments).validate_python(arguments)
     target = Target(Path(asked.file), asked.function)
     configure(asked.spec)
-    try:
+    with users_code(target):
         made = trace(target.load())
-    except (Exception, SystemExit) as error:  # the user's code may raise anything, and the parent must hear of it
-        told = refused(target, error)
-        if told is None:
-            raise
-        send(told)
-        return
     made.save(Path(asked.save))
     send(Answer({"ops": len(made.ops)}))

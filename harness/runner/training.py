@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from harness.runner.builder import Builder
 from harness.runner.messages import Answer, plain
-from harness.runner.target import Target
-from harness.runner.users_error import refused
+from harness.runner.users_error import users_code
 
 if TYPE_CHECKING:
     from harness.runner.worker import Send
@@ -47,14 +45,8 @@ def run(arguments: dict[str, object], send: Send) -> None:
     devices = configure(asked.spec)
     with np.load(asked.data, allow_pickle=False) as stored:
         data = Data(stored["x"], stored["y"], asked.batch_size)
-    try:
+    with users_code(builder.target):
         found = examine(asked.strategy, devices, Asked(builder.load(), str(builder), data, asked.steps, asked.loops))
-    except (Exception, SystemExit) as error:  # the user's code may raise anything, and the parent must hear of it
-        told = refused(Target(Path(asked.file or asked.module), asked.function), error)
-        if told is None:
-            raise
-        send(told)
-        return
     # Traces stay here: they hold what the steps returned, and are judged already.
     answer = plain(replace(found, traces={}))
     assert isinstance(answer, dict)

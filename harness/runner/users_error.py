@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import harness.runner
 from harness.checks.exception_text import frames_without, one_line
 from harness.devices.lost import naming_hosts
 from harness.errors import HarnessError
-from harness.runner.messages import Refused
+from harness.runner.messages import Refusal, Refused
 from harness.runner.target import Target
+
+
+@contextmanager
+def users_code(target: Target) -> Iterator[None]:
+    """Within it the user's code is loaded or called; what that raises is told to the parent.
+
+    Raises:
+        Refusal: the user's code raised.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # the user's code may raise anything, and the parent must hear of it
+        told = refused(target, error)
+        if told is None:
+            raise
+        raise Refusal(told) from error
 
 
 def refused(target: Target, error: BaseException) -> Refused | None:

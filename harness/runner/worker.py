@@ -18,7 +18,7 @@ from typing import IO, TypeAlias
 
 from harness.errors import HarnessError
 from harness.runner.job import Job
-from harness.runner.messages import Done, Message, Refused, encode
+from harness.runner.messages import Done, Message, Refusal, Refused, encode
 
 #: Sends a message to the parent.
 Send: TypeAlias = Callable[[Message], None]
@@ -42,6 +42,8 @@ def main() -> None:
     task: Task = getattr(importlib.import_module(module), function)
     try:
         task(job.arguments, send)
+    except Refusal as refusal:
+        send(refusal.refused)
     except HarnessError as error:
         send(Refused(type(error).__name__, str(error)))
     send(Done())

@@ -5,15 +5,18 @@ A suite of its own, so that one process, on real devices, runs them all. The id 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from harness.checks import (
+    cluster_hosts,
     devices_distinct,
     digits_classifier,
     ensembles,
+    every_strategy,
     generated_programs,
     gradient_colocation,
     matpow,
@@ -225,6 +228,15 @@ _OTHER_PROGRAMS = {
 }
 
 
+@contextmanager
+def _one_host_too_few(count: int) -> Iterator[list[str]]:
+    yield [f"127.0.0.1:{port}" for port in range(1, count)]
+
+
+def _unknown_strategy() -> Iterator[tuple[str, int, str]]:
+    yield "mirored", 2, "float32"
+
+
 def _briefly(fault: Fault) -> Fault:
     """A failing example is made small for a moment only."""
     return lambda run: _patched("harness.checks.search.SHRINK_S", 2.0)(fault(run))
@@ -275,6 +287,10 @@ SUITE = Suite(
             mirrored_strategy.CHECK,
             "clipped",
             _patched("harness.checks.mirrored_strategy.build", _mirrored_with_clipping),
+        ),
+        _planted(cluster_hosts.CHECK, "too-few", _patched("harness.checks.cluster_hosts._serving", _one_host_too_few)),
+        _planted(
+            every_strategy.CHECK, "unknown", _patched("harness.checks.every_strategy.trainings", _unknown_strategy)
         ),
     ),
     configure=SHIPPED.configure,

@@ -15,6 +15,17 @@ from harness.errors import UnknownCheck
 
 IDS = {
     "devices-distinct",
+    "cluster",
+    "strategies",
+    "software",
+    "arithmetic",
+    "collectives",
+    "isolation",
+    "cards",
+    "memory",
+    "copies",
+    "corruption",
+    "sustained-load",
     "vector-add",
     "matpow",
     "gradient-colocation",

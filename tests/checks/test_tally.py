@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from harness.checks.placements import MOST_OPS, MOST_PROGRAMS
 from harness.checks.tally import Tally
 from harness.devices.device import Device, Devices
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+from harness.evidence.trace import Trace
 from harness.judgement.verification import Verification
-from harness.records import Exercised, Finding, Verdict
+from harness.records import Exercised, Finding, PlacedOp, Verdict
 
 CPU0, CPU1 = (f"/job:localhost/replica:0/task:0/device:CPU:{index}" for index in range(2))
 DEVICES = Devices([Device(name, "logical-cpu", "/physical_device:CPU:0") for name in (CPU0, CPU1)], spec="cpu:2")
@@ -76,3 +80,33 @@ def test_an_idle_device_is_not_told_beside_what_failed_first() -> None:
     tally.found(FINDING)
     tally.require_devices(DEVICES)
     assert tally.findings == [FINDING]
+
+
+def traced(count: int, device: str | None = CPU0) -> Trace:
+    """A trace of ``count`` products on one device, or of ops that nothing is known of."""
+    name = DeviceName.parse(device) if device else None
+    return Trace(tuple(Op(f"MatMul_{index}", "MatMul", "MatMul", name, None, "forward") for index in range(count)), ())
+
+
+def test_where_the_ops_ran_is_kept_with_the_part_and_the_mode() -> None:
+    tally = Tally()
+    tally.add(replace(verification(Verdict.PASS), traces={"eager": traced(2), "graph": traced(1, CPU1)}), "sum")
+    first, second = tally.outcome("", "").placements
+    assert (first.program, first.total, second.program) == ("sum (eager)", 2, "sum (graph)")
+    assert first.ops[1] == PlacedOp(1, "MatMul_1", "MatMul", CPU0, "forward")
+    assert second.ops[0].device == CPU1
+
+
+def test_of_many_programs_and_ops_the_first_are_kept_and_the_total_is_told() -> None:
+    tally = Tally()
+    for number in range(MOST_PROGRAMS + 2):
+        tally.add(replace(verification(Verdict.PASS), traces={"eager": traced(MOST_OPS + 50)}), f"program {number}")
+    kept = tally.outcome("", "").placements
+    assert [each.program for each in kept] == [f"program {number} (eager)" for number in range(MOST_PROGRAMS)]
+    assert all((len(each.ops), each.total) == (MOST_OPS, MOST_OPS + 50) for each in kept)
+
+
+def test_an_op_that_nothing_is_known_of_has_no_place() -> None:
+    tally = Tally()
+    tally.add(replace(verification(Verdict.PASS), traces={"eager": traced(3, None)}))
+    assert tally.outcome("", "").placements == ()

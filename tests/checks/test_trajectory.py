@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from harness.checks.tally import Tally
-from harness.checks.trajectory import ROUNDING_FACTOR, Array, Trajectory, compare, rounding_bound
+from harness.checks.trajectory import Array, Trajectory, compare
+from harness.judgement.training.differences import ROUNDING_FACTOR, bounds
 from harness.records import Verdict
 
 STEPS, WEIGHTS = 50, 7
@@ -65,7 +66,7 @@ def test_a_few_units_in_the_last_place_are_nothing_where_both_dtypes_agree() -> 
 def test_the_bound_never_falls_while_training_goes_on() -> None:
     single = smooth()
     single[10] += 1e-3
-    bound = rounding_bound(single, smooth())
+    bound = bounds(single, [smooth()], float(np.finfo(np.float32).eps))
     assert (np.diff(bound) >= 0).all()
     assert bound[9] < 1e-4
     assert bound[10] == pytest.approx(ROUNDING_FACTOR * 1e-3, rel=0.01)

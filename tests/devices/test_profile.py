@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices import profile as profile_module
+from harness.devices import shipped
 from harness.devices.profile import (
     Options,
     find_profile,
     load_profile,
-    profile_folder,
     shipped_profile_names,
     shipped_profiles,
 )
 from harness.devices.request import resolve
+from harness.devices.shipped import shipped_folder
 from harness.devices.spec import AutoSpec, CpuSpec, GpuSpec, LogicalGpuSpec, ShippedProfile
 from harness.errors import InvalidProfile, InvalidSpec
 
@@ -50,17 +50,18 @@ def test_a_cpu_profile_asks_for_what_its_spec_alone_asks_for() -> None:
 def test_an_installed_wheel_has_the_profiles_inside_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkout = profile_folder()
-    installed, elsewhere = tmp_path / "_profiles" / "devices", tmp_path / "none"
+    checkout = shipped_folder("devices")
+    package, elsewhere = tmp_path / "_profiles", tmp_path / "none"
+    installed = package / "devices"
     installed.mkdir(parents=True)
     (installed / "cpu-4.toml").write_bytes((checkout / "cpu-4.toml").read_bytes())
-    monkeypatch.setattr(profile_module, "_FOLDERS", (installed, elsewhere))
+    monkeypatch.setattr(shipped, "_FOLDERS", (package, elsewhere))
     assert find_profile(ShippedProfile("cpu-4")) == installed / "cpu-4.toml"
-    monkeypatch.setattr(profile_module, "_FOLDERS", (elsewhere, installed))
+    monkeypatch.setattr(shipped, "_FOLDERS", (elsewhere, package))
     assert find_profile(ShippedProfile("cpu-4")) == installed / "cpu-4.toml"
-    monkeypatch.setattr(profile_module, "_FOLDERS", (elsewhere,))
+    monkeypatch.setattr(shipped, "_FOLDERS", (elsewhere,))
     with pytest.raises(FileNotFoundError, match="install again"):
-        profile_folder()
+        shipped_folder("devices")
 
 
 def test_an_unknown_shipped_profile_is_refused_with_those_that_are_there() -> None:

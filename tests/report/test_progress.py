@@ -38,9 +38,9 @@ def test_forced_colour_does_not_make_a_terminal_of_a_file() -> None:
 
 def test_the_display_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "1")
-    assert isinstance(display(console(Terminal()), 1), LineDisplay)
+    assert isinstance(display(console(Terminal()), [1.0]), LineDisplay)
     monkeypatch.setenv("CI", "")
-    assert isinstance(display(console(io.StringIO()), 1), LineDisplay)
+    assert isinstance(display(console(io.StringIO()), [1.0]), LineDisplay)
 
 
 def test_without_a_terminal_each_event_is_a_plain_line() -> None:
@@ -62,11 +62,13 @@ def test_without_a_terminal_each_event_is_a_plain_line() -> None:
 
 def test_on_a_terminal_a_bar_says_what_runs_and_results_stay() -> None:
     stream = Terminal()
-    with BarDisplay(console(stream), 2) as shown:
+    with BarDisplay(console(stream), [2.4, 7.0]) as shown:
         shown.note("devices: [4]")
         shown.started("matpow", "a [bold] title", 2.4)
         shown.finished(PASSED)
+        shown.started("second", "the last", 7.0)
     text = stream.getvalue()
+    assert "about 7 s left" in text
     assert "devices: [4]" in text
     assert "PASS" in text
     assert "1/2" in text
@@ -75,6 +77,6 @@ def test_on_a_terminal_a_bar_says_what_runs_and_results_stay() -> None:
 
 def test_the_terminal_is_left_as_it_was_when_the_run_is_interrupted() -> None:
     stream = Terminal()
-    with pytest.raises(KeyboardInterrupt), BarDisplay(console(stream), 2):
+    with pytest.raises(KeyboardInterrupt), BarDisplay(console(stream), [2.4, 7.0]):
         raise KeyboardInterrupt
     assert "\x1b[?25h" in stream.getvalue()

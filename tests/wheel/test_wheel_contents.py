@@ -31,12 +31,21 @@ def test_the_shipped_profiles_are_in_it() -> None:
 
 
 def test_the_hardware_profiles_are_in_it() -> None:
-    from harness.machine.hardware_profile import hardware_folder, profile_for
+    from harness.devices.shipped import shipped_folder
+    from harness.machine.hardware_profile import profile_for
 
-    assert hardware_folder() == Path(harness.__file__).resolve().with_name("_profiles") / "hardware"
+    assert shipped_folder("hardware") == Path(harness.__file__).resolve().with_name("_profiles") / "hardware"
     found = profile_for("NVIDIA H100 80GB HBM3")
     assert found is not None
     assert found.figure("memory bandwidth") is not None
+
+
+def test_what_the_report_is_made_of_is_in_it() -> None:
+    folder = Path(harness.__file__).parent / "report" / "html" / "templates"
+    assert {"page.html.j2", "report.html.j2", "comparison.html.j2", "style.css"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert any((folder / "sections").glob("*.j2"))
 
 
 def test_the_licence_is_in_it() -> None:
@@ -78,3 +87,4 @@ def test_two_checks_pass_on_a_shipped_profile_and_leave_a_record(tmp_path: Path)
     assert [result["check"] for result in record["results"]] == ["devices-distinct", "vector-add"]
     assert all(result["exercised"]["ops"] for result in record["results"])
     assert len(record["fingerprint"]["devices"]) == 2
+    assert "<title>PASS on " in (tmp_path / "harness-report" / "report.html").read_text(encoding="utf-8")

@@ -16,12 +16,16 @@ from harness.judgement.verification import Comparison
 from harness.parallel.distribute.course import QUANTITIES, Array, Course
 
 #: How many times the measured effect of rounding two runs may lie apart: both are roundings of one course, on either
-#: side of it, and the largest of a few draws may be smaller than the next (as in harness.checks.trajectory).
+#: side of it, and the largest of a few draws may be smaller than the next.
 ROUNDING_FACTOR = 8.0
 #: Where the moved runs happen to agree, so many units in the last place of the largest value so far are rounding still.
 ROUNDING_ULPS = 16.0
 #: How often the single-device run is made again from moved weights and data.
 MOVED_RUNS = 3
+
+#: Keras adds up metrics, and the loss that ``fit`` reports, in float32 whatever the model computes in
+#: (keras/src/metrics/reduction_metrics.py: the dtype is ``floatx``).
+_METRICS_EPSILON = float(np.finfo(np.float32).eps)
 
 RULE = f"{ROUNDING_FACTOR:g} times the effect of one unit in the last place, and {ROUNDING_ULPS:g} of them"
 _KIND = {"gradient": "gradient"}
@@ -84,7 +88,9 @@ def compare(found: Course, single: Course, moved: Sequence[Course], epsilon: flo
             if not np.isfinite(reference).all():
                 undecided.append(f"{quantity} {name} is not finite on one device: it can prove nothing")
                 continue
-            bound = bounds(reference, [run.values[quantity][name] for run in moved], epsilon)
+            told_by_keras = quantity == "metric" or (quantity == "loss" and found.loop == "fit")
+            own = max(epsilon, _METRICS_EPSILON) if told_by_keras else epsilon
+            bound = bounds(reference, [run.values[quantity][name] for run in moved], own)
             error = np.abs(value - reference).max(axis=1, initial=0.0)
             worst = int(np.argmax(np.nan_to_num(error / bound, nan=np.inf, posinf=np.inf)))
             comparisons.append(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.judgement.verification import Verification
+from harness.records import Exercised, Finding, Verdict
 
 if TYPE_CHECKING:
     from harness.evidence.trace import Trace
@@ -36,6 +37,27 @@ class Equivalence(Verification):
     steps: int = 0
     collectives: tuple[CollectiveCount, ...] = ()
     measured: dict[str, float] = field(default_factory=dict)
+
+
+def conclude(
+    findings: Sequence[Finding], undecided: Sequence[str], exercised: Exercised, passed: str, *, traced: bool = True
+) -> tuple[Verdict, str]:
+    """The verdict and its reason; ``passed`` is that of a PASS.
+
+    ``traced`` says whether the ops of a step can be seen under this strategy: where they can, none is no proof, and
+    where they cannot, the reason says so.
+    """
+    severities = {finding.severity for finding in findings}
+    if Verdict.FAIL in severities:
+        return Verdict.FAIL, f"{len(findings)} finding(s): {', '.join(sorted({each.kind for each in findings}))}"
+    if undecided:
+        return Verdict.UNKNOWN, "; ".join(undecided)
+    if exercised.nothing or (traced and not exercised.ops):
+        return Verdict.UNKNOWN, "no op was traced that computes, so nothing is proven about where it ran"
+    return (
+        Verdict.WARN if severities else Verdict.PASS,
+        passed if traced else f"{passed}; where their ops ran cannot be seen, and is not proven",
+    )
 
 
 def count_collectives(trace: Trace, loop: str) -> list[CollectiveCount]:

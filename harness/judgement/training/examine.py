@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,9 +12,10 @@ from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import proven
 from harness.judgement.placement import gradient_ops, judge_replicas
 from harness.judgement.training.causes import Case, causes, drawn
+from harness.judgement.training.collectives import judge_collectives
 from harness.judgement.training.conduct import judge_homes, judge_rows, judge_sync, judge_updates
 from harness.judgement.training.differences import Compared, compare
-from harness.judgement.training.equivalence import CollectiveCount, Equivalence, count_collectives
+from harness.judgement.training.equivalence import CollectiveCount, Equivalence, conclude, count_collectives
 from harness.judgement.training.findings import findings_of
 from harness.judgement.training.reference import Asked, Reference, look_at, make_session
 from harness.judgement.verification import Comparison
@@ -22,7 +23,7 @@ from harness.parallel.distribute.course import Course
 from harness.parallel.distribute.dtensor_loop import DTensorLoop
 from harness.parallel.distribute.facts import Facts
 from harness.parallel.distribute.strategies import make_strategy
-from harness.records import Exercised, Finding, Verdict
+from harness.records import Exercised, Finding
 
 
 def examine(strategy_name: str, devices: Devices, asked: Asked) -> Equivalence:
@@ -128,15 +129,13 @@ class Judged:
 
     def equivalence(self) -> Equivalence:
         """What follows."""
-        verdict = Verdict.PASS
-        reason = f"{self.asked.steps} steps equal to one device on {len(self.devices)} replicas"
-        if any(finding.severity is Verdict.FAIL for finding in self.findings):
-            verdict = Verdict.FAIL
-            reason = f"{len(self.findings)} finding(s): {', '.join(sorted({each.kind for each in self.findings}))}"
-        elif self.undecided:
-            verdict, reason = Verdict.UNKNOWN, "; ".join(self.undecided)
-        elif self.exercised.nothing or not (self.exercised.ops or self.strategy_name.startswith("dtensor")):
-            verdict, reason = Verdict.UNKNOWN, "no op was traced that computes, so nothing is proven about where it ran"
+        verdict, reason = conclude(
+            self.findings,
+            self.undecided,
+            self.exercised,
+            f"{self.asked.steps} steps equal to one device on {len(self.devices)} replicas",
+            traced=not self.strategy_name.startswith("dtensor"),
+        )
         return Equivalence(
             verdict,
             reason,
@@ -163,40 +162,3 @@ class Judged:
         single, moved = reference.courses(data, steps)
         found = make_session(self.asked, loop, strategy, data, own).run(reference.initial, data, steps)
         return compare(found, single, moved, reference.epsilon).agree
-
-
-def judge_collectives(counts: Sequence[CollectiveCount], loop: str, devices: Devices, needed: bool) -> list[Finding]:
-    """Findings of the kind ``sync``: a device takes no part in a collective that others take part in, or gives less."""
-    findings = []
-    by_type: dict[str, dict[str, CollectiveCount]] = {}
-    for count in counts:
-        by_type.setdefault(count.type, {})[count.device] = count
-    for type_, by_device in by_type.items():
-        if not set(by_device) <= set(devices.names):
-            continue
-        want = max(by_device.values(), key=lambda count: count.count)
-        for name in devices.names:
-            got = by_device.get(name)
-            if got is None or (got.count, got.size_bytes) != (want.count, want.size_bytes):
-                findings.append(
-                    Finding(
-                        "sync",
-                        f"{type_} ({loop})",
-                        name,
-                        f"{want.count} of {want.size_bytes} bytes, as on {want.device}",
-                        "none" if got is None else f"{got.count} of {got.size_bytes} bytes",
-                        "a device takes another part in the collectives of a step than the rest",
-                    )
-                )
-    if needed and len(devices) > 1 and not by_type:
-        findings.append(
-            Finding(
-                "sync",
-                f"a step ({loop})",
-                None,
-                "gradients added up over the replicas",
-                "no collective ran",
-                "replicas exchange nothing: each trains for itself",
-            )
-        )
-    return findings

@@ -1,0 +1,1 @@
+"""Checks of the hardware itself, written against ``harness.machine.machine.Machine`` alone."""

@@ -1,0 +1,159 @@
+"""One process for each card, all at once: each sees and uses the card that it was given, and no other.
+
+The check ``tasks`` shows that ``harness run`` starts and reports programs; this one asks of every card by its UUID.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.checks.check import Check, CheckContext, CheckOutcome, Level
+from harness.checks.hardware.alone import MARK, SIZE, TIMES
+from harness.checks.hardware.needs import on_cards
+from harness.checks.tally import Tally
+from harness.devices.device import Devices
+from harness.judgement.hardware.isolation import Given, Seen, judge_isolation
+from harness.judgement.hardware.naming import device_of
+from harness.parallel.tasks import Slot, slots
+from harness.records import Card, Exercised, Verdict
+
+if TYPE_CHECKING:
+    from harness.machine.machine import Machine
+
+#: How long all processes may take, in seconds. Each loads TensorFlow.
+LIMIT_S = 120.0
+#: Processes without a GPU at most: each more costs seconds and shares the same cores.
+MOST_CPU = 4
+
+
+def run(context: CheckContext) -> CheckOutcome:
+    """Start a process for each card, and judge what each saw."""
+    return on_cards(context, lambda machine: _each(machine, context))
+
+
+def _each(machine: Machine, context: CheckContext) -> CheckOutcome:
+    if machine.described:
+        return _skip("the machine is described in a file: no process could have its cards", "run it on hardware")
+    spec = _spec(context.devices)
+    if spec is None:
+        why = f"{context.devices.spec}: parts of a card, or on another host, and so no process can have one alone"
+        return _skip(why, "run it with whole cards of this host: --devices gpu, cpu:N or cores:N")
+    cards = machine.cards if spec == "gpu" else machine.cards[:MOST_CPU]
+    tally, scope = Tally(), list[str]()
+    pairs = _pairs(cards, slots(spec), tally)
+    if len(cards) < len(machine.cards):
+        scope.append(f"{len(cards)} of {len(machine.cards)} cards had a process")
+    for given, (seen, why) in zip([each for each, _ in pairs], _run([slot for _, slot in pairs]), strict=True):
+        tally.found(*judge_isolation(given, seen, why))
+        if seen is None:
+            continue
+        tally.count(Exercised(programs=1, values=SIZE**2, ops=TIMES + 1, devices=(device_of(given.card),)))
+        if given.uuid is not None and seen.used is None:
+            scope.append(f"the driver does not say on which cards the process with {given.card.label} had memory")
+    outcome = tally.outcome(
+        f"{len(pairs)} processes at once, each with a card that it alone was given, and a right result",
+        _next_step(tally),
+    )
+    return replace(outcome, scope=tuple(scope))
+
+
+def _skip(why: str, step: str) -> CheckOutcome:
+    return CheckOutcome(Verdict.SKIP, why, step)
+
+
+def _spec(devices: Devices) -> str | None:
+    """What :func:`slots` is asked for; ``None`` where no process can have such a device to itself."""
+    kinds = {device.kind for device in devices}
+    if kinds == {"gpu"}:
+        return "gpu"
+    if kinds == {"logical-cpu"}:
+        return f"cpu:{min(len(devices), MOST_CPU)}"
+    return f"cores:{min(len(devices), MOST_CPU)}" if kinds == {"core"} else None
+
+
+def _pairs(cards: Sequence[Card], there: Sequence[Slot], tally: Tally) -> list[tuple[Given, Slot]]:
+    """Each card with the slot that gives it to a process: a GPU by its UUID, and a CPU by its place."""
+    by_uuid = {slot.uuid: slot for slot in there if slot.uuid is not None}
+    pairs = []
+    for number, card in enumerate(cards):
+        slot = by_uuid.get(card.uuid or "") if by_uuid else there[number]
+        if slot is None:
+            tally.unproven(
+                f"the UUID of {card.label} is not known to the driver, so that it can be given to no process"
+            )
+            continue
+        pairs.append((Given(card, slot.uuid, slot.cpus), slot))
+    return pairs
+
+
+def _run(given: Sequence[Slot]) -> list[tuple[Seen | None, str]]:
+    """What each of the processes says, or why it says nothing. All run at the same time."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    end = time.monotonic() + LIMIT_S
+    with ExitStack() as stack:
+        processes = []
+        for slot in given:
+            told = json.dumps({"cpus": slot.cpus, "environment": slot.environment})
+            command = [sys.executable, "-m", alone_module(), told]
+            process = subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            stack.enter_context(process)
+            # Before the process is waited for, so that one which hears nothing is not waited for for ever.
+            stack.callback(process.kill)
+            processes.append(process)
+        return [_answer(process, end) for process in processes]
+
+
+def alone_module() -> str:
+    """The module that runs in each process."""
+    return "harness.checks.hardware.alone"
+
+
+def _answer(process: subprocess.Popen[str], end: float) -> tuple[Seen | None, str]:
+    try:
+        out, errors = process.communicate(timeout=max(1.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None, f"nothing was heard of it for {LIMIT_S:g} s"
+    lines = [line.removeprefix(MARK) for line in out.splitlines() if line.startswith(MARK)]
+    if process.returncode or len(lines) != 1:
+        said = [line for line in errors.splitlines() if line.strip()]
+        return None, f"exit code {process.returncode}: {said[-1] if said else 'it said nothing'}"
+    try:
+        return TypeAdapter(Seen).validate_json(lines[0]), ""
+    except ValidationError as error:
+        return None, f"it said something else: {error.errors()[0]['msg']}"
+
+
+def _next_step(tally: Tally) -> str:
+    named = list(dict.fromkeys(each.where.removeprefix("process with ") for each in tally.findings))
+    if not named:
+        return "install nvidia-ml-py, so that cards can be named by their UUID"
+    return (
+        f"look at {', '.join(named)}: compare nvidia-smi -L with CUDA_VISIBLE_DEVICES of the process; a container may "
+        "be "
+        "given other cards than it names"
+    )
+
+
+CHECK = Check(
+    id="isolation",
+    title="one process for each card",
+    proves="processes that are each given one card, all at once, see that card alone by its UUID (CPUs: run on no "
+    "other), use no other card's memory, and compute right",
+    minimum_devices=1,
+    typical_s=12,
+    run=run,
+    level=Level.STANDARD,
+    hardware=True,
+)

@@ -1,0 +1,77 @@
+"""The memory of a described card: who has which part of it, and the cell that keeps a bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harness.machine.machine import DeviceMemoryFull
+
+
+@dataclass(frozen=True, slots=True)
+class StuckCell:
+    """Bit ``bit`` of the 64-bit word ``word`` of the memory is always ``value``."""
+
+    word: int
+    bit: int
+    value: int
+
+    def read(self, written: int) -> int:
+        """What is read where ``written`` was written, both from 0 to 2**64 - 1."""
+        return written | 1 << self.bit if self.value else written & ~(1 << self.bit)
+
+
+@dataclass(slots=True)
+class CardMemory:
+    """Memory of ``total_bytes``, of which ``reserved_bytes`` belong to the driver and ``kept_bytes`` cannot be had.
+
+    A buffer takes the lowest gap that is large enough, so that the same buffers lie at the same place again.
+    """
+
+    device: str
+    total_bytes: int
+    reserved_bytes: int = 0
+    kept_bytes: int = 0
+    leaked_bytes: int = 0
+    stuck: tuple[StuckCell, ...] = ()
+    _taken: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def used_bytes(self) -> int:
+        """What is in use."""
+        return self.reserved_bytes + self.leaked_bytes + sum(self._taken.values())
+
+    @property
+    def free_bytes(self) -> int:
+        """What is said to be free: what cannot be had is not told."""
+        return max(0, self.total_bytes - self.used_bytes)
+
+    def take(self, size_bytes: int) -> int:
+        """The address, in bytes, of a new buffer.
+
+        Raises:
+            DeviceMemoryFull: no gap is large enough.
+        """
+        end = self.total_bytes - self.reserved_bytes - self.kept_bytes - self.leaked_bytes
+        at = 0
+        for begin in sorted(self._taken):
+            if begin - at >= size_bytes:
+                break
+            at = begin + self._taken[begin]
+        if at + size_bytes > end:
+            raise DeviceMemoryFull(self.device, size_bytes)
+        # A buffer of nothing still has an address of its own.
+        self._taken[at] = max(size_bytes, 1)
+        return at
+
+    def give_back(self, address: int) -> None:
+        """Free the buffer at ``address``."""
+        self._taken.pop(address, None)
+
+    def stuck_within(self, address: int, size_bytes: int) -> list[tuple[int, StuckCell]]:
+        """Stuck cells inside of a buffer, each with the index of its word in the buffer."""
+        found = []
+        for cell in self.stuck:
+            index, rest = divmod(cell.word * 8 - address, 8)
+            if not rest and 0 <= index < size_bytes // 8:
+                found.append((index, cell))
+        return found

@@ -1,0 +1,291 @@
+"""A machine that is described in a file: a :class:`harness.machine.machine.Machine` without TensorFlow or hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.faults.machine import fault_tables as tables
+from harness.faults.machine.card_memory import CardMemory, StuckCell
+from harness.faults.machine.collectives import ALGORITHMS, collective
+from harness.faults.machine.contents import ArrayContent, Content, DescribedBuffer, PatternContent, flip
+from harness.faults.machine.description import Description, load_description
+from harness.faults.machine.identity import model_of, slots, software
+from harness.faults.machine.results import result_of, wrong_by
+from harness.faults.machine.thermal import CardSensors
+from harness.faults.machine.timing import Timing
+from harness.machine.at_once import Job, Ran
+from harness.machine.machine import HOST, Mismatch, Pattern
+from harness.machine.operation import Operation
+from harness.machine.software import Software
+from harness.machine.telemetry import Reading
+from harness.records import Card
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: What the driver keeps of each card's memory.
+DRIVER_BYTES = 512 * 2**20
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A card in its slot: its memory, its sensors and what is wrong with it."""
+
+    number: int
+    card: Card
+    faults: tuple[tables.FaultTable, ...]
+    memory: CardMemory
+    sensors: CardSensors
+
+
+class DescribedMachine:
+    """The machine of a description. Its clock is its own: each action moves it on by what it would take.
+
+    Results are computed by the operations' references in float64 and rounded to their dtype, when somebody looks at
+    them. They take no room on the card; what is filled, put or moved does.
+    """
+
+    def __init__(self, description: Description) -> None:
+        self.description = description
+        model = model_of(description)
+        found = slots(description)
+        self._cards = tuple(card for _, card in found.cards)
+        self._present = tuple(card for _, card in found.present)
+        self._now_s = 0.0
+        self._random = np.random.default_rng(description.seed)
+        self._slots = {card.label: self._slot(number, card) for number, card in found.cards}
+        self._of_indices = tuple(fault for fault in description.fault if isinstance(fault, tables.WrongIndex))
+        self._timing = Timing(
+            model, {label: slot.faults for label, slot in self._slots.items()}, description.noise, self._random
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> DescribedMachine:
+        """The machine described in a file.
+
+        Raises:
+            InvalidDescription: the file cannot be read, or something in it is not accepted.
+        """
+        return cls(load_description(path))
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards in TensorFlow's order."""
+        return self._cards
+
+    @property
+    def present(self) -> tuple[Card, ...]:
+        """The cards in the driver's order."""
+        return self._present
+
+    @property
+    def described(self) -> bool:
+        """It is no hardware."""
+        return True
+
+    def clock_s(self) -> float:
+        """The machine's own time, in seconds from 0."""
+        return self._now_s
+
+    def wait_s(self, seconds: float) -> None:
+        """Let the machine's time pass: nobody waits."""
+        self._now_s += seconds
+
+    def software(self) -> Software:
+        """What the driver, the libraries and TensorFlow say of themselves."""
+        return software(self.description)
+
+    def reading(self, card: str) -> Reading:
+        """What the card's sensors say."""
+        if not self.description.cards.sensors:
+            return Reading(at_s=self._now_s)
+        return self._slots[card].sensors.reading(self._now_s)
+
+    def free_bytes(self, card: str) -> int | None:
+        """What the card says is free, in bytes."""
+        return self._slots[card].memory.free_bytes if card != HOST else None
+
+    def used_bytes(self, card: str) -> int | None:
+        """What is in use on the card, in bytes."""
+        return self._slots[card].memory.used_bytes if card != HOST else None
+
+    def fill(self, card: str, size_bytes: int, pattern: Pattern) -> DescribedBuffer:
+        """A buffer that holds the pattern.
+
+        Raises:
+            DeviceMemoryFull: there is no room.
+            ValueError: the size is no multiple of 8.
+        """
+        if size_bytes % 8:
+            raise ValueError(f"size_bytes={size_bytes}; accepted: a multiple of 8")
+        buffer = self._place(card, PatternContent(pattern, size_bytes // 8))
+        self._now_s += self._timing.touch_s(size_bytes)
+        return buffer
+
+    def mismatch(self, buffer: DescribedBuffer, pattern: Pattern) -> Mismatch:
+        """Where the buffer is not the pattern."""
+        self._now_s += self._timing.touch_s(buffer.content.size_bytes)
+        return buffer.content.mismatch(pattern)
+
+    def put(self, array: npt.NDArray[Any], card: str) -> DescribedBuffer:
+        """The array on the card. One that could still be written to is copied."""
+        kept = array.copy() if array.flags.writeable else array
+        self._work(card, self._timing.host_copy_s(card, array.nbytes))
+        return self._place(card, ArrayContent(array.nbytes, lambda: kept))
+
+    def fetch(self, buffer: DescribedBuffer) -> npt.NDArray[Any]:
+        """The buffer as an array, which the caller may not write to."""
+        array = buffer.content.array()
+        self._work(buffer.card, self._timing.host_copy_s(buffer.card, array.nbytes))
+        return array
+
+    def move(self, buffer: DescribedBuffer, card: str) -> DescribedBuffer:
+        """The buffer, copied to another card."""
+        return self.exchange([(buffer, card)])[0]
+
+    def exchange(self, moves: Sequence[tuple[DescribedBuffer, str]]) -> list[DescribedBuffer]:
+        """Several copies at once: links carry both directions at the same time."""
+        longest = 0.0
+        made = []
+        for buffer, card in moves:
+            longest = max(longest, self._timing.pair_copy_s(buffer.card, card, buffer.content.size_bytes))
+            made.append(self._place(card, self._carried(buffer, card)))
+        for label in {end for buffer, card in moves for end in (buffer.card, card)}:
+            self._slots[label].sensors.worked(self._now_s, self._now_s + longest)
+        self._now_s += longest
+        return made
+
+    def run(
+        self, operation: Operation, card: str, buffers: Sequence[DescribedBuffer], repeats: int = 1
+    ) -> DescribedBuffer:
+        """Run the operation on the card."""
+        made: DescribedBuffer = self.at_once([Job(operation, card, tuple(buffers), repeats)])[0].result
+        return made
+
+    def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
+        """Do all jobs at the same time, those on one card one after the other; ``meanwhile`` while all are at work."""
+        spent: dict[str, float] = {}
+        made = []
+        for index, job in enumerate(jobs):
+            slot = self._slots[job.card]
+            taken_s = self._timing.run_s(job.card, job.operation, job.repeats, slot.sensors.clock_share)
+            spent[job.card] = spent.get(job.card, 0.0) + taken_s
+            content = self._computed(job, index if len(jobs) > 1 else None)
+            made.append(Ran(DescribedBuffer(job.card, content, None), taken_s))
+            slot.memory.leaked_bytes += job.repeats * sum(
+                fault.bytes_per_step for fault in slot.faults if isinstance(fault, tables.Leak)
+            )
+        began_s, looked_s = self._now_s, self._now_s + min(spent.values(), default=0.0) / 2
+        if meanwhile is not None:
+            for label in spent:
+                self._slots[label].sensors.worked(began_s, looked_s)
+            self._now_s = looked_s
+            meanwhile()
+        for label, taken_s in spent.items():
+            self._slots[label].sensors.worked(self._now_s, began_s + taken_s)
+        self._now_s = began_s + max(spent.values(), default=0.0)
+        return made
+
+    def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """What each card has after the collective.
+
+        Raises:
+            ValueError: the kind or the algorithm is not known, or the arrays are not one for each card.
+        """
+        dropped = [
+            position
+            for position, card in enumerate(self._cards)
+            for fault in self._slots[card.label].faults
+            if isinstance(fault, tables.CollectiveDrop) and fault.algorithm in (None, algorithm)
+        ]
+        made = collective(kind, algorithm, arrays, len(self._cards), dropped)
+        self._now_s += self._timing.collective_s([card.label for card in self._cards], arrays[0].nbytes)
+        return made
+
+    def algorithms(self) -> tuple[str, ...]:
+        """All of them: the cards are NVIDIA's."""
+        return ALGORITHMS
+
+    def _slot(self, number: int, card: Card) -> _Slot:
+        faults = tuple(fault for fault in self.description.fault if getattr(fault, "card", None) == number)
+        model = model_of(self.description)
+        kept = sum(fault.share for fault in faults if isinstance(fault, tables.StuckAllocation))
+        memory = CardMemory(
+            card.label,
+            model.memory_bytes,
+            min(DRIVER_BYTES, model.memory_bytes // 16),
+            int(min(1.0, kept) * model.memory_bytes),
+            stuck=tuple(
+                StuckCell(fault.word, fault.bit, fault.value) for fault in faults if isinstance(fault, tables.StuckBit)
+            ),
+        )
+        return _Slot(
+            number, card, faults, memory, CardSensors(model, faults, frozenset(self.description.cards.without))
+        )
+
+    def _place(self, card: str, content: Content) -> DescribedBuffer:
+        return DescribedBuffer(card, content, self._slots[card].memory)
+
+    def _work(self, card: str, taken_s: float) -> None:
+        self._slots[card].sensors.worked(self._now_s, self._now_s + taken_s)
+        self._now_s += taken_s
+
+    def _happens(self, probability: float) -> bool:
+        return probability >= 1 or float(self._random.random()) < probability
+
+    def _draw(self) -> int:
+        return int(self._random.integers(2**62))
+
+    def _carried(self, buffer: DescribedBuffer, card: str) -> Content:
+        """What arrives on ``card``."""
+        content: Content = buffer.content
+        ends = [self._slots[buffer.card].number, self._slots[card].number]
+        for fault in self.description.fault:
+            if not isinstance(fault, (tables.Zeros, tables.PairFlip)) or fault.pair != ends:
+                continue
+            if not self._happens(fault.probability):
+                continue
+            draw = self._draw()
+            if isinstance(content, PatternContent):
+                if isinstance(fault, tables.Zeros):
+                    content = PatternContent(Pattern(0), content.count)
+                else:
+                    content = content.flipped(draw % content.count, draw // content.count % 64)
+            elif isinstance(fault, tables.Zeros):
+                content = content.changed_by(np.zeros_like)
+            else:
+                content = content.changed_by(lambda array, draw=draw: flip(array, draw))  # type: ignore[misc]
+        return content
+
+    def _computed(self, job: Job, index: int | None) -> ArrayContent:
+        """The result, with what is wrong on the card, or at that index of several jobs."""
+        for buffer in job.buffers:
+            if buffer.card != job.card:
+                raise ValueError(f"a buffer of {buffer.card} was given to {job.card}; move it there first")
+        contents = [buffer.content for buffer in job.buffers]
+        operation = job.operation
+        size = sum(content.size_bytes for content in contents)
+        made = ArrayContent(size, lambda: result_of(operation, [content.array() for content in contents]))
+        for fault in (*self._slots[job.card].faults, *self._of_indices):
+            if isinstance(fault, tables.BitFlip):
+                # Each repetition may go wrong; the last is what is left.
+                if self._happens(fault.probability):
+                    made = self._flipped(made, self._draw())
+            elif isinstance(fault, tables.WrongArithmetic):
+                if fault.dtype in (operation.dtype, operation.result_dtype):
+                    error = fault.relative_error
+                    made = made.changed_by(lambda array, error=error: wrong_by(array, error))  # type: ignore[misc]
+            elif isinstance(fault, tables.WrongCard):
+                made = self._flipped(made, 3)
+            elif isinstance(fault, tables.WrongIndex) and fault.index == index:
+                made = self._flipped(made, 5)
+        return made
+
+    @staticmethod
+    def _flipped(content: ArrayContent, draw: int) -> ArrayContent:
+        return content.changed_by(lambda array: flip(array, draw))

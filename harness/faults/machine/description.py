@@ -1,0 +1,178 @@
+"""The form of a file that describes a machine: its cards, its software, and what is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.errors import InvalidDescription
+from harness.faults.machine.fault_tables import Fault, FaultTable
+from harness.faults.machine.models import MODELS
+from harness.machine.telemetry import Reading
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+#: The version of the form that is written down here. Earlier ones stay readable.
+SCHEMA_VERSION = 1
+#: More cards than any host has.
+MOST_CARDS = 64
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class CardsTable(_Table):
+    """``[cards]``: all of one model. What is left out is the model's own figure."""
+
+    count: int = Field(ge=1, le=MOST_CARDS, description=f"an integer from 1 to {MOST_CARDS}")
+    model: str = Field(description="a name as the driver reports it, such as 'NVIDIA H100 80GB HBM3'")
+    memory_bytes: int | None = Field(default=None, ge=2**20, description="bytes, 1048576 or more")
+    compute_capability: str | None = Field(default=None, description="a version, such as '9.0'")
+    rates: dict[str, float] = Field(
+        default_factory=dict, description="GFLOP/s by the name of a figure, such as 'matmul float32' = 51000.0"
+    )
+    memory_gbs: float | None = Field(default=None, gt=0, description="GB/s, above 0")
+    pcie_generation: int | None = Field(default=None, ge=1, le=6, description="an integer from 1 to 6")
+    pcie_width: int | None = Field(default=None, ge=1, le=16, description="an integer from 1 to 16")
+    nvlinks: int | None = Field(default=None, ge=0, description="an integer of 0 or more")
+    link_gbs: float | None = Field(default=None, gt=0, description="GB/s of one NVLink and direction, above 0")
+    sensors: bool = Field(default=True, description="true or false")
+    without: list[str] = Field(
+        default_factory=list, description="sensors that the cards lack, such as ['ecc_corrected', 'power_w']"
+    )
+    profile: str | None = Field(default=None, description="the name of a profile of profiles/hardware")
+
+
+class SoftwareTable(_Table):
+    """``[software]``: what the driver and TensorFlow say of themselves."""
+
+    tensorflow: str = Field(default="2.21.0", description="a version")
+    built_cuda: str = Field(default="12.5.1", description="a version")
+    built_cudnn: str = Field(default="9", description="a version")
+    driver: str = Field(default="570.86.15", description="a version")
+    driver_cuda: str = Field(default="12.8", description="a version")
+    cudnn: str = Field(default="9.3.0", description="a version")
+    nccl: str = Field(default="2.25.1", description="a version")
+    tf32: bool = Field(default=True, description="true or false")
+    visible: str | None = Field(default=None, description="a value of CUDA_VISIBLE_DEVICES, such as '3,1'")
+
+
+class Description(_Table):
+    """A whole file."""
+
+    # Not a Literal: that would take true for 1.
+    schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
+    description: str = Field(default="", description="a text")
+    seed: int = Field(default=0, ge=0, description="an integer of 0 or more")
+    noise: float = Field(default=0.01, ge=0, le=0.2, description="a share from 0 to 0.2")
+    cards: CardsTable = Field(description="a table: count, model and what differs from the model")
+    software: SoftwareTable = Field(default_factory=SoftwareTable, description="a table of versions")
+    fault: list[Fault] = Field(default_factory=list, description="tables [[fault]], each with a kind")
+
+
+FAULT_TABLES: tuple[type[FaultTable], ...] = get_args(get_args(Fault)[0])
+#: The kinds of fault that a description can name.
+FAULT_KINDS: tuple[str, ...] = tuple(get_args(each.model_fields["kind"].annotation)[0] for each in FAULT_TABLES)
+
+
+def load_description(path: Path) -> Description:
+    """Read and validate a description.
+
+    Raises:
+        InvalidDescription: names ``path``, the first key that is wrong, what it holds and what is accepted.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InvalidDescription(path, "the file", reason, "a TOML file that can be read") from error
+    return read_description(path, text)
+
+
+def read_description(path: Path | str, text: str) -> Description:
+    """Parse and validate the text of a description; ``path`` is for messages.
+
+    Raises:
+        InvalidDescription: see :func:`load_description`.
+    """
+    try:
+        data: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidDescription(path, "TOML syntax", str(error), "a TOML document") from error
+    try:
+        made = Description.model_validate(data)
+    except ValidationError as error:
+        raise _first_error(path, data, error) from error
+    _check_together(path, made)
+    return made
+
+
+def _check_together(path: Path | str, made: Description) -> None:
+    """What no field knows by itself."""
+    cards = made.cards
+    if cards.model not in MODELS:
+        known = ", ".join(MODELS)
+        if cards.memory_bytes is None or "matmul float32" not in cards.rates:
+            accepted = f"one of {known}; or another with memory_bytes and rates with 'matmul float32'"
+            raise InvalidDescription(path, "cards.model", cards.model, accepted)
+    sensors = set(Reading.__dataclass_fields__) - {"at_s"}
+    for name in cards.without:
+        if name not in sensors:
+            raise InvalidDescription(path, "cards.without", name, "sensors: " + ", ".join(sorted(sensors)))
+    for number, fault in enumerate(made.fault):
+        named = [("card", getattr(fault, "card", None)), ("index", getattr(fault, "index", None))]
+        named += [("pair", each) for each in getattr(fault, "pair", [])]
+        named += [("cards", each) for each in getattr(fault, "cards", [])]
+        for key, value in named:
+            if value is not None and not 0 <= value < cards.count:
+                accepted = f"a number from 0 to {cards.count - 1}: the machine has {cards.count} cards"
+                raise InvalidDescription(path, f"fault[{number}].{key}", value, accepted)
+        ends = getattr(fault, "pair", None) or getattr(fault, "cards", None)
+        if ends is not None and ends[0] == ends[1]:
+            raise InvalidDescription(path, f"fault[{number}]", ends, "two different cards")
+
+
+def _first_error(path: Path | str, data: dict[str, Any], error: ValidationError) -> InvalidDescription:
+    # An unknown key comes first: it is usually the misspelt form of the key that is then missing.
+    entry = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+    location = list(entry["loc"])
+    model: type[BaseModel] = Description
+    if entry["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        number = location[1]
+        found = data["fault"][number].get("kind") if isinstance(data["fault"][number], dict) else data["fault"][number]
+        accepted = ", ".join(FAULT_KINDS)
+        if isinstance(found, str) and (close := difflib.get_close_matches(found, FAULT_KINDS, n=1)):
+            accepted += f" (did you mean {close[0]}?)"
+        return InvalidDescription(path, f"fault[{number}].kind", found, accepted)
+    if location[0] == "fault" and len(location) > 2:
+        model = FAULT_TABLES[FAULT_KINDS.index(str(location.pop(2)))]
+        number, rest = location[1], location[2:]
+        name, found = f"fault[{number}]", data["fault"][number]
+    else:
+        rest, name, found = location, "", data
+        if len(location) > 1 and location[0] in ("cards", "software"):
+            model = CardsTable if location[0] == "cards" else SoftwareTable
+    for part in rest:
+        found = found.get(part) if isinstance(found, dict) else found[part] if _indexed(found, part) else None
+        name = f"{name}[{part}]" if isinstance(part, int) else f"{name}.{part}".lstrip(".")
+    key = next((part for part in rest if part in model.model_fields), rest[-1])
+    field = model.model_fields.get(str(key))
+    if field is None:
+        accepted = "no such key; the keys here are " + ", ".join(model.model_fields)
+        if close := difflib.get_close_matches(str(key), model.model_fields, n=1):
+            accepted += f" (did you mean {close[0]}?)"
+    else:
+        accepted = field.description or "another value"
+    return InvalidDescription(path, name, found, accepted)
+
+
+def _indexed(found: object, part: object) -> bool:
+    return isinstance(found, list) and isinstance(part, int) and part < len(found)

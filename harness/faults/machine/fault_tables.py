@@ -1,0 +1,237 @@
+"""The faults that a described machine can have: one ``[[fault]]`` table each, told apart by ``kind``.
+
+``card`` is the slot of the card, from 0: the piece of hardware, whatever number the driver or TensorFlow gives it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Union
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_CARD = "the slot of a card: an integer from 0"
+
+
+class FaultTable(BaseModel):
+    """What all faults share: unknown keys are refused, and a quoted number is no number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _OnCard(FaultTable):
+    card: int = Field(ge=0, description=_CARD)
+
+
+class _OnPair(FaultTable):
+    pair: list[int] = Field(min_length=2, max_length=2, description="two cards, [from, to], such as [1, 3]")
+
+
+class LinkWidth(_OnCard):
+    """The PCIe link runs with fewer lanes."""
+
+    kind: Literal["link-width"]
+    width: Literal[1, 2, 4, 8] = Field(default=4, description="lanes: 1, 2, 4 or 8")
+
+
+class LinkGeneration(_OnCard):
+    """The PCIe link stays at an older generation, under load too."""
+
+    kind: Literal["link-generation"]
+    generation: int = Field(default=1, ge=1, le=5, description="a PCIe generation from 1 to 5")
+
+
+class Hot(_OnCard):
+    """The card heats up under load until it slows down."""
+
+    kind: Literal["hot"]
+    slowdown_after_s: float = Field(default=1.0, gt=0, description="seconds of load until it throttles, above 0")
+
+
+class Ecc(_OnCard):
+    """Memory errors grow while the card is in use."""
+
+    kind: Literal["ecc"]
+    corrected_per_s: float = Field(default=10.0, ge=0, description="a number of 0 or more")
+    uncorrected_per_s: float = Field(default=0.0, ge=0, description="a number of 0 or more")
+
+
+class Zeros(_OnPair):
+    """A copy from the first card to the second one delivers zeros."""
+
+    kind: Literal["zeros"]
+    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
+
+
+class PairFlip(_OnPair):
+    """A copy from the first card to the second one flips a bit."""
+
+    kind: Literal["pair-flip"]
+    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
+
+
+class BitFlip(_OnCard):
+    """A result computed on the card has a flipped bit, at times."""
+
+    kind: Literal["bit-flip"]
+    probability: float = Field(default=0.05, gt=0, le=1, description="a number above 0, up to 1")
+
+
+class WrongCard(_OnCard):
+    """Every result computed on this card is wrong at one element, whatever index it has."""
+
+    kind: Literal["wrong-card"]
+
+
+class WrongIndex(FaultTable):
+    """What is computed at this index of several shards is wrong, whatever card it is on."""
+
+    kind: Literal["wrong-index"]
+    index: int = Field(ge=0, description="the index of a shard: an integer from 0")
+
+
+class WrongArithmetic(_OnCard):
+    """Results of one dtype are wrong on the card by a relative error."""
+
+    kind: Literal["wrong-arithmetic"]
+    dtype: str = Field(description="a dtype, such as 'float32'")
+    relative_error: float = Field(default=1e-2, gt=0, description="a number above 0")
+
+
+class Slow(_OnCard):
+    """The card computes at a fraction of its rate."""
+
+    kind: Literal["slow"]
+    factor: float = Field(default=0.6, gt=0, lt=1, description="a number between 0 and 1")
+
+
+class TooFast(_OnCard):
+    """The card seems to compute faster than it can: ``factor`` times the maker's peak."""
+
+    kind: Literal["too-fast"]
+    factor: float = Field(default=1.5, gt=1, description="a number above 1")
+
+
+class Missing(_OnCard):
+    """The driver sees the card, TensorFlow does not."""
+
+    kind: Literal["missing"]
+
+
+class Absent(_OnCard):
+    """Nobody sees the card: only who asks for a number of cards can notice."""
+
+    kind: Literal["absent"]
+
+
+class Misnumbered(FaultTable):
+    """TensorFlow numbers the cards in another order than ``CUDA_VISIBLE_DEVICES`` makes: the two change places."""
+
+    kind: Literal["misnumbered"]
+    cards: list[int] = Field(min_length=2, max_length=2, description="two cards, such as [0, 1]")
+
+
+class StuckAllocation(_OnCard):
+    """A share of the memory is said to be free and cannot be had."""
+
+    kind: Literal["stuck-allocation"]
+    share: float = Field(default=0.5, gt=0, le=1, description="a share of the memory above 0, up to 1")
+
+
+class StuckBit(_OnCard):
+    """One bit of one memory cell keeps its value."""
+
+    kind: Literal["stuck-bit"]
+    word: int = Field(default=1_000_003, ge=0, description="which 64-bit word of the card's memory, from 0")
+    bit: int = Field(default=17, ge=0, le=63, description="which bit, from 0 to 63")
+    value: Literal[0, 1] = Field(default=1, description="0 or 1")
+
+
+class Leak(_OnCard):
+    """Each operation leaves memory behind that is never free again."""
+
+    kind: Literal["leak"]
+    bytes_per_step: int = Field(default=2**20, ge=1, description="bytes, 1 or more")
+
+
+class Replays(_OnCard):
+    """The PCIe link has to send again."""
+
+    kind: Literal["replays"]
+    per_s: float = Field(default=50.0, gt=0, description="a number above 0")
+
+
+class NvlinkDown(_OnCard):
+    """NVLinks of the card are down."""
+
+    kind: Literal["nvlink-down"]
+    links: int = Field(default=1, ge=1, description="how many links, 1 or more")
+
+
+class Xid(_OnCard):
+    """The driver reports an error of the card while it works."""
+
+    kind: Literal["xid"]
+    code: int = Field(default=79, ge=1, description="an Xid number, such as 79")
+    after_s: float = Field(default=0.5, ge=0, description="seconds of work, 0 or more")
+
+
+class CollectiveDrop(_OnCard):
+    """Collectives leave this card's share out."""
+
+    kind: Literal["collective-drop"]
+    algorithm: Literal["nccl", "ring", "hierarchical-copy", "reduce-to-one"] | None = Field(
+        default=None, description="'nccl', 'ring', 'hierarchical-copy' or 'reduce-to-one'; all when left out"
+    )
+
+
+class LibraryMissing(FaultTable):
+    """A library that TensorFlow could not load."""
+
+    kind: Literal["library-missing"]
+    library: str = Field(default="libcudnn.so.9", description="the name of a library")
+
+
+class DriverTooOld(FaultTable):
+    """The driver is older than what TensorFlow was built for needs."""
+
+    kind: Literal["driver-too-old"]
+    driver: str = Field(default="470.57.02", description="a version, such as '470.57.02'")
+    driver_cuda: str = Field(default="11.4", description="a version, such as '11.4'")
+
+
+class KernelsMissing(FaultTable):
+    """The wheel has neither machine code nor PTX for the compute capability of the cards."""
+
+    kind: Literal["kernels-missing"]
+
+
+Fault = Annotated[
+    Union[  # noqa: UP007 - a long list reads better so
+        LinkWidth,
+        LinkGeneration,
+        Hot,
+        Ecc,
+        Zeros,
+        PairFlip,
+        BitFlip,
+        WrongCard,
+        WrongIndex,
+        WrongArithmetic,
+        Slow,
+        TooFast,
+        Missing,
+        Absent,
+        Misnumbered,
+        StuckAllocation,
+        StuckBit,
+        Leak,
+        Replays,
+        NvlinkDown,
+        Xid,
+        CollectiveDrop,
+        LibraryMissing,
+        DriverTooOld,
+        KernelsMissing,
+    ],
+    Field(discriminator="kind"),
+]

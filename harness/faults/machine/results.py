@@ -1,0 +1,39 @@
+"""What an operation gives on a described card: its reference in float64, rounded to the dtype of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.machine.operation import Operation
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The dtype of that name, by NumPy or by ml_dtypes. Products in ``tf32`` are stored as float32."""
+    import ml_dtypes
+
+    if name in ("tf32", "tfloat32"):
+        return np.dtype(np.float32)
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def result_of(operation: Operation, arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The result as an array of ``operation.result_dtype``. Integers stay integers, what is complex stays complex."""
+    wide = [array if array.dtype.kind in "biuc" else array.astype(np.float64) for array in arrays]
+    with np.errstate(all="ignore"):
+        result = np.asarray(operation.reference(*wide))
+        dtype = dtype_named(operation.result_dtype)
+        return result if result.dtype == dtype else result.astype(dtype)
+
+
+def wrong_by(array: npt.NDArray[Any], relative_error: float) -> npt.NDArray[Any]:
+    """The array with every element wrong by that share of it; integers by 1 at least."""
+    if array.dtype.kind in "bui":
+        return (array ^ 1).astype(array.dtype) if array.dtype.kind == "b" else (array + 1).astype(array.dtype)
+    wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    return (wide * (1 + relative_error)).astype(array.dtype)

@@ -1,0 +1,101 @@
+"""How long things take on a described machine: bytes over bandwidth, operations over rate, and a little noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.faults.machine import fault_tables as tables
+from harness.faults.machine.models import PCIE_LANE_GBS, Model
+from harness.machine.operation import Operation
+
+if TYPE_CHECKING:
+    Faults = tuple[tables.FaultTable, ...]
+
+#: What a copy and the start of an operation take by themselves, in seconds: what TensorFlow adds to a launch.
+HOST_COPY_S, PAIR_COPY_S, LAUNCH_S = 8e-6, 10e-6, 6e-6
+#: What two cards without NVLink get of the slower of their links: it goes over the host's bridge.
+PEER_SHARE = 0.8
+#: Operations that no rate is known for reach this share of the rate of matrix products in float32.
+OTHER_SHARE = 0.25
+
+
+class Timing:
+    """Durations in seconds of what the cards, named by their labels, do."""
+
+    def __init__(self, model: Model, faults: Mapping[str, Faults], noise: float, random: np.random.Generator) -> None:
+        self._model = model
+        self._faults = faults
+        self._noise = noise
+        self._random = random
+        self._drawn: list[float] = []
+
+    def touch_s(self, size_bytes: int) -> float:
+        """Writing or reading memory of a card."""
+        return self._noisy(LAUNCH_S + size_bytes / (self._model.memory_gbs * 1e9))
+
+    def host_copy_s(self, card: str, size_bytes: int) -> float:
+        """A copy between the host and a card."""
+        return self._noisy(HOST_COPY_S + size_bytes / (self._pcie_gbs(card) * 1e9))
+
+    def pair_copy_s(self, source: str, target: str, size_bytes: int) -> float:
+        """A copy from card to card: over NVLinks where both have some, or over PCIe."""
+        links = min(self._links(source), self._links(target))
+        gbs = (
+            links * self._model.link_gbs if links else PEER_SHARE * min(self._pcie_gbs(source), self._pcie_gbs(target))
+        )
+        return self._noisy(PAIR_COPY_S + size_bytes / (gbs * 1e9))
+
+    def run_s(self, card: str, operation: Operation, repeats: int, clock_share: float) -> float:
+        """``repeats`` runs of an operation on a card whose clock has ``clock_share`` of its highest."""
+        rate = self.rate_gflops(operation)
+        share = clock_share
+        for fault in self._faults[card]:
+            if isinstance(fault, tables.Slow):
+                share *= fault.factor
+            elif isinstance(fault, tables.TooFast):
+                share *= fault.factor * self._model.peak / self._model.rates["matmul float32"]
+        computing = (operation.flop or 0.0) / (rate * 1e9)
+        moving = (operation.traffic_bytes or 0.0) / (self._model.memory_gbs * 1e9)
+        return self._noisy(repeats * (LAUNCH_S + max(computing, moving) / share))
+
+    def collective_s(self, cards: Sequence[str], size_bytes: int) -> float:
+        """A collective in which each card sends and receives about twice what it has."""
+        slowest = max(
+            (self.pair_copy_s(one, other, size_bytes) for one, other in pairwise(cards)),
+            default=LAUNCH_S,
+        )
+        return 2 * slowest
+
+    def rate_gflops(self, operation: Operation) -> float:
+        """The rate of an operation: by its name, by its first word and dtype, or a share of a matrix product's."""
+        rates = self._model.rates
+        family = operation.name.split()[0]
+        for name in (operation.name, f"{family} {operation.dtype}", f"matmul {operation.dtype}"):
+            if name in rates:
+                return rates[name] if name.split()[0] == family else OTHER_SHARE * rates[name]
+        return OTHER_SHARE * rates["matmul float32"]
+
+    def _pcie_gbs(self, card: str) -> float:
+        width, generation = self._model.pcie_width, self._model.pcie_generation
+        for fault in self._faults[card]:
+            if isinstance(fault, tables.LinkWidth):
+                width = min(width, fault.width)
+            elif isinstance(fault, tables.LinkGeneration):
+                generation = min(generation, fault.generation)
+        return PCIE_LANE_GBS[generation] * width * self._model.pcie_share
+
+    def _links(self, card: str) -> int:
+        down = sum(fault.links for fault in self._faults[card] if isinstance(fault, tables.NvlinkDown))
+        return max(0, self._model.nvlinks - down)
+
+    def _noisy(self, seconds: float) -> float:
+        if not self._noise:
+            return seconds
+        if not self._drawn:
+            # Many at once: one by one they take longer than the rest of the simulation.
+            self._drawn = np.exp(self._random.normal(0.0, self._noise, 4096)).tolist()
+        return seconds * self._drawn.pop()

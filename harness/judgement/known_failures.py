@@ -1,0 +1,109 @@
+"""Failures that are known and accepted: a TOML file that names them, and what it does to a result.
+
+    schema_version = 1
+
+    [[known]]
+    check = "copies"
+    device = "GPU:3"            # optional: findings of this device alone
+    kind = "rate"               # optional: findings of this kind alone
+    reason = "slot 3 has 8 lanes on this board"
+    until = 2027-01-31          # optional: from then on it is a failure again
+
+A result counts as accepted (WARN) when an entry covers each of its findings that fail. An entry whose check passes is
+told: it can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.devices.name import DeviceName
+from harness.devices.toml_file import read_model
+from harness.errors import InvalidDeviceName, InvalidProfile
+from harness.records import FINDING_KINDS, CheckResult, Finding, Verdict
+
+
+class KnownFailure(BaseModel):
+    """One entry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    check: str
+    reason: str
+    device: str | None = None
+    kind: Literal[FINDING_KINDS] | None = None  # type: ignore[valid-type]
+    until: date | None = None
+
+    def __str__(self) -> str:
+        parts = (self.check, self.kind, self.device)
+        return f"{' '.join(part for part in parts if part)}: {self.reason}"
+
+    def covers(self, check: str, finding: Finding) -> bool:
+        """Whether this is the finding that is accepted."""
+        return (
+            self.check == check
+            and self.kind in (None, finding.kind)
+            and (self.device is None or (finding.device is not None and _same(self.device, finding.device)))
+        )
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: Literal[1]
+    known: tuple[KnownFailure, ...] = ()
+
+
+def load_known_failures(path: Path, checks: Sequence[str]) -> tuple[KnownFailure, ...]:
+    """Read the file; ``checks`` are the ids that there are.
+
+    Raises:
+        InvalidProfile: the file cannot be read, or a key is unknown, missing, or has a value that is not accepted.
+    """
+    known = read_model(path, _Document).known
+    for number, entry in enumerate(known):
+        if entry.check not in checks:
+            raise InvalidProfile(path, f"known.{number}.check", entry.check, f"one of {', '.join(checks)}")
+    return known
+
+
+def accepted(result: CheckResult, known: Iterable[KnownFailure], today: date) -> CheckResult:
+    """``result``, as WARN where entries cover every finding that fails; as it is otherwise."""
+    failures = [finding for finding in result.findings if finding.severity is Verdict.FAIL]
+    if result.verdict is not Verdict.FAIL or not failures:
+        return result
+    entries = [entry for entry in known if entry.until is None or today < entry.until]
+    by = [next((entry for entry in entries if entry.covers(result.check, finding)), None) for finding in failures]
+    if None in by:
+        return result
+    names = "; ".join(dict.fromkeys(str(entry) for entry in by))
+    reason = f"known and accepted ({names}): {result.reason}"
+    return replace(result, verdict=Verdict.WARN, accepted_as=names, reason=reason)
+
+
+def passing_again(known: Iterable[KnownFailure], results: Iterable[CheckResult]) -> tuple[str, ...]:
+    """The entries that accept nothing any more: their check ran, and has no finding that they cover."""
+    by_check = {result.check: result for result in results}
+    return tuple(
+        str(entry)
+        for entry in known
+        if (result := by_check.get(entry.check)) is not None
+        and result.verdict in (Verdict.PASS, Verdict.WARN, Verdict.FAIL)
+        and not any(entry.covers(entry.check, finding) for finding in result.findings)
+    )
+
+
+def _same(text: str, device: str) -> bool:
+    """Whether ``text``, ``GPU:3`` or a full name, is the device that a finding names; two ends are ``GPU:1->GPU:3``."""
+    if text == device:
+        return True
+    try:
+        return DeviceName.parse(text).short == DeviceName.parse(device).short
+    except InvalidDeviceName:
+        return False

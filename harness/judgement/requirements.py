@@ -1,0 +1,82 @@
+"""What a run requires to be there: ``gpu>=8``. Absent hardware is then a FAIL instead of less to check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.devices.name import DeviceName
+from harness.errors import InvalidRequirement
+from harness.records import CheckResult, Exercised, Finding, Fingerprint, Verdict
+
+_FORM = re.compile(r"\s*(gpu|core|device)\s*(>=|==|=)\s*(\d{1,4})\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """``kind`` is ``gpu`` (cards that TensorFlow can use), ``core`` (CPU cores), or ``device`` (configured devices)."""
+
+    kind: str
+    exact: bool
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Requirement:
+        """Parse ``gpu>=8``.
+
+        Raises:
+            InvalidRequirement: it is not of that form.
+        """
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise InvalidRequirement(text)
+        return cls(match[1], match[2] != ">=", int(match[3]))
+
+    def __str__(self) -> str:
+        return f"{self.kind}{'==' if self.exact else '>='}{self.count}"
+
+    def met_by(self, count: int) -> bool:
+        """Whether ``count`` of that kind are enough."""
+        return count == self.count if self.exact else count >= self.count
+
+
+def unmet(
+    requirements: Iterable[Requirement], devices: Sequence[str], fingerprint: Fingerprint | None
+) -> list[tuple[Requirement, int]]:
+    """The requirements that are not met, each with how many there are. ``devices`` are full names."""
+    used = sum(DeviceName.parse(name).kind == "GPU" for name in devices)
+    # Several logical GPUs may be one card; and a card that nobody configured is not exercised.
+    cards = min(used, len(fingerprint.gpus)) if fingerprint is not None else 0
+    cores = fingerprint.cores_logical if fingerprint is not None else None
+    counts = {"gpu": cards, "core": cores or 0, "device": len(devices)}
+    return [(each, counts[each.kind]) for each in requirements if not each.met_by(counts[each.kind])]
+
+
+#: The name under which a run says that something required is not there.
+REQUIRED = "required"
+
+
+def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = "") -> CheckResult:
+    """The result that says what is required and not there. ``why`` is what TensorFlow or the driver said."""
+    findings = tuple(
+        Finding(
+            "missing-device",
+            f"--require {requirement}",
+            None,
+            str(requirement),
+            str(count),
+            f"{requirement} is required, and {count} can be used{f': {why}' if why else ''}",
+        )
+        for requirement, count in unmet_ones
+    )
+    return CheckResult(
+        REQUIRED,
+        Verdict.FAIL,
+        "; ".join(finding.message for finding in findings),
+        "compare harness devices with nvidia-smi -L; a card in neither is not powered, not seated, or not given to the "
+        "container",
+        Exercised(),
+        findings,
+        spec=spec,
+    )

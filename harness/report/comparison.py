@@ -1,0 +1,135 @@
+"""Several runs laid side by side: the verdict of each check and the value of each figure, with the outliers marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.records import CheckResult, Exercised, Figure, RunRecord, Verdict
+from harness.report.printable import device_label
+from harness.report.quantities import size
+from harness.report.standing import standing
+
+#: What cards of one kind differ by without any fault: 8 % is normal.
+NORMAL_SPREAD = 0.08
+#: A value further from the median than this many scaled median absolute deviations is an outlier: Iglewicz and Hoaglin,
+#: "How to Detect and Handle Outliers" (1993). 1.4826 makes the deviation that of a normal distribution.
+_SCORE, _SCALE = 3.5, 1.4826
+RULE = (
+    "Outliers: of three or more runs, a value that is more than 8 % and more than 3.5 scaled median absolute "
+    "deviations (Iglewicz and Hoaglin, 1993) from the median; of two runs, both values where they differ by more than "
+    "8 % of the larger. A verdict is marked where it is not the one that most runs have."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One run. ``name`` tells it from the others; ``note`` says what it was on and whether it is whole."""
+
+    name: str
+    record: RunRecord
+
+    @property
+    def note(self) -> str:
+        """What the run was on, and what has to be known before it is compared."""
+        parts = [self.record.spec or "no devices", self.record.started_at]
+        parts += [] if self.record.complete else ["INCOMPLETE"]
+        parts += ["described, no hardware"] if self.record.described else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """One check: its verdict in each run, ``None`` where it has none, and which runs stand out."""
+
+    check: str
+    verdicts: tuple[Verdict | None, ...]
+    outliers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One figure: its value in each run, ``None`` where it was not measured, and which runs stand out."""
+
+    check: str
+    name: str
+    where: str
+    unit: str
+    values: tuple[float | None, ...]
+    outliers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs side by side."""
+
+    columns: tuple[Column, ...]
+    verdicts: tuple[Verdicts, ...]
+    figures: tuple[Figures, ...]
+
+    @property
+    def exercised(self) -> tuple[Exercised, ...]:
+        """What each run exercised."""
+        return tuple(sum((r.exercised for r in column.record.results), Exercised()) for column in self.columns)
+
+
+def compare(columns: Sequence[Column]) -> Comparison:
+    """Lay ``columns`` side by side. Checks and figures are in the order in which they first appear."""
+    by_check = [{result.check: result for result in column.record.results} for column in columns]
+    by_figure = [
+        {figure_key(result, figure): figure.value for result in column.record.results for figure in result.figures}
+        for column in columns
+    ]
+    checks = dict.fromkeys(check for results in by_check for check in results)
+    keys = dict.fromkeys(key for values in by_figure for key in values)
+    return Comparison(tuple(columns), tuple(_verdicts(checks, by_check)), tuple(_figures(keys, by_figure)))
+
+
+def figure_key(result: CheckResult, figure: Figure) -> tuple[str, str, str, str]:
+    """What makes a figure of one run the same as that of another: check, name, where, unit."""
+    ends = " → ".join(filter(None, (device_label(figure.device), device_label(figure.peer))))
+    of_size = size(figure.size_bytes) if figure.size_bytes is not None else ""
+    return result.check, figure.name, ", ".join(filter(None, (ends, of_size))), figure.unit
+
+
+def outliers(values: Sequence[float | None]) -> frozenset[int]:
+    """The places in ``values`` that stand out by :data:`RULE`. What was not measured does not count."""
+    known = [(place, value) for place, value in enumerate(values) if value is not None]
+    finite = [(place, value) for place, value in known if math.isfinite(value)]
+    strange = frozenset(place for place, value in known if not math.isfinite(value)) if finite else frozenset()
+    if len(finite) == 2:
+        (_, one), (_, other) = finite
+        apart = abs(one - other) > NORMAL_SPREAD * max(abs(one), abs(other))
+        return strange | (frozenset(place for place, _ in finite) if apart else frozenset())
+    if len(finite) < 3:
+        return strange
+    middle = median(value for _, value in finite)
+    deviation = _SCALE * median(abs(value - middle) for _, value in finite)
+    return strange | frozenset(
+        place
+        for place, value in finite
+        if abs(value - middle) > NORMAL_SPREAD * abs(middle) and abs(value - middle) > _SCORE * deviation
+    )
+
+
+def _verdicts(checks: dict[str, None], by_check: list[dict[str, CheckResult]]) -> Iterator[Verdicts]:
+    for check in checks:
+        given = tuple(standing(results[check]) if check in results else None for results in by_check)
+        most = max(given, key=given.count)
+        tied = sum(given.count(verdict) == given.count(most) for verdict in set(given)) > 1
+        yield Verdicts(
+            check,
+            given,
+            frozenset(place for place, verdict in enumerate(given) if tied or verdict != most),
+        )
+
+
+def _figures(
+    keys: dict[tuple[str, str, str, str], None], by_figure: list[dict[tuple[str, str, str, str], float]]
+) -> Iterator[Figures]:
+    for key in keys:
+        values = tuple(measured.get(key) for measured in by_figure)
+        check, name, where, unit = key
+        yield Figures(check, name, where, unit, values, outliers(values))

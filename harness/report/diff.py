@@ -1,0 +1,167 @@
+"""What changed from one run to another: verdicts, findings, figures, environment; and whether anything is worse."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from harness.records import Fingerprint, RunRecord, Verdict
+from harness.report.comparison import NORMAL_SPREAD, figure_key
+from harness.report.printable import device_label, one_line, shortened
+from harness.report.quantities import TIMES, quantity
+from harness.report.standing import standing
+from harness.report.terminal import finding_line
+
+Direction = Literal["worse", "better", "changed"]
+
+#: From best to worst. SKIP says that something is not tested any more, and so is worse than PASS.
+_ORDER = (Verdict.PASS, Verdict.WARN, Verdict.SKIP, Verdict.UNKNOWN, Verdict.FAIL)
+#: Units beside rates (``…/s``) of which more is better. Of times, less is.
+_MORE = frozenset({"x", "lanes"})
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not as it was. ``about``: ``verdict``, ``finding``, ``figure``, ``run`` or ``environment``."""
+
+    direction: Direction
+    about: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """All differences, and how many checks and figures both runs have: with none, nothing was compared."""
+
+    differences: tuple[Difference, ...]
+    checks: int
+    figures: int
+
+    @property
+    def worse(self) -> tuple[Difference, ...]:
+        """What is worse."""
+        return tuple(each for each in self.differences if each.direction == "worse")
+
+
+def diff(old: RunRecord, new: RunRecord) -> Diff:
+    """What changed from ``old`` to ``new``. A check or a figure that is not there any more is worse."""
+    before, after = ({result.check for result in record.results} for record in (old, new))
+    figures = [{figure_key(r, figure) for r in record.results for figure in r.figures} for record in (old, new)]
+    differences = (*_run(old, new), *_verdicts(old, new), *_findings(old, new), *_figures(old, new))
+    return Diff((*differences, *_environment(old, new)), len(before & after), len(figures[0] & figures[1]))
+
+
+def _run(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
+    if old.complete != new.complete:
+        words = ("complete", "incomplete") if old.complete else ("incomplete", "complete")
+        yield Difference("worse" if old.complete else "better", "run", f"was {words[0]}, is {words[1]}")
+    for name, one, other in (("level", old.level, new.level), ("devices", old.spec, new.spec)):
+        if one != other:
+            yield Difference("changed", "run", f"{name}: {one_line(one) or 'none'} → {one_line(other) or 'none'}")
+    if old.described != new.described:
+        kinds = {True: "a described machine", False: "hardware"}
+        yield Difference("changed", "run", f"{kinds[old.described]} → {kinds[new.described]}: not the same kind of run")
+
+
+def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
+    before, after = ({r.check: standing(r) for r in record.results} for record in (old, new))
+    for check in dict.fromkeys((*before, *after)):
+        one, other = before.get(check), after.get(check)
+        if one is other:
+            continue
+        what = f"{one_line(check)}: {one or 'no result'} → {other or 'no result'}"
+        if one is None or other is None:
+            bad = other in (Verdict.FAIL, Verdict.UNKNOWN) if one is None else True
+            yield Difference("worse" if bad else "changed", "verdict", what)
+        else:
+            yield Difference("worse" if _ORDER.index(other) > _ORDER.index(one) else "better", "verdict", what)
+
+
+def _findings(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
+    """Findings by check, kind, place and device: their figures may differ from run to run."""
+    before, after = _counted(old), _counted(new)
+    for key in dict.fromkeys((*before, *after)):
+        gained = after[key][0] - before[key][0] if key in before and key in after else None
+        line = (after if key in after else before)[key][1]
+        if key not in before:
+            yield Difference("worse", "finding", f"new: {line}")
+        elif key not in after:
+            yield Difference("better", "finding", f"gone: {line}")
+        elif gained:
+            yield Difference("worse" if gained > 0 else "better", "finding", f"{gained:+} of: {line}")
+
+
+def _counted(record: RunRecord) -> dict[tuple[str, str, str, str], tuple[int, str]]:
+    keys: Counter[tuple[str, str, str, str]] = Counter()
+    lines: dict[tuple[str, str, str, str], str] = {}
+    for result in record.results:
+        for finding in result.findings:
+            key = (result.check, finding.kind, finding.where, device_label(finding.device))
+            keys[key] += 1
+            lines.setdefault(key, shortened(f"{result.check}: {finding_line(finding)}", _LONGEST))
+    return {key: (number, lines[key]) for key, number in keys.items()}
+
+
+def _figures(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
+    before, after = (
+        {figure_key(result, figure): figure for result in record.results for figure in result.figures}
+        for record in (old, new)
+    )
+    for key in dict.fromkeys((*before, *after)):
+        name = one_line(" ".join(filter(None, (f"{key[0]}:", key[1], key[2]))))
+        if key not in after:
+            yield Difference("worse", "figure", f"{name}: {quantity(before[key].value, key[3])} → not measured")
+        elif key not in before:
+            yield Difference("changed", "figure", f"{name}: not measured → {quantity(after[key].value, key[3])}")
+        else:
+            yield from _moved(name, key[3], before[key].value, after[key].value)
+
+
+def _moved(name: str, unit: str, one: float, other: float) -> Iterator[Difference]:
+    values = f"{name}: {quantity(one, unit)} → {quantity(other, unit)}"
+    if not (math.isfinite(one) and math.isfinite(other) and one):
+        if one != other and not (math.isnan(one) and math.isnan(other)):
+            worse = math.isfinite(one) and not math.isfinite(other)
+            yield Difference("worse" if worse else "changed", "figure", values)
+        return
+    change = other / one - 1
+    if abs(other - one) <= NORMAL_SPREAD * max(abs(one), abs(other)):
+        return
+    yield Difference(_direction(unit, change), "figure", f"{values} ({change:+.1%})")
+
+
+def _direction(unit: str, change: float) -> Direction:
+    if unit.endswith("/s") or unit in _MORE:
+        return "better" if change > 0 else "worse"
+    if unit in TIMES:
+        return "worse" if change > 0 else "better"
+    return "changed"
+
+
+def _environment(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
+    facts = (old.fingerprint, new.fingerprint)
+    for field in fields(Fingerprint):
+        one, other = (getattr(each, field.name, None) for each in facts)
+        if one != other:
+            yield Difference("changed", "environment", f"{field.name}: {_fact(one)} → {_fact(other)}")
+    cards = [{card.label: card for card in record.cards} for record in (old, new)]
+    for label in dict.fromkeys((*cards[0], *cards[1])):
+        if label not in cards[1]:
+            yield Difference("worse", "environment", f"card {one_line(label)} is not there any more")
+        elif label not in cards[0]:
+            yield Difference("changed", "environment", f"card {one_line(label)} is new")
+        elif cards[0][label] != cards[1][label]:
+            named = [one_line(f"{each[label].name} {each[label].uuid or ''}") for each in cards]
+            yield Difference("changed", "environment", f"card {one_line(label)}: {named[0]} → {named[1]}")
+
+
+def _fact(value: object) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, tuple):
+        return shortened(", ".join(str(getattr(item, "name", None) or device_label(str(item))) for item in value), 120)
+    return shortened(str(value), 120)

@@ -1,0 +1,1 @@
+"""The page for people: one file that opens offline, with its charts inside."""

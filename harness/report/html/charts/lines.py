@@ -1,0 +1,64 @@
+"""Lines over time or over a number of devices: a sensor of several cards, a speedup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from harness.report.html.charts.drawing import MUTED, SERIES, Chart, draw
+from harness.report.html.charts.shares import MARKS
+from harness.report.printable import shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_STYLES = ("-", "--", "-.", ":")
+_LABEL_CHARACTERS = 24
+#: Points of a line that are drawn: more cannot be told apart, and would make the page heavy.
+_MOST_POINTS = 400
+#: Fewer points than this get a mark each.
+_MARKED = 30
+
+
+def lines_chart(
+    name: str,
+    title: str,
+    description: str,
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float | None]]],
+    x_label: str,
+    y_label: str,
+    *,
+    whole_x: bool = False,
+    from_zero: bool = False,
+) -> Chart:
+    """A line for each label, as its x and its values; a value of ``None`` is a gap."""
+
+    def paint(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        for index, (label, (x, values)) in enumerate(lines.items()):
+            step = max(1, -(-len(x) // _MOST_POINTS))
+            axes.plot(
+                list(x[::step]),
+                [float("nan") if value is None else value for value in values[::step]],
+                color=SERIES[index % len(SERIES)],
+                linestyle=_STYLES[index // 2 % len(_STYLES)],
+                linewidth=1.8,
+                marker=MARKS[index % len(MARKS)] if len(x) < _MARKED else None,
+                markersize=4.5,
+                label=shortened(label, _LABEL_CHARACTERS),
+            )
+        axes.set_xlabel(shortened(x_label, _LABEL_CHARACTERS), color=MUTED)
+        axes.set_ylabel(shortened(y_label, _LABEL_CHARACTERS), color=MUTED)
+        axes.tick_params(axis="y", labelcolor=MUTED)
+        axes.grid(axis="y")
+        if whole_x:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if from_zero:
+            axes.set_ylim(bottom=0)
+        figure = axes.get_figure()
+        if figure is not None and len(lines) > 1:
+            figure.legend(loc="outside upper left", ncols=min(len(lines), 8), frameon=False, fontsize=9)
+
+    legend = 0.28 * (1 + (len(lines) - 1) // 8) if len(lines) > 1 else 0.0
+    return draw(name, title, description, (8.4, 2.5 + legend), paint)

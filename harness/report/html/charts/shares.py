@@ -1,0 +1,57 @@
+"""Rates as shares of what was expected: a row for each figure, a mark for each card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from harness.report.html.charts.drawing import GROUND, INK, MUTED, SERIES, Chart, draw
+from harness.report.printable import shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Marks that differ in form, too: colour is never the only sign.
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_LABEL_CHARACTERS = 30
+_ROW_INCHES, _WIDTH_INCHES = 0.34, 8.4
+
+
+def shares_chart(
+    name: str, title: str, description: str, rows: Mapping[str, Sequence[tuple[str, float]]], devices: Sequence[str]
+) -> Chart:
+    """``rows`` has, for each figure, pairs of a device and the share of the expectation that it reached (1 is all)."""
+
+    def paint(axes: Axes) -> None:
+        from matplotlib.ticker import PercentFormatter
+
+        for index, device in enumerate(devices):
+            points = [
+                (share, row) for row, marks in enumerate(rows.values()) for label, share in marks if label == device
+            ]
+            if points:
+                axes.plot(
+                    [share for share, _ in points],
+                    [row for _, row in points],
+                    MARKS[index % len(MARKS)],
+                    color=SERIES[index % len(SERIES)],
+                    markeredgecolor=GROUND,
+                    markeredgewidth=0.6,
+                    markersize=7,
+                    label=shortened(device, _LABEL_CHARACTERS),
+                )
+        axes.axvline(1.0, color=INK, linewidth=1.2)
+        axes.set_yticks(range(len(rows)), [shortened(each, _LABEL_CHARACTERS) for each in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        most = max((share for marks in rows.values() for _, share in marks), default=1.0)
+        axes.set_xlim(0, max(1.1, most * 1.08))
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.grid(axis="both")
+        axes.tick_params(length=0)
+        axes.set_xlabel("share of what is expected", color=MUTED)
+        figure = axes.get_figure()
+        if figure is not None and len(devices) > 1:
+            figure.legend(loc="outside upper left", ncols=min(len(devices), 8), frameon=False, fontsize=9)
+
+    legend = 0.28 * (1 + (len(devices) - 1) // 8) if len(devices) > 1 else 0.0
+    return draw(name, title, description, (_WIDTH_INCHES, 0.9 + legend + _ROW_INCHES * len(rows)), paint)

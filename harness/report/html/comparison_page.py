@@ -1,0 +1,72 @@
+"""The page that lays several runs side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from harness.records import RunRecord, Verdict, overall
+from harness.report.comparison import RULE, Comparison, Figures
+from harness.report.html.environment import render
+from harness.report.html.page import environment_facts, machine_name
+from harness.report.quantities import NOTHING, quantity
+from harness.report.standing import SEVERITY
+from harness.report.style import exercised_text
+
+#: Rows of figures that are shown: those with an outlier first, so that none of them is left out.
+MOST_ROWS = 2000
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """``comparison`` as one HTML file that refers to nothing outside of itself."""
+    figures = sorted(comparison.figures, key=lambda row: not row.outliers)
+    stand_out = Counter(place for row in comparison.figures for place in row.outliers)
+    return render(
+        "comparison.html.j2",
+        columns=[
+            {
+                "name": column.name,
+                "note": column.note,
+                "machine": machine_name(column.record),
+                "verdict": column.record.verdict,
+                "exercised": exercised_text(exercised),
+                "outliers": stand_out[place],
+                "incomplete": not column.record.complete,
+                "described": column.record.described,
+            }
+            for place, (column, exercised) in enumerate(zip(comparison.columns, comparison.exercised, strict=True))
+        ],
+        verdict=worst(comparison),
+        verdicts=[
+            (row.check, [(verdict, place in row.outliers) for place, verdict in enumerate(row.verdicts)])
+            for row in comparison.verdicts
+        ],
+        marked=[_row(row) for row in figures[:MOST_ROWS] if row.outliers],
+        unmarked=[_row(row) for row in figures[:MOST_ROWS] if not row.outliers],
+        number=len(figures),
+        left_out=max(0, len(figures) - MOST_ROWS),
+        standing_out=sum(bool(row.outliers) for row in comparison.figures),
+        environment=_environment([column.record for column in comparison.columns]),
+        rule=RULE,
+    )
+
+
+def _row(row: Figures) -> tuple[tuple[str, str, str], list[tuple[str, bool]]]:
+    values = [(quantity(value, row.unit), place in row.outliers) for place, value in enumerate(row.values)]
+    return (row.name, row.where or NOTHING, row.check), values
+
+
+def worst(comparison: Comparison) -> Verdict:
+    """The worst verdict of the runs; one that is not whole cannot make a pass."""
+    return min((column.record.verdict for column in comparison.columns), key=SEVERITY.index, default=overall(()))
+
+
+def _environment(records: list[RunRecord]) -> list[tuple[str, list[tuple[str, bool]]]]:
+    facts = [{name: ", ".join(lines) for name, lines in environment_facts(record.fingerprint)} for record in records]
+    names = dict.fromkeys(name for known in facts for name in known)
+    rows = []
+    for name in names:
+        values = [known.get(name, NOTHING) for known in facts]
+        common = Counter(values).most_common(1)[0]
+        differs = len(set(values)) > 1
+        rows.append((name, [(value, differs and (value != common[0] or common[1] == 1)) for value in values]))
+    return rows

@@ -1,0 +1,125 @@
+"""Copies between cards and the host: matrices of bandwidth and of latency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.records import Figure, RunRecord
+from harness.report.html.charts.drawing import Chart
+from harness.report.html.charts.heat_map import heat_map
+from harness.report.html.tables import Table, table
+from harness.report.printable import device_label
+from harness.report.quantities import TIMES, percent, quantity, size
+
+#: What ``copy device-to-device``, ``copy host-to-device`` and ``copy device-to-host`` have in common is the way.
+_ENDS = re.compile(r"\b(?:device|host)-to-(?:device|host)\b\s*")
+#: A way from one place to another in a text, such as ``GPU:1 -> GPU:3``.
+_PAIR = re.compile(r"([\w/]+(?::\d+)?) (?:->|\u2192|to) ([\w/]+(?::\d+)?)")
+_HOST = "host"
+#: Charts of one section: more sizes and ways are in the table alone.
+_MOST_CHARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The matrices of the largest size of each way of copying, and a table with all that was measured."""
+
+    charts: tuple[Chart, ...]
+    table: Table
+
+
+def is_copy(figure: Figure) -> bool:
+    """Whether the figure is a cell of a matrix."""
+    return figure.device is not None and figure.peer is not None
+
+
+def copies_of(record: RunRecord) -> Copies | None:
+    """The section; ``None`` where no copy was measured."""
+    figures = [each for result in record.results for each in result.figures if is_copy(each)]
+    if not figures:
+        return None
+    groups: dict[tuple[str, str], list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault((_way(figure), figure.unit), []).append(figure)
+    order = [device_label(card.label) for card in record.cards]
+    # Bandwidth is looked at before latency; what is measured in both directions at once, after one.
+    ways = sorted(groups, key=lambda key: (key[1] in TIMES, len(key[0])))
+    named = _named_pairs(record)
+    charts = [
+        _matrix(f"copies-{index}", way, unit, groups[way, unit], order, named)
+        for index, (way, unit) in enumerate(ways[:_MOST_CHARTS])
+    ]
+    return Copies(tuple(charts), _table(figures))
+
+
+def _way(figure: Figure) -> str:
+    return _ENDS.sub("", figure.name).strip() or "copy"
+
+
+def _named_pairs(record: RunRecord) -> frozenset[tuple[str, str]]:
+    """What findings about links and copies say of pairs: ``GPU:1 -> GPU:3``, ``from host to GPU:0``."""
+    return frozenset(
+        (source, target)
+        for result in record.results
+        for finding in result.findings
+        if finding.kind in ("corruption", "link")
+        for source, target in _PAIR.findall(f"{finding.where}; {finding.message}")
+    )
+
+
+def _matrix(
+    name: str, way: str, unit: str, figures: Sequence[Figure], order: Sequence[str], named: frozenset[tuple[str, str]]
+) -> Chart:
+    sizes = {figure.size_bytes for figure in figures if figure.size_bytes is not None}
+    largest = max(sizes, default=None)
+    drawn = [figure for figure in figures if figure.size_bytes == largest]
+    values = {(device_label(each.device), device_label(each.peer)): each.value for each in drawn}
+    labels = _labels((label for pair in values for label in pair), order)
+    of_size = f", copies of {size(largest)}" if largest is not None else ""
+    low, high = min(values, key=lambda pair: values[pair]), max(values, key=lambda pair: values[pair])
+    description = (
+        f"{len(values)} pairs. Least: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
+        f"{quantity(median(values.values()), unit)}; most: {quantity(values[high], unit)} from {high[0]} to {high[1]}. "
+        f"Dark is {'slow' if unit in TIMES or unit.endswith('/s') else 'little'}; what is blank was not measured."
+    )
+    wrong = [pair for pair in values if pair in named]
+    if wrong:
+        pairs = ", ".join(f"{source} \u2192 {target}" for source, target in wrong)
+        description += f" Findings name what is framed and has a !: {pairs}."
+    between = "cards and the host" if _HOST in labels else "cards"
+    return heat_map(
+        name,
+        f"{way} between {between} in {unit}{of_size}",
+        description,
+        labels,
+        values,
+        unit,
+        marked=wrong,
+        dark_is_much=unit in TIMES,
+    )
+
+
+def _labels(seen: Iterable[str], order: Sequence[str]) -> list[str]:
+    """The host first, then the cards in their order, then what is no card that the record knows."""
+    there = dict.fromkeys(seen)
+    known = [label for label in (_HOST, *order) if label in there]
+    return known + sorted(label for label in there if label not in known)
+
+
+def _table(figures: Sequence[Figure]) -> Table:
+    rows = [
+        (
+            f"{device_label(each.device)} → {device_label(each.peer)}",
+            each.name,
+            size(each.size_bytes),
+            quantity(each.value, each.unit),
+            quantity(each.expected, each.unit),
+            percent(each.value / each.expected) if each.expected else percent(None),
+        )
+        for each in figures
+    ]
+    head = ("pair", "copy", "size", "measured", "expected", "share")
+    return table("Every copy that was measured", head, rows, numeric=(2, 3, 4, 5))

@@ -1,0 +1,52 @@
+"""Jinja's environment: everything is escaped, what is missing is an error, and what cannot be seen is written out."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup
+
+from harness.report.printable import device_label, one_line, printable
+from harness.report.quantities import count, duration, number, percent, quantity, size
+from harness.report.standing import standing
+from harness.report.style import exercised_text
+
+
+def render(template: str, **values: object) -> str:
+    """The page that ``templates/template`` makes of ``values``."""
+    return _environment().get_template(template).render(values) + "\n"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("harness.report.html"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        count=count,
+        device=device_label,
+        duration=duration,
+        exercised=exercised_text,
+        number=number,
+        one_line=one_line,
+        percent=percent,
+        quantity=quantity,
+        size=size,
+        standing=standing,
+    )
+    sheet = files("harness.report.html").joinpath("templates").joinpath("style.css").read_text(encoding="utf-8")
+    environment.globals["style"] = Markup(sheet)  # noqa: S704 - shipped with the harness
+    return environment
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
+    return value

@@ -1,0 +1,156 @@
+"""The page of one run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from harness.records import Fingerprint, RunRecord
+from harness.report.html.copies import copies_of
+from harness.report.html.environment import render
+from harness.report.html.findings import told_results
+from harness.report.html.machine import cards_of
+from harness.report.html.programs import programs_of
+from harness.report.html.rates import others_of, rates_of, speedups_of
+from harness.report.html.scaling import scaling_of
+from harness.report.html.sensors import sensors_of
+from harness.report.html.tables import Table, table
+from harness.report.printable import device_label, shortened
+from harness.report.quantities import NOTHING, count, duration
+from harness.report.standing import all_exercised, counts, not_run, replay_of, standing
+
+if TYPE_CHECKING:
+    from harness.speed.scaling.record import ScaleRecord
+
+_LONGEST_NAME = 80
+_FACTS = {
+    "tensorflow": "TensorFlow",
+    "keras": "Keras",
+    "numpy": "NumPy",
+    "python": "Python",
+    "onednn": "oneDNN",
+    "cpu_model": "processor",
+    "cores_logical": "logical cores",
+    "cores_physical": "physical cores",
+    "memory_mib": "memory, MiB",
+    "operating_system": "operating system",
+    "gpus": "GPUs",
+    "driver": "driver",
+    "cuda": "CUDA",
+    "cudnn": "cuDNN",
+    "spec": "device spec",
+    "devices": "devices",
+    "intra_op_threads": "threads within an op",
+    "inter_op_threads": "threads between ops",
+    "tf32": "TF32",
+    "deterministic_ops": "deterministic ops",
+    "soft_placement": "soft placement",
+}
+
+
+def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> str:
+    """``record`` as one HTML file that refers to nothing outside of itself.
+
+    ``scale`` is the curve that lies beside it, or why that cannot be read.
+    """
+    return render(
+        "report.html.j2",
+        record=record,
+        title=f"{record.verdict} on {machine_name(record)}",
+        machine=machine_name(record),
+        unknown_facts=unknown_facts(record.fingerprint),
+        counts=counts(record.results),
+        exercised=all_exercised(record),
+        missing=not_run(record),
+        told=told_results(record),
+        cards=cards_of(record),
+        copies=copies_of(record),
+        rates=rates_of(record),
+        speedups=speedups_of(record),
+        scaling=None if isinstance(scale, str) else scaling_of(record, scale),
+        scaling_problem=scale if isinstance(scale, str) else None,
+        others=others_of(record),
+        programs=programs_of(record),
+        sensors=sensors_of(record),
+        exercised_table=_exercised(record),
+        scopes=[(result.check, result.scope) for result in record.results if result.scope],
+        environment=environment_facts(record.fingerprint),
+        replays=[(standing(result), result.check, replay_of(record, result)) for result in record.results],
+        command=" ".join(record.command),
+    )
+
+
+def machine_name(record: RunRecord) -> str:
+    """What the run was on, in a few words: how many cards of which name, or the devices that were asked for."""
+    names = Counter(card.name for card in record.cards)
+    cards = ", ".join(f"{number} \u00d7 {name}" for name, number in names.items())
+    if record.cards and all(card.label.startswith("CPU:") for card in record.cards):
+        cards = f"{len(record.cards)} logical CPUs of {', '.join(names)}"
+    return shortened(cards or record.spec or "no devices", _LONGEST_NAME)
+
+
+def environment_facts(facts: Fingerprint | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What a fingerprint knows, as names with lines of text; empty without one."""
+    if facts is None:
+        return ()
+    return tuple(
+        (_FACTS[field.name], _lines(value))
+        for field in fields(facts)
+        if (value := getattr(facts, field.name)) is not None
+    )
+
+
+def unknown_facts(facts: Fingerprint | None) -> tuple[str, ...]:
+    """The names of what a fingerprint does not know; for a driver and the like, there may be none."""
+    return tuple(_FACTS[each.name] for each in fields(facts) if getattr(facts, each.name) is None) if facts else ()
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    return tuple(map(_item, value)) or ("none",) if isinstance(value, tuple) else (_fact(value),)
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def _item(item: object) -> str:
+    name = getattr(item, "name", None)
+    return device_label(str(item)) if name is None else " ".join(filter(None, (name, getattr(item, "uuid", None))))
+
+
+def _exercised(record: RunRecord) -> Table:
+    rows = []
+    all_devices = all_exercised(record).devices
+    for result in record.results:
+        done = result.exercised
+        numbers = (done.programs, done.values, done.gradients, done.ops, done.gradient_ops)
+        rows.append(
+            (
+                result.check,
+                str(standing(result)),
+                *(count(each) if each else NOTHING for each in numbers),
+                _devices(done.devices, all_devices),
+                duration(result.elapsed_s),
+            )
+        )
+    head = (
+        "check",
+        "verdict",
+        "programs",
+        "values",
+        "gradient values",
+        "ops",
+        "gradient ops",
+        "proven on",
+        "time",
+    )
+    return table("What each check exercised", head, rows, numeric=(2, 3, 4, 5, 6, 8))
+
+
+def _devices(proven: tuple[str, ...], every: tuple[str, ...]) -> str:
+    if len(every) > 1 and set(proven) == set(every):
+        return f"all {len(every)} devices"
+    return ", ".join(map(device_label, proven)) or NOTHING

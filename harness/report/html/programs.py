@@ -1,0 +1,94 @@
+"""Where the ops of the checks' programs ran: how many on each device, in which order, and each of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from harness.records import Placement, RunRecord
+from harness.report.html.charts.drawing import Chart
+from harness.report.html.charts.op_timeline import ROLES, op_timeline
+from harness.report.html.tables import Table, table
+from harness.report.printable import device_label
+
+#: Programs of one run that are drawn, the first of each check before the second of any: the others have their tables.
+_MOST_CHARTS = 10
+_MOST_DEVICES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program: the chart if it is drawn, how many ops each device ran, and the ops."""
+
+    title: str
+    told: str
+    chart: Chart | None
+    devices: Table
+    ops: Table
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPrograms:
+    """The programs of one check."""
+
+    check: str
+    programs: tuple[Program, ...]
+
+
+def programs_of(record: RunRecord) -> tuple[CheckPrograms, ...]:
+    """The section, by check; empty where nothing was traced."""
+    every = [
+        (place, number, placement)
+        for number, result in enumerate(record.results)
+        for place, placement in enumerate(result.placements)
+        if placement.ops
+    ]
+    drawn = {(place, number) for place, number, _ in sorted(every, key=lambda each: each[:2])[:_MOST_CHARTS]}
+    return tuple(
+        CheckPrograms(
+            result.check,
+            tuple(
+                _program(f"program-{number}-{place}", result.check, placement, drawn=(place, number) in drawn)
+                for place, placement in enumerate(result.placements)
+                if placement.ops
+            ),
+        )
+        for number, result in enumerate(record.results)
+        if any(placement.ops for placement in result.placements)
+    )
+
+
+def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> Program:
+    devices = sorted({op.device for op in placement.ops}, key=_in_order)
+    counted = Counter((op.device, op.role) for op in placement.ops)
+    roles = [role for role in ROLES if any(op.role == role for op in placement.ops)]
+    roles += sorted({op.role for op in placement.ops} - set(roles))
+    shown, total = len(placement.ops), placement.total
+    told = f"all {total} proven ops" if shown >= total else f"the first {shown} of {total} proven ops"
+    spread = ", ".join(f"{device_label(each)} {sum(counted[each, role] for role in roles)}" for each in devices)
+    chart = None
+    if drawn and len(devices) <= _MOST_DEVICES:
+        description = f"Ops on each device, of {told}: {spread}."
+        chart = op_timeline(name, f"{check}: {placement.program}", description, placement.ops, devices)
+    by_device = [
+        (
+            device_label(device),
+            str(sum(counted[device, role] for role in roles)),
+            *(str(counted[device, role] or "") for role in roles),
+        )
+        for device in devices
+    ]
+    ops = [(str(op.order), op.name, op.type, op.role, device_label(op.device)) for op in placement.ops]
+    return Program(
+        placement.program,
+        told,
+        chart,
+        table("Ops on each device", ("device", "ops", *roles), by_device, tuple(range(1, len(roles) + 2))),
+        table("The ops in the order in which they ran", ("order", "op", "type", "role", "device"), ops, (0,)),
+    )
+
+
+def _in_order(device: str) -> tuple[str, int, str]:
+    """``GPU:2`` before ``GPU:10``."""
+    head, _, index = device.rpartition(":")
+    return (head, int(index), "") if index.isdecimal() else (device, 0, "")

@@ -1,0 +1,121 @@
+"""Figures of single cards: those with an expectation beside it, speedups by number of devices, and all others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.records import Figure, RunRecord
+from harness.report.html.charts.drawing import Chart
+from harness.report.html.charts.lines import lines_chart
+from harness.report.html.charts.shares import shares_chart
+from harness.report.html.copies import is_copy
+from harness.report.html.tables import Table, table
+from harness.report.printable import device_label
+from harness.report.quantities import NOTHING, number, percent, quantity, size
+
+#: Rows of one chart, which stays readable.
+_MOST_ROWS = 24
+_DEVICES = re.compile(r"\b(\d+) (?:devices?|cards?|GPUs?|CPUs?|cores?)\b", re.IGNORECASE)
+_WHOLE = "the machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Charts of figures, and the table with all of them."""
+
+    charts: tuple[Chart, ...]
+    table: Table
+
+
+def is_speedup(figure: Figure) -> bool:
+    """Whether the figure says how much faster something was on several devices."""
+    return figure.name.startswith(("speedup", "scaling"))
+
+
+def rates_of(record: RunRecord) -> Measured | None:
+    """Figures that were judged against an expectation; ``None`` where there are none."""
+    judged = [each for each in _single(record) if each.expected and not is_speedup(each)]
+    if not judged:
+        return None
+    rows: dict[str, list[tuple[str, float]]] = {}
+    for figure in judged:
+        rows.setdefault(figure.name, []).append((_where(figure), figure.value / (figure.expected or 1.0)))
+    devices = list(dict.fromkeys(_where(figure) for figure in judged))
+    drawn = dict(list(rows.items())[:_MOST_ROWS])
+    shares = [share for marks in drawn.values() for _, share in marks]
+    least = min(((share, name, label) for name, marks in drawn.items() for label, share in marks))
+    description = (
+        f"{len(shares)} figures of {len(devices)} devices as shares of what is expected. Least: {percent(least[0])} "
+        f"({least[1]} on {least[2]}); median {percent(median(shares))}; most {percent(max(shares))}."
+    )
+    chart = shares_chart("rates-chart", "Measured rates as shares of the expectation", description, drawn, devices)
+    return Measured((chart,), _table("Every figure that has an expectation", judged))
+
+
+def speedups_of(record: RunRecord) -> Measured | None:
+    """Figures named ``speedup`` or ``scaling``; ``None`` where there are none."""
+    figures = [each for each in _single(record) if is_speedup(each)]
+    if not figures:
+        return None
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for figure in figures:
+        counted = _DEVICES.search(figure.name)
+        if counted is not None:
+            what = " ".join(_DEVICES.sub("", figure.name).split())
+            lines.setdefault(what, []).append((float(counted[1]), figure.value))
+    curves = {
+        what: ([x for x, _ in sorted(points)], [y for _, y in sorted(points)])
+        for what, points in lines.items()
+        if len(points) > 1
+    }
+    charts = (_curves(curves),) if curves else ()
+    return Measured(charts, _table("Every speedup that was measured", figures))
+
+
+def others_of(record: RunRecord) -> Table | None:
+    """Figures that are in no other section; ``None`` where there are none."""
+    figures = [each for each in _single(record) if not each.expected and not is_speedup(each)]
+    return _table("Figures without an expectation", figures) if figures else None
+
+
+def _single(record: RunRecord) -> list[Figure]:
+    return [each for result in record.results for each in result.figures if not is_copy(each)]
+
+
+def _where(figure: Figure) -> str:
+    return device_label(figure.device or figure.peer) or _WHOLE
+
+
+def _curves(curves: dict[str, tuple[list[float], list[float]]]) -> Chart:
+    best = max((max(values), what) for what, (_, values) in curves.items())
+    description = f"{len(curves)} curve(s) over the number of devices; the highest is {number(best[0])} ({best[1]})."
+    return lines_chart(
+        "speedups-chart",
+        "Speedup over the number of devices",
+        description,
+        curves,
+        "devices",
+        "times as fast",
+        whole_x=True,
+        from_zero=True,
+    )
+
+
+def _table(caption: str, figures: Sequence[Figure]) -> Table:
+    rows = [
+        (
+            each.name,
+            _where(each),
+            size(each.size_bytes),
+            quantity(each.value, each.unit),
+            quantity(each.expected, each.unit),
+            percent(each.value / each.expected) if each.expected else NOTHING,
+            each.expected_from or NOTHING,
+        )
+        for each in figures
+    ]
+    head = ("figure", "device", "size", "measured", "expected", "share", "expected from")
+    return table(caption, head, rows, numeric=(2, 3, 4, 5))

@@ -1,0 +1,91 @@
+"""The scaling curve that ``harness scale`` has left beside the run: its chart, its table, and what it is of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.records import Fingerprint, RunRecord
+from harness.report.html.charts.drawing import Chart
+from harness.report.html.charts.lines import lines_chart
+from harness.report.html.tables import Table, table
+from harness.report.quantities import NOTHING, number, percent
+from harness.speed.record import Interval
+from harness.speed.scaling.picture import law_text
+from harness.speed.scaling.record import Point, ScaleRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """A curve, what it is of in words, and what has to be known before it is believed."""
+
+    told: str
+    caveats: tuple[str, ...]
+    chart: Chart | None
+    table: Table
+
+
+def scaling_of(record: RunRecord, scale: ScaleRecord | None) -> Scaling | None:
+    """The curve ``scale`` in the report of ``record``; ``None`` without one."""
+    if scale is None:
+        return None
+    kind = "the same work on more devices" if scale.mode == "strong" else "as much more work as there are more devices"
+    return Scaling(
+        f"harness scale, {scale.mode} scaling of {scale.target}: {kind}. {law_text(scale)}.",
+        tuple(_caveats(record, scale)),
+        _chart(scale),
+        table(
+            "Each device set", ("devices", "time", "speedup", "efficiency", "what they are"), _rows(scale), (1, 2, 3)
+        ),
+    )
+
+
+def _caveats(record: RunRecord, scale: ScaleRecord) -> list[str]:
+    caveats = ["It is from scale.json in the folder of this run, which does not say when it was measured."]
+    if not scale.complete:
+        caveats.append("It is incomplete: the measurement ended early.")
+    if record.described:
+        caveats.append("The run is of a described machine, the curve is not.")
+    elif _hardware(record.fingerprint) != _hardware(scale.fingerprint):
+        caveats.append("It was measured on other hardware or software than the run, or on what is not known.")
+    caveats += [f"{point.spec}: {point.error}" for point in scale.points if point.error is not None]
+    return caveats
+
+
+def _hardware(facts: Fingerprint | None) -> tuple[object, ...] | None:
+    return None if facts is None else (facts.cpu_model, facts.gpus, facts.tensorflow, facts.driver)
+
+
+def _chart(scale: ScaleRecord) -> Chart | None:
+    points = sorted((p.devices, p.speedup) for p in scale.points if p.devices is not None and p.speedup is not None)
+    if len(points) < 2:
+        return None
+    counts, speedups = [float(devices) for devices, _ in points], [speedup for _, speedup in points]
+    lines = {"measured": (counts, speedups), "ideal": (counts, [each / counts[0] for each in counts])}
+    description = "; ".join(f"{devices} devices: {number(speedup)} times as fast" for devices, speedup in points) + "."
+    title = f"Scaling of {scale.target}"
+    return lines_chart(
+        "scaling-chart", title, description, lines, "devices", "times as fast", whole_x=True, from_zero=True
+    )
+
+
+def _rows(scale: ScaleRecord) -> list[tuple[str, ...]]:
+    return [
+        (
+            point.spec,
+            NOTHING if point.time_ns is None else f"{number(point.time_ns / 1e6)} ms",
+            _with_interval(point.speedup, point.speedup_interval),
+            percent(point.efficiency),
+            _label(point),
+        )
+        for point in scale.points
+    ]
+
+
+def _with_interval(value: float | None, interval: Interval | None) -> str:
+    if value is None or interval is None:
+        return number(value)
+    return f"{number(value)} ({number(interval.lower)} to {number(interval.upper)})"
+
+
+def _label(point: Point) -> str:
+    return point.error or point.label or NOTHING

@@ -1,0 +1,75 @@
+"""What the sensors said over time: a chart for each sensor, a line for each card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from harness.records import RunRecord, Series
+from harness.report.html.charts.drawing import Chart
+from harness.report.html.charts.lines import lines_chart
+from harness.report.html.tables import Table, table
+from harness.report.printable import device_label
+from harness.report.quantities import duration, quantity
+
+#: Sensors that are drawn; the table has the others.
+_MOST_CHARTS = 6
+#: Lines of a chart that can be told apart.
+_MOST_LINES = 16
+#: What an engineer looks at first.
+_FIRST = ("temperature", "clock", "power", "rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    """The charts, and a table of the least, the median and the most of each series."""
+
+    charts: tuple[Chart, ...]
+    table: Table
+
+
+def sensors_of(record: RunRecord) -> Sensors | None:
+    """The section; ``None`` where no sensor was read."""
+    series = [(result.check, each) for result in record.results for each in result.series if each.at_s]
+    if not series:
+        return None
+    groups: dict[tuple[str, str, str], list[Series]] = {}
+    for check, each in series:
+        groups.setdefault((each.name, each.unit, check), []).append(each)
+    ordered = sorted(groups, key=lambda key: next((i for i, word in enumerate(_FIRST) if word in key[0]), len(_FIRST)))
+    charts = [
+        _chart(f"sensor-{index}", *key, groups[key])
+        for index, key in enumerate(ordered[:_MOST_CHARTS])
+        if any(value is not None for each in groups[key] for value in each.values)
+    ]
+    return Sensors(tuple(charts), _table(series))
+
+
+def _chart(name: str, sensor: str, unit: str, check: str, series: list[Series]) -> Chart:
+    lines = {device_label(each.device): (each.at_s, each.values) for each in series[:_MOST_LINES]}
+    read = [(value, device_label(each.device)) for each in series for value in each.values if value is not None]
+    most, least = max(read), min(read)
+    description = (
+        f"{len(series)} devices. The highest reading is {quantity(most[0], unit)} on {most[1]}, the lowest "
+        f"{quantity(least[0], unit)} on {least[1]}."
+    )
+    return lines_chart(name, f"{sensor} during {check}", description, lines, "s since the start", unit)
+
+
+def _table(series: list[tuple[str, Series]]) -> Table:
+    rows = []
+    for check, each in series:
+        known = [value for value in each.values if value is not None]
+        facts = (min(known), median(known), max(known), known[-1]) if known else (None,) * 4
+        rows.append(
+            (
+                device_label(each.device),
+                each.name,
+                check,
+                duration(each.at_s[-1] - each.at_s[0]),
+                f"{len(known)} of {len(each.values)}",
+                *(quantity(fact, each.unit) for fact in facts),
+            )
+        )
+    head = ("device", "sensor", "check", "over", "readings", "least", "median", "most", "last")
+    return table("What each sensor said", head, rows, numeric=(3, 4, 5, 6, 7, 8))

@@ -1,0 +1,166 @@
+"""A run as Markdown, for a ticket or a chat: the verdict, what is wrong and what to do, what was exercised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from harness.records import Finding, RunRecord, Verdict
+from harness.report.printable import device_label, one_line, shortened
+from harness.report.quantities import NOTHING, duration, percent, quantity, size
+from harness.report.standing import all_exercised, by_severity, counts, not_run, replay_of, standing, to_tell
+from harness.report.style import exercised_text
+
+#: Findings of one check that are shown; all of them are in ``run.json``.
+MOST_FINDINGS = 50
+#: Rows of the table of figures.
+MOST_FIGURES = 200
+_LONGEST = 400
+#: What Markdown (CommonMark, with GitHub's tables, links, mentions and formulas) could take for markup within a line.
+#: No text of users begins a line, where more would count.
+_MARKUP = re.compile(r"[\\`*_\[\]|~@#$]|:(?=//)|(?<=www)\.")
+
+
+def escaped(text: str) -> str:
+    """``text`` on one line, so that Markdown and HTML show it as it is."""
+    plain = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKUP.sub(r"\\\g<0>", plain)
+
+
+def report_markdown(record: RunRecord) -> str:
+    """``record`` as a document."""
+    parts = (_head(record), _wrong(record), _results(record), _figures(record), _environment(record))
+    return "\n".join(line for part in parts for line in (*part, "")).rstrip() + "\n"
+
+
+def _head(record: RunRecord) -> Iterator[str]:
+    devices = f" on {escaped(record.spec)}" if record.spec else ""
+    yield f"# {record.verdict}{devices}"
+    if not record.complete:
+        missing = not_run(record)
+        yield ""
+        yield f"**INCOMPLETE**: the run ended early; without a result: {', '.join(map(escaped, missing)) or 'none'}."
+    if record.described:
+        yield ""
+        yield "**Described machine**: this is a description in a file, for the self-test, and no hardware."
+    said = ", ".join(f"{number} {verdict}" for verdict, number in counts(record.results).items())
+    yield ""
+    took = escaped(duration(record.elapsed_s))
+    yield f"- {len(record.results)} of {len(record.planned)} checks in {took}: {said or 'none'}"
+    yield f"- exercised: {escaped(exercised_text(all_exercised(record)))}"
+    yield f"- started {escaped(record.started_at)}, level {escaped(record.level)}, harness {escaped(record.harness)}"
+    for each in record.passes_again:
+        yield f"- known failure that passes again: {escaped(each)}"
+
+
+def _wrong(record: RunRecord) -> Iterator[str]:
+    yield "## What is wrong and what to do"
+    told = [result for result in by_severity(record.results) if to_tell(result)]
+    if not told:
+        yield ""
+        clean = record.verdict is Verdict.PASS
+        yield (
+            "No check found anything." if clean else "Nothing can be said: no check has a result that proves anything."
+        )
+    for result in told:
+        yield ""
+        yield f"### {standing(result)} {escaped(result.check)}"
+        yield ""
+        yield f"Reason: {escaped(result.reason) or NOTHING}"
+        if result.accepted_as is not None:
+            yield ""
+            yield f"Accepted as known: {escaped(result.accepted_as)}"
+        yield ""
+        yield from (_finding(finding) for finding in result.findings[:MOST_FINDINGS])
+        if len(result.findings) > MOST_FINDINGS:
+            yield f"- and {len(result.findings) - MOST_FINDINGS} more findings, in `run.json`"
+        if result.next_step:
+            yield f"- **Next**: {escaped(result.next_step)}"
+        replay = replay_of(record, result)
+        if replay is not None:
+            yield f"- **Replay**: {_code(replay)}"
+
+
+def _finding(finding: Finding) -> str:
+    device = f" on {escaped(device_label(finding.device))}" if finding.device else ""
+    facts = "; ".join(
+        f"{name} {escaped(shortened(text, _LONGEST))}"
+        for name, text in (("expected", finding.expected), ("found", finding.found))
+    )
+    return (
+        f"- {finding.severity} *{finding.kind}*{device}, {escaped(finding.where)}: {escaped(finding.message)} ({facts})"
+    )
+
+
+def _results(record: RunRecord) -> Iterator[str]:
+    yield "## What was exercised"
+    yield ""
+    if not record.results:
+        yield "Nothing: no check has a result."
+        return
+    rows = (
+        (
+            result.check,
+            str(standing(result)),
+            "; ".join((exercised_text(result.exercised), *result.scope)),
+            duration(result.elapsed_s),
+        )
+        for result in record.results
+    )
+    yield from _table(("check", "verdict", "exercised", "time"), rows)
+
+
+def _figures(record: RunRecord) -> Iterator[str]:
+    yield "## Figures"
+    yield ""
+    figures = [(result.check, figure) for result in record.results for figure in result.figures]
+    if not figures:
+        yield "No figure was measured."
+        return
+    rows = (
+        (
+            figure.name,
+            " → ".join(filter(None, (device_label(figure.device), device_label(figure.peer)))) or NOTHING,
+            size(figure.size_bytes),
+            quantity(figure.value, figure.unit),
+            quantity(figure.expected, figure.unit),
+            percent(figure.value / figure.expected) if figure.expected else NOTHING,
+            figure.expected_from or NOTHING,
+        )
+        for _, figure in figures[:MOST_FIGURES]
+    )
+    yield from _table(("figure", "where", "size", "measured", "expected", "share", "expected from"), rows)
+    if len(figures) > MOST_FIGURES:
+        yield ""
+        yield f"And {len(figures) - MOST_FIGURES} more, in `run.json`."
+
+
+def _environment(record: RunRecord) -> Iterator[str]:
+    yield "## Environment"
+    yield ""
+    facts = record.fingerprint
+    if facts is None:
+        yield "Not known: the run ended before the devices were there."
+        return
+    yield f"- TensorFlow {escaped(facts.tensorflow)}, NumPy {escaped(facts.numpy)}, Python {escaped(facts.python)}"
+    yield f"- {escaped(facts.operating_system)}, {escaped(facts.cpu_model or 'processor unknown')}"
+    known = (("driver", facts.driver), ("CUDA", facts.cuda), ("cuDNN", facts.cudnn))
+    yield from (f"- {name} {escaped(version)}" for name, version in known if version)
+    yield from (f"- {escaped(gpu.name)} {escaped(gpu.uuid or '')}" for gpu in facts.gpus)
+    yield f"- command: {_code(' '.join(record.command))}"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(map(escaped, row))} |"
+
+
+def _code(text: str) -> str:
+    """``text`` as code, in a fence that is longer than any row of backticks in it."""
+    line = one_line(text)
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"

@@ -1,0 +1,59 @@
+"""Writes what people and CI systems read of a run beside its ``run.json``."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import InvalidRecord, ReportError
+from harness.records import RunRecord
+from harness.report.storage import save_text
+
+if TYPE_CHECKING:
+    from harness.speed.scaling.record import ScaleRecord
+
+PAGE_FILE = "report.html"
+MARKDOWN_FILE = "report.md"
+JUNIT_FILE = "junit.xml"
+
+
+def publish(record: RunRecord, folder: Path, beside: Path | None = None) -> Path:
+    """Write ``junit.xml``, ``report.md`` and ``report.html`` to ``folder``, each whole or not at all.
+
+    ``beside`` is the folder of the run, when it is another: a ``scale.json`` there is shown in the page. The path of
+    ``report.html`` is returned.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
+    from harness.report.junit import junit_xml
+    from harness.report.markdown import report_markdown
+
+    save_text(junit_xml(record), folder, JUNIT_FILE)
+    save_text(report_markdown(record), folder, MARKDOWN_FILE)
+    from harness.report.html.page import report_page
+
+    return save_text(report_page(record, _curve(beside or folder)), folder, PAGE_FILE)
+
+
+def _curve(folder: Path) -> ScaleRecord | str | None:
+    """The scaling curve in ``folder``, or why it cannot be read: that must not cost the report."""
+    from harness.report.scale import SCALE_FILE, load_scale
+
+    if not (folder / SCALE_FILE).exists():
+        return None
+    try:
+        return load_scale(folder)
+    except InvalidRecord as error:
+        return str(error)
+
+
+def withdraw(folder: Path) -> None:
+    """Remove what an earlier run has written to ``folder``: it does not speak of the run that begins."""
+    for name in (PAGE_FILE, MARKDOWN_FILE, JUNIT_FILE):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            try:
+                (folder / name).unlink()
+            except PermissionError as error:
+                raise ReportError(folder, error.strerror or str(error)) from error

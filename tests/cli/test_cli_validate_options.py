@@ -1,0 +1,74 @@
+"""``harness validate``: ``--require``, ``--known-failures``, ``--quiet``, ``--json``, ``--fake``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from command_line import run
+
+from harness.records import Verdict
+from harness.report.storage import load_run
+
+
+def test_hardware_that_is_required_and_not_there_is_a_failure(tmp_path: Path) -> None:
+    done = run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", "gpu>=8")
+    assert done.returncode == 1
+    assert "gpu>=8 is required, and 0 can be used" in done.stdout
+    assert "FAIL on cpu:2: 1 of 1 checks" in done.stdout
+    required, passed = load_run(tmp_path / "harness-report").results
+    assert (required.check, required.verdict, passed.verdict) == ("required", Verdict.FAIL, Verdict.PASS)
+    assert passed.replay == "harness validate --devices cpu:2 --only passes --level quick"
+    met = run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", "device>=2")
+    assert met.returncode == 0
+    assert len(load_run(tmp_path / "harness-report").results) == 1
+
+
+def test_devices_that_cannot_be_had_are_a_failure_where_they_are_required(tmp_path: Path) -> None:
+    done = run(tmp_path, "validate", "--devices", "cpu:7", "--only", "passes", "--require", "gpu>=1")
+    assert done.returncode == 1
+    assert "7 moons" in done.stderr
+    assert load_run(tmp_path / "harness-report").verdict is Verdict.FAIL
+    without = run(tmp_path, "validate", "--devices", "cpu:7", "--only", "passes")
+    assert without.returncode == 2
+
+
+def test_a_known_failure_is_accepted_and_one_that_passes_again_is_told(tmp_path: Path) -> None:
+    (tmp_path / "known.toml").write_text(
+        'schema_version = 1\n[[known]]\ncheck = "finds"\nreason = "seen before"\n'
+        '[[known]]\ncheck = "passes"\nreason = "was broken"\n'
+    )
+    only = ("--only", "passes", "--only", "finds")
+    done = run(tmp_path, "validate", *only, "--known-failures", "known.toml")
+    assert done.returncode == 0
+    assert "known and accepted (finds: seen before)" in " ".join(done.stdout.split())
+    assert "known failure that is none any more: passes: was broken" in done.stdout
+    record = load_run(tmp_path / "harness-report")
+    assert record.verdict is Verdict.WARN
+    assert record.passes_again == ("passes: was broken",)
+    assert run(tmp_path, "validate", *only).returncode == 1
+    refused = run(tmp_path, "validate", *only, "--known-failures", "nothing.toml")
+    assert refused.returncode == 2
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_quiet_prints_the_verdict_alone_and_json_the_record_alone(tmp_path: Path) -> None:
+    quiet = run(tmp_path, "validate", "--only", "finds", "--quiet")
+    assert quiet.returncode == 1
+    (line,) = quiet.stdout.splitlines()
+    assert line.startswith("FAIL on auto: 1 of 1 checks")
+    told = run(tmp_path, "validate", "--only", "passes", "--json")
+    assert told.returncode == 0
+    assert json.loads(told.stdout) == json.loads((tmp_path / "harness-report" / "run.json").read_text())
+    bad = run(tmp_path, "validate", "--devices", "cpu:7", "--only", "passes", "--json")
+    assert bad.returncode == 2
+    assert json.loads(bad.stdout)["complete"] is False
+
+
+def test_a_described_machine_takes_checks_of_hardware_alone(tmp_path: Path) -> None:
+    done = run(tmp_path, "validate", "--only", "passes", "--fake", "machine.toml")
+    assert done.returncode == 2
+    assert "--only passes with --fake: it runs TensorFlow" in done.stderr
+    done = run(tmp_path, "validate", "--devices", "cpu:2", "--fake", "machine.toml")
+    assert done.returncode == 2
+    assert "accepted: one of the two" in done.stderr

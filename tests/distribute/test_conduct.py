@@ -1,0 +1,88 @@
+"""The rules on how a training went about it, on records: each finds its fault and leaves the clean twin alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.devices.device import Device, Devices
+from harness.judgement.training.collectives import judge_collectives, uneven_collectives
+from harness.judgement.training.conduct import judge_homes
+from harness.judgement.training.equivalence import CollectiveCount, conclude
+from harness.parallel.distribute.course import Course
+from harness.records import Exercised, Finding, Verdict
+
+NAMES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{index}" for index in range(3))
+DEVICES = Devices([Device(name, "logical-cpu", "/physical_device:CPU:0") for name in NAMES], spec="cpu:3")
+
+
+def given(device: str, count: int = 2, size_bytes: int | None = 80) -> CollectiveCount:
+    return CollectiveCount("custom", "CollectiveReduceV2", device, count, size_bytes)
+
+
+def test_devices_that_take_the_same_part_in_the_collectives_give_no_finding() -> None:
+    assert judge_collectives([given(name) for name in NAMES], "custom", DEVICES, needed=True) == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "device", "found"),
+    [
+        ([given(NAMES[0]), given(NAMES[1])], NAMES[2], "none"),
+        ([given(NAMES[0]), given(NAMES[1], count=1, size_bytes=40), given(NAMES[2])], NAMES[1], "1 of 40 bytes"),
+        ([given(NAMES[0]), given(NAMES[1]), given(NAMES[2], size_bytes=4)], NAMES[2], "2 of 4 bytes"),
+    ],
+)
+def test_a_device_that_takes_another_part_is_named(counts: list[CollectiveCount], device: str, found: str) -> None:
+    (finding,) = judge_collectives(counts, "custom", DEVICES, needed=True)
+    assert (finding.kind, finding.device, finding.found) == ("sync", device, found)
+
+
+def test_replicas_that_exchange_nothing_are_found_where_the_strategy_must() -> None:
+    (finding,) = judge_collectives([], "custom", DEVICES, needed=True)
+    assert finding.message == "replicas exchange nothing: each trains for itself"
+    assert judge_collectives([], "custom", DEVICES, needed=False) == []
+    assert judge_collectives([], "custom", DEVICES[:1], needed=True) == []
+
+
+def test_workers_that_give_other_bytes_to_a_collective_are_found() -> None:
+    clean = [given(f"/job:worker/replica:0/task:{index}/device:CPU:0") for index in range(2)]
+    assert uneven_collectives(clean, 2) == []
+    for planted in ([clean[0]], [clean[0], given("/job:worker/replica:0/task:1/device:CPU:0", size_bytes=8)]):
+        (finding,) = uneven_collectives(planted, 2)
+        assert finding.kind == "sync"
+
+
+def course(homes: dict[str, tuple[str, ...]]) -> Course:
+    return Course("custom loop", 3, NAMES, {}, (), (), homes=homes)
+
+
+def test_a_variable_that_is_not_where_the_strategy_keeps_its_own_is_found() -> None:
+    assert list(judge_homes(course({"kernel": NAMES, "momentum": NAMES}), NAMES)) == []
+    planted = course({"kernel": NAMES, "momentum": NAMES[:1], "velocity": NAMES[:1], "bias": NAMES[::-1]})
+    found = list(judge_homes(planted, NAMES))
+    assert [finding.where for finding in found] == ["momentum and 1 more (custom loop)", "bias (custom loop)"]
+    assert {finding.kind for finding in found} == {"variable-placement"}
+
+
+FINDING = Finding("sync", "", None, "", "", "")
+WARNING = Finding("update-count", "", None, "", "", "", Verdict.WARN)
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        ({}, Verdict.PASS),
+        ({"findings": [WARNING]}, Verdict.WARN),
+        ({"findings": [WARNING, FINDING], "undecided": ["drawn"]}, Verdict.FAIL),
+        ({"findings": [WARNING], "undecided": ["drawn"]}, Verdict.UNKNOWN),
+        ({"exercised": Exercised(values=3)}, Verdict.UNKNOWN),
+        ({"exercised": Exercised(values=3), "traced": False}, Verdict.PASS),
+        ({"exercised": Exercised(), "traced": False}, Verdict.UNKNOWN),
+    ],
+)
+def test_a_verdict_is_never_better_than_what_it_rests_on(told: dict[str, Any], verdict: Verdict) -> None:
+    everything: dict[str, Any] = {"findings": [], "undecided": [], "exercised": Exercised(values=3, ops=2), **told}
+    found, reason = conclude(**everything, passed="equal to one device")
+    assert found is verdict
+    assert ("is not proven" in reason) is (verdict is Verdict.PASS and told.get("traced") is False)

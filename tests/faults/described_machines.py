@@ -1,0 +1,64 @@
+"""Descriptions of machines, and what the hardware checks say of one: for tests without hardware or TensorFlow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from harness.checks.check import Check, CheckContext, Level
+from harness.checks.execute import execute
+from harness.checks.hardware import cards, copies, corruption, memory, sustained_load
+from harness.faults.machine import DescribedMachine, devices, read_description
+from harness.records import CheckResult, Finding
+
+CHECKS = (cards.CHECK, memory.CHECK, copies.CHECK, corruption.CHECK, sustained_load.CHECK)
+H100 = "NVIDIA H100 80GB HBM3"
+#: A card by its slot, an ordered pair of slots, or an index of a shard.
+Subject = int | tuple[int, int] | str
+
+
+def text(count: int, model: str = H100, *faults: str, top: str = "", cards: str = "", software: str = "") -> str:
+    """The text of a description. Each fault is ``kind key = value, key = value``; the others are lines of tables."""
+    made = f'schema_version = 1\n{top}\n[cards]\ncount = {count}\nmodel = "{model}"\n{cards}\n[software]\n{software}\n'
+    for fault in faults:
+        kind, _, keys = fault.partition(" ")
+        lines = re.split(r", (?=\w+ =)", keys) if keys else []
+        made += "\n".join(["[[fault]]", f'kind = "{kind}"', *lines, ""])
+    return made
+
+
+def machine(count: int, model: str = H100, *faults: str, **lines: str) -> DescribedMachine:
+    """The machine of :func:`text`."""
+    return DescribedMachine(read_description("test.toml", text(count, model, *faults, **lines)))
+
+
+def results(
+    made: DescribedMachine, checks: Iterable[Check] = CHECKS, level: Level = Level.QUICK
+) -> dict[str, CheckResult]:
+    """What the checks say, each of a machine that has just been switched on."""
+    context = devices(made.description)
+    return {
+        check.id: execute(check, CheckContext(context, level=level, machine=DescribedMachine(made.description)))
+        for check in checks
+    }
+
+
+def blamed(made: DescribedMachine, findings: Iterable[Finding]) -> set[Subject]:
+    """Who is named by findings: the slots of cards, ordered pairs of them, or ``index N``."""
+    return {_subject(made, finding) for finding in findings}
+
+
+def _subject(made: DescribedMachine, finding: Finding) -> Subject:
+    slot_of = {card.label: _slot(card.uuid) for card in (*made.cards, *made.present)}
+    slot_of |= {card.device: _slot(card.uuid) for card in made.cards if card.device}
+    if pair := re.match(r"((?:GPU|nvml):\d+) -> ((?:GPU|nvml):\d+)", finding.where):
+        return slot_of[pair[1]], slot_of[pair[2]]
+    if finding.where.startswith("index "):
+        return finding.where
+    assert finding.device is not None, finding
+    return slot_of[finding.device]
+
+
+def _slot(uuid: str | None) -> int:
+    assert uuid is not None
+    return int(uuid.rpartition("-")[2], 16)

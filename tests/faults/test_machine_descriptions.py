@@ -1,0 +1,109 @@
+"""The files that describe machines: what they accept, and what they say of what they do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from described_machines import H100, text
+
+from harness.errors import InvalidDescription, UsageError
+from harness.faults.machine import DescribedMachine, devices, fingerprint, load_description, read_description
+from harness.faults.machine.description import FAULT_KINDS, FAULT_TABLES
+from harness.faults.machine.models import MODELS
+
+FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "accepted"),
+    [
+        ("x =", "TOML syntax", "a TOML document"),
+        ("schema_version = 1", "cards", "a table: count, model"),
+        (text(2).replace("schema_version = 1", ""), "schema_version", "1"),
+        (text(2).replace("schema_version = 1", "schema_version = 9"), "schema_version", "1"),
+        (text(2, top="sede = 1"), "sede", "did you mean seed?"),
+        (text(0), "cards.count", "an integer from 1 to 64"),
+        (text(2).replace("count = 2", 'count = "2"'), "cards.count", "an integer from 1 to 64"),
+        (text(2, "A card of tomorrow"), "cards.model", "or another with memory_bytes and rates"),
+        (text(2, cards="memroy_bytes = 3"), "cards.memroy_bytes", "did you mean memory_bytes?"),
+        (text(2, cards='without = ["temperature"]'), "cards.without", "temperature_c"),
+        (text(2, software="driver = 5"), "software.driver", "a version"),
+        (text(2, H100, "zeroes pair = [0, 1]"), "fault[0].kind", "did you mean zeros?"),
+        (text(2, H100, "zeros pair = [0, 1]", "slow"), "fault[1].card", "the slot of a card"),
+        (text(2, H100, "slow card = 2"), "fault[0].card", "a number from 0 to 1"),
+        (text(2, H100, "slow card = 1, factor = 1.5"), "fault[0].factor", "a number between 0 and 1"),
+        (text(2, H100, "zeros pair = [1, 1]"), "fault[0]", "two different cards"),
+        (text(2, H100, "zeros pair = [1]"), "fault[0].pair", "two cards, [from, to]"),
+        (text(2, H100, "wrong-index index = 2"), "fault[0].index", "a number from 0 to 1"),
+        (text(2, H100, "hot card = 1, degrees = 3"), "fault[0].degrees", "the keys here are card, kind"),
+        (text(2, H100, "link-width card = 1, width = 3"), "fault[0].width", "lanes: 1, 2, 4 or 8"),
+        ("fault = [3]\n" + text(2), "fault[0]", "tables [[fault]]"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
+    given: str, key: str, accepted: str
+) -> None:
+    with pytest.raises(InvalidDescription) as caught:
+        read_description("machine.toml", given)
+    assert caught.value.key == key
+    assert accepted in caught.value.accepted
+    assert str(caught.value).startswith(f"description machine.toml: {key} ")
+    assert len(str(caught.value).splitlines()) == 1
+    assert isinstance(caught.value, UsageError), "the command line answers it with exit code 2"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_too(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(InvalidDescription, match="accepted: a TOML file that can be read"):
+            load_description(path)
+
+
+def test_every_kind_of_fault_has_a_table_that_says_what_each_key_accepts() -> None:
+    assert len(FAULT_KINDS) == len(set(FAULT_KINDS)) == len(FAULT_TABLES)
+    for table in FAULT_TABLES:
+        for key, field in table.model_fields.items():
+            assert key == "kind" or field.description, f"{table.__name__}.{key}"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_shipped_descriptions_are_valid(path: Path) -> None:
+    made = DescribedMachine.load(path)
+    assert made.description.description
+    assert made.described
+    assert made.cards
+
+
+def test_the_shipped_descriptions_are_these() -> None:
+    assert {path.stem for path in FOLDER.glob("*.toml")} == {"clean-8", "faulty-8", "missing-of-4"}
+
+
+def test_devices_and_fingerprint_are_those_that_tensorflow_would_give() -> None:
+    made = read_description("machine.toml", text(3, H100, "missing card = 1"))
+    there = devices(made, "gpu:2")
+    assert there.names == tuple(f"/job:localhost/replica:0/task:0/device:GPU:{index}" for index in range(2))
+    assert {device.kind for device in there} == {"gpu"}
+    assert there.spec == "gpu:2"
+    said = fingerprint(made)
+    assert [gpu.name for gpu in said.gpus] == [H100] * 2
+    assert said.gpus[0].memory_mib == MODELS[H100].memory_bytes // 2**20
+    assert (said.driver, said.tensorflow, said.devices) == ("570.86.15", "2.21.0", there.names)
+
+
+def test_software_faults_are_said_by_the_software() -> None:
+    plain = DescribedMachine(read_description("m", text(1))).software()
+    faults = ('library-missing library = "libcudnn.so.9"', "driver-too-old", "kernels-missing")
+    broken = DescribedMachine(read_description("m", text(1, H100, *faults))).software()
+    assert plain.missing_libraries == ()
+    assert plain.kernels_ptx == ("9.0",)
+    assert broken.missing_libraries == ("libcudnn.so.9",)
+    assert (broken.cudnn, broken.driver, broken.driver_cuda) == (None, "470.57.02", "11.4")
+    assert not [each for each in broken.kernels_sass if each.startswith("9")]
+    assert not broken.kernels_ptx
+
+
+def test_cuda_visible_devices_numbers_the_cards() -> None:
+    made = DescribedMachine(read_description("m", text(4, software='visible = "3,1"')))
+    assert [card.label for card in made.present] == ["nvml:0", "GPU:1", "nvml:2", "GPU:0"]
+    assert [card.pci for card in made.cards] == ["0000:24:00.0", "0000:1E:00.0"]
+    assert made.software().numbering == tuple(card.uuid for card in made.cards)

@@ -1,0 +1,131 @@
+"""What changed between two runs, and which of it is worse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import sample_records as samples
+
+from harness.records import CheckResult, Exercised, Figure, Finding, RunRecord, Verdict
+from harness.report.changes import conclusion
+from harness.report.diff import diff
+
+FINDING = Finding("value", "output y", samples.full("CPU:1"), "1.0", "1.001", "off by 1e-3")
+
+
+def directions(old: RunRecord, new: RunRecord) -> list[tuple[str, str, str]]:
+    return [(each.direction, each.about, each.what) for each in diff(old, new).differences]
+
+
+def of(verdict: Verdict, *findings: Finding) -> RunRecord:
+    return samples.run(CheckResult("c", verdict, "", "", Exercised(values=1), findings))
+
+
+def measured(value: float, unit: str) -> RunRecord:
+    return samples.run(samples.passed("c", figures=(Figure("f", value, unit, "GPU:0", "GPU:1", 1024),)))
+
+
+@pytest.mark.parametrize("record", [samples.clean(), samples.eight_cards(), samples.failing(), samples.hostile()])
+def test_a_run_is_as_it_was(record: RunRecord) -> None:
+    said = diff(record, record)
+    assert said.differences == ()
+    assert said.checks == len(record.results)
+    assert conclusion(said).startswith("NOTHING WORSE")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "direction"),
+    [
+        (Verdict.PASS, Verdict.FAIL, "worse"),
+        (Verdict.PASS, Verdict.WARN, "worse"),
+        (Verdict.PASS, Verdict.SKIP, "worse"),
+        (Verdict.PASS, Verdict.UNKNOWN, "worse"),
+        (Verdict.WARN, Verdict.FAIL, "worse"),
+        (Verdict.FAIL, Verdict.PASS, "better"),
+        (Verdict.UNKNOWN, Verdict.PASS, "better"),
+        (Verdict.FAIL, Verdict.WARN, "better"),
+    ],
+)
+def test_a_verdict_is_worse_or_better(old: Verdict, new: Verdict, direction: str) -> None:
+    assert directions(of(old), of(new)) == [(direction, "verdict", f"c: {old} → {new}")]
+
+
+def test_a_check_that_is_not_there_any_more_is_worse_and_a_new_one_that_passes_is_not() -> None:
+    one, two = samples.run(samples.passed("a")), samples.run(samples.passed("a"), samples.passed("b"))
+    assert directions(two, one) == [("worse", "verdict", "b: PASS → no result")]
+    assert directions(one, two) == [("changed", "verdict", "b: no result → PASS")]
+    failed = samples.run(samples.passed("a"), samples.passed("b", verdict=Verdict.FAIL))
+    assert directions(one, failed) == [("worse", "verdict", "b: no result → FAIL")]
+
+
+def test_findings_are_new_or_gone_whatever_their_figures_say() -> None:
+    again = replace(FINDING, found="1.002", message="off by 2e-3")
+    assert directions(of(Verdict.FAIL, FINDING), of(Verdict.FAIL, again)) == []
+    other = replace(FINDING, device=samples.full("CPU:0"))
+    said = directions(of(Verdict.FAIL, FINDING), of(Verdict.FAIL, other))
+    assert [(direction, what[:5]) for direction, _, what in said] == [("better", "gone:"), ("worse", "new: ")]
+    more = directions(of(Verdict.FAIL, FINDING), of(Verdict.FAIL, FINDING, FINDING))
+    assert [(direction, what[:3]) for direction, _, what in more] == [("worse", "+1 ")]
+
+
+@pytest.mark.parametrize(
+    ("unit", "new", "direction"),
+    [
+        ("GB/s", 80.0, "worse"),
+        ("GB/s", 120.0, "better"),
+        ("GFLOP/s", 80.0, "worse"),
+        ("us", 120.0, "worse"),
+        ("us", 80.0, "better"),
+        ("x", 80.0, "worse"),
+        ("lanes", 25.0, "worse"),
+        ("C", 120.0, "changed"),
+        ("GB/s", float("nan"), "worse"),
+    ],
+)
+def test_a_figure_that_moved_is_worse_or_better_by_its_unit(unit: str, new: float, direction: str) -> None:
+    ((said, about, what),) = directions(measured(100.0, unit), measured(new, unit))
+    assert (said, about) == (direction, "figure")
+    assert "c: f GPU:0 → GPU:1, 1 KiB: 100" in what
+
+
+@pytest.mark.parametrize("new", [93.0, 100.0, 107.0])
+def test_a_figure_within_what_is_normal_did_not_move(new: float) -> None:
+    assert directions(measured(100.0, "GB/s"), measured(new, "GB/s")) == []
+
+
+def test_a_figure_that_is_not_measured_any_more_is_worse() -> None:
+    without = samples.run(samples.passed("c"))
+    assert [each[0] for each in directions(measured(1.0, "GB/s"), without)] == ["worse"]
+    assert [each[0] for each in directions(without, measured(1.0, "GB/s"))] == ["changed"]
+
+
+def test_an_incomplete_run_is_worse_than_a_complete_one() -> None:
+    record = samples.clean()
+    cut = replace(record, complete=False)
+    assert directions(record, cut) == [("worse", "run", "was complete, is incomplete")]
+    assert directions(cut, record) == [("better", "run", "was incomplete, is complete")]
+
+
+def test_the_environment_is_told_and_no_judgement_of_it_save_of_a_card_that_is_gone() -> None:
+    record = samples.eight_cards()
+    updated = replace(record, fingerprint=samples.fingerprint(driver="575.1", cuda="12.8"), cards=record.cards[:-1])
+    said = directions(record, updated)
+    assert ("changed", "environment", "driver: 570.86 → 575.1") in said
+    assert ("worse", "environment", "card GPU:7 is not there any more") in said
+    swapped = replace(record, cards=(*record.cards[:-1], replace(record.cards[-1], uuid="GPU-other")))
+    ((direction, _, what),) = directions(record, swapped)
+    assert direction == "changed"
+    assert what.endswith("GPU-other")
+
+
+def test_a_described_machine_is_no_match_for_hardware() -> None:
+    record = samples.eight_cards()
+    ((_, about, what),) = directions(record, replace(record, described=False))
+    assert about == "run"
+    assert "not the same kind of run" in what
+
+
+def test_runs_without_a_check_in_common_are_not_compared() -> None:
+    said = diff(samples.empty(), samples.empty())
+    assert conclusion(said).startswith("UNKNOWN: the runs have no check in common")

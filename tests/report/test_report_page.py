@@ -1,0 +1,194 @@
+"""report.html: well-formed, by itself, nothing left out, and no look of a pass where nothing was proven."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import sample_records as samples
+from html_rules import Page
+
+from harness.records import Exercised, RunRecord, Verdict
+from harness.report.html.findings import MOST_FINDINGS
+from harness.report.html.page import report_page
+
+RECORDS: list[Callable[[], RunRecord]] = [
+    samples.clean,
+    samples.failing,
+    samples.eight_cards,
+    samples.incomplete,
+    samples.empty,
+    samples.hostile,
+]
+_NOTHING = "Nothing was measured:"
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, Page]:
+    return {make.__name__: Page(report_page(make())) for make in RECORDS}
+
+
+@pytest.mark.parametrize("name", [make.__name__ for make in RECORDS])
+def test_a_page_is_well_formed_refers_to_nothing_outside_and_has_its_headings_in_order(
+    pages: dict[str, Page], name: str
+) -> None:
+    assert pages[name].problems == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<h1>a</h1><script>x</script>", "<script>"),
+        ('<h1>a</h1><p onclick="x">b</p>', "<p onclick>"),
+        ('<h1>a</h1><a href="https://evil.example">b</a>', "leads out"),
+        ('<h1>a</h1><p style="background: url(x.png)">b</p>', "leads out"),
+        ("<h1>a</h1><style>@import 'x'</style>", "style sheet leads out"),
+        ("<h1>a</h1><p><b>c</p></b>", "</p> in"),
+        ("<h1>a</h1><p>", "not closed"),
+        ("<h1>a</h1><h3>b</h3>", "h3 behind h1"),
+        ('<h1>a</h1><p id="x">b</p><p id="x">c</p>', "twice"),
+        ('<h1>a</h1><a href="#x">b</a>', "nothing has the id"),
+        ("<h1>a</h1><svg></svg>", "a picture without a name"),
+        ("<h1>a</h1><!-- b -->", "a comment"),
+        ("<h2>a</h2>", "not one h1"),
+    ],
+)
+def test_each_rule_of_a_page_finds_what_it_is_for(text: str, problem: str) -> None:
+    assert any(problem in each for each in Page(text).problems), Page(text).problems
+
+
+def test_the_verdict_comes_first_and_the_sections_in_the_order_that_people_ask(pages: dict[str, Page]) -> None:
+    page = pages["eight_cards"]
+    assert page.headings[0][1].split() == ["FAIL", "8", "\u00d7", "NVIDIA", "H100", "80GB", "HBM3"]
+    assert [text for level, text in page.headings if level == 2] == [
+        "What is wrong and what to do",
+        "Machine",
+        "Bandwidth between cards",
+        "Rates against expectation",
+        "Speedup and scaling",
+        "Where each program ran",
+        "Temperatures, clocks and other sensors",
+        "What was exercised",
+        "Environment",
+        "How to run it again",
+    ]
+    assert _NOTHING not in page.text
+
+
+def test_a_finding_is_told_with_its_device_what_was_expected_what_to_do_and_how_to_replay_it(
+    pages: dict[str, Page],
+) -> None:
+    text = pages["eight_cards"].text
+    told = "FAIL link on GPU:3 : PCIe of GPU:3 the link has a quarter of its width under load expected x16 found x4"
+    assert told in text
+    assert "Next: slot 3 runs at x4: reseat, or look at the BIOS setting" in text
+    assert "Replay: harness validate --fake eight.toml --only links" in text
+    order = [text.index(f"Next: {word}") for word in ("stop using", "slot 3", "look at the fan")]
+    assert order == sorted(order), "what fails comes before what warns"
+
+
+def test_a_card_is_shown_with_its_ids_its_links_and_what_was_found_on_it(pages: dict[str, Page]) -> None:
+    text = pages["eight_cards"].text
+    card = text[text.index("GPU:3 NVIDIA") : text.index("GPU:4 NVIDIA")]
+    for fact in (
+        "FAIL 1 finding names it",
+        "GPU-1b2c3d4e-0000-0000-0000-000000000003",
+        "0000:4C:00.0",
+        "4 of 16 lanes",
+    ):
+        assert fact in card
+    assert "A described machine, not hardware." in text
+    assert "A described machine" not in Page(report_page(replace(samples.eight_cards(), described=False))).text
+
+
+def test_charts_have_their_message_in_words_and_their_figures_in_a_table(pages: dict[str, Page]) -> None:
+    page = pages["eight_cards"]
+    assert page.tags.count("svg") == 7, "a matrix, rates, a speedup, two programs and two sensors"
+    assert page.tags.count("figure") == page.tags.count("svg")
+    assert "Least: 13.58 GB/s from GPU:3 to host" in page.text
+    assert "Findings name what is framed and has a !: GPU:1 \u2192 GPU:3." in page.text
+    assert "371 !" in page.text or "366 !" in page.text
+    assert "Least: 25% (PCIe link width on GPU:3)" in page.text
+    assert "The highest reading is 90.41 C on GPU:5, the lowest 32 C on GPU:0" in page.text
+    for caption in ("Every copy that was measured", "What each sensor said", "Ops on each device"):
+        assert caption in page.text
+
+
+def test_without_a_measurement_a_section_says_that_nothing_was_measured(pages: dict[str, Page]) -> None:
+    assert pages["clean"].text.count(_NOTHING) == 5, "no cards, copies, rates, speedups and sensors"
+    assert "No check found anything wrong in what is listed as exercised" in pages["clean"].text
+
+
+def test_a_run_with_nothing_looks_like_no_pass(pages: dict[str, Page]) -> None:
+    page = pages["empty"]
+    assert page.headings[0][1].split()[0] == "UNKNOWN"
+    for said in (
+        "Incomplete.",
+        "Nothing was exercised.",
+        "This is no pass",
+        "1 of 1 checks have no result: vector-add",
+    ):
+        assert said in page.text
+    assert "PASS" not in page.text
+    assert "No check found anything" not in page.text
+
+
+def test_a_pass_that_rests_on_nothing_is_called_so() -> None:
+    text = Page(report_page(samples.run(samples.passed(exercised=Exercised())))).text
+    assert "Nothing was exercised. This report proves nothing" in text
+    assert "Nothing was exercised." not in Page(report_page(samples.clean())).text
+
+
+def test_an_incomplete_run_is_marked_on_top_and_names_what_is_missing(pages: dict[str, Page]) -> None:
+    text = pages["incomplete"].text
+    assert text.index("Incomplete.") < text.index("What is wrong and what to do")
+    assert "2 of 3 checks have no result: matpow, pipeline" in text
+    assert "exit code 130" in text
+    assert "the others may" in text
+    assert "Incomplete." not in pages["clean"].text
+
+
+def test_each_verdict_is_said_in_words_and_an_accepted_failure_counts_as_a_warning(pages: dict[str, Page]) -> None:
+    text = pages["failing"].text
+    assert "2 FAIL 1 UNKNOWN 2 WARN 1 SKIP 1 PASS 7 of 7 checks have a result" in text
+    assert "Accepted as a known failure: known: ticket 12" in text
+    assert "Known failures that pass again" in text
+    assert "pipeline: ticket 7" in text
+
+
+def test_names_of_users_are_shown_as_they_are_and_never_taken_for_markup(pages: dict[str, Page]) -> None:
+    page = pages["hostile"]
+    assert page.problems == []
+    for shown in (
+        "<script>alert(1)</script>",
+        "]]><b>",
+        '"><img src=x onerror=alert(1)>',
+        "\\x1b[31mred\\x00\\x07",
+        "\\u202egnp.exe",
+        "اسم العملية",
+        "{{ 7 * 7 }}",
+        "$\\frac{1}{2}$ `code` **bold** [link](http://evil.example)",
+        "\\ud800 alone",
+        "&amp; <!-- --> </style></svg>",
+    ):
+        assert shown in page.text
+    assert "49" not in re.sub(r"\d{3,}|\d+\.\d+", "", page.text), "no template is made of a name"
+
+
+def test_of_ten_thousand_findings_the_first_are_shown_and_the_rest_are_counted() -> None:
+    text = report_page(samples.many_findings(10_000))
+    assert "9\u202f960 more findings of this check are in run.json" in text
+    assert text.count("off by one") == MOST_FINDINGS
+    assert len(text) < 100_000
+
+
+def test_a_page_is_light_and_the_same_each_time() -> None:
+    one, other = (report_page(samples.eight_cards()) for _ in range(2))
+    assert one == other
+    assert len(one) < 600_000
+
+
+def test_the_verdict_of_a_pass_is_told_as_one(pages: dict[str, Page]) -> None:
+    assert pages["clean"].headings[0][1].split() == [str(Verdict.PASS), "cpu:2"]
