@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli_errors import clear_errors
-from harness.errors import UsageError
+from harness.errors import ReportError, UsageError
 from harness.records import ExitCode
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from harness.records import RunRecord
     from harness.report.comparison import Column
 
@@ -62,22 +64,32 @@ def report(
         beside = given[0] if given[0].is_dir() else given[0].parent
         folder = output or beside
         console = console_for(sys.stdout)
-        if len(records) == 1:
-            from harness.report.publish import publish
-            from harness.report.terminal import print_report
+        try:
+            if len(records) == 1:
+                _render(console, records[0], folder, beside)
+            else:
+                _lay_side_by_side(console, _columns(given, records), folder)
+        except ReportError as error:
+            raise UsageError(f"{folder} cannot be written: {error.why}; name another folder with --output") from error
 
-            page = publish(records[0], folder, beside)
-            print_report(console, records[0], None, page)
-        else:
-            from harness.report.changes import print_comparison
-            from harness.report.comparison import compare
-            from harness.report.html.comparison_page import comparison_page
-            from harness.report.storage import save_text
 
-            said = compare(_columns(given, records))
-            page = save_text(comparison_page(said), folder, COMPARISON_FILE)
-            print_comparison(console, said)
-            console.print(f"Report: {page}", markup=False, soft_wrap=True)
+def _render(console: Console, record: RunRecord, folder: Path, beside: Path) -> None:
+    from harness.report.publish import publish
+    from harness.report.terminal import print_report
+
+    print_report(console, record, None, publish(record, folder, beside))
+
+
+def _lay_side_by_side(console: Console, columns: list[Column], folder: Path) -> None:
+    from harness.report.changes import print_comparison
+    from harness.report.comparison import compare
+    from harness.report.html.comparison_page import comparison_page
+    from harness.report.storage import save_text
+
+    said = compare(columns)
+    page = save_text(comparison_page(said), folder, COMPARISON_FILE)
+    print_comparison(console, said)
+    console.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
 def diff_runs(

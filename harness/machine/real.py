@@ -12,12 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.devices.device import Device, Devices
+from harness.devices.runtime import server_process
 from harness.errors import UsageError
 from harness.machine import patterns
 from harness.machine.buffer import TensorBuffer
 from harness.machine.host_slots import HostSlots
 from harness.machine.machine import HOST, DeviceMemoryFull, Mismatch, Pattern
-from harness.machine.room import gpu_free_bytes, gpu_used_bytes, host_free_bytes, host_used_bytes, is_here
+from harness.machine.room import (
+    gpu_free_bytes,
+    gpu_used_bytes,
+    host_free_bytes,
+    host_used_bytes,
+    in_host_room,
+    is_here,
+)
 from harness.machine.settled import in_host_memory, require_on, settle
 
 if TYPE_CHECKING:
@@ -96,20 +104,21 @@ class TensorFlowMachine:
         if card == HOST:
             return host_free_bytes()
         device = self._device(card)
-        if not is_here(device.parsed):
-            return None
-        if in_host_memory(device):
+        if in_host_room(device):
             return host_free_bytes()
-        return gpu_free_bytes(device, self._by_label[card].uuid)
+        return gpu_free_bytes(device, self._by_label[card].uuid) if is_here(device.parsed) else None
 
     def used_bytes(self, card: str) -> int | None:
-        """Memory that this process uses of the card (of the host, for a CPU); ``None`` on other hosts."""
+        """Memory that is in use: by this process, by the server of a core, by TensorFlow on a GPU."""
         if card == HOST:
             return host_used_bytes()
         device = self._device(card)
-        if not is_here(device.parsed):
-            return None
-        return host_used_bytes() if device.parsed.kind == "CPU" else gpu_used_bytes(device)
+        if device.kind == "core":
+            process = server_process(device)
+            return None if process is None else host_used_bytes(process)
+        if in_host_room(device):
+            return host_used_bytes()
+        return gpu_used_bytes(device) if is_here(device.parsed) else None
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> TensorBuffer:
         """A buffer that holds the pattern, written by ops on the card, in pieces of 64 MiB."""
@@ -270,7 +279,7 @@ class TensorFlowMachine:
 
     def _require_room(self, device: Device, size_bytes: int) -> None:
         """Of the host, too much is refused beforehand: Linux would give it, and end the process later."""
-        if size_bytes < _SMALL_BYTES or not in_host_memory(device):
+        if size_bytes < _SMALL_BYTES or not in_host_room(device):
             return
         if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
             self._slots.drop()

@@ -27,11 +27,14 @@ def host_free_bytes(cgroup: Path = _CGROUP) -> int:
     return available if limited is None else max(min(available, limited), 0)
 
 
-def host_used_bytes() -> int:
-    """Resident memory of this process."""
+def host_used_bytes(process: int | None = None) -> int | None:
+    """Resident memory of this process, or of the one with this id; ``None`` where that has ended."""
     import psutil
 
-    return int(psutil.Process().memory_info().rss)
+    try:
+        return int(psutil.Process(process).memory_info().rss)
+    except psutil.Error:
+        return None
 
 
 def _cgroup_free_bytes(folder: Path) -> int | None:
@@ -75,9 +78,10 @@ def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
     free = card.free_mib * _MIB
     if used is None or _grows(tf, device):
         return free
-    # Without memory growth TensorFlow has taken nearly the whole card at its start: what it does not use is free too.
+    # Without memory growth TensorFlow takes nearly the whole card with its first tensor, and nothing more after that.
     held = _held_bytes(uuid, memory_by_process())
-    return free if held is None else free + max(held - CONTEXT_BYTES - used, 0)
+    pool = held - CONTEXT_BYTES if held is not None else 0
+    return max(pool - used, 0) if pool > free else free
 
 
 def _held_bytes(uuid: str | None, by_process: dict[tuple[str, int], int]) -> int | None:
@@ -115,3 +119,8 @@ def _grows(tensorflow: Any, device: Device) -> bool:
 def is_here(device: DeviceName) -> bool:
     """Whether a device is one of this process."""
     return device.job in (None, "localhost")
+
+
+def in_host_room(device: Device) -> bool:
+    """Whether a device has its memory from this host: a CPU of this process, or a server of ``cores:N``."""
+    return device.kind in ("logical-cpu", "core")

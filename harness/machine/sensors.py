@@ -25,7 +25,8 @@ class Sensors:
         uuid = self._uuids[label]
         if uuid is not None:
             return self._nvml.reading(uuid, at_s)
-        return cpu_reading(at_s) if label.startswith("CPU:") else Reading(at_s)
+        # The servers of cores:N are on this host too; of other hosts nothing is known.
+        return cpu_reading(at_s) if label.startswith(("CPU:", "core/")) else Reading(at_s)
 
 
 def cpu_reading(at_s: float) -> Reading:

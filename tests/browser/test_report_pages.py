@@ -145,6 +145,17 @@ def show(browser: Any, folder: Path, request: pytest.FixtureRequest) -> Iterator
     assert said == []
 
 
+def test_a_browser_that_is_not_there_is_a_skip_with_its_reason_and_a_failure_where_it_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("HARNESS_REQUIRE_BROWSER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no browser; HARNESS_REQUIRE_BROWSER=1 makes this a failure"):
+        _unavailable("no browser")
+    monkeypatch.setenv("HARNESS_REQUIRE_BROWSER", "1")
+    with pytest.raises(pytest.fail.Exception, match="no browser, and HARNESS_REQUIRE_BROWSER=1 asks for it"):
+        _unavailable("no browser")
+
+
 @pytest.mark.parametrize("name", _NAMES)
 def test_on_a_phone_nothing_is_wider_than_the_screen_and_wide_tables_scroll_by_themselves(show: Any, name: str) -> None:
     page = show(name, _PHONE)

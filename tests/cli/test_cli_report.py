@@ -77,7 +77,10 @@ def test_the_schema_is_printed(ask: Ask) -> None:
         (["report"], "no run is given; accepted: one or more RUN.json"),
         (["report", "absent.json"], "absent.json: No such file or directory"),
         (["report", "broken.json"], "broken.json: is not JSON"),
-        (["report", "one", "--output", "broken.json/x"], "cannot be written: Not a directory"),
+        (
+            ["report", "one", "--output", "broken.json/x"],
+            "broken.json/x cannot be written: Not a directory; name another folder with --output",
+        ),
         (["diff", "one", "absent.json"], "absent.json: No such file or directory"),
     ],
 )

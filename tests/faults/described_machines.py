@@ -5,15 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from harness.checks.check import Check, CheckContext, Level
-from harness.checks.execute import execute
-from harness.checks.hardware import cards, copies, corruption, memory, sustained_load
+from harness.checks.check import Check, CheckContext, CheckOutcome, Level
+from harness.checks.hardware import (
+    arithmetic,
+    cards,
+    collectives,
+    copies,
+    corruption,
+    memory,
+    software,
+    sustained_load,
+)
 from harness.faults.machine import DescribedMachine, devices, read_description
-from harness.records import CheckResult, Finding
+from harness.records import Finding
 
-CHECKS = (cards.CHECK, memory.CHECK, copies.CHECK, corruption.CHECK, sustained_load.CHECK)
+#: All that run on a described machine. ``isolation`` starts processes of its own.
+CHECKS = tuple(
+    each.CHECK for each in (software, cards, memory, copies, arithmetic, corruption, collectives, sustained_load)
+)
 H100 = "NVIDIA H100 80GB HBM3"
-#: A card by its slot, an ordered pair of slots, or an index of a shard.
+#: A card by its slot, an ordered pair of slots, an index of a shard, or the software.
 Subject = int | tuple[int, int] | str
 
 
@@ -34,11 +45,11 @@ def machine(count: int, model: str = H100, *faults: str, **lines: str) -> Descri
 
 def results(
     made: DescribedMachine, checks: Iterable[Check] = CHECKS, level: Level = Level.QUICK
-) -> dict[str, CheckResult]:
-    """What the checks say, each of a machine that has just been switched on."""
-    context = devices(made.description)
+) -> dict[str, CheckOutcome]:
+    """What the checks say in one pass, each of a machine that has just been switched on."""
+    there = devices(made.description)
     return {
-        check.id: execute(check, CheckContext(context, level=level, machine=DescribedMachine(made.description)))
+        check.id: check.run(CheckContext(there, level=level, machine=DescribedMachine(made.description)))
         for check in checks
     }
 
@@ -55,6 +66,8 @@ def _subject(made: DescribedMachine, finding: Finding) -> Subject:
         return slot_of[pair[1]], slot_of[pair[2]]
     if finding.where.startswith("index "):
         return finding.where
+    if finding.device is None and finding.kind == "software":
+        return "software"
     assert finding.device is not None, finding
     return slot_of[finding.device]
 

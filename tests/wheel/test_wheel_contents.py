@@ -30,6 +30,16 @@ def test_the_shipped_profiles_are_in_it() -> None:
     assert tuple(sorted(path.stem for path in folder.glob("*.toml"))) == _PROFILES
 
 
+def test_the_hardware_profiles_are_in_it() -> None:
+    from harness.devices.shipped import shipped_folder
+    from harness.machine.hardware_profile import profile_for
+
+    assert shipped_folder("hardware") == Path(harness.__file__).resolve().with_name("_profiles") / "hardware"
+    found = profile_for("NVIDIA H100 80GB HBM3")
+    assert found is not None
+    assert found.figure("memory bandwidth") is not None
+
+
 def test_what_the_report_is_made_of_is_in_it() -> None:
     folder = Path(harness.__file__).parent / "report" / "html" / "templates"
     assert {"page.html.j2", "report.html.j2", "comparison.html.j2", "style.css"} <= {

@@ -62,6 +62,8 @@ def judge_rates(
     """
     given = list(figures)
     by_label = {card.label: card for card in cards}
+    # What is too fast to be true for its profile is no measure for the others.
+    untrue = [each for each in given if _beyond(each, by_label.get(each.device or ""), profiles)]
     judged: list[Figure] = []
     findings: list[Finding] = []
     unjudged: list[str] = []
@@ -72,7 +74,7 @@ def judge_rates(
             continue
         measures = [
             *_by_profile(figure, card, profiles.get(card.label)),
-            *_by_median(figure, card, given, tuple(cards)),
+            *_by_median(figure, card, [each for each in given if each not in untrue], tuple(cards)),
             *_by_history(figure, card, history),
         ]
         if not measures:
@@ -93,6 +95,11 @@ def _by_profile(figure: Figure, card: Card, profile: CardProfile | None) -> list
     whence = f"profile {profile.name} ({expected.source}, {expected.date})"
     fails = (low, high) if is_gpu(card) else (0.0, float("inf"))
     return [_Measure(expected.value, whence, low, high, *fails)]
+
+
+def _beyond(figure: Figure, card: Card | None, profiles: Mapping[str, CardProfile]) -> bool:
+    measures = _by_profile(figure, card, profiles.get(card.label)) if card is not None else []
+    return any(figure.value > measure.fail_high for measure in measures)
 
 
 def _by_median(figure: Figure, card: Card, figures: Sequence[Figure], cards: tuple[Card, ...]) -> list[_Measure]:
