@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: How long one round lasts at least, in seconds, so that starting it and looking at the clock are nothing beside it.
 _ROUND_S = 0.02
 #: Runs in a round at most, and rounds at least and at most.
-_REPEATS, _ROUNDS, _MOST_ROUNDS = 1000, 3, 20
+_REPEATS, _ROUNDS, _MOST_ROUNDS = 1000, 5, 20
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ def time_operation(
 ) -> dict[str, Timed]:
     """The time of an operation that has run on each card before, by label; cards whose clock stood still are left out.
 
-    The cards take turns, so that what else the machine does in a while slows all of them; and the fastest round of
-    each counts, because what else runs only makes rounds slower.
+    The cards take turns, as many each, so that what else the machine does in a while slows all of them; and the fastest
+    round of each counts, because what else runs only makes rounds slower.
     """
     limit_s = {Level.QUICK: 0.2, Level.STANDARD: 0.5, Level.DEEP: 2.0}[level]
     courses = {card: _Course(machine, operation, card, given) for card, given in buffers.items()}
-    while waiting := [each for each in courses.values() if not each.enough(limit_s)]:
-        for course in waiting:
+    while not all(each.enough(limit_s) for each in courses.values()):
+        for course in courses.values():
             course.go_round()
     return {card: each.timed() for card, each in courses.items() if each.fastest_s is not None}
 
@@ -54,9 +54,7 @@ class _Course:
 
     def enough(self, limit_s: float) -> bool:
         """Whether there were rounds enough; the first one only says how long one run takes."""
-        if self._rounds > _ROUNDS and self._spent_s >= limit_s:
-            return True
-        return self._rounds > _MOST_ROUNDS or self._spent_s > 2 * limit_s
+        return self._rounds > _ROUNDS and (self._spent_s >= limit_s or self._rounds > _MOST_ROUNDS)
 
     def go_round(self) -> None:
         """One round of as many runs as the clock needs to be exact."""
