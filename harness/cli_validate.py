@@ -45,6 +45,7 @@ class Asked:
     described: str
     required: tuple[Requirement, ...]
     known: tuple[KnownFailure, ...]
+    history: tuple[str, ...]
 
     def replay(self, check: str) -> str:
         """The command that runs a check alone again."""
@@ -78,6 +79,10 @@ def validate(
         Path | None,
         typer.Option("--known-failures", metavar="FILE", dir_okay=False, help="Accepted failures, as TOML."),
     ] = None,
+    history: Annotated[
+        list[Path] | None,
+        typer.Option("--history", metavar="RUN.json", dir_okay=False, help="An earlier run to compare with."),
+    ] = None,
     fake: Annotated[
         str | None,
         typer.Option(
@@ -108,6 +113,7 @@ def validate(
             described="" if fake is None else str(_description(fake)),
             required=tuple(Requirement.parse(text) for text in require or ()),
             known=_known(known_failures),
+            history=_history(history or ()),
         )
     console = console_for(sys.stdout)
     console.quiet = quiet or as_json
@@ -169,6 +175,7 @@ def _run(asked: Asked, logs: Path, console: Console, recording: Recording) -> No
         suite=suite_reference(),
         level=asked.level,
         described=asked.described,
+        history=asked.history,
     )
     today = datetime.now(timezone.utc).date()
     durations = [check.typical_s for check in asked.checks]
@@ -223,6 +230,15 @@ def _selected(only: list[str] | tuple[str, ...], level: Level, *, described: boo
         there = ", ".join(check.id for check in suite().checks if check.hardware)
         raise UsageError(f"--only {wrong[0]} with --fake: it runs TensorFlow; accepted: {there}")
     return tuple(check for check in checks if check.hardware)
+
+
+def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
+    """Earlier runs, read here once, so that what is wrong with one is said before anything starts."""
+    from harness.report.storage import load_run
+
+    for path in paths:
+        load_run(path)
+    return tuple(str(path.absolute()) for path in paths)
 
 
 def _description(text: str) -> Path:

@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 from harness.checks.check import CheckContext, Level
 from harness.checks.execute import execute
 from harness.checks.suite import load_suite
+from harness.records import RunRecord
 from harness.runner.messages import Finished, Ready, Started
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class Arguments:
     """The task's arguments: a device spec, a suite (``module:attribute``), and ids of its checks in order.
 
-    ``described`` is the file of a described machine, on which checks of hardware can be run in the place of a real one.
+    ``described`` is the file of a described machine, on which checks of hardware can be run in the place of a real one;
+    ``history`` are files of earlier runs of this machine.
     """
 
     spec: str
@@ -33,6 +35,7 @@ class Arguments:
     checks: tuple[str, ...]
     level: Level = Level.QUICK
     described: str = ""
+    history: tuple[str, ...] = ()
 
 
 def run(arguments: dict[str, object], send: Send) -> None:
@@ -43,7 +46,8 @@ def run(arguments: dict[str, object], send: Send) -> None:
     devices, fingerprint, machine = _described(Path(asked.described)) if asked.described else _real(suite, asked.spec)
     cards = machine.cards if machine is not None else ()
     send(Ready(devices.names, devices.reason, fingerprint, cards, described=bool(asked.described)))
-    context = CheckContext(devices, level=asked.level, machine=machine)
+    earlier = tuple(TypeAdapter(RunRecord).validate_json(Path(file).read_bytes()) for file in asked.history)
+    context = CheckContext(devices, level=asked.level, machine=machine, history=earlier)
     for check_id in asked.checks:
         send(Started(check_id))
         send(Finished(execute(by_id[check_id], context)))

@@ -35,6 +35,8 @@ class Plan:
     level: Level = Level.QUICK
     #: The file of a described machine, in the place of a real one.
     described: str = ""
+    #: Records of earlier runs of this machine, which figures are compared with.
+    history: tuple[str, ...] = ()
 
 
 def run_checks(plan: Plan) -> Generator[Event, None, None]:
@@ -73,6 +75,7 @@ def _job(plan: Plan, remaining: list[str]) -> Job:
             "checks": list(remaining),
             "level": plan.level.value,
             "described": plan.described,
+            "history": list(plan.history),
         },
         limit_s=max(plan.timeout_s, plan.startup_limit_s) + LAST_RESORT_S,
     )

@@ -72,3 +72,25 @@ def test_a_described_machine_takes_checks_of_hardware_alone(tmp_path: Path) -> N
     done = run(tmp_path, "validate", "--devices", "cpu:2", "--fake", "machine.toml")
     assert done.returncode == 2
     assert "accepted: one of the two" in done.stderr
+
+
+def test_a_described_machine_is_judged_and_compared_with_its_history(tmp_path: Path) -> None:
+    only = ("--only", "cards", "--only", "arithmetic")
+    first = run(tmp_path, "validate", "--fake", "@clean-8", *only, "--report", "first", planted=False)
+    assert first.returncode == 0, first.stderr
+    assert "described and no hardware" in first.stdout
+    again = ("--history", "first/run.json", "--report", "second")
+    assert run(tmp_path, "validate", "--fake", "@clean-8", *only, *again, planted=False).returncode == 0
+    faulty = run(tmp_path, "validate", "--fake", "@faulty-8", *only, "--history", "first/run.json", planted=False)
+    assert faulty.returncode == 1
+    figures = [
+        figure
+        for result in load_run(tmp_path / "harness-report").results
+        for finding in result.findings
+        if (figure := finding.device) is not None
+    ]
+    assert any(device.endswith("GPU:7") for device in figures)
+    (tmp_path / "first" / "run.json").write_text("{}")
+    broken = run(tmp_path, "validate", "--fake", "@clean-8", *only, *again, planted=False)
+    assert broken.returncode == 2
+    assert "has no schema_version" in broken.stderr
