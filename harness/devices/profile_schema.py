@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.devices.toml_file import parse_toml
-from harness.errors import InvalidProfile
+from harness.devices.toml_file import parse_model
 
 #: The version of the form that is written down here. Earlier ones stay readable.
 SCHEMA_VERSION = 1
@@ -55,27 +51,4 @@ def read_document(path: Path, text: str) -> ProfileDocument:
     Raises:
         InvalidProfile: names ``path``, the first key that is wrong, what it holds and what is accepted.
     """
-    data = parse_toml(path, text)
-    try:
-        return ProfileDocument.model_validate(data)
-    except ValidationError as error:
-        raise _first_error(path, data, error) from error
-
-
-def _first_error(path: Path, data: Mapping[str, Any], error: ValidationError) -> InvalidProfile:
-    # An unknown key comes first: it is usually the misspelt form of the key that is then missing.
-    errors = sorted(error.errors(include_url=False), key=lambda entry: entry["type"] != "extra_forbidden")
-    location = [str(part) for part in errors[0]["loc"]]
-    tables, key = location[:-1], location[-1]
-    model: type[BaseModel] = MemoryTable if tables == ["memory"] else ThreadsTable if tables else ProfileDocument
-    found: Any = data
-    for part in location:
-        found = found.get(part) if isinstance(found, dict) else None
-    field = model.model_fields.get(key)
-    if field is None:
-        accepted = "no such key; the keys here are " + ", ".join(model.model_fields)
-        if close := difflib.get_close_matches(key, model.model_fields, n=1):
-            accepted += f" (did you mean {close[0]}?)"
-    else:
-        accepted = field.description or "another value"
-    return InvalidProfile(path, ".".join(location), found, accepted)
+    return parse_model(path, text, ProfileDocument)

@@ -21,7 +21,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness.devices.name import DeviceName
 from harness.devices.toml_file import read_model
@@ -34,11 +34,13 @@ class KnownFailure(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    check: str
-    reason: str
-    device: str | None = None
-    kind: Literal[FINDING_KINDS] | None = None  # type: ignore[valid-type]
-    until: date | None = None
+    check: str = Field(description="the id of a check")
+    reason: str = Field(description="a text")
+    device: str | None = Field(default=None, description="a device name, such as 'GPU:3'")
+    kind: Literal[FINDING_KINDS] | None = Field(  # type: ignore[valid-type]
+        default=None, description=f"one of {', '.join(FINDING_KINDS)}"
+    )
+    until: date | None = Field(default=None, description="a date: 2027-01-31")
 
     def __str__(self) -> str:
         parts = (self.check, self.kind, self.device)
@@ -56,7 +58,7 @@ class KnownFailure(BaseModel):
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    schema_version: Literal[1]
+    schema_version: Literal[1] = Field(description="1")
     known: tuple[KnownFailure, ...] = ()
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from harness.devices.toml_file import parse_model
 from harness.errors import InvalidProfile
 from harness.machine.expectation import CardProfile, Expected
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:
-    import tomli as tomllib
+    pass
 
 #: The version of the form that is written down here. Earlier ones stay readable.
 SCHEMA_VERSION = 1
@@ -94,14 +93,7 @@ def read_hardware_document(path: Path, text: str) -> HardwareDocument:
     Raises:
         InvalidProfile: names ``path``, the first key that is wrong, what it holds and what is accepted.
     """
-    try:
-        data: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidProfile(path, "TOML syntax", str(error), "a TOML document") from error
-    try:
-        document = HardwareDocument.model_validate(data)
-    except ValidationError as error:
-        raise _first_error(path, data, error) from error
+    document = parse_model(path, text, HardwareDocument)
     _check_figures(path, document)
     return document
 
@@ -122,28 +114,3 @@ def _check_figures(path: Path, document: HardwareDocument) -> None:
         if each.source not in document.sources:
             there = ", ".join(document.sources) or "none: add a table [sources.NAME] with title and date"
             raise InvalidProfile(path, f"{place}.source", each.source, f"the name of a source that is there: {there}")
-
-
-def _first_error(path: Path, data: Mapping[str, Any], error: ValidationError) -> InvalidProfile:
-    # An unknown key comes first: it is usually the misspelt form of the key that is then missing.
-    errors = sorted(error.errors(include_url=False), key=lambda entry: entry["type"] != "extra_forbidden")
-    location = errors[0]["loc"]
-    tables: dict[str, type[BaseModel]] = {"figures": FigureTable, "sources": SourceTable}
-    model = tables.get(str(location[0]), HardwareDocument) if len(location) >= 3 else HardwareDocument
-    key = str(location[-1] if model is not HardwareDocument else location[0])
-    found: Any = data
-    for part in location:
-        if isinstance(found, Mapping):
-            found = found.get(part)
-        elif isinstance(found, list) and isinstance(part, int) and part < len(found):
-            found = found[part]
-        else:
-            found = None
-    field = model.model_fields.get(key)
-    if field is None:
-        accepted = "no such key; the keys here are " + ", ".join(model.model_fields)
-        if close := difflib.get_close_matches(key, model.model_fields, n=1):
-            accepted += f" (did you mean {close[0]}?)"
-    else:
-        accepted = field.description or "another value"
-    return InvalidProfile(path, ".".join(str(part) for part in location), found, accepted)

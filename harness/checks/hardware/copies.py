@@ -10,7 +10,7 @@ from itertools import combinations, permutations
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.hardware.account import Account, is_cpu, on_machine
 from harness.checks.hardware.delivery import judge_delivery
-from harness.checks.hardware.expected import ProfileFor, expecting, shipped_profile
+from harness.checks.hardware.expectations import ProfileFor, expecting, shipped_profile
 from harness.judgement.hardware.advised import advised
 from harness.judgement.hardware.bandwidth import Copy, judge_bandwidths
 from harness.judgement.hardware.blamed import copying_findings

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from harness.machine.expectation import CardProfile
+from harness.machine.expectation import CardProfile, Expected
 from harness.machine.hardware_profile import profile_for, shipped_hardware_profiles
 from harness.records import Card
+
+#: Gives the profile of a card, or ``None`` where there is none.
+ProfileFor = Callable[[Card], CardProfile | None]
 
 
 def profiles_of(cards: Iterable[Card]) -> dict[str, CardProfile]:
@@ -17,3 +20,18 @@ def profiles_of(cards: Iterable[Card]) -> dict[str, CardProfile]:
 
 def _named(name: str | None) -> CardProfile | None:
     return next((profile for profile in shipped_hardware_profiles() if profile.name == name), None)
+
+
+def shipped_profile(card: Card) -> CardProfile | None:
+    """The profile that the card names, or else the one for its model."""
+    return profiles_of([card]).get(card.label)
+
+
+def expecting(profile_for: ProfileFor) -> Callable[[Card, str], Expected | None]:
+    """A function of a card and the name of a figure that gives what is expected of it."""
+
+    def expected(card: Card, figure: str) -> Expected | None:
+        profile = profile_for(card)
+        return profile.figure(figure) if profile is not None else None
+
+    return expected

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.hardware.account import Account, is_cpu, on_machine
-from harness.checks.hardware.expected import ProfileFor, expecting, shipped_profile
+from harness.checks.hardware.expectations import ProfileFor, expecting, shipped_profile
 from harness.checks.hardware.known_answers import KnownAnswer, known_answers
 from harness.judgement.hardware.advised import advised
 from harness.judgement.hardware.bits import changed_bits
