@@ -43,10 +43,12 @@ def start(folder: Path, *arguments: str, planted: bool = True, **environment: st
         signal.signal(signal.SIGINT, before)
 
 
-def run(folder: Path, *arguments: str, planted: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *arguments: str, planted: bool = True, limit_s: float = LIMIT_S, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run ``harness`` in ``folder`` to its end."""
     with start(folder, *arguments, planted=planted, **environment) as process:
-        stdout, stderr = process.communicate(timeout=LIMIT_S)
+        stdout, stderr = process.communicate(timeout=limit_s)
     return subprocess.CompletedProcess(list(arguments), process.returncode, stdout, stderr)
 
 

@@ -148,15 +148,6 @@ def test_data_parallel_programs_pipelines_and_ensembles_pass_as_in_one_process(
     assert "proven" in done.stdout
 
 
-def test_a_validation_of_the_patterns_passes_on_the_hosts(hosts: list[ServingHost], tmp_path: Path) -> None:
-    checks = ("devices-distinct", "vector-add", "matpow", "gradient-colocation", "pipeline", "ensemble")
-    only = [part for check in checks for part in ("--only", check)]
-    done = _harness(tmp_path, "validate", "--devices", spec_of(hosts), *only)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert f"{len(checks)} of {len(checks)} checks" in done.stdout
-    assert not (tmp_path / "harness-report" / "logs" / "worker-2.log").exists(), "one process did it all"
-
-
 def test_the_hosts_that_tf_config_names_are_shown_with_their_addresses(
     hosts: list[ServingHost], tmp_path: Path
 ) -> None:
