@@ -17,9 +17,12 @@ from harness.checks.registry import SUITE
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.storage import load_run
 
-CHECKS = tuple(check.id for check in SUITE.select(level=Level.STANDARD))
-#: On how many devices a check runs that does not take all four: two, or three hosts of its own.
-DEVICES = {"matpow": 2, "tasks": 2, "cluster": 3}
+#: Those that start several processes of their own are tried on fewer: ``cluster`` in ``tests/devices/test_cluster.py``,
+#: ``isolation`` in ``tests/checks/hardware``.
+ELSEWHERE = ("cluster", "isolation")
+CHECKS = tuple(check.id for check in SUITE.select(level=Level.STANDARD) if check.id not in ELSEWHERE)
+#: On how many devices a check runs that does not take all four.
+DEVICES = {"matpow": 2, "tasks": 2}
 OF_GRADIENTS = (
     "gradient-colocation",
     "generated-programs",

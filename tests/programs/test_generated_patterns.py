@@ -1,6 +1,6 @@
 """Generated programs in stages, and generated sets of models: not one finding.
 
-HYPOTHESIS_PROFILE=ci runs 30 of each, =long 300.
+HYPOTHESIS_PROFILE=ci runs 15 of each, =long 300.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness import Devices, Verdict, Verification, strategies
 from harness.checks.ensembles import verify_models
 from harness.checks.model_parallel import verify_staged
 
-EXAMPLES = {"dev": 8, "ci": 30, "long": 300}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+EXAMPLES = {"dev": 8, "ci": 15, "long": 300}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
 
 
 def staged(devices: Devices) -> st.SearchStrategy[Any]:

@@ -57,6 +57,13 @@ def _context(count: int) -> CheckContext:
     return CheckContext(_devices(count), machine=NumpyMachine(cpus(count), facts=CPU_SOFTWARE, described=False))
 
 
+def test_real_processes_have_a_cpu_each_and_compute_right() -> None:
+    outcome = CHECK.run(_context(2))
+    assert (outcome.verdict, outcome.findings) == (Verdict.PASS, ())
+    assert outcome.exercised.programs == 2
+    assert outcome.exercised.devices == _devices(2).names
+
+
 def test_a_process_that_says_nothing_is_a_finding_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "alone_module", lambda: "harness.checks.hardware.not_there")
     outcome = CHECK.run(_context(1))
