@@ -22,6 +22,8 @@ _ORDER = (Verdict.PASS, Verdict.WARN, Verdict.SKIP, Verdict.UNKNOWN, Verdict.FAI
 #: Units beside rates (``…/s``) of which more is better. Of times, less is.
 _MORE = frozenset({"x", "lanes"})
 _LONGEST = 300
+#: How much a figure of a logical CPU may change from run to run, as in harness.judgement.hardware.rates.
+SHARED_FACTOR = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,11 @@ class Diff:
 
 
 def diff(old: RunRecord, new: RunRecord) -> Diff:
-    """What changed from ``old`` to ``new``. A check or a figure that is not there any more is worse."""
+    """What changed from ``old`` to ``new``.
+
+    A check or a figure that is not there any more is worse, unless another level was asked for. Logical CPUs share
+    their cores with whatever else runs: a figure of theirs is worse from a factor of :data:`SHARED_FACTOR` on.
+    """
     before, after = ({result.check for result in record.results} for record in (old, new))
     figures = [{figure_key(r, figure) for r in record.results for figure in r.figures} for record in (old, new)]
     differences = (*_run(old, new), *_verdicts(old, new), *_findings(old, new), *_figures(old, new))
@@ -75,7 +81,7 @@ def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
             continue
         what = f"{one_line(check)}: {one or 'no result'} → {other or 'no result'}"
         if one is None or other is None:
-            bad = other in (Verdict.FAIL, Verdict.UNKNOWN) if one is None else True
+            bad = other in (Verdict.FAIL, Verdict.UNKNOWN) if one is None else old.level == new.level
             yield Difference("worse" if bad else "changed", "verdict", what)
         else:
             yield Difference("worse" if _ORDER.index(other) > _ORDER.index(one) else "better", "verdict", what)
@@ -114,14 +120,16 @@ def _figures(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
     for key in dict.fromkeys((*before, *after)):
         name = one_line(" ".join(filter(None, (f"{key[0]}:", key[1], key[2]))))
         if key not in after:
-            yield Difference("worse", "figure", f"{name}: {quantity(before[key].value, key[3])} → not measured")
+            gone: Direction = "worse" if old.level == new.level else "changed"
+            yield Difference(gone, "figure", f"{name}: {quantity(before[key].value, key[3])} → not measured")
         elif key not in before:
             yield Difference("changed", "figure", f"{name}: not measured → {quantity(after[key].value, key[3])}")
         else:
-            yield from _moved(name, key[3], before[key].value, after[key].value)
+            shared = "CPU:" in key[2]
+            yield from _moved(name, key[3], before[key].value, after[key].value, shared=shared)
 
 
-def _moved(name: str, unit: str, one: float, other: float) -> Iterator[Difference]:
+def _moved(name: str, unit: str, one: float, other: float, *, shared: bool) -> Iterator[Difference]:
     values = f"{name}: {quantity(one, unit)} → {quantity(other, unit)}"
     if not (math.isfinite(one) and math.isfinite(other) and one):
         if one != other and not (math.isnan(one) and math.isnan(other)):
@@ -131,7 +139,8 @@ def _moved(name: str, unit: str, one: float, other: float) -> Iterator[Differenc
     change = other / one - 1
     if abs(other - one) <= NORMAL_SPREAD * max(abs(one), abs(other)):
         return
-    yield Difference(_direction(unit, change), "figure", f"{values} ({change:+.1%})")
+    usual = shared and 1 / SHARED_FACTOR <= other / one <= SHARED_FACTOR
+    yield Difference("changed" if usual else _direction(unit, change), "figure", f"{values} ({change:+.1%})")
 
 
 def _direction(unit: str, change: float) -> Direction:

@@ -129,3 +129,23 @@ def test_a_described_machine_is_no_match_for_hardware() -> None:
 def test_runs_without_a_check_in_common_are_not_compared() -> None:
     said = diff(samples.empty(), samples.empty())
     assert conclusion(said).startswith("UNKNOWN: the runs have no check in common")
+
+
+def of_a_cpu(value: float, level: str = "quick") -> RunRecord:
+    figures = (Figure("matmul float32", value, "GFLOP/s", "CPU:1"),)
+    return replace(samples.run(samples.passed("c", figures=figures)), level=level)
+
+
+@pytest.mark.parametrize(
+    ("value", "directions"), [(80.0, []), (30.0, ["changed"]), (20.0, ["worse"]), (900.0, ["better"])]
+)
+def test_what_a_logical_cpu_loses_to_its_neighbours_is_no_loss_of_the_machine(
+    value: float, directions: list[str]
+) -> None:
+    assert [each.direction for each in diff(of_a_cpu(82.0), of_a_cpu(value)).differences] == directions
+
+
+def test_what_another_level_leaves_out_is_not_worse() -> None:
+    nothing = samples.run(samples.passed("d"))
+    assert {each.direction for each in diff(of_a_cpu(82.0, "standard"), nothing).differences} == {"changed"}
+    assert diff(of_a_cpu(82.0, "quick"), nothing).worse
