@@ -33,7 +33,7 @@ class Level(str, Enum):
     @property
     def factor(self) -> int:
         """How many times the examples of ``quick`` a check generates."""
-        return {Level.QUICK: 1, Level.STANDARD: 2, Level.DEEP: 15}[self]
+        return {Level.QUICK: 1, Level.STANDARD: 2, Level.DEEP: 8}[self]
 
     def includes(self, other: Level) -> bool:
         """Whether what belongs to ``other`` is run at this level."""

@@ -22,12 +22,12 @@ _WANTED = 0.92
 #: Buffers of a GPU: large enough to be quick, small enough that a gap of the allocator does not matter.
 _CHUNK_BYTES, _SMALLEST_BYTES = 2**30, 2**20
 #: The host's memory belongs to everybody: what all logical CPUs together test of it, and how long that may take.
-_HOST_BYTES = {Level.QUICK: 256 * 2**20, Level.STANDARD: 2**30, Level.DEEP: 2**40}
-_HOST_SHARE = 0.5
-_HOST_LIMIT_S = {Level.QUICK: 2.2, Level.STANDARD: 10.0, Level.DEEP: 240.0}
+_HOST_BYTES = {Level.QUICK: 256 * 2**20, Level.STANDARD: 2**30, Level.DEEP: 2**32}
+_HOST_SHARE = 0.25
+_HOST_LIMIT_S = {Level.QUICK: 2.2, Level.STANDARD: 10.0, Level.DEEP: 60.0}
 _HOST_CHUNK_BYTES = 16 * 2**20
 #: How long each pattern is held before it is read back, in seconds.
-HELD_S = {Level.QUICK: 0.05, Level.STANDARD: 0.5, Level.DEEP: 5.0}
+HELD_S = {Level.QUICK: 0.05, Level.STANDARD: 0.5, Level.DEEP: 2.0}
 #: Repetitions of the step that must leave nothing behind, and how often the memory in use is looked at meanwhile.
 STEPS = {Level.QUICK: 200, Level.STANDARD: 1_000, Level.DEEP: 1_000}
 _LOOKS = 20

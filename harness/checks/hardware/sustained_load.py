@@ -26,7 +26,7 @@ from harness.machine.telemetry import Reading
 from harness.records import Card, Figure, Series
 
 #: How long the cards work, in seconds.
-LOAD_S = {Level.QUICK: 3.0, Level.STANDARD: 20.0, Level.DEEP: 120.0}
+LOAD_S = {Level.QUICK: 3.0, Level.STANDARD: 20.0, Level.DEEP: 60.0}
 #: A round takes about so long, and there are about 15 in the shortest load.
 _ROUND_S = {Level.QUICK: 0.2, Level.STANDARD: 0.5, Level.DEEP: 1.0}
 #: Side of the matrices: it doubles until one product takes as long as the second figure, in seconds.
