@@ -68,20 +68,8 @@ class InvalidProfile(UsageError, ValueError):
     ``found`` is ``None`` where the key is missing: TOML itself has no such value.
     """
 
-    def __init__(self, path: Path | str, key: str, found: object, accepted: str) -> None:
-        self.path = str(path)
-        self.key = key
-        self.found = found
-        self.accepted = accepted
-        what = f"{key} is missing" if found is None else f"{key} = {found!r}"
-        super().__init__(f"profile {self.path}: {what}; accepted: {accepted}")
-
-
-class InvalidDescription(UsageError, ValueError):
-    """A file that describes a machine for ``--fake`` is broken. The message names the file, the key, what is accepted.
-
-    ``found`` is ``None`` where the key is missing: TOML itself has no such value.
-    """
+    #: What kind of file it is.
+    WHAT = "profile"
 
     def __init__(self, path: Path | str, key: str, found: object, accepted: str) -> None:
         self.path = str(path)
@@ -89,7 +77,13 @@ class InvalidDescription(UsageError, ValueError):
         self.found = found
         self.accepted = accepted
         what = f"{key} is missing" if found is None else f"{key} = {found!r}"
-        super().__init__(f"description {self.path}: {what}; accepted: {accepted}")
+        super().__init__(f"{self.WHAT} {self.path}: {what}; accepted: {accepted}")
+
+
+class InvalidDescription(InvalidProfile):
+    """A file that describes a machine for ``--fake`` is broken."""
+
+    WHAT = "description"
 
 
 class DevicesAlreadyConfigured(HarnessError, RuntimeError):

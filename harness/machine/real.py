@@ -19,6 +19,7 @@ from harness.machine.buffer import TensorBuffer
 from harness.machine.host_slots import HostSlots
 from harness.machine.machine import HOST, DeviceMemoryFull, Mismatch, Pattern
 from harness.machine.room import (
+    give_back_unused_memory,
     gpu_free_bytes,
     gpu_used_bytes,
     host_free_bytes,
@@ -283,6 +284,7 @@ class TensorFlowMachine:
             return
         if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
             self._slots.drop()
+            give_back_unused_memory()
             if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
                 raise DeviceMemoryFull(device.parsed.short, size_bytes)
 

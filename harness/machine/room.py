@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,16 @@ def host_free_bytes(cgroup: Path = _CGROUP) -> int:
     available = int(psutil.virtual_memory().available)
     limited = _cgroup_free_bytes(cgroup)
     return available if limited is None else max(min(available, limited), 0)
+
+
+def give_back_unused_memory() -> None:
+    """Hand memory that was freed in this process back to the system, which glibc keeps for later otherwise.
+
+    What it keeps in the arena of one thread is no use to another, so that a process could run out of what it has freed.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
+    if trim is not None:
+        trim(0)
 
 
 def host_used_bytes(process: int | None = None) -> int | None:
