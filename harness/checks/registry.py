@@ -30,6 +30,7 @@ from harness.checks.hardware import (
     corruption,
     isolation,
     memory,
+    memory_settings,
     software,
     sustained_load,
 )
@@ -61,6 +62,9 @@ def _machine(devices: Devices) -> Machine:
 
 SUITE = Suite(
     checks=(
+        # These two first: processes of their own get the cards, of which this one has nothing yet.
+        memory_settings.CHECK,
+        isolation.CHECK,
         software.CHECK,
         cards.CHECK,
         memory.CHECK,
@@ -69,7 +73,6 @@ SUITE = Suite(
         corruption.CHECK,
         collectives.CHECK,
         sustained_load.CHECK,
-        isolation.CHECK,
         devices_distinct.CHECK,
         vector_add.CHECK,
         matpow.CHECK,

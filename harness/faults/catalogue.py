@@ -17,6 +17,7 @@ from harness.faults import (
     scopes,
     stages,
     state,
+    strategy,
     threads,
     training,
     variables,
@@ -38,6 +39,7 @@ _FAMILIES = (
     training,
     stages,
     members,
+    strategy,
 )
 
 #: Every planted fault by its name, in the order of the families.

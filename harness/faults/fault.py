@@ -21,7 +21,8 @@ class Case:
     ``kinds`` are the kinds of finding that verifying ``parallel`` gives, all of them and no others, in each of
     ``modes``. ``surroundings`` makes the context in which the programs are to be run, such as soft placement switched
     on; it puts back what it changes. ``reference`` and ``inputs`` belong to both programs, and so do ``variables`` and
-    ``gradients``, as ``harness.verify`` takes them.
+    ``gradients``, as ``harness.verify`` takes them. ``meant`` are the devices that the programs are meant to use, where
+    those are not all that the fault was planted on.
     """
 
     parallel: Program
@@ -35,6 +36,7 @@ class Case:
     #: As ``harness.verify`` takes it.
     pattern: str | None = None
     surroundings: Callable[[], AbstractContextManager[None]] = nullcontext
+    meant: Devices | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -47,9 +49,9 @@ class Fault:
     """A kind of mistake, and how to plant it.
 
     ``name`` is unique; ``id`` is that of the class of faults (``V01`` … wrong numbers, ``P01`` … wrong place,
-    ``M01`` … wrong use of a pattern), which
-    several share. ``source`` says where people met it. ``plant`` makes the programs anew each time, so that a variable
-    made by a first call is made again; it needs ``devices_needed`` devices.
+    ``M01`` … wrong use of a pattern, ``C01`` … wrong set-up), which several share. ``source`` says where people met it.
+    ``plant`` makes the programs anew each time, so that a variable made by a first call is made again; it needs
+    ``devices_needed`` devices.
     """
 
     name: str

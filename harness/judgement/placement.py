@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.devices.device import Device, Devices
@@ -41,7 +42,7 @@ def judge_placement(
         *_merge("op-placement", misplaced, mode),
         *_merge("gradient-placement", _gradients_elsewhere(wiring), mode),
     ]
-    return [*findings, *_unused(trace, wiring, devices, mode, rows)]
+    return [*findings, *_beyond(trace, devices, mode), *_unused(trace, wiring, devices, mode, rows)]
 
 
 def _merge(kind: str, misplaced: Iterable[Misplaced], mode: str) -> list[Finding]:
@@ -72,6 +73,31 @@ def _elsewhere(trace: Trace) -> Iterator[Misplaced]:
             elif op.type in LOOKUPS:
                 message = LOOKUP_MESSAGE
             yield op, op.requested, message
+
+
+def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
+    """Ops that ran, as they were asked to, on a device that the program is not meant to use (FAULTS C06)."""
+    meant = {device.parsed for device in devices}
+    # What belongs to no shard is the host's, and that of a device on another host is the CPU beside it.
+    hosts = {replace(device, kind="CPU", index=0) for device in (*meant, DeviceName.parse(devices.host))}
+    beyond: dict[DeviceName, list[Op]] = defaultdict(list)
+    for op in trace.ops:
+        as_asked = op.device is not None and (op.requested is None or op.device.matches(op.requested))
+        if op.device is not None and as_asked and op.role != "gradient" and computes(op):
+            beyond[op.device].append(op)
+    for device, ops in sorted(beyond.items()):
+        if device not in meant | hosts:
+            first = f"{ops[0].name} ({ops[0].type})"
+            more = "" if len(ops) == 1 else f" and {len(ops) - 1} more op(s)"
+            yield Finding(
+                "op-placement",
+                f"{first}{more} ({mode})",
+                str(device),
+                f"work on {', '.join(each.parsed.short for each in devices)} alone",
+                f"work on {device.short} too",
+                "the program is not meant to use this device; MirroredStrategy() without devices takes all there are, "
+                "and the whole batch changes with the machine",
+            )
 
 
 def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
@@ -159,5 +185,6 @@ def judge_replicas(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
     return [
         *_merge("op-placement", _elsewhere(trace), mode),
         *_merge("gradient-placement", _gradients_elsewhere(wiring), mode),
+        *_beyond(trace, devices, mode),
         *_unused(trace, wiring, devices, mode, None),
     ]

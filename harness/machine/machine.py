@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from harness.machine.memory_setting import MemorySeen, MemorySetting
     from harness.machine.operation import Operation
     from harness.machine.software import Software
     from harness.machine.telemetry import Reading
@@ -87,6 +88,12 @@ class Machine(Protocol):
 
     def used_bytes(self, card: str) -> int | None:
         """Memory of the card (of this process, for the host) that is in use, in bytes."""
+
+    def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
+        """What a process of its own could have of a card with each setting, all at once; a text says why none is known.
+
+        A GPU is given to its process by its UUID, so that one without cannot be tried.
+        """
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> Buffer:
         """A buffer on the card that holds ``pattern``, written by ops there. ``size_bytes`` is a multiple of 8.

@@ -30,6 +30,7 @@ from harness.machine.room import (
 from harness.machine.settled import in_host_memory, require_on, settle
 
 if TYPE_CHECKING:
+    from harness.machine.memory_setting import MemorySeen, MemorySetting
     from harness.machine.operation import Operation
     from harness.machine.software import Software
     from harness.machine.telemetry import Reading
@@ -120,6 +121,12 @@ class TensorFlowMachine:
         if in_host_room(device):
             return host_used_bytes()
         return gpu_used_bytes(device) if is_here(device.parsed) else None
+
+    def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
+        """What a process of its own could have of a card with each setting, all at once."""
+        from harness.machine.memory_setting import see_each
+
+        return see_each([(self._by_label[card].uuid, setting) for card, setting in trials])
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> TensorBuffer:
         """A buffer that holds the pattern, written by ops on the card, in pieces of 64 MiB."""

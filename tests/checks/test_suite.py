@@ -23,6 +23,7 @@ IDS = {
     "isolation",
     "cards",
     "memory",
+    "memory-settings",
     "copies",
     "corruption",
     "sustained-load",

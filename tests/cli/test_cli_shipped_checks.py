@@ -22,7 +22,7 @@ from harness.report.storage import load_run
 ELSEWHERE = ("cluster", "isolation")
 CHECKS = tuple(check.id for check in SUITE.select(level=Level.STANDARD) if check.id not in ELSEWHERE)
 #: On how many devices a check runs that does not take all four.
-DEVICES = {"matpow": 2, "tasks": 2}
+DEVICES = {"matpow": 2, "tasks": 2, "memory-settings": 1}
 OF_GRADIENTS = (
     "gradient-colocation",
     "generated-programs",

@@ -212,6 +212,19 @@ def same_reader(context: Any, arrays: Sequence[Any], rows: int) -> Any:
     return part.flat_map(lambda x, y: tf.data.Dataset.from_tensors((x, y)).repeat(turns)).repeat()
 
 
+def batch_each(context: Any, arrays: Sequence[Any], rows: int) -> Any:
+    """C06: every replica reads a batch, so that the whole batch grows with the number of devices."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(tuple(arrays)).batch(rows, drop_remainder=True).repeat()
+
+
+def reads_a_batch_each() -> Training:
+    import tensorflow as tf
+
+    return Training(_model(), "mse", tf.keras.optimizers.SGD(0.1), input=batch_each)
+
+
 def reads_its_part() -> Training:
     import tensorflow as tf
 

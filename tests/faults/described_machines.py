@@ -13,6 +13,7 @@ from harness.checks.hardware import (
     copies,
     corruption,
     memory,
+    memory_settings,
     software,
     sustained_load,
 )
@@ -21,7 +22,18 @@ from harness.records import Finding
 
 #: All that run on a described machine. ``isolation`` starts processes of its own.
 CHECKS = tuple(
-    each.CHECK for each in (software, cards, memory, copies, arithmetic, corruption, collectives, sustained_load)
+    each.CHECK
+    for each in (
+        memory_settings,
+        software,
+        cards,
+        memory,
+        copies,
+        arithmetic,
+        corruption,
+        collectives,
+        sustained_load,
+    )
 )
 H100 = "NVIDIA H100 80GB HBM3"
 #: A card by its slot, an ordered pair of slots, an index of a shard, or the software.

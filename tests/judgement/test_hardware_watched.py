@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.judgement.hardware.links import Watched, judge_links, pcie_peak_gbs
+from harness.judgement.hardware.links import Watched, judge_links, link_figures, pcie_peak_gbs
 from harness.judgement.hardware.sensors import judge_sensors, silent
 from harness.machine.telemetry import Reading
 from harness.records import Card, Verdict
@@ -32,6 +32,16 @@ def said(each: Watched, *others: Watched) -> list[tuple[str, str, Verdict]]:
 def test_a_card_at_its_power_limit_with_old_corrected_errors_and_replays_is_well() -> None:
     assert said(watched()) == []
     assert said(Watched(CARD, Reading(0.0), (Reading(1.0),))) == [], "no sensors, nothing to say"
+
+
+def test_a_link_is_told_with_what_it_could_be_where_the_driver_says() -> None:
+    made = Watched(CARD, IDLE, (replace(BUSY, pcie_width=4, pcie_generation=1), replace(BUSY, pcie_width=4)))
+    told = [(each.name, each.value, each.unit, each.device, each.expected) for each in link_figures(made)]
+    assert told == [
+        ("PCIe width under load", 4, "lanes", "GPU:3", 16),
+        ("PCIe generation under load", 5, "", "GPU:3", 5),
+    ]
+    assert list(link_figures(Watched(CARD, Reading(0.0), (Reading(1.0),)))) == []
 
 
 def test_an_idle_link_that_reports_a_low_speed_is_well() -> None:

@@ -5,25 +5,20 @@ The check ``tasks`` shows that ``harness run`` starts and reports programs; this
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.hardware.alone import MARK, SIZE, TIMES
+from harness.checks.hardware.alone import SIZE, TIMES
 from harness.checks.hardware.needs import on_cards
 from harness.checks.tally import Tally
 from harness.devices.device import Devices
 from harness.judgement.hardware.isolation import Given, Seen, judge_isolation
 from harness.judgement.hardware.naming import device_of
+from harness.machine.own_process import ask_each
 from harness.parallel.tasks import Slot, slots
 from harness.records import Card, Exercised, Verdict
 
@@ -98,21 +93,8 @@ def _pairs(cards: Sequence[Card], there: Sequence[Slot], tally: Tally) -> list[t
 
 def _run(given: Sequence[Slot]) -> list[tuple[Seen | None, str]]:
     """What each of the processes says, or why it says nothing. All run at the same time."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    end = time.monotonic() + LIMIT_S
-    with ExitStack() as stack:
-        processes = []
-        for slot in given:
-            told = json.dumps({"cpus": slot.cpus, "environment": slot.environment})
-            command = [sys.executable, "-m", alone_module(), told]
-            process = subprocess.Popen(
-                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-            stack.enter_context(process)
-            # Before the process is waited for, so that one which hears nothing is not waited for for ever.
-            stack.callback(process.kill)
-            processes.append(process)
-        return [_answer(process, end) for process in processes]
+    told = [{"cpus": slot.cpus, "environment": slot.environment} for slot in given]
+    return [_read(heard, why) for heard, why in ask_each(alone_module(), told, LIMIT_S)]
 
 
 def alone_module() -> str:
@@ -120,17 +102,11 @@ def alone_module() -> str:
     return "harness.checks.hardware.alone"
 
 
-def _answer(process: subprocess.Popen[str], end: float) -> tuple[Seen | None, str]:
+def _read(heard: str | None, why: str) -> tuple[Seen | None, str]:
+    if heard is None:
+        return None, why
     try:
-        out, errors = process.communicate(timeout=max(1.0, end - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return None, f"nothing was heard of it for {LIMIT_S:g} s"
-    lines = [line.removeprefix(MARK) for line in out.splitlines() if line.startswith(MARK)]
-    if process.returncode or len(lines) != 1:
-        said = [line for line in errors.splitlines() if line.strip()]
-        return None, f"exit code {process.returncode}: {said[-1] if said else 'it said nothing'}"
-    try:
-        return TypeAdapter(Seen).validate_json(lines[0]), ""
+        return TypeAdapter(Seen).validate_json(heard), ""
     except ValidationError as error:
         return None, f"it said something else: {error.errors()[0]['msg']}"
 

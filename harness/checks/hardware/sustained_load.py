@@ -15,7 +15,7 @@ from harness.checks.hardware.expectations import ProfileFor, expecting, shipped_
 from harness.checks.hardware.known_answers import KnownAnswer, known_answers
 from harness.judgement.hardware.advised import advised
 from harness.judgement.hardware.bits import changed_bits
-from harness.judgement.hardware.links import Watched, judge_links
+from harness.judgement.hardware.links import Watched, judge_links, link_figures
 from harness.judgement.hardware.load import judge_drift, judge_expected, judge_spread, too_high
 from harness.judgement.hardware.sensors import judge_sensors, silent
 from harness.judgement.hardware.tensor_float import may_use
@@ -190,6 +190,7 @@ def _judge(loads: list[_Load], profile_for: ProfileFor, operation: Operation, ac
         )
         if asked is not None:
             account.found(judge_expected(rates[label], load.card, asked))
+        account.figures += link_figures(each)
         account.found(judge_drift(load.rates, load.card, on_cpu=on_cpu))
         account.found_all(judge_links(each, [other for other in watched if other.card.name == load.card.name]))
         account.found_all(judge_sensors(each))

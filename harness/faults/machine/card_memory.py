@@ -45,6 +45,11 @@ class CardMemory:
         """What is said to be free: what cannot be had is not told."""
         return max(0, self.total_bytes - self.used_bytes)
 
+    @property
+    def room_bytes(self) -> int:
+        """What can really be had, in one piece or several."""
+        return max(0, self.free_bytes - self.kept_bytes)
+
     def take(self, size_bytes: int) -> int:
         """The address, in bytes, of a new buffer.
 

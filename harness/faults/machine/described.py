@@ -15,11 +15,13 @@ from harness.faults.machine.collectives import ALGORITHMS, collective
 from harness.faults.machine.contents import ArrayContent, Content, DescribedBuffer, PatternContent, flip
 from harness.faults.machine.description import Description, load_description
 from harness.faults.machine.identity import model_of, slots, software
+from harness.faults.machine.memory_settings import SETTING_S, memory_seen
 from harness.faults.machine.results import result_of, wrong_by
 from harness.faults.machine.thermal import CardSensors
 from harness.faults.machine.timing import Timing
 from harness.machine.at_once import Job, Ran
 from harness.machine.machine import HOST, Mismatch, Pattern
+from harness.machine.memory_setting import MemorySeen, MemorySetting
 from harness.machine.operation import Operation
 from harness.machine.software import Software
 from harness.machine.telemetry import Reading
@@ -113,6 +115,18 @@ class DescribedMachine:
     def used_bytes(self, card: str) -> int | None:
         """What is in use on the card, in bytes."""
         return self._slots[card].memory.used_bytes if card != HOST else None
+
+    def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
+        """What a process with each setting would see."""
+        self._now_s += SETTING_S
+        return [
+            memory_seen(
+                setting,
+                self._slots[card].memory,
+                {f.setting for f in self._slots[card].faults if isinstance(f, tables.MemorySettingIgnored)},
+            )
+            for card, setting in trials
+        ]
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> DescribedBuffer:
         """A buffer that holds the pattern.

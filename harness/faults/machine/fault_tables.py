@@ -137,6 +137,13 @@ class StuckAllocation(_OnCard):
     share: float = Field(default=0.5, gt=0, le=1, description="a share of the memory above 0, up to 1")
 
 
+class MemorySettingIgnored(_OnCard):
+    """A memory setting of TensorFlow's does nothing on the card: growth, a limit, or a split into logical devices."""
+
+    kind: Literal["memory-setting-ignored"]
+    setting: Literal["growth", "limit", "split"] = Field(default="growth", description="'growth', 'limit' or 'split'")
+
+
 class StuckBit(_OnCard):
     """One bit of one memory cell keeps its value."""
 
@@ -223,6 +230,7 @@ Fault = Annotated[
         Absent,
         Misnumbered,
         StuckAllocation,
+        MemorySettingIgnored,
         StuckBit,
         Leak,
         Replays,

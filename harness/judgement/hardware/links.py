@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.judgement.hardware.advised import Advised, advised
 from harness.machine.telemetry import Reading
-from harness.records import Card, Verdict
+from harness.records import Card, Figure, Verdict
 
 #: One direction of one PCIe lane by generation, in GB/s (1e9), after line coding (PCI-SIG base specifications).
 PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
@@ -37,11 +37,37 @@ def judge_links(watched: Watched, others: Sequence[Watched] = ()) -> Iterator[Ad
     yield from _nvlinks(watched, others)
 
 
-def _pcie(watched: Watched) -> Iterator[Advised]:
+def link_figures(watched: Watched) -> Iterator[Figure]:
+    """Width and generation of the card's PCIe link under load, beside what card and slot can do."""
+    label = watched.card.label
+    for name, unit, (found, most) in (
+        ("PCIe width", "lanes", _width(watched)),
+        ("PCIe generation", "", _generation(watched)),
+    ):
+        if found is not None:
+            against = None if most is None else "what the card and its slot can do"
+            yield Figure(f"{name} under load", found, unit, label, expected=most, expected_from=against)
+
+
+def _width(watched: Watched) -> tuple[int | None, int | None]:
     # An idle link reports a low speed: what counts is the best that was seen under load.
-    widths = [(each.pcie_width, each.pcie_width_max) for each in watched.during]
-    width = max((now for now, _ in widths if now is not None), default=None)
-    most = max((top for _, top in widths if top is not None), default=None)
+    return (
+        max((each.pcie_width for each in watched.during if each.pcie_width is not None), default=None),
+        max((each.pcie_width_max for each in watched.during if each.pcie_width_max is not None), default=None),
+    )
+
+
+def _generation(watched: Watched) -> tuple[int | None, int | None]:
+    return (
+        max((each.pcie_generation for each in watched.during if each.pcie_generation is not None), default=None),
+        max(
+            (each.pcie_generation_max for each in watched.during if each.pcie_generation_max is not None), default=None
+        ),
+    )
+
+
+def _pcie(watched: Watched) -> Iterator[Advised]:
+    width, most = _width(watched)
     if width is not None and most is not None and width < most:
         yield advised(
             "link",
@@ -52,9 +78,7 @@ def _pcie(watched: Watched) -> Iterator[Advised]:
             f"runs at x{width} of x{most}",
             "reseat the card, or look at the BIOS setting of its slot and at its riser",
         )
-    generations = [(each.pcie_generation, each.pcie_generation_max) for each in watched.during]
-    generation = max((now for now, _ in generations if now is not None), default=None)
-    newest = max((top for _, top in generations if top is not None), default=None)
+    generation, newest = _generation(watched)
     if generation is not None and newest is not None and generation < newest:
         yield advised(
             "link",

@@ -28,6 +28,11 @@ def judge_rows(courses: Sequence[Course], data: Data, replicas: int) -> list[Fin
                 f"all {len(parts)} replicas were given the same {len(parts[0])} rows: each reads the whole data "
                 "instead of its part (InputContext.input_pipeline_id says which that is)"
             )
+        elif len(parts) > 1 and all(len(part) == sum(want.values()) for part in parts):
+            message = (
+                f"each of {len(parts)} replicas was given as many rows as the whole batch has, so that a step's batch "
+                "grows with the number of devices; divide it by InputContext.num_replicas_in_sync"
+            )
         return [
             Finding(
                 "input",

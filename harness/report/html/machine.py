@@ -71,7 +71,7 @@ def is_of_link(name: str) -> bool:
 
 def _against(figure: Figure) -> str:
     of = f" of {number(figure.expected)}" if figure.expected else ""
-    return f"{number(figure.value)}{of} {figure.unit}"
+    return f"{number(figure.value)}{of} {figure.unit}".rstrip()
 
 
 def _links(record: RunRecord, card: Card) -> tuple[tuple[str, str], ...]:

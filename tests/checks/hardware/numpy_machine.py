@@ -14,6 +14,7 @@ from harness.checks.hardware.trials import numpy_dtype
 from harness.devices.device import Devices
 from harness.machine.kernels import NoKernel
 from harness.machine.machine import Mismatch, Pattern
+from harness.machine.memory_setting import MemorySeen, MemorySetting
 from harness.machine.operation import Operation
 from harness.machine.software import Software
 from harness.machine.telemetry import Reading
@@ -101,6 +102,9 @@ class NumpyMachine:
 
     def used_bytes(self, card: str) -> int | None:
         return None
+
+    def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
+        raise NotImplementedError
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> Any:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""``tf.distribute.MirroredStrategy`` against ``make_parallel`` on the same step: both use all devices."""
+"""Strategies of ``tf.distribute`` against ``make_parallel`` on the same step: both use all devices."""
 
 from __future__ import annotations
 
@@ -12,15 +12,27 @@ from programs import SEVERAL, compiled
 import harness
 
 
+def _strategy(name: str, devices: harness.Devices) -> Any:
+    import tensorflow as tf
+
+    names = [device.parsed.short for device in devices]
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy(names)
+    return tf.distribute.experimental.CentralStorageStrategy(names, names[0])
+
+
 @pytest.mark.devices(min=SEVERAL, kind=["logical-cpu", "gpu"])
-def test_gradients_of_one_batch(speedup: Callable[..., harness.SpeedupRecord], devices: harness.Devices) -> None:
-    """How many times as fast ``make_parallel`` is. The mirrored weights are read, not updated: both do the same."""
+@pytest.mark.parametrize("name", ["mirrored", "central_storage"])
+def test_gradients_of_one_batch(
+    speedup: Callable[..., harness.SpeedupRecord], devices: harness.Devices, name: str
+) -> None:
+    """How many times as fast ``make_parallel`` is. The strategy's weights are read, not updated: both do the same."""
     import tensorflow as tf
 
     dense = Dense(devices)
-    strategy = tf.distribute.MirroredStrategy([device.parsed.short for device in devices])
+    strategy = _strategy(name, devices)
     with strategy.scope():
-        mirrored = [tf.Variable(weights.numpy()) for weights in dense.weights]
+        variables = [tf.Variable(weights.numpy()) for weights in dense.weights]
     shards = strategy.experimental_distribute_values_from_function(
         lambda context: tf.split(dense.x, len(devices))[context.replica_id_in_sync_group]
     )
@@ -28,10 +40,10 @@ def test_gradients_of_one_batch(speedup: Callable[..., harness.SpeedupRecord], d
     def replica(x: Any) -> Any:
         with tf.GradientTape() as tape:
             y = x
-            for weights in mirrored:
+            for weights in variables:
                 y = tf.tanh(tf.matmul(y, weights))
             loss = tf.reduce_sum(tf.reduce_mean(tf.square(y), axis=1)) / dense.rows
-        return tape.gradient(loss, mirrored)
+        return tape.gradient(loss, variables)
 
     def by_strategy() -> Any:
         per_replica = strategy.run(replica, args=(shards,))

@@ -1,0 +1,64 @@
+"""Wrong set-up: more devices at work than are meant, as with a strategy that takes all that there are (C06)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.samples import sample, shares
+
+
+def _under(names: Sequence[str] | None) -> Program:
+    """``tanh`` of a shard of ``x`` in each replica of a MirroredStrategy on these devices; ``None``: it decides."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(names)
+    count = strategy.num_replicas_in_sync
+
+    def program(x: Any) -> Any:
+        def replica() -> Any:
+            own = x.shape[0] // count
+            index = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.tanh(tf.slice(x, [index * own, 0], [own, x.shape[1]]))
+
+        return tf.concat(strategy.experimental_local_results(strategy.run(replica)), axis=0)
+
+    compiled: Program = tf.function(program)
+    return compiled
+
+
+def _by_hand(names: Sequence[str]) -> Program:
+    import tensorflow as tf
+
+    def program(x: Any) -> Any:
+        outputs = []
+        for name, part in zip(names, tf.split(x, shares(x.shape[0], len(names))), strict=True):
+            with tf.device(name):
+                outputs.append(tf.tanh(part))
+        return tf.concat(outputs, axis=0)
+
+    return program
+
+
+def _case(devices: Devices, parallel: Program, twin: Program) -> Case:
+    import tensorflow as tf
+
+    # Divides among any number of replicas up to 4, and among 6 and 8.
+    inputs = {"x": sample(24, 3)}
+    return Case(parallel, twin, tf.tanh, inputs, kinds("op-placement"), meant=devices[:-1])
+
+
+def _takes_all(devices: Devices) -> Case:
+    return _case(devices, _under(None), _under(devices[:-1].names))
+
+
+def _one_more(devices: Devices) -> Case:
+    return _case(devices, _by_hand(devices.names), _by_hand(devices[:-1].names))
+
+
+FAULTS = (
+    Fault("C06-strategy-takes-all", "C06", "MirroredStrategy() takes all devices", "seeds", _takes_all),
+    Fault("C06-one-device-more", "C06", "a device at work that is not meant", "own attack", _one_more),
+)
