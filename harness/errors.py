@@ -86,6 +86,12 @@ class InvalidDescription(InvalidProfile):
     WHAT = "description"
 
 
+class InvalidKnownFailures(InvalidProfile):
+    """A file of failures that are accepted is broken."""
+
+    WHAT = "known failures"
+
+
 class DevicesAlreadyConfigured(HarnessError, RuntimeError):
     """TensorFlow's runtime has started with another configuration, which it keeps until the process ends."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,20 +19,20 @@ else:
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse_toml(path: Path, text: str) -> dict[str, Any]:
+def parse_toml(path: Path | str, text: str, refuse: type[InvalidProfile] = InvalidProfile) -> dict[str, Any]:
     """The content of a TOML document.
 
     Raises:
-        InvalidProfile: it is none.
+        InvalidProfile: it is none. ``refuse`` is what of it is raised.
     """
     try:
         content: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidProfile(path, "TOML syntax", str(error), "a TOML document") from error
+        raise refuse(path, "TOML syntax", str(error), "a TOML document") from error
     return content
 
 
-def read_model(path: Path, model: type[Model]) -> Model:
+def read_model(path: Path, model: type[Model], refuse: type[InvalidProfile] = InvalidProfile) -> Model:
     """Read the file at ``path`` into ``model``.
 
     Raises:
@@ -42,50 +42,76 @@ def read_model(path: Path, model: type[Model]) -> Model:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InvalidProfile(path, "the file", reason, "a TOML file that can be read") from error
-    return parse_model(path, text, model)
+        raise refuse(path, "the file", reason, "a TOML file that can be read") from error
+    return parse_model(path, text, model, refuse)
 
 
-def parse_model(path: Path, text: str, model: type[Model]) -> Model:
+def parse_model(
+    path: Path | str, text: str, model: type[Model], refuse: type[InvalidProfile] = InvalidProfile
+) -> Model:
     """The text of the file at ``path`` as ``model``, whose fields' descriptions say what each accepts.
 
     Raises:
         InvalidProfile: names the first key that is wrong, what it holds and what is accepted.
     """
-    data = parse_toml(path, text)
+    data = parse_toml(path, text, refuse)
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise _first_error(path, data, error, model) from error
+        raise refuse(path, *_first_error(data, error, model)) from error
 
 
-def _first_error(path: Path, data: object, error: ValidationError, model: type[BaseModel]) -> InvalidProfile:
+def _first_error(data: object, error: ValidationError, model: type[BaseModel]) -> tuple[str, object, str]:
+    """The key, what it holds, and what is accepted there."""
     # An unknown key comes first: it is usually the misspelt form of the key that is then missing.
     first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     found: object = data
-    table: type[BaseModel] = model
-    field = None
+    tables: list[type[BaseModel]] = [model]
+    field, key = None, ""
     for part in first["loc"]:
-        if isinstance(found, dict):
-            found = found.get(part)
-        else:
-            found = found[part] if isinstance(found, list) and isinstance(part, int) and part < len(found) else None
-        if part in table.model_fields:
-            field = table.model_fields[str(part)]
-            table = _table_in(field.annotation) or table
+        variant = next((table for table in tables if len(tables) > 1 and part in _tags(table)), None)
+        if variant is not None:
+            # Pydantic names which of several tables it took; the file has no such key.
+            tables = [variant]
+            continue
+        found = _within(found, part)
+        key = f"{key}[{part}]" if isinstance(part, int) else f"{key}.{part}".lstrip(".")
+        owner = next((table for table in tables if part in table.model_fields), None)
+        if owner is not None:
+            field = owner.model_fields[str(part)]
+            tables = _tables_in(field.annotation) or tables
         elif first["type"] == "extra_forbidden" and part == first["loc"][-1]:
             field = None
-    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        tag = str(first["ctx"]["discriminator"]).strip("'")
+        tags = [each for table in tables for each in _tags(table)]
+        found = _within(found, tag) if isinstance(found, dict) else found
+        return f"{key}.{tag}", found, ", ".join(tags) + _meant(found, tags)
     if field is not None:
-        return InvalidProfile(path, key, found, field.description or first["msg"])
-    accepted = "no such key; the keys here are " + ", ".join(table.model_fields)
-    if close := difflib.get_close_matches(str(first["loc"][-1]), table.model_fields, n=1):
-        accepted += f" (did you mean {close[0]}?)"
-    return InvalidProfile(path, key, found, accepted)
+        return key, found, field.description or first["msg"]
+    keys = list(tables[0].model_fields)
+    return key, found, "no such key; the keys here are " + ", ".join(keys) + _meant(first["loc"][-1], keys)
 
 
-def _table_in(annotation: object) -> type[BaseModel] | None:
-    """The model of a field that holds a table, tables in a list, or tables by name."""
+def _within(found: object, part: int | str) -> object:
+    if isinstance(found, dict):
+        return found.get(part)
+    return found[part] if isinstance(found, list) and isinstance(part, int) and part < len(found) else None
+
+
+def _meant(found: object, known: list[str]) -> str:
+    close = difflib.get_close_matches(str(found), known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _tables_in(annotation: object) -> list[type[BaseModel]]:
+    """The models of a field that holds a table, tables in a list, tables by name, or one of several tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((table for part in get_args(annotation) if (table := _table_in(part)) is not None), None)
+        return [annotation]
+    return [table for part in get_args(annotation) for table in _tables_in(part)]
+
+
+def _tags(table: type[BaseModel]) -> list[str]:
+    """What tells the table from the others of a union: the fields that have one value alone."""
+    kinds = [field.annotation for field in table.model_fields.values() if get_origin(field.annotation) is Literal]
+    return [str(values[0]) for kind in kinds if len(values := get_args(kind)) == 1]

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from harness.devices.name import DeviceName
 from harness.devices.toml_file import read_model
-from harness.errors import InvalidDeviceName, InvalidProfile
+from harness.errors import InvalidDeviceName, InvalidKnownFailures
 from harness.records import FINDING_KINDS, CheckResult, Finding, Verdict
 
 
@@ -66,12 +66,12 @@ def load_known_failures(path: Path, checks: Sequence[str]) -> tuple[KnownFailure
     """Read the file; ``checks`` are the ids that there are.
 
     Raises:
-        InvalidProfile: the file cannot be read, or a key is unknown, missing, or has a value that is not accepted.
+        InvalidKnownFailures: the file cannot be read, or a key is unknown, missing, or has a value that is not right.
     """
-    known = read_model(path, _Document).known
+    known = read_model(path, _Document, InvalidKnownFailures).known
     for number, entry in enumerate(known):
         if entry.check not in checks:
-            raise InvalidProfile(path, f"known.{number}.check", entry.check, f"one of {', '.join(checks)}")
+            raise InvalidKnownFailures(path, f"known[{number}].check", entry.check, f"one of {', '.join(checks)}")
     return known
 
 

@@ -102,7 +102,7 @@ def _check_figures(path: Path, document: HardwareDocument) -> None:
     """What depends on more than one key."""
     seen: set[str] = set()
     for number, each in enumerate(document.figures):
-        place = f"figures.{number}"
+        place = f"figures[{number}]"
         if each.figure not in FIGURE_UNITS:
             close = difflib.get_close_matches(each.figure, FIGURE_UNITS, n=1)
             meant = f" (did you mean {close[0]!r}?)" if close else ""

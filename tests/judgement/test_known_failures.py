@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import InvalidProfile
+from harness.errors import InvalidKnownFailures
 from harness.judgement.known_failures import KnownFailure, accepted, load_known_failures, passing_again
 from harness.records import CheckResult, Exercised, Finding, Verdict
 
@@ -69,13 +69,13 @@ def test_an_entry_whose_check_passes_is_told_and_one_that_did_not_run_is_not() -
         ('[[known]]\ncheck = "copies"\nreason = "x"\n', "schema_version is missing"),
         (
             'schema_version = 1\n[[known]]\ncheck = "copy"\nreason = "x"\n',
-            "known.0.check = 'copy'; accepted: one of",
+            "known[0].check = 'copy'; accepted: one of",
         ),
-        ('schema_version = 1\n[[known]]\ncheck = "copies"\n', "known.0.reason is missing"),
-        ('schema_version = 1\n[[known]]\ncheck = "copies"\nreason = "x"\nkind = "speed"\n', "known.0.kind = 'speed'"),
+        ('schema_version = 1\n[[known]]\ncheck = "copies"\n', "known[0].reason is missing"),
+        ('schema_version = 1\n[[known]]\ncheck = "copies"\nreason = "x"\nkind = "speed"\n', "known[0].kind = 'speed'"),
         (
             'schema_version = 1\n[[known]]\nchek = "copies"\nreason = "x"\n',
-            "known.0.chek = 'copies'; accepted: no",
+            "known[0].chek = 'copies'; accepted: no",
         ),
         ("schema_version = ", "TOML syntax"),
     ],
@@ -83,8 +83,9 @@ def test_an_entry_whose_check_passes_is_told_and_one_that_did_not_run_is_not() -
 def test_a_broken_file_is_refused_in_a_line_that_names_the_key(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "known.toml"
     file.write_text(text)
-    with pytest.raises(InvalidProfile) as raised:
+    with pytest.raises(InvalidKnownFailures) as raised:
         load_known_failures(file, ("copies",))
+    assert str(raised.value).startswith("known failures ")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -95,5 +96,5 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert load_known_failures(file, ("copies",)) == (
         KnownFailure(check="copies", reason="x", until=date(2027, 1, 31)),
     )
-    with pytest.raises(InvalidProfile, match="No such file"):
+    with pytest.raises(InvalidKnownFailures, match="No such file"):
         load_known_failures(tmp_path / "none.toml", ("copies",))

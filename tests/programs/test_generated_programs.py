@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from harness import Devices, Verdict, VerificationError, make_parallel, strategies, verify
 
 EXAMPLES = {"dev": 20, "ci": 100, "long": 400}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+#: Other examples for each number.
+SEED = 1000 * int(os.environ.get("HARNESS_PROGRAMS_SEED", "0"))
 
 
 def test_generated_programs_give_no_finding(devices: Devices) -> None:
@@ -43,7 +45,10 @@ def test_generated_programs_give_no_finding(devices: Devices) -> None:
         used[len(verification.exercised.devices)] += 1
 
     exploration = strategies.explore(
-        check, st.tuples(strategies.programs(), strategies.device_sets(devices)), examples=EXAMPLES, seed=len(devices)
+        check,
+        st.tuples(strategies.programs(), strategies.device_sets(devices)),
+        examples=EXAMPLES,
+        seed=SEED + len(devices),
     )
     if exploration.failure is not None:
         raise exploration.failure.error

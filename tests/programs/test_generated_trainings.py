@@ -15,6 +15,8 @@ import pytest
 from harness import Devices
 
 EXAMPLES = {"dev": 2, "ci": 2, "long": 100}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+#: Other examples for each number.
+SEED = 1000 * int(os.environ.get("HARNESS_PROGRAMS_SEED", "0"))
 
 _LOOPS = {"mirrored": ("custom", "fit"), "central_storage": ("custom",), "dtensor_data": ("custom",)}
 #: DTensor has no mixed precision of Keras's; what cannot be divided among replicas is for a custom loop alone.
@@ -47,7 +49,7 @@ def train() -> None:
     name = os.environ["STRATEGY"]
     devices = harness.configure(os.environ["DEVICES"])
     setups = strategies.training_setups(replicas=len(devices), **_OPTIONS[name])
-    for setup in strategies.sample(setups, EXAMPLES, seed=len(devices)):
+    for setup in strategies.sample(setups, EXAMPLES, seed=SEED + len(devices)):
         data = Data(*setup.data(), setup.batch_size)
         found = examine(name, devices, Asked(setup.build, repr(setup), data, setup.steps, _LOOPS[name]))
         assert found.verdict is Verdict.PASS, f"{setup!r}\n{found}"

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from harness.devices.toml_file import parse_model, read_model
 from harness.errors import InvalidDescription
 from harness.faults.machine.fault_tables import Fault, FaultTable
 from harness.faults.machine.models import MODELS
 from harness.machine.telemetry import Reading
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 #: The version of the form that is written down here. Earlier ones stay readable.
 SCHEMA_VERSION = 1
@@ -89,12 +83,9 @@ def load_description(path: Path) -> Description:
     Raises:
         InvalidDescription: names ``path``, the first key that is wrong, what it holds and what is accepted.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InvalidDescription(path, "the file", reason, "a TOML file that can be read") from error
-    return read_description(path, text)
+    made = read_model(path, Description, InvalidDescription)
+    _check_together(path, made)
+    return made
 
 
 def read_description(path: Path | str, text: str) -> Description:
@@ -103,14 +94,7 @@ def read_description(path: Path | str, text: str) -> Description:
     Raises:
         InvalidDescription: see :func:`load_description`.
     """
-    try:
-        data: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidDescription(path, "TOML syntax", str(error), "a TOML document") from error
-    try:
-        made = Description.model_validate(data)
-    except ValidationError as error:
-        raise _first_error(path, data, error) from error
+    made = parse_model(path, text, Description, InvalidDescription)
     _check_together(path, made)
     return made
 
@@ -138,41 +122,3 @@ def _check_together(path: Path | str, made: Description) -> None:
         ends = getattr(fault, "pair", None) or getattr(fault, "cards", None)
         if ends is not None and ends[0] == ends[1]:
             raise InvalidDescription(path, f"fault[{number}]", ends, "two different cards")
-
-
-def _first_error(path: Path | str, data: dict[str, Any], error: ValidationError) -> InvalidDescription:
-    # An unknown key comes first: it is usually the misspelt form of the key that is then missing.
-    entry = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-    location = list(entry["loc"])
-    model: type[BaseModel] = Description
-    if entry["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        number = location[1]
-        found = data["fault"][number].get("kind") if isinstance(data["fault"][number], dict) else data["fault"][number]
-        accepted = ", ".join(FAULT_KINDS)
-        if isinstance(found, str) and (close := difflib.get_close_matches(found, FAULT_KINDS, n=1)):
-            accepted += f" (did you mean {close[0]}?)"
-        return InvalidDescription(path, f"fault[{number}].kind", found, accepted)
-    if location[0] == "fault" and len(location) > 2:
-        model = FAULT_TABLES[FAULT_KINDS.index(str(location.pop(2)))]
-        number, rest = location[1], location[2:]
-        name, found = f"fault[{number}]", data["fault"][number]
-    else:
-        rest, name, found = location, "", data
-        if len(location) > 1 and location[0] in ("cards", "software"):
-            model = CardsTable if location[0] == "cards" else SoftwareTable
-    for part in rest:
-        found = found.get(part) if isinstance(found, dict) else found[part] if _indexed(found, part) else None
-        name = f"{name}[{part}]" if isinstance(part, int) else f"{name}.{part}".lstrip(".")
-    key = next((part for part in rest if part in model.model_fields), rest[-1])
-    field = model.model_fields.get(str(key))
-    if field is None:
-        accepted = "no such key; the keys here are " + ", ".join(model.model_fields)
-        if close := difflib.get_close_matches(str(key), model.model_fields, n=1):
-            accepted += f" (did you mean {close[0]}?)"
-    else:
-        accepted = field.description or "another value"
-    return InvalidDescription(path, name, found, accepted)
-
-
-def _indexed(found: object, part: object) -> bool:
-    return isinstance(found, list) and isinstance(part, int) and part < len(found)

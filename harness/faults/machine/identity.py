@@ -10,6 +10,7 @@ from harness.devices.device import Device, Devices
 from harness.faults.machine import fault_tables as tables
 from harness.faults.machine.description import Description
 from harness.faults.machine.models import MODELS, Model
+from harness.machine.hardware_profile import profile_for
 from harness.machine.software import Software
 from harness.records import Card, Fingerprint, GpuFacts
 
@@ -164,6 +165,7 @@ def _uuid(slot: int) -> str:
 
 def _card(description: Description, slot: int, by_driver: int, by_tensorflow: int | None) -> Card:
     model = model_of(description)
+    profile = profile_for(description.cards.model)
     return Card(
         label=f"GPU:{by_tensorflow}" if by_tensorflow is not None else f"nvml:{by_driver}",
         name=description.cards.model,
@@ -174,5 +176,5 @@ def _card(description: Description, slot: int, by_driver: int, by_tensorflow: in
         compute_capability=model.compute_capability,
         memory_bytes=model.memory_bytes,
         numa_node=0 if slot < (description.cards.count + 1) // 2 else 1,
-        profile=description.cards.profile,
+        profile=profile.name if profile is not None else description.cards.profile,
     )
