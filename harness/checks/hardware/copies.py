@@ -27,9 +27,9 @@ SIZES = {
     Level.STANDARD: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB),
     Level.DEEP: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB, 512 * _MIB),
 }
-#: The host's processor copies less in the same time.
+#: The host's processor copies less in the same time. The largest is more than its caches hold, or nearly so.
 CPU_SIZES = {
-    Level.QUICK: (4 * _KIB, _MIB, 8 * _MIB),
+    Level.QUICK: (4 * _KIB, _MIB, 32 * _MIB),
     Level.STANDARD: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 64 * _MIB),
     Level.DEEP: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB),
 }
