@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from harness.devices.device import Device
 
-#: Memory that is kept while nobody uses it: more than that is let go.
+#: Memory that is kept while nobody uses it: beyond that, what was used longest ago is let go.
 _KEPT_BYTES = 512 * 1024 * 1024
 #: TensorFlow's ops end the process when a tensor lies at another multiple (EIGEN_MAX_ALIGN_BYTES).
 _ALIGNMENT = 64
@@ -99,19 +99,25 @@ class HostSlots:
         weakref.finalize(lent, self._give_back, key, block, array.nbytes).atexit = False
         return tensor
 
-    def array_of(self, tensor: Any) -> npt.NDArray[Any] | None:
-        """The content of a tensor of this host in an array of the caller's, or ``None`` where it has no NumPy form."""
-        view = _view(tensor)
-        if view is None:
+    def array_of(self, *tensors: Any) -> npt.NDArray[Any] | None:
+        """The content of a tensor of this host in an array of the caller's, or ``None`` where it has no NumPy form.
+
+        Of several tensors of one dtype, ``[n]`` of all their elements.
+        """
+        views = [view for tensor in tensors if (view := _view(tensor)) is not None]
+        if len(views) < len(tensors):
             return None
-        key = ("array", view.dtype.str, view.size)
+        size, dtype = sum(view.size for view in views), views[0].dtype
+        key = ("array", dtype.str, size)
         block = self._take(key)
         if block is None:
-            block = _aligned(view.dtype, view.size)
-        shaped = block.reshape(view.shape)
-        np.copyto(shaped, view)
-        lent = _Lent(shaped)
-        weakref.finalize(lent, self._give_back, key, block, view.nbytes).atexit = False
+            block = _aligned(dtype, size)
+        start = 0
+        for view in views:
+            np.copyto(block[start : start + view.size].reshape(view.shape), view)
+            start += view.size
+        lent = _Lent(block.reshape(views[0].shape) if len(views) == 1 else block)
+        weakref.finalize(lent, self._give_back, key, block, block.nbytes).atexit = False
         return np.asarray(lent)
 
     def drop(self) -> None:
@@ -122,18 +128,25 @@ class HostSlots:
 
     def _take(self, key: tuple[object, ...]) -> Any | None:
         with self._lock:
-            there = self._free.get(key)
-            if not there:
-                return None
-            slot, size_bytes = there.pop()
-            self._kept_bytes -= size_bytes
-            return slot
+            return self._pop(key) if key in self._free else None
 
     def _give_back(self, key: tuple[object, ...], slot: Any, size_bytes: int) -> None:
         with self._lock:
-            if self._kept_bytes + size_bytes <= _KEPT_BYTES:
-                self._free.setdefault(key, []).append((slot, size_bytes))
-                self._kept_bytes += size_bytes
+            if size_bytes > _KEPT_BYTES:
+                return
+            # What was used last is what is copied into next: sizes that are done with go.
+            while self._kept_bytes + size_bytes > _KEPT_BYTES:
+                self._pop(next(iter(self._free)))
+            self._free.setdefault(key, []).append((slot, size_bytes))
+            self._free[key] = self._free.pop(key)
+            self._kept_bytes += size_bytes
+
+    def _pop(self, key: tuple[object, ...]) -> Any:
+        slot, size_bytes = self._free[key].pop()
+        self._kept_bytes -= size_bytes
+        if not self._free[key]:
+            del self._free[key]
+        return slot
 
 
 class _Lent:

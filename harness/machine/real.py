@@ -182,17 +182,12 @@ class TensorFlowMachine:
 
     def fetch(self, buffer: TensorBuffer) -> npt.NDArray[Any]:
         """The buffer as an array: with its shape if it is one tensor, ``[n]`` of int64 words if it is in pieces."""
-        in_host = in_host_memory(self._device(buffer.card))
-        arrays = [self._fetch(piece, in_host) for piece in buffer.pieces]
-        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-    def _fetch(self, tensor: Any, in_host: bool) -> npt.NDArray[Any]:
-        if in_host:
-            array = self._slots.array_of(tensor)
+        if in_host_memory(self._device(buffer.card)):
+            array = self._slots.array_of(*buffer.pieces)
             if array is not None:
                 return array
-        found: npt.NDArray[Any] = tensor.numpy()
-        return found
+        arrays: list[npt.NDArray[Any]] = [piece.numpy() for piece in buffer.pieces]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def move(self, buffer: TensorBuffer, card: str) -> TensorBuffer:
         """The buffer, copied to another card."""
