@@ -48,8 +48,10 @@ def read_cards() -> tuple[Card, ...]:
         pynvml.nvmlShutdown()
 
 
-def memory_by_process() -> dict[tuple[str, int], int]:
+def memory_by_process() -> dict[tuple[str, int], int | None]:
     """GPU memory that processes use: (UUID of the card, process id) to MiB. Empty where the driver does not say.
+
+    ``None``: the process is there, and the driver does not say how much it has.
 
     In a container the driver may name processes by ids that mean nothing inside.
     """
@@ -61,13 +63,14 @@ def memory_by_process() -> dict[tuple[str, int], int]:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
         return {}
-    used: dict[tuple[str, int], int] = {}
+    used: dict[tuple[str, int], int | None] = {}
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
             for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                used[uuid, int(process.pid)] = int(process.usedGpuMemory or 0) // _MIB
+                mib = process.usedGpuMemory
+                used[uuid, int(process.pid)] = None if mib is None else int(mib) // _MIB
     except pynvml.NVMLError:
         return used
     finally:

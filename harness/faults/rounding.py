@@ -77,10 +77,40 @@ def _one_element(devices: Devices) -> Case:
     return Case(parallel, joined, reference, {"x": sample(8 * count, 64)}, kinds("value"))
 
 
+def _coarse_tower(devices: Devices) -> Case:
+    """The last tower computes in half precision, unlike the others and the reference."""
+    import tensorflow as tf
+
+    count = len(devices)
+    weights = tf.constant(sample(64, 8, seed=2))
+
+    def reference(x: Any) -> Any:
+        return tf.matmul(x, weights)
+
+    def half(x: Any) -> Any:
+        return tf.cast(tf.matmul(tf.cast(x, tf.float16), tf.cast(weights, tf.float16)), tf.float32)
+
+    def joined(x: Any, last: Any) -> Any:
+        outputs = []
+        for index, (device, part) in enumerate(zip(devices, tf.split(x, count), strict=True)):
+            with tf.device(device.name):
+                outputs.append(last(part) if index == count - 1 else reference(part))
+        return tf.concat(outputs, axis=0)
+
+    return Case(
+        lambda x: joined(x, half),
+        lambda x: joined(x, reference),
+        reference,
+        {"x": sample(8 * count, 64)},
+        kinds("value"),
+    )
+
+
 FAULTS = (
     Fault("V21-long-sum", "V21", "another order of summation, and a lost part in 1000", "tensorflow 2732", _long_sum),
     Fault("V21-large-numbers", "V21", "the same of numbers near 1e6", "tensorflow 2732", _large_numbers),
     Fault("V21-float16", "V21", "the same in float16, a part in 10 lost", "tensorflow 2732", _half_precision),
     Fault("V21-float64", "V21", "the same in float64, a part in 1e9 lost", "tensorflow 2732", _double_precision),
     Fault("V21-one-element", "V21", "one element of many wrong by 1e-3", "tensorflow 2732", _one_element),
+    Fault("V21-coarse-tower", "V21", "one tower in half precision", "own attack", _coarse_tower),
 )

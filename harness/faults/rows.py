@@ -194,6 +194,8 @@ def _batch_statistics(devices: Devices) -> Case:
 
     def twin(x: Any) -> Any:
         mean, variance = tf.nn.moments(x, axes=[0])
+        for moving, new in ((layer.moving_mean, mean), (layer.moving_variance, variance)):
+            moving.assign(moving * layer.momentum + new * (1.0 - layer.momentum))
         return on_all(x=x, mean=mean, variance=variance)
 
     return Case(

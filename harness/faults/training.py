@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from harness.devices.device import Devices
@@ -60,6 +61,11 @@ def _applied_per_shard(devices: Devices) -> Case:
         return model.apply(model.gradient(x))
 
     return Case(parallel, twin, reference, {"x": sample(rows, _FEATURES)}, kinds("value"), variables=model.state)
+
+
+def _applied_to_what_nobody_named(devices: Devices) -> Case:
+    """The same, judged without ``variables``: both programs carry the weights and the counter with them."""
+    return replace(_applied_per_shard(devices), variables=())
 
 
 def _indexed_slices(devices: Devices) -> Case:
@@ -139,6 +145,13 @@ FAULTS = (
         "the optimizer is applied once per shard",
         "tensorflow PR 21824",
         _applied_per_shard,
+    ),
+    Fault(
+        "V15-applied-to-what-nobody-named",
+        "V15",
+        "the same, of weights that are not given as variables",
+        "own attack",
+        _applied_to_what_nobody_named,
     ),
     Fault(
         "V16-indexed-slices-averaged-by-value",

@@ -82,8 +82,10 @@ def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
     hosts = {replace(device, kind="CPU", index=0) for device in (*meant, DeviceName.parse(devices.host))}
     beyond: dict[DeviceName, list[Op]] = defaultdict(list)
     for op in trace.ops:
-        as_asked = op.device is not None and (op.requested is None or op.device.matches(op.requested))
-        if op.device is not None and as_asked and op.role != "gradient" and computes(op):
+        # Only what a scope asked for: without one TensorFlow takes the first GPU, meant or not.
+        if op.device is None or op.requested is None or op.requested.index is None:
+            continue
+        if op.role != "gradient" and computes(op) and op.device.matches(op.requested):
             beyond[op.device].append(op)
     for device, ops in sorted(beyond.items()):
         if device not in meant | hosts:
@@ -95,8 +97,8 @@ def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
                 str(device),
                 f"work on {', '.join(each.parsed.short for each in devices)} alone",
                 f"work on {device.short} too",
-                "the program is not meant to use this device; MirroredStrategy() without devices takes all there are, "
-                "and the whole batch changes with the machine",
+                "a scope of the program, or of a strategy, names a device that it is not meant to use; a strategy made "
+                "without devices takes all there are, and the whole batch changes with the machine",
             )
 
 

@@ -22,6 +22,7 @@ MODES: tuple[Mode, ...] = ("eager", "graph", "dynamic")
 class Result:
     """What one run gave, as NumPy arrays. A gradient is ``None`` where TensorFlow gave none."""
 
+    #: The nest of the outputs, with what a ragged or a sparse one says besides its values; ``None`` for others.
     structure: Any
     outputs: tuple[NDArray[Any] | None, ...]
     gradients: tuple[NDArray[Any] | None, ...] = ()
@@ -179,7 +180,7 @@ def as_result(raw: Any, state: Sequence[Any] = ()) -> Result:
 
     outputs, gradients = raw
     return Result(
-        structure=tf.nest.map_structure(lambda _: None, outputs),
+        structure=tf.nest.map_structure(_layout, outputs),
         outputs=tuple(to_array(leaf) for leaf in tf.nest.flatten(outputs)),
         gradients=tuple(to_array(leaf) for leaf in gradients),
         state=tuple(variable.numpy() for variable in state),
@@ -196,7 +197,21 @@ def to_array(leaf: Any) -> NDArray[Any] | None:
         leaf = tf.convert_to_tensor(leaf)
     if isinstance(leaf, tf.RaggedTensor):
         leaf = leaf.to_tensor()
+    if isinstance(leaf, tf.SparseTensor):
+        leaf = tf.sparse.reorder(leaf).values
     return np.asarray(leaf.numpy() if hasattr(leaf, "numpy") else leaf)
+
+
+def _layout(leaf: Any) -> object:
+    """Where the values of a ragged or sparse tensor belong, which its values do not say."""
+    import tensorflow as tf
+
+    if isinstance(leaf, tf.RaggedTensor):
+        return f"ragged, rows end at {[ends.numpy().tolist() for ends in leaf.nested_row_splits]}"
+    if isinstance(leaf, tf.SparseTensor):
+        places = tf.sparse.reorder(leaf).indices.numpy().tolist()
+        return f"sparse of shape {leaf.dense_shape.numpy().tolist()}, values at {places}"
+    return None
 
 
 def variable_name(variable: Any) -> str:

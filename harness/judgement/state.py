@@ -28,6 +28,21 @@ def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) 
     return list(known.values())
 
 
+def watched(parallel: Callable[..., Any], reference: Callable[..., Any], state: Sequence[Any], named: int) -> list[Any]:
+    """The variables of ``state`` that are watched: the first ``named``, and those that both callables carry.
+
+    A variable of one of the two alone is a copy, or its own affair. States of random generators move on by as many
+    numbers as are drawn, which is no fault.
+    """
+    of_one, of_other = ({id(variable) for variable in variables_of([fn], ())} for fn in (parallel, reference))
+    return [
+        variable
+        for index, variable in enumerate(state)
+        if index < named
+        or (id(variable) in of_one & of_other and (variable.dtype.is_floating or not variable.shape.rank))
+    ]
+
+
 def _has_variables(item: Any) -> bool:
     import tensorflow as tf
 

@@ -39,7 +39,8 @@ def verify(
         inputs: names to arrays, tensors, or nests of them. Anything else is passed on as it is.
         devices: the devices that the program is meant to use.
         variables: the variables that both use. Gradients are taken for them, and their values after the call are
-            compared. Every run starts from the same values.
+            compared, as are those of other variables that both callables carry and the reference changes. Every run
+            starts from the same values.
         gradients: compare and place the gradients of a random projection of the outputs with respect to the floating
             inputs and to ``variables``. ``None``: if ``variables`` are given and ``parallel`` takes
             no gradients itself.

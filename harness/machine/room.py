@@ -95,7 +95,7 @@ def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
     return max(pool - used, 0) if pool > free else free
 
 
-def _held_bytes(uuid: str | None, by_process: dict[tuple[str, int], int]) -> int | None:
+def _held_bytes(uuid: str | None, by_process: dict[tuple[str, int], int | None]) -> int | None:
     """Memory of the card that this process holds. In a container its id is another one; then it has to be alone."""
     of_card = {process: mib for (card, process), mib in by_process.items() if card == uuid}
     mib = of_card.get(os.getpid())

@@ -19,8 +19,8 @@ TASKS_SCHEMA_VERSION = 1
 #: How often running tasks are looked at, in seconds, and how often their GPU memory is.
 _TICK_S, _MEMORY_TICK_S = 0.05, 1.0
 
-#: GPU memory by process: (UUID of the card, process id) to MiB.
-Memory = Mapping[tuple[str, int], int]
+#: GPU memory by process: (UUID of the card, process id) to MiB; ``None``: the driver does not say how much.
+Memory = Mapping[tuple[str, int], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Tasks:
             family = _family(task.process.pid)
             for (uuid, pid), mib in used.items():
                 if pid in family and uuid != task.slot.uuid:
-                    task.foreign[uuid] = max(task.foreign.get(uuid, 0), mib)
+                    task.foreign[uuid] = max(task.foreign.get(uuid, 0), mib or 0)
 
 
 def _family(pid: int) -> set[int]:

@@ -1,0 +1,70 @@
+"""Results that are ragged or sparse: equal ones pass, and values in other places are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from harness import Devices, Verdict, verify
+
+X = np.random.default_rng(3).normal(size=(8, 4)).astype(np.float32)
+
+
+def ragged(lengths: Any) -> Callable[[Any], Any]:
+    def fn(x: Any) -> Any:
+        return tf.RaggedTensor.from_tensor(tf.tanh(x), lengths=lengths)
+
+    return fn
+
+
+def sparse(x: Any) -> Any:
+    return tf.sparse.from_dense(tf.nn.relu(x))
+
+
+def halves(devices: Devices, fn: Callable[[Any], Any], join: Callable[[list[Any]], Any]) -> Callable[[Any], Any]:
+    def program(x: Any) -> Any:
+        parts = []
+        for device, part in zip(devices[:2], tf.split(x, 2), strict=True):
+            with tf.device(device.name):
+                parts.append(fn(part))
+        return join(parts)
+
+    return program
+
+
+def test_equal_ones_pass(devices: Devices) -> None:
+    lengths = [1, 2, 3, 4]
+    for fn, join in (
+        (ragged(lengths), lambda parts: tf.concat(parts, axis=0)),
+        (sparse, lambda parts: tf.sparse.concat(0, parts)),
+    ):
+        whole = ragged([*lengths, *lengths]) if fn is not sparse else sparse
+        found = verify(halves(devices, fn, join), whole, {"x": X}, devices=devices[:2])
+        assert found.verdict is Verdict.PASS, found
+        assert found.exercised.values > 0
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_row_that_is_longer_by_zeros_is_found(devices: Devices, zeros: bool) -> None:
+    """Padded to one length both are the same."""
+    x = X.copy()
+    x[:, 3] = 0.0
+
+    def longer(x: Any) -> Any:
+        return tf.concat([ragged([3, 3, 3, 3])(x[:4]), ragged([3, 3, 3, 4 if zeros else 3])(x[4:])], axis=0)
+
+    found = verify(longer, ragged([3] * 8), {"x": x}, devices=devices[:1])
+    assert {finding.kind for finding in found.findings} == ({"shape"} if zeros else set()), found
+
+
+def test_the_same_values_at_other_places_are_found(devices: Devices) -> None:
+    def moved(x: Any) -> Any:
+        right = sparse(x)
+        return tf.SparseTensor(tf.reverse(right.indices, [1]), right.values, [4, 8])
+
+    found = verify(moved, sparse, {"x": X}, devices=devices[:1])
+    assert "shape" in {finding.kind for finding in found.findings}, found

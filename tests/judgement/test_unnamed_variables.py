@@ -1,0 +1,78 @@
+"""Variables that nobody names: compared where both programs carry them and the reference changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from harness import Devices, Verdict, Verification, make_parallel, verify
+
+X = np.random.default_rng(5).normal(size=(8, 3)).astype(np.float32)
+
+
+def _verified(devices: Devices, parallel: Callable[..., Any], reference: Callable[..., Any]) -> Verification:
+    return verify(parallel, reference, {"x": X}, devices=devices[:2])
+
+
+def test_a_counter_that_each_shard_moves_on_is_found(devices: Devices) -> None:
+    calls = tf.Variable(0, trainable=False)
+
+    def counted(x: Any) -> Any:
+        calls.assign_add(1)
+        return tf.tanh(x)
+
+    found = _verified(devices, make_parallel(counted, devices[:2]), counted)
+    assert {(finding.kind, "after the call" in finding.where) for finding in found.findings} == {("value", True)}, found
+
+
+def test_a_variable_that_is_updated_alike_passes(devices: Devices) -> None:
+    total = tf.Variable(tf.zeros([3]), trainable=False)
+    split = make_parallel(tf.tanh, devices[:2])
+
+    def added(fn: Callable[..., Any]) -> Callable[..., Any]:
+        def program(x: Any) -> Any:
+            total.assign_add(tf.reduce_sum(x, axis=0))
+            return fn(x=x)
+
+        return program
+
+    found = _verified(devices, added(split), added(lambda x: tf.tanh(x)))
+    assert found.verdict is Verdict.PASS, found
+
+
+def test_copies_that_the_reference_leaves_alone_are_the_programs_own_affair(devices: Devices) -> None:
+    copies = []
+    for device in devices[:2]:
+        with tf.device(device.name):
+            copies.append(tf.Variable(tf.ones([3])))
+
+    def parallel(x: Any) -> Any:
+        parts = []
+        for device, part, copy in zip(devices[:2], tf.split(x, 2), copies, strict=True):
+            with tf.device(device.name):
+                parts.append(part * copy)
+        for device, copy in zip(devices[:2], copies, strict=True):
+            with tf.device(device.name):
+                copy.assign(copy * 0.5)
+        return tf.concat(parts, axis=0)
+
+    def reference(x: Any) -> Any:
+        result = x * copies[0]
+        copies[0].assign(copies[0] * 0.5)
+        return result
+
+    found = _verified(devices, parallel, reference)
+    assert found.verdict is Verdict.PASS, found
+
+
+def test_a_generator_that_is_asked_by_each_shard_may_have_moved_on_further(devices: Devices) -> None:
+    generator = tf.random.Generator.from_seed(1)
+
+    def shifted(x: Any) -> Any:
+        return tf.tanh(x) + 0.0 * generator.uniform([])
+
+    found = _verified(devices, make_parallel(shifted, devices[:2]), shifted)
+    assert not [finding for finding in found.findings if "after the call" in finding.where], found
