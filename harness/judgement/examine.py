@@ -15,6 +15,7 @@ from harness.errors import HarnessError, HostUnreachable
 from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import computes
 from harness.judgement.exactness import is_exact
+from harness.judgement.modes import judge_modes
 from harness.judgement.patterns import judge_pattern
 from harness.judgement.placement import judge_placement, judge_variables
 from harness.judgement.runs import (
@@ -59,6 +60,7 @@ class Examination:
     traces: dict[str, Trace] = field(default_factory=dict)
     gradient_values: int = 0
     programs: int = 0
+    expected: dict[str, Result] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         wanted = bool(self.gradients)
@@ -110,6 +112,7 @@ class Examination:
         if traced is None:
             return
         evidence, found = traced
+        self.expected[mode] = expected
         snapshot.restore()
         again = self._result(self.tested, mode)
         snapshot.restore()
@@ -177,6 +180,7 @@ class Examination:
         if any(finding.kind == "structure" for finding in wrong):
             return
         self.judged.arithmetic = self._arithmetic(evidence, expected, mode, snapshot)
+        self.judged.undecided.extend(judge_modes(self.expected, mode, self.judged.arithmetic))
         exact = self._is_exact(expected, evidence) if self.exact is None else self.exact
         measured = Lazy(lambda: self._sensitivity(expected, mode, snapshot))
         judged = self.judged

@@ -1,0 +1,43 @@
+"""Whether a reference gives the same in eager code and in a graph. Where it does not, it proves nothing.
+
+TensorFlow rewrites graphs, and some rewrites are wrong (TF 2.21 moves ``tanh`` from behind a split to before it, and a
+``reduce_max`` then sees the whole): a program that is rewritten in the same way would agree with such a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from harness.judgement.runs import Result
+from harness.judgement.tolerance import epsilon_of
+from harness.judgement.values import names_of, typical_magnitude
+
+#: Results of two modes may differ by this share of an output's typical magnitude: other kernels, other orders.
+_SHARE = 1e-2
+
+
+def judge_modes(expected: Mapping[str, Result], mode: str, arithmetic: float) -> Iterator[str]:
+    """What is undecided: each output of the reference that differs in ``mode`` from what an earlier mode gave.
+
+    ``arithmetic`` is the epsilon that the reference computes with.
+    """
+    first = next(iter(expected))
+    if first == mode:
+        return
+    one, other = expected[first], expected[mode]
+    if len(one.outputs) != len(other.outputs):
+        return
+    for name, had, has in zip(names_of(one.outputs, "output"), one.outputs, other.outputs, strict=True):
+        if had is None or has is None or had.shape != has.shape or not epsilon_of(had.dtype):
+            continue
+        wide = np.complex128 if np.iscomplexobj(had) else np.float64
+        with np.errstate(invalid="ignore"):  # both infinite: the same
+            error = np.abs(had.astype(wide) - has.astype(wide))
+        allowed = max(_SHARE, 256.0 * arithmetic) * np.maximum(np.abs(had).astype(np.float64), typical_magnitude(had))
+        if np.any(error > allowed):
+            yield (
+                f"{name} of the reference is another one in {mode} mode than in {first} mode, "
+                f"by {np.nanmax(error):.3g}: one of the two is wrong"
+            )

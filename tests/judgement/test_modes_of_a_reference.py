@@ -1,0 +1,26 @@
+"""A reference that gives something else in a graph than in eager code proves nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from harness import Devices, Verdict, make_parallel, verify
+
+X = np.random.default_rng(2).normal(size=(8, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0001, 1.1])
+def test_it_is_unknown_what_both_programs_do_alike_in_a_graph_alone(devices: Devices, factor: float) -> None:
+    def fn(x: Any) -> Any:
+        return tf.tanh(x) if tf.executing_eagerly() else tf.tanh(x) * factor
+
+    found = verify(make_parallel(fn, devices[:2]), fn, {"x": X}, devices=devices[:2])
+    if factor < 1.01:
+        assert found.verdict is Verdict.PASS, found
+    else:
+        assert found.verdict is Verdict.UNKNOWN, found
+        assert "of the reference is another one in graph mode than in eager mode" in found.reason
