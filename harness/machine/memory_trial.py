@@ -26,7 +26,10 @@ def main() -> None:
 
     tf.config.set_soft_device_placement(False)
     kind = "CPU" if uuid is None else "GPU"
-    card = tf.config.list_physical_devices(kind)[0]
+    cards = tf.config.list_physical_devices(kind)
+    if not cards:
+        sys.exit(f"TensorFlow sees no {kind} there")
+    card = cards[0]
     if told["growth"]:
         tf.config.experimental.set_memory_growth(card, True)
     if told["limit_mib"] is not None or told["parts"] > 1:
@@ -43,7 +46,7 @@ def main() -> None:
     answer(
         {
             "parts": [device.name.removeprefix("/device:") for device in parts],
-            "had_bytes": [sum(chunk.shape[0] * 8 for chunk in chunks) for chunks in had],
+            "had_bytes": [sum(chunk.shape[0] * 4 for chunk in chunks) for chunks in had],
             "placed": sorted({chunk.backing_device for chunks in had for chunk in chunks}),
             "wrong": sum(
                 bool((chunk.numpy() != _value(number, index)).any())
@@ -60,13 +63,13 @@ def _chunk(tf: Any, device: str, size_mib: int, value: int) -> Any | None:
     """``size_mib`` of the device's memory, filled with ``value``; ``None`` where TensorFlow refuses."""
     try:
         with tf.device(device):
-            return tf.fill([size_mib * _MIB // 8], tf.constant(value, tf.int64))
+            return tf.fill([size_mib * _MIB // 4], tf.constant(value, tf.float32))
     except tf.errors.ResourceExhaustedError:
         return None
 
 
 def _value(part: int, index: int) -> int:
-    """What a buffer is filled with: each with something else."""
+    """What a buffer is filled with: each with something else, and exact in float32."""
     return 1000 * part + index + 1
 
 

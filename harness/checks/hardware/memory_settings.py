@@ -52,7 +52,7 @@ def _judge(card: Card, setting: MemorySetting, seen: MemorySeen | str, account: 
     if isinstance(seen, str):
         return
     chunks = sum(seen.had_bytes) // (CHUNK_MIB * 2**20)
-    account.count(card.label, values=sum(seen.had_bytes) // 8, ops=chunks, programs=1)
+    account.count(card.label, values=sum(seen.had_bytes) // 4, ops=chunks, programs=1)
     name = described_setting(setting)
     account.scope.append(f"{card.label} with {name}: {sum(seen.had_bytes) // 2**20} MiB could be had")
     if too_full(setting, seen):

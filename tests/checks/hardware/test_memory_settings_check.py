@@ -99,7 +99,7 @@ def test_a_real_process_has_its_cpu_split() -> None:
     outcome = CHECK.run(CheckContext(there, machine=machine))
     assert (outcome.verdict, outcome.findings) == (Verdict.PASS, ())
     assert outcome.exercised.programs == 1
-    assert outcome.exercised.values == 2 * 64 * _MIB // 8
+    assert outcome.exercised.values == 2 * 64 * _MIB // 4
     assert outcome.exercised.devices == (_PLACE + "CPU:0",)
 
 
