@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import sample, shares
+from harness.faults.samples import per_shard, sample, shares
 
 
 def _sum(devices: Devices, x: Any, lost: float) -> Case:
@@ -63,11 +63,7 @@ def _one_element(devices: Devices) -> Case:
         return tf.matmul(x, weights)
 
     def joined(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, count), strict=True):
-            with tf.device(device.name):
-                outputs.append(tf.matmul(part, weights))
-        return tf.concat(outputs, axis=0)
+        return tf.concat(per_shard(devices, x, [8] * count, reference), axis=0)
 
     def parallel(x: Any) -> Any:
         result = joined(x)
@@ -91,11 +87,9 @@ def _coarse_tower(devices: Devices) -> Case:
         return tf.cast(tf.matmul(tf.cast(x, tf.float16), tf.cast(weights, tf.float16)), tf.float32)
 
     def joined(x: Any, last: Any) -> Any:
-        outputs = []
-        for index, (device, part) in enumerate(zip(devices, tf.split(x, count), strict=True)):
-            with tf.device(device.name):
-                outputs.append(last(part) if index == count - 1 else reference(part))
-        return tf.concat(outputs, axis=0)
+        *parts, rest = tf.split(x, count)
+        outputs = per_shard(devices[:-1], tf.concat(parts, axis=0), [8] * (count - 1), reference)
+        return tf.concat([*outputs, *per_shard(devices[-1:], rest, [8], last)], axis=0)
 
     return Case(
         lambda x: joined(x, half),

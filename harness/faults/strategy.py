@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds
-from harness.faults.samples import sample, shares
+from harness.faults.samples import per_shard, sample, shares
 
 
 def _under(names: Sequence[str] | None) -> Program:
@@ -29,15 +29,11 @@ def _under(names: Sequence[str] | None) -> Program:
     return compiled
 
 
-def _by_hand(names: Sequence[str]) -> Program:
+def _by_hand(devices: Devices) -> Program:
     import tensorflow as tf
 
     def program(x: Any) -> Any:
-        outputs = []
-        for name, part in zip(names, tf.split(x, shares(x.shape[0], len(names))), strict=True):
-            with tf.device(name):
-                outputs.append(tf.tanh(part))
-        return tf.concat(outputs, axis=0)
+        return tf.concat(per_shard(devices, x, shares(x.shape[0], len(devices)), tf.tanh), axis=0)
 
     return program
 
@@ -55,7 +51,7 @@ def _takes_all(devices: Devices) -> Case:
 
 
 def _one_more(devices: Devices) -> Case:
-    return _case(devices, _by_hand(devices.names), _by_hand(devices[:-1].names))
+    return _case(devices, _by_hand(devices), _by_hand(devices[:-1]))
 
 
 FAULTS = (
