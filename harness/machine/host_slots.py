@@ -56,8 +56,11 @@ class HostSlots:
         # Reentrant: what gives a slot back may run wherever Python collects what nobody refers to.
         self._lock = threading.RLock()
 
-    def copy(self, tensor: Any, device: Device) -> tuple[Any, Lease]:
-        """A copy of a tensor of this host on another of its CPU devices, and what keeps its memory."""
+    def copy(self, tensor: Any, device: Device, repeats: int = 1) -> tuple[Any, Lease]:
+        """A copy of a tensor of this host on another of its CPU devices, and what keeps its memory.
+
+        Written ``repeats`` times into the same memory.
+        """
         import tensorflow as tf
 
         shape = tuple(tensor.shape)
@@ -69,7 +72,8 @@ class HostSlots:
                 self._require_room(device, size_bytes)
                 slot = _new_slot(tensor.dtype, shape)
             handle = slot.variable.handle
-            tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=slot.row, updates=tensor)
+            for _ in range(repeats):
+                tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=slot.row, updates=tensor)
             tf.raw_ops.DisableCopyOnRead(resource=handle)
             copied = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tensor.dtype)
             copied = tf.raw_ops.Squeeze(input=copied, axis=[0])

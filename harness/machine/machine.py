@@ -111,11 +111,11 @@ class Machine(Protocol):
     def fetch(self, buffer: Buffer) -> npt.NDArray[Any]:
         """The buffer as an array of the host."""
 
-    def move(self, buffer: Buffer, card: str) -> Buffer:
-        """The buffer, copied to another card."""
+    def move(self, buffer: Buffer, card: str, repeats: int = 1) -> Buffer:
+        """The buffer, copied to another card ``repeats`` times, one copy after the other; the last of them."""
 
-    def exchange(self, moves: Sequence[tuple[Buffer, str]]) -> list[Buffer]:
-        """Several copies to cards, all at once."""
+    def exchange(self, moves: Sequence[tuple[Buffer, str]], repeats: int = 1) -> list[Buffer]:
+        """Several copies to cards, all at once, each made ``repeats`` times."""
 
     def run(self, operation: Operation, card: str, buffers: Sequence[Buffer], repeats: int = 1) -> Buffer:
         """Run the operation ``repeats`` times on buffers of the card, one after the other, and give the last result."""

@@ -189,36 +189,35 @@ class TensorFlowMachine:
         arrays: list[npt.NDArray[Any]] = [piece.numpy() for piece in buffer.pieces]
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
-    def move(self, buffer: TensorBuffer, card: str) -> TensorBuffer:
-        """The buffer, copied to another card."""
-        return self.exchange([(buffer, card)])[0]
+    def move(self, buffer: TensorBuffer, card: str, repeats: int = 1) -> TensorBuffer:
+        """The buffer, copied to another card ``repeats`` times; the last of them. What a call costs is there once."""
+        return self.exchange([(buffer, card)], repeats)[0]
 
-    def exchange(self, moves: Sequence[tuple[TensorBuffer, str]]) -> list[TensorBuffer]:
+    def exchange(self, moves: Sequence[tuple[TensorBuffer, str]], repeats: int = 1) -> list[TensorBuffer]:
         """Several copies at once, each started by a thread of its own; all are done when this returns."""
+        _require_repeats(repeats)
         if len(moves) == 1:
-            moved = [self._start_move(*moves[0])]
+            moved = [self._start_move(*moves[0], repeats)]
         else:
             with ThreadPoolExecutor(max(len(moves), 1)) as pool:
-                moved = list(pool.map(lambda each: self._start_move(*each), moves))
+                moved = list(pool.map(lambda each: self._start_move(each[0], each[1], repeats), moves))
         for buffer in moved:
             with _memory(buffer.card, buffer.size_bytes):
                 settle(buffer.pieces, self._device(buffer.card))
             require_on(buffer.pieces, self._device(buffer.card))
         return moved
 
-    def _start_move(self, buffer: TensorBuffer, card: str) -> TensorBuffer:
-        import tensorflow as tf
-
+    def _start_move(self, buffer: TensorBuffer, card: str, repeats: int) -> TensorBuffer:
         source, target = self._device(buffer.card), self._device(card)
         pieces, keeper = [], []
         with _memory(card, buffer.size_bytes):
             for piece in buffer.pieces:
                 if in_host_memory(source) and in_host_memory(target):
-                    copied, lease = self._slots.copy(piece, target)
+                    copied, lease = self._slots.copy(piece, target, repeats)
                     keeper.append(lease)
                 else:
-                    with _on(target):
-                        copied = tf.identity(piece)
+                    for _ in range(repeats):
+                        copied = _sent(piece, source, target)
                 pieces.append(copied)
         return TensorBuffer(card, tuple(pieces), tuple(keeper))
 
@@ -226,8 +225,7 @@ class TensorFlowMachine:
         """Run the operation on buffers of the card. Its first run on a card builds it: time later ones."""
         import tensorflow as tf
 
-        if repeats < 1:
-            raise UsageError(f"repeats={repeats}: accepted: 1 or more")
+        _require_repeats(repeats)
         device = self._device(card)
         arguments = [_one_tensor(buffer, device) for buffer in buffers]
         built = self._built.get((operation, card))
@@ -295,6 +293,25 @@ def _on(device: Device) -> Any:
     import tensorflow as tf
 
     return tf.device(device.name)
+
+
+def _sent(tensor: Any, source: Device, target: Device) -> Any:
+    """A new copy of a tensor on another device.
+
+    TensorFlow keeps what an eager op copied to its device with the tensor, and the next op there copies nothing. So the
+    tensor gets a new handle first, which costs no copy.
+    """
+    import tensorflow as tf
+
+    with _on(source):
+        fresh = tf.identity(tensor)
+    with _on(target):
+        return tf.identity(fresh)
+
+
+def _require_repeats(repeats: int) -> None:
+    if repeats < 1:
+        raise UsageError(f"repeats={repeats}: accepted: 1 or more")
 
 
 @contextlib.contextmanager

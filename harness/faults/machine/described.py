@@ -158,17 +158,18 @@ class DescribedMachine:
         self._work(buffer.card, self._timing.host_copy_s(buffer.card, array.nbytes))
         return array
 
-    def move(self, buffer: DescribedBuffer, card: str) -> DescribedBuffer:
+    def move(self, buffer: DescribedBuffer, card: str, repeats: int = 1) -> DescribedBuffer:
         """The buffer, copied to another card."""
-        return self.exchange([(buffer, card)])[0]
+        return self.exchange([(buffer, card)], repeats)[0]
 
-    def exchange(self, moves: Sequence[tuple[DescribedBuffer, str]]) -> list[DescribedBuffer]:
+    def exchange(self, moves: Sequence[tuple[DescribedBuffer, str]], repeats: int = 1) -> list[DescribedBuffer]:
         """Several copies at once: links carry both directions at the same time."""
         longest = 0.0
         made = []
         for buffer, card in moves:
             longest = max(longest, self._timing.pair_copy_s(buffer.card, card, buffer.content.size_bytes))
             made.append(self._place(card, self._carried(buffer, card)))
+        longest *= repeats
         for label in {end for buffer, card in moves for end in (buffer.card, card)}:
             self._slots[label].sensors.worked(self._now_s, self._now_s + longest)
         self._now_s += longest

@@ -119,10 +119,10 @@ class NumpyMachine:
         array: NDArray[Any] = buffer[1]()
         return array
 
-    def move(self, buffer: Any, card: str) -> Any:
+    def move(self, buffer: Any, card: str, repeats: int = 1) -> Any:
         return card, buffer[1]
 
-    def exchange(self, moves: Sequence[tuple[Any, str]]) -> list[Any]:
+    def exchange(self, moves: Sequence[tuple[Any, str]], repeats: int = 1) -> list[Any]:
         return [self.move(buffer, card) for buffer, card in moves]
 
     def run(self, operation: Operation, card: str, buffers: Sequence[Any], repeats: int = 1) -> Any:
