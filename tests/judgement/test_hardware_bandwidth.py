@@ -75,7 +75,14 @@ def test_a_card_that_is_slow_with_all_others_is_named_once_and_a_pair_as_a_pair(
     assert [each.finding.where.split(",")[0] for each in wrong] == ["GPU:1 -> GPU:3"]
 
 
-def test_little_is_said_of_logical_cpus() -> None:
+def test_nothing_is_said_of_logical_cpus_and_little_of_cores() -> None:
+    for label, found in (("CPU:{}", 0), ("core/{}/CPU:0", 1)):
+        cards = {label.format(index): Card(label.format(index), "a core", None) for index in range(4)}
+        rates = zip(cards, (9, 1, 9, 9), strict=True)
+        copies = [Copy("copy device-to-host", each, HOST, 2**24, gbs) for each, gbs in rates]
+        figures, wrong = judge_bandwidths(copies, cards, nothing, {}, on_cpu=True)
+        assert [figure.expected for figure in figures] == [9] * 4
+        assert len(wrong) == found
     assert said(to_cards(10, 4), on_cpu=True) == []
     assert said(to_cards(10, 1), on_cpu=True) == [("link", "/device:GPU:1", Verdict.WARN)]
     assert said(to_cards(500, 400), profile, link=10.0, on_cpu=True) == [], "a copy within the cache may be fast"

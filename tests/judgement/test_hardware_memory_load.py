@@ -79,9 +79,13 @@ def test_a_card_far_above_its_like_is_too_fast_to_be_true() -> None:
     assert _spread(100, 190, 100, 99) == [("/device:GPU:1", Verdict.FAIL)]
 
 
-def test_logical_cpus_are_warned_of_only_when_far_behind() -> None:
+def test_cpu_cores_are_warned_of_only_when_far_behind_and_logical_cpus_never() -> None:
     assert _spread(100, 55, 180, on_cpu=True) == []
     assert _spread(100, 20, 110, on_cpu=True) == [("/device:GPU:1", Verdict.WARN)]
+    cpus = {f"CPU:{index}": Card(f"CPU:{index}", "a core") for index in range(3)}
+    assert list(judge_spread({"CPU:0": 100, "CPU:1": 20, "CPU:2": 110}, cpus, on_cpu=True)) == [], "one pool of threads"
+    assert judge_drift([100.0] * 10 + [5.0] * 10, cpus["CPU:0"], on_cpu=True) is None
+    assert judge_drift([100.0] * 10 + [5.0] * 10, Card("core/0/CPU:0", "a core"), on_cpu=True) is not None
 
 
 def test_a_profile_judges_a_card_by_itself_both_ways() -> None:

@@ -17,6 +17,7 @@ from harness.judgement.hardware.bandwidth import Copy, judge_bandwidths
 from harness.judgement.hardware.blamed import copying_findings
 from harness.judgement.hardware.links import pcie_peak_gbs
 from harness.judgement.hardware.majority import Trial, blame_copying
+from harness.judgement.hardware.naming import shares_threads
 from harness.machine.machine import HOST, Buffer, Machine, Mismatch, Pattern
 from harness.machine.words import array_mismatch, words
 from harness.records import Figure
@@ -203,7 +204,9 @@ def _judge(course: _Course, sizes: tuple[int, ...], profile_for: ProfileFor, on_
         account.found_all(wrong)
     if on_cpu:
         account.scope.append(
-            "logical CPUs share the host's memory: their bandwidths are told, and only a card far below judged"
+            "logical CPUs share the host's memory and their threads: their bandwidths are told and not judged"
+            if all(shares_threads(card) for card in cards.values())
+            else "CPU cores share the host's memory: their bandwidths are told, and only a card far below judged"
         )
     elif not any(profile_for(card) for card in cards.values()):
         account.scope.append(

@@ -17,6 +17,7 @@ from harness.judgement.hardware.advised import advised
 from harness.judgement.hardware.bits import changed_bits
 from harness.judgement.hardware.links import Watched, judge_links, link_figures
 from harness.judgement.hardware.load import judge_drift, judge_expected, judge_spread, too_high
+from harness.judgement.hardware.naming import shares_threads
 from harness.judgement.hardware.sensors import judge_sensors, silent
 from harness.judgement.hardware.tensor_float import may_use
 from harness.machine.at_once import Job, at_once
@@ -200,7 +201,13 @@ def _judge(loads: list[_Load], profile_for: ProfileFor, operation: Operation, ac
     account.found_all(judge_spread(true, cards, on_cpu=on_cpu))
     quiet = silent(watched)
     if on_cpu:
-        account.scope.insert(0, "no sensors of a card on CPUs: the rates alone were judged")
+        shared = all(shares_threads(card) for card in cards.values())
+        account.scope.insert(
+            0,
+            "no sensors of a card on CPUs, which share their threads: the results were judged, the rates are told"
+            if shared
+            else "no sensors of a card on CPUs: the rates alone were judged",
+        )
     elif len(quiet) == len(Reading.__dataclass_fields__) - 1:
         account.scope.insert(0, "no sensors on these cards: the rates alone were judged")
     elif quiet:

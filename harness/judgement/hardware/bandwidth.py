@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.judgement.hardware.advised import Advised, device_of, named
+from harness.judgement.hardware.naming import shares_threads
 from harness.machine.expectation import Expected
 from harness.machine.machine import HOST
 from harness.records import Card, Figure, Finding, Verdict
 
 #: Below this share of the median of its like a copy fails, and below the second it is warned of.
 FAILS_BELOW, WARNS_BELOW = 0.5, 0.75
-#: Logical CPUs share the host's memory, and the host may have other work: little is said of them.
+#: CPU cores share the host's memory, and the host may have other work: little is said of them, and nothing of the
+#: logical CPUs of one process, which share their threads as well.
 CPU_WARNS_BELOW = 0.2
 #: A measured bandwidth above the link's own, by more than this, is no bandwidth.
 TOO_HIGH = 1.05
@@ -66,7 +68,8 @@ def judge_bandwidths(
         elif len(copies) > 1:
             figure = replace(figure, expected=middle, expected_from="the median of its like on this machine")
         figures.append(figure)
-        judged.append((copy, _verdict(copy, expected, middle, len(copies), link_gbs, on_cpu)))
+        wrong = None if shares_threads(card) else _verdict(copy, expected, middle, len(copies), link_gbs, on_cpu)
+        judged.append((copy, wrong))
     return figures, list(_by_card([each for each in judged if each[1] is not None], copies, cards))
 
 

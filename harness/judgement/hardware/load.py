@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.judgement.hardware.advised import Advised, advised
+from harness.judgement.hardware.naming import shares_threads
 from harness.machine.expectation import Expected
 from harness.records import Card, Verdict
 
@@ -15,7 +16,8 @@ WARNS_BELOW, FAILS_BELOW = 0.92, 0.80
 FAILS_ABOVE = 1.25
 #: The rate of the last third against that of the first one: a card that warms up loses a few percent.
 DRIFT_WARNS, DRIFT_FAILS = 0.92, 0.80
-#: Logical CPUs have a host that may do other things: only what is far off is said.
+#: CPU cores have a host that may do other things: only what is far off is said. Of the logical CPUs of one process
+#: nothing is, for they share their threads.
 CPU_WARNS_BELOW, CPU_DRIFT_WARNS = 0.4, 0.4
 
 _LOOK = "look at its temperature, power, clocks and throttle reasons in this check's sensors, and at who else uses it"
@@ -25,7 +27,7 @@ def judge_spread(rates: Mapping[str, float], cards: Mapping[str, Card], *, on_cp
     """Rates of one operation by card, in GFLOP/s, against the median of those of the same model."""
     for label, rate in rates.items():
         like = [each for other, each in rates.items() if cards[other].name == cards[label].name]
-        if len(like) < 2:
+        if len(like) < 2 or shares_threads(cards[label]):
             continue
         middle = statistics.median_high(like)
         share = rate / middle
@@ -62,7 +64,7 @@ def too_high(rate: float, expected: Expected | None) -> bool:
 
 def judge_drift(rates: Sequence[float], card: Card, *, on_cpu: bool) -> Advised | None:
     """Rates of one card over time, in order. Fewer than six say nothing."""
-    if len(rates) < 6:
+    if len(rates) < 6 or shares_threads(card):
         return None
     third = len(rates) // 3
     before, after = statistics.median(rates[:third]), statistics.median(rates[-third:])

@@ -15,6 +15,15 @@ def is_gpu(card: Card) -> bool:
     return kind_of(card) in ("GPU", "nvml")
 
 
+def shares_threads(card: Card) -> bool:
+    """Whether it is a logical CPU of this process, which all run on one pool of threads.
+
+    One that is slower than another says nothing of hardware: on a busy machine the fastest of six rounds, in turns with
+    the others, was a quarter of their median.
+    """
+    return card.label.startswith("CPU:")
+
+
 def device_of(card: Card) -> str:
     """TensorFlow's full name of it; its label where TensorFlow does not have it."""
     return card.device or card.label

@@ -5,8 +5,9 @@ clock is wrong.
 
 Cards of one model differ: 8 % on average and up to 22 % in five large clusters (P. Sinha et al., Not All GPUs Are
 Created Equal: Characterizing Variability in Large-Scale, Accelerator-Rich Systems, SC 2022). So from 8 % off the
-median it is a WARN and from 20 % a FAIL. Logical CPUs share cores, with each other and with whatever else runs: they
-are judged from 75 % off, and never worse than WARN, also where a profile says what a core should reach.
+median it is a WARN and from 20 % a FAIL. CPU cores work for whatever else runs too: they are judged from 75 % off, and
+never worse than WARN, also where a profile says what a core should reach. The logical CPUs of a process share their
+threads: their rates are told beside their median, and not judged by it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from harness.judgement.hardware.naming import alike, described, device_of, is_gpu
+from harness.judgement.hardware.naming import alike, described, device_of, is_gpu, shares_threads
 from harness.machine.expectation import CardProfile
 from harness.records import Card, Figure, Finding, RunRecord, Verdict
 
@@ -38,7 +39,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Measure:
-    """Something to judge one figure by: it is fine from ``low`` to ``high``, and fails below or above the last two."""
+    """Something to judge one figure by: it is fine from ``low`` to ``high``, and fails below or above the last two.
+
+    One that does not judge is told beside the figure.
+    """
 
     value: float
     whence: str
@@ -46,6 +50,7 @@ class _Measure:
     high: float
     fail_low: float
     fail_high: float
+    judges: bool = True
 
 
 def judge_rates(
@@ -67,6 +72,7 @@ def judge_rates(
     judged: list[Figure] = []
     findings: list[Finding] = []
     unjudged: list[str] = []
+    told: set[str] = set()
     for figure in given:
         card = by_label.get(figure.device or "")
         if card is None:
@@ -81,10 +87,12 @@ def judge_rates(
             unjudged.append(f"{figure.name} of {card.label}")
         against = next((each for each in measures if _finding(figure, card, each)), measures[0] if measures else None)
         findings += [found for each in measures if (found := _finding(figure, card, each))][:1]
+        if against is not None and not against.judges:
+            told.add(against.whence)
         judged.append(
             replace(figure, expected=against.value, expected_from=against.whence) if against is not None else figure
         )
-    return Judged(tuple(judged), tuple(findings), _scope(judged, unjudged))
+    return Judged(tuple(judged), tuple(findings), _scope(judged, unjudged, told))
 
 
 def _by_profile(figure: Figure, card: Card, profile: CardProfile | None) -> list[_Measure]:
@@ -108,6 +116,9 @@ def _by_median(figure: Figure, card: Card, figures: Sequence[Figure], cards: tup
     values = [each.value for each in figures if each.device in labels and _same(each, figure)]
     if len(values) < 2:
         return []
+    if shares_threads(card):
+        whence = f"median of the {len(values)} logical CPUs here, which share their threads"
+        return [_Measure(median(values), whence, 0.0, float("inf"), 0.0, float("inf"), judges=False)]
     if len(values) < _CARDS_FOR_TOO_FAST:
         # Of two, the slower one is known to be slow; that the faster one is wrong, two cannot tell.
         return [_measure(max(values), f"the faster of the {len(values)} cards of its kind here", card, fast=False)]
@@ -163,9 +174,10 @@ def _finding(figure: Figure, card: Card, measure: _Measure) -> Finding | None:
     )
 
 
-def _scope(figures: Sequence[Figure], unjudged: Sequence[str]) -> tuple[str, ...]:
-    sources = sorted({each.expected_from for each in figures if each.expected_from})
+def _scope(figures: Sequence[Figure], unjudged: Sequence[str], told: set[str]) -> tuple[str, ...]:
+    sources = sorted({each.expected_from for each in figures if each.expected_from} - told)
     said = [f"rates judged against: {'; '.join(sources)}"] if sources else []
+    said += [f"rates told and not judged, beside the {each}" for each in sorted(told)]
     if unjudged:
         said.append(
             "rates measured and not judged, for there is no profile, no other card of the kind and no earlier run: "

@@ -113,11 +113,19 @@ def test_a_card_is_judged_against_the_median_of_its_kind(speed: float, verdict: 
     assert verdict is Verdict.PASS or "GPU:5" in outcome.next_step
 
 
-def test_a_logical_cpu_that_is_slow_for_a_while_is_no_more_than_a_warning() -> None:
-    half = NumpyMachine(cpus(4), facts=CPU_SOFTWARE, speed={"CPU:1": 0.5})
+def test_a_core_that_is_slow_for_a_while_is_no_more_than_a_warning() -> None:
+    cores = tuple(replace(card, label=f"core/{index}/CPU:0") for index, card in enumerate(cpus(4)))
+    half = NumpyMachine(cores, facts=CPU_SOFTWARE, speed={"core/1/CPU:0": 0.5})
     assert _run(half).verdict is Verdict.PASS
-    tenth = NumpyMachine(cpus(4), facts=CPU_SOFTWARE, speed={"CPU:1": 0.1})
+    tenth = NumpyMachine(cores, facts=CPU_SOFTWARE, speed={"core/1/CPU:0": 0.1})
     assert _run(tenth).verdict is Verdict.WARN
+
+
+def test_rates_of_logical_cpus_are_told_and_not_judged() -> None:
+    tenth = _run(NumpyMachine(cpus(4), facts=CPU_SOFTWARE, speed={"CPU:1": 0.1}))
+    assert tenth.verdict is Verdict.PASS
+    assert any("told and not judged, beside the median of the 4 logical CPUs" in each for each in tenth.scope)
+    assert not any(each.startswith("rates judged against") for each in tenth.scope)
 
 
 def _coarse(card: str) -> Change:
