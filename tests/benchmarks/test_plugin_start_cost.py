@@ -51,7 +51,7 @@ def test_a_session_of_one_plain_test_with_and_without(compare: Callable[..., obj
         start(),
         target=_TARGET_MS,
         absurd=_ABSURD_MS,
-        pairs=25,
+        pairs=15,
         warmup=1,
         unit="ms more",
         clock=processor_time_of_children_s,

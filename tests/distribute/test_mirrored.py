@@ -32,9 +32,9 @@ FAULTS = {
 CLEAN = {
     "clean": BOTH,
     "adam": CUSTOM,
-    "loss_per_row": BOTH,
-    "added_mean": BOTH,
-    "hardly_clipped": BOTH,
+    "loss_per_row": CUSTOM,
+    "added_mean": CUSTOM,
+    "hardly_clipped": CUSTOM,
     "normalised_together": BOTH,
     "applied_once": CUSTOM,
     "reads_its_part": CUSTOM,

@@ -45,6 +45,18 @@ _WRONG = """
         import tensorflow as tf
         speedup(lambda: tf.constant(1.0), lambda: tf.constant(2.0), devices=devices)
 """
+_TWO_IN_ONE = """
+    def test_two_in_one(speedup, devices, sides):
+        speedup(*sides, devices=devices)
+        speedup(*sides, devices=devices)
+"""
+_ITS_OWN = """
+    import pytest
+
+    @pytest.mark.benchmark(group="mine")
+    def test_both(speedup, benchmark):
+        benchmark.pedantic(sum, args=([1, 2],), rounds=7)
+"""
 
 
 def _benchmarks(path: Path) -> Any:
@@ -76,24 +88,25 @@ def test_the_record_and_the_fingerprint_are_in_the_json(pytester: pytest.Pyteste
     )
 
 
-def test_saved_runs_are_compared_as_ever_and_without_a_word_on_the_machine(
+def test_saved_runs_are_compared_as_ever_and_without_a_word_on_the_machine_and_options_are_what_is_asked_for(
     pytester: pytest.Pytester, inner_pytest: Session
 ) -> None:
     pytester.makepyfile(_TESTS)
-    inner_pytest(*_QUICK, "--benchmark-autosave", real=True).assert_outcomes(passed=1)
+    precise = "--harness-speedup-precision=90%"
+    inner_pytest(*_QUICK, "--benchmark-autosave", precise, real=True).assert_outcomes(passed=1)
     [saved] = pytester.path.glob(".benchmarks/*/0001_*.json")
-    assert _benchmarks(saved)["benchmarks"][0]["extra_info"]["harness"]["single_ns"]
-    result = inner_pytest(*_QUICK, "--benchmark-compare", real=True)
+    once = _benchmarks(saved)["benchmarks"][0]["extra_info"]["harness"]
+    assert once["single_ns"]
+    assert once["second_single_ns"] == []
+    assert once["wanted_half_width"] == 0.9
+    twice = ("--harness-speedup-twice", "--benchmark-json=all.json")
+    result = inner_pytest(*_QUICK, "--benchmark-compare", *twice, real=True)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines_random(["*test_speed (0001_*", "*test_speed (NOW)*"])
     assert "machine_info is different" not in result.stdout.str() + result.stderr.str()
-
-
-def test_the_options_are_what_is_asked_for(pytester: pytest.Pytester, inner_pytest: Session) -> None:
-    pytester.makepyfile(_TESTS)
-    inner_pytest(*_QUICK, "--harness-speedup-precision=90%", "--benchmark-json=all.json", real=True)
     [benchmark] = _benchmarks(pytester.path / "all.json")["benchmarks"]
-    assert benchmark["extra_info"]["harness"]["wanted_half_width"] == 0.9
+    record = benchmark["extra_info"]["harness"]
+    assert len(record["second_single_ns"]) == len(record["second_parallel_ns"]) > 0
 
 
 @pytest.mark.parametrize(
@@ -111,26 +124,38 @@ def test_an_option_that_is_not_usable_is_refused(
     result.stderr.fnmatch_lines([why])
 
 
-def test_a_wrong_program_fails_and_leaves_no_benchmark(pytester: pytest.Pytester, inner_pytest: Session) -> None:
-    pytester.makepyfile(_WRONG)
+def test_a_wrong_program_leaves_no_benchmark_and_a_test_of_benchmark_itself_has_the_usual_timer_and_its_marker(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(_ITS_OWN + _WRONG)
     result = inner_pytest(*_QUICK, "--benchmark-json=all.json", real=True)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*OutputsDiffer: output: 1 of 1 elements differ*"])
-    assert not (pytester.path / "all.json").exists() or _benchmarks(pytester.path / "all.json")["benchmarks"] == []
+    [benchmark] = _benchmarks(pytester.path / "all.json")["benchmarks"]
+    assert benchmark["name"] == "test_both"
+    assert benchmark["group"] == "mine"
+    assert benchmark["stats"]["rounds"] == 7
+    assert benchmark["stats"]["min"] > 0
+    assert "harness" not in benchmark["extra_info"]
 
 
 def test_where_benchmarks_are_disabled_both_sides_are_compared_and_nothing_is_measured(
     pytester: pytest.Pytester, inner_pytest: Session
 ) -> None:
-    pytester.makepyfile(_TESTS + "        assert record.single_ns == () and not record.speedup.value > 0\n")
+    nothing = "        assert record.single_ns == () and not record.speedup.value > 0\n"
+    pytester.makepyfile(_TESTS + nothing + _WRONG + _TWO_IN_ONE)
     result = inner_pytest(*_QUICK, "--benchmark-disable", "--benchmark-json=all.json", real=True)
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(
-        ["*::test_speed  nothing was measured", "  ! nothing was measured: pytest-benchmark is disabled*"]
+        ["*::test_speed *nothing was measured", "  ! nothing was measured: pytest-benchmark is disabled*"]
+    )
+    result.stdout.fnmatch_lines_random(
+        [
+            "*OutputsDiffer: output: 1 of 1 elements differ*",
+            "*UsageError: speedup() was called before in this test; accepted: once a test*",
+        ]
     )
     assert not (pytester.path / "all.json").exists()
-    pytester.makepyfile(_WRONG)
-    inner_pytest(*_QUICK, "--benchmark-disable", real=True).assert_outcomes(failed=1)
 
 
 def test_under_xdist_the_controller_says_that_nothing_was_measured(
@@ -182,35 +207,6 @@ def test_whoever_wants_a_second_look_has_it_measured_again(pytester: pytest.Pyte
     assert records["test_other"]["second_single_ns"] == []
 
 
-def test_a_test_that_uses_benchmark_itself_has_the_usual_timer_and_its_own_marker(
-    pytester: pytest.Pytester, inner_pytest: Session
-) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.benchmark(group="mine")
-        def test_both(speedup, benchmark):
-            benchmark.pedantic(sum, args=([1, 2],), rounds=7)
-        """
-    )
-    inner_pytest(*_QUICK, "--benchmark-json=all.json", real=True).assert_outcomes(passed=1)
-    [benchmark] = _benchmarks(pytester.path / "all.json")["benchmarks"]
-    assert benchmark["group"] == "mine"
-    assert benchmark["stats"]["rounds"] == 7
-    assert benchmark["stats"]["min"] > 0
-    assert "harness" not in benchmark["extra_info"]
-
-
-def test_a_second_measurement_in_one_test_is_refused_before_it_takes_time(
-    pytester: pytest.Pytester, inner_pytest: Session
-) -> None:
-    pytester.makepyfile(_TESTS + "        speedup(*sides, devices=devices)\n")
-    result = inner_pytest(*_QUICK, "--benchmark-disable", real=True)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*UsageError: speedup() was called before in this test; accepted: once a test*"])
-
-
 def test_the_timer_tells_of_the_times_that_it_was_given_and_then_of_the_time() -> None:
     timer = ReplayTimer()
     timer.load([1_000_000, 3_000_000])
@@ -245,13 +241,3 @@ def test_where_another_test_uses_the_devices_auto_is_what_it_ever_is(
     pytester.makepyfile(_WHAT_AUTO_TOOK.format(fixture="devices"))
     result = inner_pytest(*_AUTO)
     result.stdout.fnmatch_lines(["*4 logical-cpu device(s) from auto (default)*"])
-
-
-def test_each_speedup_is_measured_twice_where_that_is_asked_for(
-    pytester: pytest.Pytester, inner_pytest: Session
-) -> None:
-    pytester.makepyfile(_TESTS)
-    inner_pytest(*_QUICK, "--harness-speedup-twice", "--benchmark-json=all.json", real=True)
-    [benchmark] = _benchmarks(pytester.path / "all.json")["benchmarks"]
-    record = benchmark["extra_info"]["harness"]
-    assert len(record["second_single_ns"]) == len(record["second_parallel_ns"]) > 0
