@@ -108,7 +108,7 @@ class HostSlots:
 
         Of several tensors of one dtype, ``[n]`` of all their elements.
         """
-        views = [view for tensor in tensors if (view := _view(tensor)) is not None]
+        views = [view for tensor in tensors if (view := view_of(tensor)) is not None]
         if len(views) < len(tensors):
             return None
         size, dtype = sum(view.size for view in views), views[0].dtype
@@ -172,8 +172,11 @@ def _new_slot(dtype: Any, shape: tuple[int, ...]) -> _Slot:
     )
 
 
-def _view(tensor: Any) -> npt.NDArray[Any] | None:
-    """The memory of a tensor of this host, read-only; ``None`` where NumPy has no such dtype (bfloat16)."""
+def view_of(tensor: Any) -> npt.NDArray[Any] | None:
+    """The memory of a tensor of this host, read-only; ``None`` where NumPy has no such dtype (bfloat16).
+
+    A tensor of another device is copied to the host first, once: TensorFlow keeps that with the tensor.
+    """
     try:
         return np.asarray(memoryview(tensor))
     except (ValueError, BufferError, TypeError):
@@ -185,7 +188,7 @@ def _ask_for_large_pages(tensor: Any) -> None:
 
     With small ones a copy of many MiB takes some 10 % longer. Where the kernel has none, nothing changes.
     """
-    view = _view(tensor)
+    view = view_of(tensor)
     if view is None:
         return
     page = mmap.PAGESIZE

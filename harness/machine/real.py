@@ -16,7 +16,7 @@ from harness.devices.runtime import server_process
 from harness.errors import UsageError
 from harness.machine import patterns
 from harness.machine.buffer import TensorBuffer
-from harness.machine.host_slots import HostSlots
+from harness.machine.host_slots import HostSlots, view_of
 from harness.machine.machine import HOST, DeviceMemoryFull, Mismatch, Pattern
 from harness.machine.room import (
     give_back_unused_memory,
@@ -57,6 +57,7 @@ class TensorFlowMachine:
         self._devices = {device.parsed.short: device for device in devices}
         self.spec = devices.spec
         self.host = devices.host
+        self._host_device = Device(devices.host, "logical-cpu", "")
         self._cards, self._present = cards_of(devices)
         self._by_label = {card.label: card for card in self._cards}
         self._slots = HostSlots(self._require_room)
@@ -168,25 +169,32 @@ class TensorFlowMachine:
         import tensorflow as tf
 
         device = self._device(card)
-        tensor = None
         with _memory(card, array.nbytes):
-            if in_host_memory(device):
-                tensor = self._slots.tensor_of(array, device)
-            if tensor is None:
+            # By tf.constant the host would copy it twice before it is sent, each time into new memory.
+            tensor = self._slots.tensor_of(array, device if in_host_memory(device) else self._host_device)
+            if tensor is None or not in_host_memory(device):
                 self._require_room(device, array.nbytes)
                 with _on(device):
-                    tensor = tf.identity(tf.constant(array))
+                    tensor = tf.identity(tf.constant(array) if tensor is None else tensor)
             settle([tensor], device)
         require_on([tensor], device)
         return TensorBuffer(card, (tensor,))
 
     def fetch(self, buffer: TensorBuffer) -> npt.NDArray[Any]:
-        """The buffer as an array: with its shape if it is one tensor, ``[n]`` of int64 words if it is in pieces."""
-        if in_host_memory(self._device(buffer.card)):
-            array = self._slots.array_of(*buffer.pieces)
-            if array is not None:
-                return array
-        arrays: list[npt.NDArray[Any]] = [piece.numpy() for piece in buffer.pieces]
+        """The buffer as an array: with its shape if it is one tensor, ``[n]`` of int64 words if it is in pieces.
+
+        It is copied from the card each time. What comes from another memory than the host's in one tensor is read-only.
+        """
+        device = self._device(buffer.card)
+        pieces = buffer.pieces
+        if not in_host_memory(device):
+            pieces = tuple(_renewed(piece, device) for piece in pieces)
+            if len(pieces) == 1 and (view := view_of(pieces[0])) is not None:
+                return view
+        array = self._slots.array_of(*pieces)
+        if array is not None:
+            return array
+        arrays: list[npt.NDArray[Any]] = [piece.numpy() for piece in pieces]
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def move(self, buffer: TensorBuffer, card: str, repeats: int = 1) -> TensorBuffer:
@@ -296,17 +304,23 @@ def _on(device: Device) -> Any:
 
 
 def _sent(tensor: Any, source: Device, target: Device) -> Any:
-    """A new copy of a tensor on another device.
+    """A new copy of a tensor on another device."""
+    import tensorflow as tf
 
-    TensorFlow keeps what an eager op copied to its device with the tensor, and the next op there copies nothing. So the
-    tensor gets a new handle first, which costs no copy.
+    fresh = _renewed(tensor, source)
+    with _on(target):
+        return tf.identity(fresh)
+
+
+def _renewed(tensor: Any, device: Device) -> Any:
+    """The tensor by a new handle, which costs no copy.
+
+    TensorFlow keeps with a tensor what was copied of it to another device, or to the host, and copies nothing again.
     """
     import tensorflow as tf
 
-    with _on(source):
-        fresh = tf.identity(tensor)
-    with _on(target):
-        return tf.identity(fresh)
+    with _on(device):
+        return tf.identity(tensor)
 
 
 def _require_repeats(repeats: int) -> None:
