@@ -14,7 +14,8 @@ The interfaces used, as found in TensorFlow 2.19 to 2.21:
 - ``framework.func_graph.FuncGraph``: made whenever a function is traced;
 - ``framework.ops._EagerTensorBase._numpy``: every reading of a tensor by Python goes through it;
 - ``tsl.profiler.protobuf.xplane_pb2``: the classes of the profiler's files;
-- ``eager.context.Context.get_server_def``: the addresses of a cluster.
+- ``eager.context.Context.get_server_def``: the addresses of a cluster;
+- ``pywrap_tfe.TFE_ContextListDevices`` and ``pywrap_tf_session``: what the allocator of each device may have.
 """
 
 from __future__ import annotations
@@ -303,6 +304,29 @@ def cluster_addresses() -> dict[str, str]:
         for job in server.cluster.job
         for index, address in job.tasks.items()
     }
+
+
+def memory_limits() -> dict[str, int]:
+    """What the allocator of each device of this process may have in all, in bytes, by the device's full name.
+
+    0 is said by one that has no limit. Of a GPU it is what TensorFlow takes without memory growth; of a CPU it means
+    nothing.
+    """
+    private = interface()
+    session = _module("tensorflow.python.client.pywrap_tf_session")
+    _check_attributes(session, session.__name__, ("TF_DeviceListMemoryBytes",))
+    names = ("TFE_ContextListDevices", "TF_DeviceListCount", "TF_DeviceListName", "TF_DeleteDeviceList")
+    _check_attributes(private.pywrap, private.pywrap.__name__, names)
+    context = private.context.context()
+    context.ensure_initialized()
+    devices = private.pywrap.TFE_ContextListDevices(context._handle)
+    try:
+        return {
+            private.pywrap.TF_DeviceListName(devices, index): int(session.TF_DeviceListMemoryBytes(devices, index))
+            for index in range(private.pywrap.TF_DeviceListCount(devices))
+        }
+    finally:
+        private.pywrap.TF_DeleteDeviceList(devices)
 
 
 def as_autograph(fn: Callable[..., Any]) -> Callable[..., Any]:

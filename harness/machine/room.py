@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from pathlib import Path
 from typing import Any
 
+from harness._tensorflow import memory_limits
 from harness.devices.device import Device
 from harness.devices.name import DeviceName
-from harness.devices.nvidia import memory_by_process, read_cards
+from harness.devices.nvidia import read_cards
 
 _MIB = 1024 * 1024
 #: What a CUDA context and its libraries take of a card besides TensorFlow's own pool. They take 0.4 to 0.9 GiB on
@@ -76,36 +76,26 @@ def gpu_used_bytes(device: Device) -> int | None:
 
 
 def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
-    """What a GPU has room for: of a logical GPU, of the pool that TensorFlow holds already, or of the card."""
+    """What a GPU has room for: of the card where memory grows, else of what TensorFlow may have of it."""
     import tensorflow as tf
 
-    used = gpu_used_bytes(device)
-    limit = _logical_limit_bytes(tf, device)
-    if limit is not None:
-        return max(limit - used, 0) if used is not None else None
-    card = next((card for card in read_cards() if card.uuid == uuid), None)
-    if card is None:
-        return None
-    free = card.free_mib * _MIB
-    if used is None or _grows(tf, device):
-        return free
-    # Without memory growth TensorFlow takes nearly the whole card with its first tensor, and nothing more after that.
-    held = _held_bytes(uuid, memory_by_process())
-    pool = held - CONTEXT_BYTES if held is not None else 0
-    return max(pool - used, 0) if pool > free else free
-
-
-def _held_bytes(uuid: str | None, by_process: dict[tuple[str, int], int | None]) -> int | None:
-    """Memory of the card that this process holds. In a container its id is another one; then it has to be alone."""
-    of_card = {process: mib for (card, process), mib in by_process.items() if card == uuid}
-    mib = of_card.get(os.getpid())
-    if mib is None and len(of_card) == 1:
-        (mib,) = of_card.values()
-    return None if mib is None else mib * _MIB
+    if _grows(tf, device):
+        card = next((card for card in read_cards() if card.uuid == uuid), None)
+        return None if card is None else card.free_mib * _MIB
+    # Without memory growth TensorFlow takes its whole pool with the first tensor, and nothing more after that. What the
+    # driver then calls free is what is left beside the pool, and in a container it does not say who holds what.
+    used, limit = gpu_used_bytes(device), _limit_bytes(tf, device)
+    return None if used is None or limit is None else max(limit - used, 0)
 
 
 def _physical(tensorflow: Any, device: Device) -> Any | None:
     return next((one for one in tensorflow.config.list_physical_devices("GPU") if one.name == device.physical), None)
+
+
+def _limit_bytes(tensorflow: Any, device: Device) -> int | None:
+    """What TensorFlow may have of a GPU in all; ``None`` where it does not say."""
+    limit = _logical_limit_bytes(tensorflow, device)
+    return limit if limit is not None else memory_limits().get(device.name) or None
 
 
 def _logical_limit_bytes(tensorflow: Any, device: Device) -> int | None:

@@ -15,7 +15,7 @@ from tensorflow.python.eager import backprop, context, execute, imperative_grad,
 from tensorflow.python.framework import func_graph, op_callbacks, op_def_registry, ops
 
 from harness import EvidenceError, TensorFlowInterfaceChanged, trace
-from harness._tensorflow import interface
+from harness._tensorflow import interface, memory_limits
 
 pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
 
@@ -93,6 +93,17 @@ def test_a_module_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "tensorflow.python.eager.record", None)
     with pytest.raises(TensorFlowInterfaceChanged, match=r"tensorflow\.python\.eager\.record"):
         trace(lambda: None)
+
+
+def test_each_device_has_an_allocator_whose_limit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = memory_limits()
+    prefix = "/job:localhost/replica:0/task:0"
+    assert list(limits) == [prefix + device.name for device in tf.config.list_logical_devices()]
+    # What tensorflow/core/common_runtime/threadpool_device_factory.cc says of every CPU.
+    assert set(limits.values()) == {256 * 2**20}
+    monkeypatch.delattr(pywrap_tfe, "TF_DeviceListName")
+    with pytest.raises(TensorFlowInterfaceChanged, match="TF_DeviceListName"):
+        memory_limits()
 
 
 def test_no_metadata_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,12 +45,3 @@ def test_the_older_form_of_limits_is_read_too_and_nothing_is_negative(tmp_path: 
     assert room.host_free_bytes(tmp_path) == _GIB
     (folder / "memory.stat").write_text("total_inactive_file 0\n")
     assert room.host_free_bytes(tmp_path) == 0
-
-
-def test_the_memory_that_this_process_holds_of_a_card() -> None:
-    mine = os.getpid()
-    assert room._held_bytes("A", {("A", mine): 3, ("A", 1): 9, ("B", mine): 5}) == 3 * 2**20
-    # In a container the driver names processes by ids of outside: one alone is this one.
-    assert room._held_bytes("A", {("A", 1): 9, ("B", 2): 5}) == 9 * 2**20
-    assert room._held_bytes("A", {("A", 1): 9, ("A", 2): 5}) is None
-    assert room._held_bytes("C", {("A", 1): 9}) is None
