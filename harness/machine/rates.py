@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 #: Times of one figure; the fastest counts, because whatever else runs only makes them longer. The first one, which
 #: builds and warms up, does not.
 ROUNDS = 7
-#: How long one time is meant to take, in seconds: long beside what starting an op takes (some 50 µs).
-_ROUND_S = 0.1
+#: How long one time is meant to take, in seconds: long beside what starting an op and seeing its result takes (some
+#: 100 µs), so that what is over sooner is run several times. A short one is for what the host's other work disturbs.
+_ROUND_S, _SHORT_ROUND_S = 0.1, 0.02
 #: Sides of the matrices: what the time is guessed from, and the largest, with which GPUs are at their best.
 _FIRST_SIDE, _LARGEST_SIDE = 256, 8192
 #: Elements of a float32 vector whose addition shows the memory: on a GPU far more than its cache, on a CPU just as
@@ -106,19 +108,24 @@ def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
 
 
 def _product_rate(machine: Machine, card: Card, dtype: str, tensorflow: Any) -> Rate:
-    def run_of(side: int) -> Callable[[], object]:
+    def run_of(side: int) -> Callable[[int], object]:
         operation = product_of(side, dtype)
         arrays = matrices(side, tensorflow.as_dtype(operation.dtype).as_numpy_dtype)
         buffers = [machine.put(array, card.label) for array in arrays]
-        return lambda: machine.run(operation, card.label, buffers)
+        return lambda repeats: machine.run(operation, card.label, buffers, repeats)
 
-    side, run = _FIRST_SIDE, run_of(_FIRST_SIDE)
+    side, run, repeats = _FIRST_SIDE, run_of(_FIRST_SIDE), 1
     # A short time tells little of a large product, whose rate is higher: so it is guessed twice.
     for _ in range(2):
-        fastest_s = min(times_s(machine, run, 3))
-        side = int(min(_LARGEST_SIDE, max(side, side * (_ROUND_S / fastest_s) ** (1 / 3))) // 64 * 64)
-        run = run_of(side)
-    return _rate(f"matmul {dtype}", 2.0 * side**3 / 1e9, times_s(machine, run, ROUNDS))
+        fastest_s = min(times_s(machine, partial(run, 1), 3))
+        before, side = side, int(min(_LARGEST_SIDE, max(side, side * (_ROUND_S / fastest_s) ** (1 / 3))) // 64 * 64)
+        run, repeats = run_of(side), _repeats(fastest_s * (side / before) ** 3, _ROUND_S)
+    times = times_s(machine, partial(run, repeats), ROUNDS)
+    return _rate(f"matmul {dtype}", repeats * 2.0 * side**3 / 1e9, times)
+
+
+def _repeats(once_s: float, round_s: float) -> int:
+    return max(1, round(round_s / once_s))
 
 
 def matrices(side: int, dtype: Any) -> list[npt.NDArray[Any]]:
@@ -132,8 +139,13 @@ def memory_rate(machine: Machine, card: Card) -> Rate:
     elements = _CPU_ELEMENTS if _is_cpu(card) else _GPU_ELEMENTS
     addition = Operation("addition float32", "float32", "float32", lambda a, b: a + b, lambda a, b: a + b)
     vectors = [machine.put(np.full(elements, 1.5, np.float32), card.label) for _ in range(2)]
-    times = times_s(machine, lambda: machine.run(addition, card.label, vectors), 3 * ROUNDS)
-    return _rate("memory bandwidth", 12.0 * elements / 1e9, times)
+
+    def run(repeats: int) -> object:
+        return machine.run(addition, card.label, vectors, repeats)
+
+    repeats = _repeats(min(times_s(machine, partial(run, 1), 3)), _SHORT_ROUND_S)
+    times = times_s(machine, partial(run, repeats), 3 * ROUNDS)
+    return _rate("memory bandwidth", repeats * 12.0 * elements / 1e9, times)
 
 
 def copy_rates(machine: Machine, card: Card) -> Iterator[Rate]:
