@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from harness.checks.hardware.needs import on_cards
 from harness.checks.tally import Tally
 from harness.judgement.hardware.collectives import KINDS, bandwidth, judge_collective
 from harness.judgement.hardware.naming import device_of, is_gpu
+from harness.machine.room import is_here
 from harness.records import Exercised, Figure, Finding, Verdict
 
 if TYPE_CHECKING:
@@ -41,15 +43,19 @@ def _all(machine: Machine, context: CheckContext) -> CheckOutcome:
     if len(cards) < 2:
         reason = "one card: there is nobody to exchange anything with"
         return CheckOutcome(Verdict.SKIP, reason, "ask for two devices or more, such as --devices cpu:2")
+    if not machine.described and not all(is_here(device.parsed) for device in context.devices):
+        reason = f"{context.devices.spec}: cards of other processes, and TensorFlow's collectives join those of one"
+        return CheckOutcome(Verdict.SKIP, reason, "run it with cards of one process: --devices gpu or cpu:N")
     algorithms = machine.algorithms()
     real = (ELEMENTS if any(is_gpu(card) for card in cards) else ELEMENTS_CPU)[context.level]
     sizes = ELEMENTS_DESCRIBED if machine.described else real
     tally, figures = Tally(), list[Figure]()
     for number, elements in enumerate(sizes):
         arrays = _shares(context.seed + number, elements, len(cards))
+        runs = itertools.count()
         for kind in KINDS:
             for algorithm in algorithms:
-                figures += _one(machine, kind, algorithm, arrays, tally)
+                figures += _one(machine, kind, algorithm, (_turned(arrays, run) for run in runs), tally)
     if not algorithms:
         tally.unproven("the machine has no algorithm for collectives")
     outcome = tally.outcome(
@@ -64,11 +70,14 @@ def _all(machine: Machine, context: CheckContext) -> CheckOutcome:
     return replace(outcome, figures=tuple(figures), scope=scope)
 
 
-def _one(machine: Machine, kind: str, algorithm: str, arrays: Sequence[NDArray[Any]], tally: Tally) -> list[Figure]:
+def _one(
+    machine: Machine, kind: str, algorithm: str, shares: Iterator[list[NDArray[Any]]], tally: Tally
+) -> list[Figure]:
     cards = machine.cards
     fastest: float | None = None
     # The clock of a described machine is exact.
     for again in range(2 if machine.described else REPEATS + 1):
+        arrays = next(shares)
         started = machine.clock_s()
         found = machine.collective(kind, algorithm, arrays)
         took = _ops_s(machine, machine.clock_s() - started)
@@ -85,6 +94,11 @@ def _one(machine: Machine, kind: str, algorithm: str, arrays: Sequence[NDArray[A
         Figure(f"{kind} {algorithm} algorithm", measured.algorithm, "GB/s", size_bytes=measured.size_bytes),
         Figure(f"{kind} {algorithm} bus", measured.bus, "GB/s", size_bytes=measured.size_bytes),
     ]
+
+
+def _turned(arrays: Sequence[NDArray[Any]], run: int) -> list[NDArray[Any]]:
+    """The shares of one run: the same numbers at other places, so that what an earlier one left cannot pass for it."""
+    return [np.roll(each, run) for each in arrays]
 
 
 def _ops_s(machine: Machine, whole_s: float) -> float:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from numpy_machine import NumpyMachine, context, gpus
+from numpy_machine import NumpyMachine, context, cpus, gpus
 
+from harness.checks import mirrored_strategy
+from harness.checks.check import CheckContext
 from harness.checks.hardware.collectives import CHECK
+from harness.devices.device import Device, Devices
 from harness.judgement.hardware.collectives import KINDS, bandwidth, expected, judge_collective
 from harness.records import Verdict
 
@@ -101,3 +106,29 @@ def test_one_card_is_skipped_and_no_algorithm_is_unknown() -> None:
     assert CHECK.run(context(NumpyMachine(gpus(1)))).verdict is Verdict.SKIP
     assert CHECK.run(context(_Without(CARDS))).verdict is Verdict.UNKNOWN
     assert CHECK.run(context(None)).verdict is Verdict.UNKNOWN
+
+
+def test_cards_of_other_processes_are_skipped_as_tensorflow_cannot_join_them() -> None:
+    servers = Devices(
+        [Device(f"/job:core/replica:0/task:{task}/device:CPU:0", "core", "x") for task in range(2)], spec="cores:2"
+    )
+    machine = NumpyMachine(cpus(2), described=False)
+    assert CHECK.run(CheckContext(servers, machine=machine)).verdict is Verdict.SKIP
+    assert mirrored_strategy.CHECK.run(CheckContext(servers)).verdict is Verdict.SKIP
+
+
+@dataclass
+class _Stale(NumpyMachine):
+    """A machine whose collectives are right once; then they do nothing, and give the memory of the last result."""
+
+    last: dict[tuple[str, int], list[NDArray[Any]]] = field(default_factory=dict)
+
+    def collective(self, kind: str, algorithm: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        found = super().collective(kind, algorithm, arrays)
+        return self.last.setdefault((kind, arrays[0].size), found)
+
+
+def test_what_an_earlier_run_left_in_memory_cannot_pass_for_a_result() -> None:
+    outcome = CHECK.run(context(_Stale(CARDS)))
+    assert outcome.verdict is Verdict.FAIL
+    assert {finding.where.partition(" by ")[0] for finding in outcome.findings} == set(KINDS)
