@@ -118,17 +118,15 @@ class _Work:
     def _twice(
         self, trial: Trial, operands: tuple[NDArray[Any], ...], card: Card
     ) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        buffers = self._put(operands, card)
+        given = self._put(operands, card)
         try:
-            first, second = (self._run(trial, buffers, card) for _ in range(2))
+            with tf32_set(trial.tf32), telling_missing_kernels():
+                # The first is kept meanwhile: a second one in its place would be right where a kernel wrote nothing.
+                first, second = (self.machine.run(trial.operation, card.label, given) for _ in range(2))
         except NoKernel:
             self.missing.setdefault(trial.operation.name, []).append(card.label)
             return None
-        return first, second
-
-    def _run(self, trial: Trial, buffers: list[Buffer], card: Card) -> NDArray[Any]:
-        with tf32_set(trial.tf32), telling_missing_kernels():
-            return self.machine.fetch(self.machine.run(trial.operation, card.label, buffers))
+        return self.machine.fetch(first), self.machine.fetch(second)
 
     def _rate(self, trial: Trial, operands: tuple[NDArray[Any], ...]) -> None:
         operation = trial.operation
