@@ -78,7 +78,9 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 
 def _prepare(machine: Machine, seed: int) -> list[_Program]:
     on_cpu = all(is_cpu(card) for card in machine.cards)
-    by_index = [known_answers(seed, index, on_cpu=on_cpu) for index in range(len(machine.cards))]
+    # One card has two sets of data by turns: what an earlier round left in memory is another answer.
+    count = max(2, len(machine.cards))
+    by_index = [known_answers(seed, index, on_cpu=on_cpu) for index in range(count)]
     programs = []
     for answers in zip(*by_index, strict=True):
         weights = digest_weights(answers[0].expected.size, seed)
@@ -109,20 +111,23 @@ def _compute(
         if round_number >= len(labels) and machine.clock_s() - began > LIMIT_S[level]:
             return
         on = [labels[(index + round_number) % len(labels)] for index in range(len(labels))]
+        shards = range(len(on)) if len(on) > 1 else [round_number % 2]
         for program in programs:
             jobs = [
-                Job(program.answers[index].operation, card, program.arguments[index, card])
-                for index, card in enumerate(on)
+                Job(program.answers[shard].operation, card, program.arguments[shard, card])
+                for shard, card in zip(shards, on, strict=True)
             ]
             results = [ran.result for ran in at_once(machine, jobs)]
             operation = digest(program.answers[0].operation.result_dtype)
-            for index, (card, result) in enumerate(zip(on, results, strict=True)):
+            for index, (shard, card, result) in enumerate(zip(shards, on, results, strict=True)):
                 told = machine.fetch(machine.run(operation, card, [result, program.weights_on[card]]))
-                trials += _trials(program, index, card, machine.fetch(result), told, details)
+                answer = program.answers[shard]
+                trials += _trials(answer, program.weights, index, card, machine.fetch(result), told, details)
 
 
 def _trials(
-    program: _Program,
+    answer: KnownAnswer,
+    weights: npt.NDArray[np.int64],
     index: int,
     card: str,
     result: npt.NDArray[Any],
@@ -130,10 +135,9 @@ def _trials(
     details: dict[str, str],
 ) -> tuple[Trial, Trial]:
     """The result against the known answer, and the card's own digest of it against that of what was fetched."""
-    answer = program.answers[index]
     name = answer.operation.name
     changed = changed_bits(result, answer.expected)
-    digest_here = int(digest_of(result, program.weights)) if result.size == program.weights.size else None
+    digest_here = int(digest_of(result, weights)) if result.size == weights.size else None
     if changed:
         text = f"{name}: {changed.elements} element(s), {changed.bits} bit(s), the first at element {changed.first}"
         details.setdefault(card, text)
@@ -143,7 +147,7 @@ def _trials(
         details.setdefault(card, f"{name}: the card's own digest of a result is not that of what was fetched")
     return (
         Trial(card, bool(changed), index, found=digest_here, program=name),
-        Trial(card, not same, found=None, program=f"digest of {name}"),
+        Trial(card, not same, index, found=None, program=f"digest of {name}"),
     )
 
 

@@ -82,8 +82,11 @@ def blame_computing(trials: Sequence[Trial]) -> list[Blame]:
         return []
     if _all_alike(trials):
         return [Blame("all", len(wrong), len(trials))]
-    suspects = [_Suspect(Blame("card", 0, 0, card=card), _is_card(card)) for card in _cards(trials)]
-    suspects += [_Suspect(Blame("index", 0, 0, index=index), _is_index(index)) for index in _indices(trials)]
+    cards = _cards(trials)
+    suspects = [_Suspect(Blame("card", 0, 0, card=card), _is_card(card)) for card in cards]
+    # One card alone had each index: that an index is wrong whatever card it is on takes two.
+    indices = _indices(trials) if len(cards) > 1 else []
+    suspects += [_Suspect(Blame("index", 0, 0, index=index), _is_index(index)) for index in indices]
     return _explain(trials, suspects)
 
 
