@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: What a host must keep for itself when a buffer is made there, in bytes: refusing is better than being ended.
 _HOST_RESERVE_BYTES = 128 * 1024 * 1024
+#: For so long ascending words are kept on a card, in seconds: making them takes some 40 ms of a CPU.
+_COUNTING_KEPT_S = 1.0
 #: Less than this is not looked up beforehand: asking the kernel takes longer than copying it.
 _SMALL_BYTES = 8 * 1024 * 1024
 
@@ -61,7 +63,7 @@ class TensorFlowMachine:
         self._cards, self._present = cards_of(devices)
         self._by_label = {card.label: card for card in self._cards}
         self._slots = HostSlots(self._require_room)
-        self._counting: dict[str, Any] = {}
+        self._counting: dict[str, tuple[Any, float]] = {}
         self._built: dict[tuple[Operation, str], Any] = {}
         self._sensors = Sensors(self._cards)
         self._collectives: Any = None
@@ -279,11 +281,15 @@ class TensorFlowMachine:
         return device
 
     def _counting_on(self, card: str, words: int) -> Any:
-        """Ascending words of the card, made there once and kept: at most 16 MiB."""
-        there = self._counting.get(card)
-        if there is None or there.shape[0] < words:
+        """Ascending words of the card, at most 16 MiB, made there and kept for a while.
+
+        They are made again so that a bit which flips in them is not taken for a fault of every later copy and pass.
+        """
+        there, made_s = self._counting.get(card, (None, 0.0))
+        if there is None or there.shape[0] < words or self.clock_s() - made_s > _COUNTING_KEPT_S:
             with _on(self._device(card)):
-                there = self._counting[card] = patterns.count_up(words)
+                there = patterns.count_up(words)
+            self._counting[card] = there, self.clock_s()
         return there
 
     def _require_room(self, device: Device, size_bytes: int) -> None:
