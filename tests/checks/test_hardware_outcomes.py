@@ -7,7 +7,7 @@ from described_machines import H100, text
 
 from harness.checks.check import CheckContext, Level
 from harness.checks.execute import execute
-from harness.checks.hardware import cards, copies, corruption, memory, sustained_load
+from harness.checks.hardware import arithmetic, cards, copies, corruption, memory, sustained_load
 from harness.faults.machine import DescribedMachine, devices, read_description
 from harness.machine.expectation import CardProfile, Expected
 from harness.records import Card, Verdict
@@ -42,6 +42,26 @@ def test_memory_of_which_nobody_knows_how_much_is_free_is_unknown(monkeypatch: p
     result = execute(memory.CHECK, context())
     assert result.verdict is Verdict.UNKNOWN
     assert "GPU:0: nobody can tell how much of its memory is free" in result.reason
+
+
+def test_where_memory_in_use_is_not_known_nothing_is_said_to_be_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "200 steps left nothing behind" in execute(memory.CHECK, context()).reason
+    monkeypatch.setattr(DescribedMachine, "used_bytes", lambda self, card: None)
+    result = execute(memory.CHECK, context())
+    assert "leaks were not looked for on all cards" in result.reason
+    assert "left nothing behind" not in result.reason
+
+
+def test_with_one_card_alone_nothing_is_said_of_its_like() -> None:
+    alone, two = execute(arithmetic.CHECK, context(1)), execute(arithmetic.CHECK, context(2))
+    assert two.reason.endswith("a second run and on cards alike")
+    assert alone.reason.endswith("a second run; there are no cards alike to compare")
+    for count, whence in ((1, None), (2, "the median of its like on this machine")):
+        outcome = sustained_load.run(context(count), profile_for=lambda card: None)
+        figures = [figure for figure in outcome.figures if figure.name.startswith("sustained matmul")]
+        assert [(figure.expected_from, figure.expected is None) for figure in figures] == [
+            (whence, whence is None)
+        ] * count
 
 
 def test_sensors_that_are_not_there_are_told_and_the_rates_are_judged() -> None:

@@ -54,6 +54,8 @@ class _Work:
     missing: dict[str, list[str]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     coarse: dict[str, bool] = field(default_factory=dict)
+    #: Whether cards alike were compared.
+    compared: bool = False
 
     def __post_init__(self) -> None:
         self.cards = self.machine.cards
@@ -107,7 +109,7 @@ class _Work:
             self.tally.unproven("no operation has a kernel on any card")
         outcome = self.tally.outcome(
             f"{len(self.names)} operations on {len(self.cards)} card(s): within their bounds, the same bits in a "
-            "second run and on cards alike",
+            f"second run{' and on cards alike' if self.compared else '; there are no cards alike to compare'}",
             next_step(self.tally.findings),
         )
         return replace(outcome, figures=judged.figures, scope=tuple(scope))
@@ -171,6 +173,7 @@ class _Work:
             of_group = [card for card in group if card.label in digests]
             if len(of_group) < 2:
                 continue
+            self.compared = True
             self.tally.count(Exercised(values=size * (len(of_group) - 1)))
             self.tally.found(*judge_alike(trial.operation.name, of_group, digests, self.tally.findings))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -179,23 +179,18 @@ def _judge(loads: list[_Load], profile_for: ProfileFor, operation: Operation, ac
     expected = {
         label: None if on_cpu else expecting(profile_for)(card, operation.name) for label, card in cards.items()
     }
-    middle = statistics.median_high(list(rates.values()))
     watched = [Watched(load.card, load.before, tuple(load.seen)) for load in loads]
     for load, each in zip(loads, watched, strict=True):
         label = load.card.label
         asked = expected[label]
-        account.figures.append(
-            Figure(
-                f"sustained {operation.name}",
-                rates[label],
-                "GFLOP/s",
-                label,
-                expected=asked.value if asked is not None else middle if len(loads) > 1 else None,
-                expected_from=f"profile: {asked.source}"
-                if asked is not None
-                else "the median of its like on this machine",
-            )
-        )
+        figure = Figure(f"sustained {operation.name}", rates[label], "GFLOP/s", label)
+        like = [rates[other] for other, card in cards.items() if card.name == load.card.name]
+        if asked is not None:
+            figure = replace(figure, expected=asked.value, expected_from=f"profile: {asked.source}")
+        elif len(like) > 1:
+            middle = statistics.median_high(like)
+            figure = replace(figure, expected=middle, expected_from="the median of its like on this machine")
+        account.figures.append(figure)
         if asked is not None:
             account.found(judge_expected(rates[label], load.card, asked))
         account.figures += link_figures(each)
