@@ -65,7 +65,7 @@ def _all(machine: Machine, context: CheckContext) -> CheckOutcome:
     told = [f"{size * 4} bytes from each card" for size in sizes]
     scope = (
         f"algorithms: {', '.join(algorithms) or 'none'}; float32 whole numbers, {', '.join(told)}",
-        "bandwidths are measured, and nothing says what they should be",
+        "bandwidths are measured with the start of the ops, most of a short one; nothing says what they should be",
     )
     return replace(outcome, figures=tuple(figures), scope=scope)
 
