@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from harness.devices.device import Devices
+from harness.devices.device import Device, Devices
 from harness.machine.machine import Pattern
 from harness.machine.real import TensorFlowMachine
 
 PATTERN = Pattern(1, 3)
+#: There in each process that has TensorFlow, whatever configured it.
+FIRST = Device("/job:localhost/replica:0/task:0/device:CPU:0", "logical-cpu", "/physical_device:CPU:0")
 
 
-def test_a_bit_that_flipped_in_what_patterns_are_made_from_does_not_stay(
-    devices: Devices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bit_that_flipped_in_what_patterns_are_made_from_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
-    machine = TensorFlowMachine(devices)
+    machine = TensorFlowMachine(Devices([FIRST], spec="cpu:1"))
     card = machine.cards[0].label
     now_s = [100.0]
     monkeypatch.setattr(machine, "clock_s", lambda: now_s[0])
