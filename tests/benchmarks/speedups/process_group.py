@@ -1,0 +1,142 @@
+"""Processes that take steps together when they are told to: started, waited for with a limit, and ended in any case."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dense_processes
+import numpy as np
+
+from harness.errors import WorkerFailed
+from harness.runner.job import Job, WorkerFiles
+from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
+from harness.runner.messages import Answer
+from harness.runner.postmortem import remains
+from harness.runner.process import TimeLimitReached, WorkerProcess
+from harness.runner.together import free_addresses, port_taken
+
+#: A step takes a fraction of a second. One that hangs ends the benchmark after so many seconds.
+STEP_LIMIT_S = 120.0
+#: How often it is seen meanwhile whether another process of the group has ended, in seconds.
+_TURN_S = 1.0
+#: How often a group is started anew whose ports somebody else had taken before it did.
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process of a group: a function of ``dense_processes`` and its arguments. ``steps``: whether it takes steps."""
+
+    name: str
+    task: str
+    arguments: dict[str, object]
+    steps: bool = True
+
+
+class Group:
+    """Processes that run. ``told`` is what each that takes steps said of itself."""
+
+    def __init__(self, members: Sequence[Member], folder: Path, stack: ExitStack) -> None:
+        self._results = folder / "results.npy"
+        sizes = dense_processes.sizes()
+        np.save(self._results, np.full(sum(sizes), np.nan, np.float32))
+        self._shared = np.load(self._results, mmap_mode="r+")
+        self._splits = np.cumsum(sizes)[:-1]
+        self._members = list(members)
+        self._running: list[WorkerProcess] = []
+        self._pipes: list[int] = []
+        for member in members:
+            arguments = {**member.arguments, "steps": str(folder / f"{member.name}.steps")}
+            os.mkfifo(str(arguments["steps"]))
+            # For both: so it opens before the other end does, and a process that has ended is no broken pipe.
+            pipe = os.open(str(arguments["steps"]), os.O_RDWR)
+            stack.callback(os.close, pipe)
+            if member.steps:
+                self._pipes.append(pipe)
+            job = Job(
+                f"{dense_processes.__name__}:{member.task}",
+                {**arguments, "results": str(self._results)},
+                limit_s=STARTUP_LIMIT_S + LAST_RESORT_S if member.steps else None,
+            )
+            files = WorkerFiles.create(folder, member.name)
+            self._running.append(stack.enter_context(WorkerProcess(job, files)))
+        deadline = time.monotonic() + STARTUP_LIMIT_S
+        said = [self._answer(number, deadline) for number in range(len(self._running))]
+        self.told = [answer for answer, member in zip(said, members, strict=True) if member.steps]
+        self._stepping = [number for number, member in enumerate(members) if member.steps]
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process ids, by the members' names."""
+        return {member.name: worker.pid for member, worker in zip(self._members, self._running, strict=True)}
+
+    def step(self) -> list[Any]:
+        """One step of all: the loss, float32 ``[]``, and the gradients, float32 ``[units * units]`` each.
+
+        Raises:
+            WorkerFailed: a process has ended, or took longer than ``STEP_LIMIT_S``.
+        """
+        deadline = time.monotonic() + STEP_LIMIT_S
+        for pipe in self._pipes:
+            os.write(pipe, b".")
+        for number in self._stepping:
+            self._answer(number, deadline)
+        taken = np.array(self._shared)
+        # Whoever leaves its part out in the next step leaves NaN: no result of an earlier one can stand in for it.
+        self._shared[:] = np.nan
+        return np.split(taken, self._splits)
+
+    def _answer(self, number: int, deadline: float) -> dict[str, object]:
+        worker, name = self._running[number], self._members[number].name
+        while True:
+            try:
+                message = worker.receive(_TURN_S)
+            except TimeLimitReached:
+                self._all_alive()
+                if time.monotonic() < deadline:
+                    continue
+                for other in self._running:
+                    other.ask_for_stacks()
+                raise WorkerFailed(f"{name} did not answer in time", self._remains()) from None
+            if isinstance(message, Answer):
+                return message.value
+            said = message if message is not None else worker.wait_ended(2.0) or "without an answer"
+            raise WorkerFailed(f"{name} ended: {said}", self._remains())
+
+    def _all_alive(self) -> None:
+        for member, worker in zip(self._members, self._running, strict=True):
+            if (how := worker.ended()) is not None:
+                raise WorkerFailed(f"{member.name} ended: {how}", self._remains())
+
+    def _remains(self) -> str:
+        return "\n\n".join(remains(worker.files) for worker in self._running)
+
+
+@contextlib.contextmanager
+def running(make: Callable[[Sequence[str]], Sequence[Member]], addresses: int, folder: Path) -> Iterator[Group]:
+    """The group that ``make`` gives for so many addresses on loopback. It is ended with the body, whatever ends that.
+
+    Between the choice of a port and its use somebody else may take it: then the group is started anew, elsewhere.
+
+    Raises:
+        WorkerFailed: a process did not start.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        own = folder / f"attempt-{attempt}"
+        own.mkdir(parents=True)
+        with ExitStack() as stack:
+            try:
+                group = Group(make(free_addresses(addresses)), own, stack)
+            except WorkerFailed as failure:
+                if attempt < _ATTEMPTS and port_taken(failure.details):
+                    continue
+                raise WorkerFailed(f"{failure}\n{failure.details}", failure.details) from None
+            yield group
+            return
