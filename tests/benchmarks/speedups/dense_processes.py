@@ -24,8 +24,6 @@ from harness.runner.worker import Send
 #: So many float32 [units, units] there are, and the batch is float32 [rows, units].
 LAYERS = 6
 UNITS = 384
-#: Of parameter servers, all workers have taken part by then.
-_WARM_UP = 5
 #: Takes a step, and returns the scalar loss and the gradients.
 Step = Callable[[], "Sequence[Any]"]
 
@@ -69,7 +67,7 @@ def alone(arguments: dict[str, object], send: Send) -> None:
     variables = [tf.Variable(value) for value in start]
     x = tf.constant(batch)
     step = tf.function(lambda: _gradients(x, variables, asked.rows))
-    _take_steps(asked, send, step, lambda: _seen(step))
+    _take_steps(asked, send, step, _seen(step))
 
 
 def work(arguments: dict[str, object], send: Send) -> None:
@@ -94,7 +92,7 @@ def work(arguments: dict[str, object], send: Send) -> None:
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, mine)
 
     step = tf.function(lambda: strategy.run(replica))
-    _take_steps(asked, send, step, lambda: _seen(step))
+    _take_steps(asked, send, step, _seen(step))
 
 
 def serve(arguments: dict[str, object], send: Send) -> None:
@@ -108,7 +106,7 @@ def serve(arguments: dict[str, object], send: Send) -> None:
     cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in (asked.cluster or {}).items()})
     server = tf.distribute.Server(cluster, job_name=asked.job, task_index=asked.index, protocol="grpc", config=config)
     restrict_listening()
-    send(Answer({"address": server.target}))
+    send(Answer({"cpus": sorted(os.sched_getaffinity(0)), "address": server.target}))
     threading.Event().wait()
 
 
@@ -130,16 +128,14 @@ def coordinate(arguments: dict[str, object], send: Send) -> None:
         sums = [tf.Variable(np.zeros(shape, np.float32)) for shape in ((), *(value.shape for value in start))]
 
     @tf.function  # type: ignore[untyped-decorator]
-    def part(index: Any) -> Any:
-        def replica() -> Any:
+    def part(index: Any) -> None:
+        def replica() -> None:
             # A constant of the function, so that each worker has the batch, and none waits for it in a step.
             x = tf.constant(np.stack(np.split(batch, workers)))[index]
-            loss, *gradients = _gradients(x, variables, asked.rows)
-            for total, mine in zip(sums, [loss, *gradients], strict=True):
+            for total, mine in zip(sums, _gradients(x, variables, asked.rows), strict=True):
                 total.assign_add(mine)
-            return loss
 
-        return strategy.run(replica)
+        strategy.run(replica)
 
     @tf.function  # type: ignore[untyped-decorator]
     def take() -> Any:
@@ -151,17 +147,15 @@ def coordinate(arguments: dict[str, object], send: Send) -> None:
                     total.assign(tf.zeros_like(total))
         return taken
 
-    places: set[str] = set()
     indices = [tf.constant(index) for index in range(workers)]
 
     def step() -> Any:
-        parts = [coordinator.schedule(part, args=(index,)) for index in indices]
+        for index in indices:
+            coordinator.schedule(part, args=(index,))
         coordinator.join()
-        # Without a copy to the coordinator, so that it tells which worker has computed it.
-        places.update(value.get().backing_device for value in parts)
         return take()
 
-    _take_steps(asked, send, step, lambda: {"devices": sorted(places)})
+    _take_steps(asked, send, step)
 
 
 def _asked(arguments: dict[str, object]) -> Asked:
@@ -212,15 +206,13 @@ def _seen(step: Step) -> dict[str, object]:
     }
 
 
-def _take_steps(asked: Asked, send: Send, step: Step, look: Callable[[], dict[str, object]]) -> None:
-    """Take some steps, and answer with where they ran. Then take a step for each byte, and answer that it is taken."""
+def _take_steps(asked: Asked, send: Send, step: Step, seen: dict[str, object] | None = None) -> None:
+    """Answer with where it runs, and with what was ``seen``. Then take a step for each byte, and answer each time."""
     results = np.load(asked.results, mmap_mode="r+")
     places = np.split(results, np.cumsum(sizes())[:-1])
-    for _ in range(_WARM_UP):
-        step()
-    told: dict[str, object] = {"cpus": sorted(os.sched_getaffinity(0)), **look()}
+    step()  # before the first limit of a step: it traces
     with open(asked.steps, "rb", buffering=0) as steps:  # noqa: PTH123 - unbuffered, as a byte comes for each step
-        send(Answer(told))
+        send(Answer({"cpus": sorted(os.sched_getaffinity(0)), **(seen or {})}))
         while steps.read(1):
             tensors = step()
             for number in asked.own:

@@ -13,6 +13,7 @@ from typing import Any
 
 import dense_processes
 import numpy as np
+import psutil
 
 from harness.errors import WorkerFailed
 from harness.runner.job import Job, WorkerFiles
@@ -41,7 +42,7 @@ class Member:
 
 
 class Group:
-    """Processes that run. ``told`` is what each that takes steps said of itself."""
+    """Processes that run."""
 
     def __init__(self, members: Sequence[Member], folder: Path, stack: ExitStack) -> None:
         self._results = folder / "results.npy"
@@ -68,14 +69,14 @@ class Group:
             files = WorkerFiles.create(folder, member.name)
             self._running.append(stack.enter_context(WorkerProcess(job, files)))
         deadline = time.monotonic() + STARTUP_LIMIT_S
-        said = [self._answer(number, deadline) for number in range(len(self._running))]
-        self.told = [answer for answer, member in zip(said, members, strict=True) if member.steps]
+        #: What each process said of itself when it was ready, by the members' names.
+        self.told = {member.name: self._answer(number, deadline) for number, member in enumerate(members)}
         self._stepping = [number for number, member in enumerate(members) if member.steps]
 
-    @property
-    def pids(self) -> dict[str, int]:
-        """The process ids, by the members' names."""
-        return {member.name: worker.pid for member, worker in zip(self._members, self._running, strict=True)}
+    def busy_s(self) -> dict[str, float]:
+        """The processor time that each process has taken so far, in seconds, by the members' names."""
+        times = [psutil.Process(worker.pid).cpu_times() for worker in self._running]
+        return {member.name: time.user + time.system for member, time in zip(self._members, times, strict=True)}
 
     def step(self) -> list[Any]:
         """One step of all: the loss, float32 ``[]``, and the gradients, float32 ``[units * units]`` each.
