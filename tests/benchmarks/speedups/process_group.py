@@ -45,49 +45,45 @@ class Group:
     """Processes that run."""
 
     def __init__(self, members: Sequence[Member], folder: Path, stack: ExitStack) -> None:
-        self._results = folder / "results.npy"
-        sizes = dense_processes.sizes()
-        np.save(self._results, np.full(sum(sizes), np.nan, np.float32))
-        self._shared = np.load(self._results, mmap_mode="r+")
+        results, sizes = folder / "results.npy", dense_processes.sizes()
+        np.save(results, np.full(sum(sizes), np.nan, np.float32))
+        self._shared = np.load(results, mmap_mode="r+")
         self._splits = np.cumsum(sizes)[:-1]
         self._members = list(members)
         self._running: list[WorkerProcess] = []
-        self._pipes: list[int] = []
-        for member in members:
-            arguments = {**member.arguments, "steps": str(folder / f"{member.name}.steps")}
-            os.mkfifo(str(arguments["steps"]))
-            # For both: so it opens before the other end does, and a process that has ended is no broken pipe.
-            pipe = os.open(str(arguments["steps"]), os.O_RDWR)
-            stack.callback(os.close, pipe)
+        self._pipes: dict[int, int] = {}
+        for number, member in enumerate(members):
+            steps = folder / f"{member.name}.steps"
             if member.steps:
-                self._pipes.append(pipe)
+                os.mkfifo(steps)
+                # For both: so it opens before the other end does, and a process that has ended is no broken pipe.
+                self._pipes[number] = os.open(steps, os.O_RDWR)
+                stack.callback(os.close, self._pipes[number])
             job = Job(
                 f"{dense_processes.__name__}:{member.task}",
-                {**arguments, "results": str(self._results)},
+                {**member.arguments, "steps": str(steps), "results": str(results)},
                 limit_s=STARTUP_LIMIT_S + LAST_RESORT_S if member.steps else None,
             )
-            files = WorkerFiles.create(folder, member.name)
-            self._running.append(stack.enter_context(WorkerProcess(job, files)))
+            self._running.append(stack.enter_context(WorkerProcess(job, WorkerFiles.create(folder, member.name))))
         deadline = time.monotonic() + STARTUP_LIMIT_S
         #: What each process said of itself when it was ready, by the members' names.
         self.told = {member.name: self._answer(number, deadline) for number, member in enumerate(members)}
-        self._stepping = [number for number, member in enumerate(members) if member.steps]
 
     def busy_s(self) -> dict[str, float]:
         """The processor time that each process has taken so far, in seconds, by the members' names."""
-        times = [psutil.Process(worker.pid).cpu_times() for worker in self._running]
-        return {member.name: time.user + time.system for member, time in zip(self._members, times, strict=True)}
+        taken = [psutil.Process(worker.pid).cpu_times() for worker in self._running]
+        return {member.name: each.user + each.system for member, each in zip(self._members, taken, strict=True)}
 
     def step(self) -> list[Any]:
-        """One step of all: the loss, float32 ``[]``, and the gradients, float32 ``[units * units]`` each.
+        """One step of all: the loss, float32 ``[1]``, and the gradients, float32 ``[units * units]`` each.
 
         Raises:
             WorkerFailed: a process has ended, or took longer than ``STEP_LIMIT_S``.
         """
         deadline = time.monotonic() + STEP_LIMIT_S
-        for pipe in self._pipes:
+        for pipe in self._pipes.values():
             os.write(pipe, b".")
-        for number in self._stepping:
+        for number in self._pipes:
             self._answer(number, deadline)
         taken = np.array(self._shared)
         # Whoever leaves its part out in the next step leaves NaN: no result of an earlier one can stand in for it.
@@ -105,19 +101,21 @@ class Group:
                     continue
                 for other in self._running:
                     other.ask_for_stacks()
-                raise WorkerFailed(f"{name} did not answer in time", self._remains()) from None
+                raise self._failed(f"{name} did not answer in time") from None
             if isinstance(message, Answer):
                 return message.value
             said = message if message is not None else worker.wait_ended(2.0) or "without an answer"
-            raise WorkerFailed(f"{name} ended: {said}", self._remains())
+            raise self._failed(f"{name} ended: {said}")
 
     def _all_alive(self) -> None:
         for member, worker in zip(self._members, self._running, strict=True):
             if (how := worker.ended()) is not None:
-                raise WorkerFailed(f"{member.name} ended: {how}", self._remains())
+                raise self._failed(f"{member.name} ended: {how}")
 
-    def _remains(self) -> str:
-        return "\n\n".join(remains(worker.files) for worker in self._running)
+    def _failed(self, what: str) -> WorkerFailed:
+        """All that is left of the processes is in the message: pytest shows nothing else of an error."""
+        left = "\n\n".join(remains(worker.files) for worker in self._running)
+        return WorkerFailed(f"{what}\n\n{left}", left)
 
 
 @contextlib.contextmanager
@@ -138,6 +136,6 @@ def running(make: Callable[[Sequence[str]], Sequence[Member]], addresses: int, f
             except WorkerFailed as failure:
                 if attempt < _ATTEMPTS and port_taken(failure.details):
                     continue
-                raise WorkerFailed(f"{failure}\n{failure.details}", failure.details) from None
+                raise
             yield group
             return
