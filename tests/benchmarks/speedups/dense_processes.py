@@ -23,7 +23,7 @@ from harness.runner.worker import Send
 
 #: So many float32 [units, units] there are, and the batch is float32 [rows, units].
 LAYERS = 6
-UNITS = 384
+UNITS = 256
 #: Takes a step, and returns the scalar loss and the gradients.
 Step = Callable[[], "Sequence[Any]"]
 

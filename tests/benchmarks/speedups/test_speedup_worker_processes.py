@@ -14,8 +14,8 @@ from programs import SEVERAL
 import harness
 from harness.devices.cores import usable_cores
 
-#: Rows of the batch a worker.
-_ROWS = 1024
+#: Rows of the batch a worker: so many, and so few weights, that the work of a step is more than what is sent for it.
+_ROWS = 2048
 
 Measured = Callable[..., harness.SpeedupRecord]
 
