@@ -46,9 +46,14 @@ def work_at_addresses(
     for _ in range(_ATTEMPTS):
         made = make(free_addresses(count))
         ended = work_together([job for job, _ in made], [files for _, files in made], limit_s, needed=needed)
-        if not any(text in each.details for each in ended for text in _TAKEN):
+        if not any(port_taken(each.details) for each in ended):
             break
     return ended
+
+
+def port_taken(details: str) -> bool:
+    """Whether a process said, in what is left of it, that somebody else has its port."""
+    return any(text in details for text in _TAKEN)
 
 
 def work_together(

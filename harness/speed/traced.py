@@ -33,8 +33,8 @@ _DATA_BYTES = 64 * 1024
 class Traced:
     """Transfers of one call of ``parallel``, and what is suspicious of both sides.
 
-    ``transfers`` and ``transferred_bytes`` are ``None`` where the call could not be traced; the bytes are those of
-    transfers whose size is known.
+    ``transfers`` and ``transferred_bytes`` are ``None`` where the call could not be traced, and where it ran no op in
+    this process: what other processes do is not seen here. The bytes are those of transfers whose size is known.
     """
 
     transfers: int | None
@@ -60,10 +60,11 @@ def look_at_both(single: Callable[[], Any], parallel: Callable[[], Any], devices
             )
     if traces[0] is not None:
         warnings += about_single(traces[0].ops, devices)
-    if traces[1] is None:
+    if traces[1] is not None:
+        warnings += about_parallel(traces[1].ops, devices)
+    if traces[1] is None or not traces[1].ops:
         return Traced(None, None, tuple(warnings))
     transfers = list(traces[1].transfers)
-    warnings += about_parallel(traces[1].ops, devices)
     warnings += about_transfers(transfers, devices)
     return Traced(len(transfers), sum(moved.size_bytes or 0 for moved in transfers), tuple(warnings))
 
@@ -89,6 +90,8 @@ def about_single(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
 def about_parallel(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
     """The parallel side has to use each device, and to let them run at the same time."""
     ops = list(ops)
+    if not ops:
+        return ["parallel ran no op in this process: nothing here shows which devices work"]
     used = work_by_device(ops)
     idle = [device.parsed.short for device in devices if device.parsed not in used]
     found = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+import harness
 from harness.devices.device import Device
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op, Role, Transfer
-from harness.speed.traced import about_parallel, about_single, about_transfers, work_by_device
+from harness.speed.traced import about_parallel, about_single, about_transfers, look_at_both, work_by_device
 
 _HOST = DeviceName("localhost", 0, 0, "CPU", 0)
 _GPUS = [DeviceName("localhost", 0, 0, "GPU", index) for index in range(2)]
@@ -48,6 +49,23 @@ def test_a_parallel_side_on_all_gpus_is_left_alone_in_eager_code_too() -> None:
 def test_an_idle_device_is_named() -> None:
     [found] = about_parallel([_op(_GPUS[0]), _op(_GPUS[1], "Const", "constant")], _DEVICES)
     assert found == "parallel ran no op on GPU:1: 1 of 2 devices work"
+
+
+def test_of_work_in_other_processes_it_is_said_that_nothing_is_known() -> None:
+    assert about_parallel([], _DEVICES) == ["parallel ran no op in this process: nothing here shows which devices work"]
+
+
+def test_transfers_of_work_in_other_processes_are_missing_and_not_0(devices: harness.Devices) -> None:
+    import tensorflow as tf
+
+    one = devices[0]
+    with tf.device(one.name):
+        x = tf.constant([[1.0]])
+    here = look_at_both(lambda: x @ x, lambda: x @ x, [one])
+    assert (here.transfers, here.transferred_bytes) == (0, 0)
+    elsewhere = look_at_both(lambda: x @ x, lambda: None, [one])
+    assert (elsewhere.transfers, elsewhere.transferred_bytes) == (None, None)
+    assert [line for line in elsewhere.warnings if "parallel ran no op in this process" in line]
 
 
 @pytest.mark.parametrize(
