@@ -48,6 +48,14 @@ def test_what_the_report_is_made_of_is_in_it() -> None:
     assert any((folder / "sections").glob("*.j2"))
 
 
+def test_the_images_of_the_digits_are_in_it() -> None:
+    from harness.checks.digits_classifier import load_images
+
+    images, labels = load_images(0)
+    assert images.shape == (1797, 8, 8, 1)
+    assert (images.min(), images.max(), set(labels)) == (0, 1, set(range(10)))
+
+
 def test_the_licence_is_in_it() -> None:
     files = distribution(NAME).files or []
     licences = [path for path in files if path.name == "LICENSE"]
