@@ -10,7 +10,7 @@ import pytest
 import sample_records as samples
 from html_rules import Page
 
-from harness.records import Exercised, RunRecord, Verdict
+from harness.records import Card, Exercised, RunRecord, Verdict
 from harness.report.html.findings import MOST_FINDINGS
 from harness.report.html.page import report_page
 
@@ -101,6 +101,15 @@ def test_a_card_is_shown_with_its_ids_its_links_and_what_was_found_on_it(pages: 
         assert fact in card
     assert "A described machine, not hardware." in text
     assert "A described machine" not in Page(report_page(replace(samples.eight_cards(), described=False))).text
+
+
+def test_a_card_says_what_it_is_judged_against() -> None:
+    def of(*cards: Card) -> str:
+        return Page(report_page(replace(samples.eight_cards(), cards=cards))).text
+
+    assert "judged against L4" in of(Card("GPU:0", "NVIDIA L4", profile="L4"))
+    assert "judged against the median of this machine" in of(Card("GPU:0", "a card"), Card("core/0/CPU:0", "a core"))
+    assert "judged against right results; its rates are told" in of(Card("CPU:0", "a core"))
 
 
 def test_charts_have_their_message_in_words_and_their_figures_in_a_table(pages: dict[str, Page]) -> None:

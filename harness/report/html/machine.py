@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.judgement.hardware.naming import shares_threads
 from harness.records import Card, Figure, RunRecord, Verdict
 from harness.report.printable import device_label
 from harness.report.quantities import TIMES, number, quantity, size
@@ -52,6 +53,7 @@ def _view(record: RunRecord, card: Card) -> CardView:
 
 
 def _facts(card: Card) -> tuple[tuple[str, str], ...]:
+    others = "right results; its rates are told" if shares_threads(card) else "the median of this machine"
     facts = (
         ("index", None if card.index is None else str(card.index)),
         ("PCI", card.pci),
@@ -59,7 +61,7 @@ def _facts(card: Card) -> tuple[tuple[str, str], ...]:
         ("compute capability", card.compute_capability),
         ("memory", None if card.memory_bytes is None else size(card.memory_bytes)),
         ("UUID", card.uuid),
-        ("judged against", card.profile or "the median of this machine"),
+        ("judged against", card.profile or others),
     )
     return tuple((name, text) for name, text in facts if text is not None)
 
