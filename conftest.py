@@ -10,10 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import harness
 
 pytest_plugins = ["pytester", "harness.plugin"]
+
+# Where other work stops a test for a second, an example is not wrong: no test fails on a wall-clock time.
+settings.register_profile("on-shared-cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("on-shared-cores")
 
 #: Where the package under test is imported from, for processes that tests start.
 _IMPORT_ROOT = Path(harness.__file__).resolve().parent.parent

@@ -18,8 +18,8 @@ _FILES = (".gitignore", "*.py", "*.md", "*.toml", "*.ini", "LICENSE")
 
 
 def text_files(root: Path) -> list[Path]:
-    """Every file of the repository under ``root``, sorted; all of them are text."""
-    return sorted(_text_files(root))
+    """Every file of the repository under ``root`` but data, sorted; all of them are text."""
+    return sorted(path for path in _text_files(root) if path.suffix != ".gz")
 
 
 def _text_files(root: Path) -> Iterator[Path]:
