@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from harness.devices.device import Devices
+from harness.machine.room import is_here
 from harness.records import Exercised, Figure, Finding, Placement, RunRecord, Series, Verdict
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class Check:
     level: Level = Level.QUICK
     #: Whether it works on the machine (``CheckContext.machine``) and so on a described one too.
     hardware: bool = False
+    #: Whether all devices have to be of this process: not those of ``cores:N`` and of other hosts.
+    one_process: bool = False
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):
@@ -103,8 +106,11 @@ class Check:
         if self.minimum_devices < 1:
             raise ValueError(f"check {self.id}: minimum_devices={self.minimum_devices!r}; accepted: 1 or more")
 
-    def unmet(self, devices: Devices) -> str | None:
-        """Why the check cannot run on ``devices``, or ``None`` where it can."""
+    def unmet(self, devices: Devices) -> tuple[str, str] | None:
+        """Why the check cannot run on ``devices``, and what to ask for; ``None`` where it can."""
         if len(devices) < self.minimum_devices:
-            return f"needs {self.minimum_devices} devices, there: {len(devices)}"
+            there = f"needs {self.minimum_devices} devices, there: {len(devices)}"
+            return there, "ask for more devices with --devices, such as cpu:4"
+        if self.one_process and not all(is_here(device.parsed) for device in devices):
+            return f"needs devices of one process, there: {devices.spec}", "run it with --devices gpu or cpu:N"
         return None

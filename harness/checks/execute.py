@@ -26,7 +26,7 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
     """Run ``check`` and judge what it says. ``elapsed_s`` of the result is wall-clock time in seconds."""
     started = time.perf_counter()
     unmet = check.unmet(context.devices)
-    outcome = _skipped(unmet) if unmet is not None else _settled(_outcome_of(check, context))
+    outcome = CheckOutcome(Verdict.SKIP, *unmet) if unmet is not None else _settled(_outcome_of(check, context))
     if check.hardware and outcome.verdict is Verdict.FAIL:
         outcome = confirmed(outcome, _settled(_outcome_of(check, context)))
     return CheckResult(
@@ -78,10 +78,6 @@ def _weakened(finding: Finding, again: Collection[tuple[str, str | None]]) -> Fi
     if lasting or (finding.kind, finding.device) in again:
         return finding
     return replace(finding, severity=Verdict.WARN)
-
-
-def _skipped(unmet: str) -> CheckOutcome:
-    return CheckOutcome(Verdict.SKIP, unmet, "ask for more devices with --devices, such as cpu:4")
 
 
 def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:

@@ -8,9 +8,7 @@ import numpy as np
 
 from harness.checks.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.tally import Tally
-from harness.machine.room import is_here
 from harness.parallel.distribute.training import Training
-from harness.records import Verdict
 
 STEPS = 3
 #: Rows of a batch on each device; the last batch has half of them, so that it is uneven and can be divided still.
@@ -29,9 +27,6 @@ def run(context: CheckContext) -> CheckOutcome:
     from harness.strategies import sample, training_setups
 
     devices = context.devices
-    if not all(is_here(device.parsed) for device in devices):
-        reason = f"{devices.spec}: devices of other processes, and MirroredStrategy takes those of one"
-        return CheckOutcome(Verdict.SKIP, reason, "run it with devices of one process: --devices gpu or cpu:N")
     random = np.random.default_rng(context.seed)
     batch = ROWS_EACH * len(devices)
     rows = 2 * batch + batch // 2
@@ -83,4 +78,5 @@ CHECK = Check(
     typical_s=16,
     run=run,
     level=Level.STANDARD,
+    one_process=True,
 )

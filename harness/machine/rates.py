@@ -29,8 +29,8 @@ _FIRST_SIDE, _LARGEST_SIDE = 256, 8192
 #: much as the C library hands out again without new pages (32 MiB), because new pages are no figure of the memory.
 _GPU_ELEMENTS, _CPU_ELEMENTS = 64 * 1024 * 1024, 4 * 1024 * 1024
 _GPU_COPY_BYTES, _CPU_COPY_BYTES = 256 * 1024 * 1024, 64 * 1024 * 1024
-#: From card to card one after the other in one call, as the check "copies" does it.
-_COPIES = 6
+#: Large copies from card to card are made so often in one call, so that what the call itself costs is told once.
+COPIES = 6
 
 _PRODUCTS = ("float64", "float32", "tfloat32", "float16", "bfloat16", "int8")
 
@@ -158,8 +158,8 @@ def copy_rates(machine: Machine, card: Card) -> Iterator[Rate]:
     labels = [each.label for each in machine.cards]
     if len(labels) > 1:
         to = labels[(labels.index(card.label) + 1) % len(labels)]
-        times = times_s(machine, lambda: machine.move(there, to, _COPIES), ROUNDS)
-        yield _rate("copy device-to-device", _COPIES * size / 1e9, times)
+        times = times_s(machine, lambda: machine.move(there, to, COPIES), ROUNDS)
+        yield _rate("copy device-to-device", COPIES * size / 1e9, times)
 
 
 def times_s(machine: Machine, call: Callable[[], object], rounds: int) -> list[float]:

@@ -67,11 +67,13 @@ def test_a_product_beside_one_core(compare: Callable[..., object], machine: Any,
 
 @pytest.mark.parametrize("way", ["host-to-device", "device-to-device", "device-to-host"])
 def test_a_copy_beside_a_memcpy(compare: Callable[..., object], machine: Any, way: str) -> None:
+    from harness.machine.rates import COPIES
+
     labels = [card.label for card in machine.cards]
     source = np.arange(_COPY_BYTES // 8, dtype=np.int64)
     held = machine.put(source, labels[0])
     # As the check "copies" measures them.
-    repeats = 6 if way == "device-to-device" else 1
+    repeats = COPIES if way == "device-to-device" else 1
     copies: dict[str, Callable[[], Any]] = {
         "host-to-device": lambda: machine.put(source, labels[0]).pieces[0],
         "device-to-device": lambda: machine.move(held, labels[-1], repeats).pieces[0],

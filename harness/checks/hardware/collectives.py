@@ -15,7 +15,6 @@ from harness.checks.hardware.needs import on_cards
 from harness.checks.tally import Tally
 from harness.judgement.hardware.collectives import KINDS, bandwidth, judge_collective
 from harness.judgement.hardware.naming import device_of, is_gpu
-from harness.machine.room import is_here
 from harness.records import Exercised, Figure, Finding, Verdict
 
 if TYPE_CHECKING:
@@ -43,9 +42,6 @@ def _all(machine: Machine, context: CheckContext) -> CheckOutcome:
     if len(cards) < 2:
         reason = "one card: there is nobody to exchange anything with"
         return CheckOutcome(Verdict.SKIP, reason, "ask for two devices or more, such as --devices cpu:2")
-    if not machine.described and not all(is_here(device.parsed) for device in context.devices):
-        reason = f"{context.devices.spec}: cards of other processes, and TensorFlow's collectives join those of one"
-        return CheckOutcome(Verdict.SKIP, reason, "run it with cards of one process: --devices gpu or cpu:N")
     algorithms = machine.algorithms()
     real = (ELEMENTS if any(is_gpu(card) for card in cards) else ELEMENTS_CPU)[context.level]
     sizes = ELEMENTS_DESCRIBED if machine.described else real
@@ -140,4 +136,5 @@ CHECK = Check(
     typical_s=3,
     run=run,
     hardware=True,
+    one_process=True,
 )

@@ -19,6 +19,7 @@ from harness.judgement.hardware.links import pcie_peak_gbs
 from harness.judgement.hardware.majority import Trial, blame_copying
 from harness.judgement.hardware.naming import shares_threads
 from harness.machine.machine import HOST, Buffer, Machine, Mismatch, Pattern
+from harness.machine.rates import COPIES
 from harness.machine.words import array_mismatch, words
 from harness.records import Figure
 
@@ -37,9 +38,6 @@ CPU_SIZES = {
 }
 #: How often a copy is timed; the median counts. Small ones are over soon, and their times vary more.
 _TIMES_SMALL, _TIMES_LARGE, _LARGE_BYTES = 15, 5, 4 * _MIB
-#: Large copies from card to card are made so often in one call, so that what the call itself costs is told once. Each
-#: card has room for eight: what is sent, and these should none be gone before the last has come.
-_REPEATS = 6
 _STEP = 0x9E3779B97F4A7C15
 TO_CARD, TO_HOST = "copy host-to-device", "copy device-to-host"
 ACROSS, BOTH = "copy device-to-device", "copy both ways"
@@ -63,7 +61,7 @@ class _Course:
 
     def between_cards(self, size: int, copies: Callable[[int], object]) -> float:
         """The median time in seconds of one of the copies that ``copies`` makes, which takes how many."""
-        repeats = _REPEATS if size >= _LARGE_BYTES else 1
+        repeats = COPIES if size >= _LARGE_BYTES else 1
         return self.timed(size, lambda: copies(repeats)) / repeats
 
     def timed(self, size: int, copy: Callable[[], object]) -> float:
@@ -108,9 +106,13 @@ def _check(machine: Machine, account: Account, context: CheckContext, profile_fo
 
 
 def _sizes_with_room(machine: Machine, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of which every card has room for eight; the smallest in any case, so that a card without room is named."""
+    """Those that every card has room for; the smallest in any case, so that a card without room is named.
+
+    Room is for what is sent, for the copies that one call makes, should none be gone before the last has come, and for
+    one more.
+    """
     free = [each for card in machine.cards if (each := machine.free_bytes(card.label)) is not None]
-    most = min(free) // 8 if free else sizes[-1]
+    most = min(free) // (COPIES + 2) if free else sizes[-1]
     return tuple(size for size in sizes if size <= most) or sizes[:1]
 
 

@@ -13,6 +13,7 @@ from numpy_machine import NumpyMachine, context, cpus, gpus
 
 from harness.checks import mirrored_strategy
 from harness.checks.check import CheckContext
+from harness.checks.execute import execute
 from harness.checks.hardware.collectives import CHECK
 from harness.devices.device import Device, Devices
 from harness.judgement.hardware.collectives import KINDS, bandwidth, expected, judge_collective
@@ -113,8 +114,8 @@ def test_cards_of_other_processes_are_skipped_as_tensorflow_cannot_join_them() -
         [Device(f"/job:core/replica:0/task:{task}/device:CPU:0", "core", "x") for task in range(2)], spec="cores:2"
     )
     machine = NumpyMachine(cpus(2), described=False)
-    assert CHECK.run(CheckContext(servers, machine=machine)).verdict is Verdict.SKIP
-    assert mirrored_strategy.CHECK.run(CheckContext(servers)).verdict is Verdict.SKIP
+    assert execute(CHECK, CheckContext(servers, machine=machine)).verdict is Verdict.SKIP
+    assert execute(mirrored_strategy.CHECK, CheckContext(servers)).verdict is Verdict.SKIP
 
 
 @dataclass
