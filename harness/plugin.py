@@ -76,6 +76,7 @@ class _State:
     lacking: str | None = None
     #: What was verified and not yet reported.
     verifications: int = 0
+    unpassed: int = 0
     exercised: Exercised | None = None
 
 
@@ -243,6 +244,7 @@ def verify(_harness_devices: Devices, pytestconfig: pytest.Config) -> Callable[.
         verification = library_verify(*args, devices=devices, **kwargs)
         exercised = verification.exercised
         state.verifications += 1
+        state.unpassed += not verification.passed
         state.exercised = exercised if state.exercised is None else state.exercised + exercised
         return verification
 
@@ -274,8 +276,8 @@ def pytest_runtest_makereport(
     configured = None
     if state.devices is not None:
         configured = f"{describe(state.devices)} ({state.origin}): {state.devices.reason}"
-    says = Said(configured, state.verifications, state.exercised or Exercised())
-    state.verifications, state.exercised = 0, None
+    says = Said(configured, state.verifications, state.exercised or Exercised(), state.unpassed)
+    state.verifications, state.exercised, state.unpassed = 0, None, 0
     setattr(report, _REPORT, says.plain())
     if state.lacking is not None and call.when == "setup" and report.skipped:
         # Point at the test, not at the line of this file that found its needs unmet.

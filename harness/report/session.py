@@ -14,24 +14,25 @@ from harness.records import Exercised
 class Said:
     """What one test says of devices. It travels between processes as plain values (:meth:`plain`).
 
-    ``configured`` describes the devices, ``None`` where they were not configured. ``verifications`` and
-    ``exercised`` count what was added since the test last spoke.
+    ``configured`` describes the devices, ``None`` where they were not configured. ``verifications``, ``exercised``
+    and ``unpassed``, the verifications that did not pass, count what was added since the test last spoke.
     """
 
     configured: str | None = None
     verifications: int = 0
     exercised: Exercised = field(default_factory=Exercised)
+    unpassed: int = 0
 
     def plain(self) -> dict[str, Any]:
         """As dictionaries, lists, texts and numbers."""
         exercised = {**asdict(self.exercised), "devices": list(self.exercised.devices)}
-        return {"configured": self.configured, "verifications": self.verifications, "exercised": exercised}
+        return {**asdict(self), "exercised": exercised}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Said:
         """Back from :meth:`plain`."""
         exercised = {**plain["exercised"], "devices": tuple(plain["exercised"]["devices"])}
-        return cls(plain["configured"], plain["verifications"], Exercised(**exercised))
+        return cls(plain["configured"], plain["verifications"], Exercised(**exercised), plain["unpassed"])
 
 
 @dataclass(slots=True)
@@ -43,6 +44,8 @@ class SessionTotals:
     configured: set[str] = field(default_factory=set)
     verifications: int = 0
     exercised: Exercised = field(default_factory=Exercised)
+    #: How many verifications did not pass, by the test.
+    unpassed: Counter[str] = field(default_factory=Counter)
 
     def add(self, test: str, says: Said, skipped: str | None) -> None:
         """Take in what ``test`` says; ``skipped`` is why it was skipped, or ``None`` where it was not."""
@@ -51,6 +54,8 @@ class SessionTotals:
             self.configured.add(says.configured)
         self.verifications += says.verifications
         self.exercised += says.exercised
+        if says.unpassed:
+            self.unpassed[test] += says.unpassed
         if skipped is not None:
             self.skipped[test] = skipped
 
@@ -64,6 +69,12 @@ class SessionTotals:
         lines = sorted(self.configured)
         if self.verifications:
             lines.append(f"{self.verifications} verification(s): {self.exercised}")
+        if self.unpassed:
+            # A test that does not look at what it gets is green whatever that says.
+            lines.append(
+                f"{sum(self.unpassed.values())} of them did not pass; a test has to say so: assert result.passed"
+            )
+            lines += [f"  {count} in {test}" for test, count in self.unpassed.items()]
         if self.nothing_exercised:
             lines.append(
                 f"UNKNOWN: nothing was exercised. All {len(self.tests)} test(s) that need devices were skipped, "

@@ -20,6 +20,7 @@ _STAND_INS = """
         devices: object
         options: object
         exercised: Exercised
+        passed: bool = True
 
     def verify(parallel, reference, inputs, *, devices, **options):
         return Verification(devices, options, Exercised(programs=1, values=3, devices=devices.names))

@@ -7,7 +7,7 @@ from harness.report.session import Said, SessionTotals
 
 
 def test_what_a_test_says_travels_as_plain_values() -> None:
-    said = Said("4 devices", 2, Exercised(1, 2, 3, 4, 5, ("/CPU:0", "/CPU:1")))
+    said = Said("4 devices", 2, Exercised(1, 2, 3, 4, 5, ("/CPU:0", "/CPU:1")), 1)
     assert Said.from_plain(json.loads(json.dumps(said.plain()))) == said
     assert Said.from_plain(json.loads(json.dumps(Said().plain()))) == Said()
 
@@ -27,6 +27,13 @@ def test_what_was_exercised_is_added_up() -> None:
         f"2 verification(s): {Exercised(programs=2, values=20, devices=('/CPU:a', '/CPU:b'))}",
     ]
     assert not totals.nothing_exercised
+
+
+def test_verifications_that_did_not_pass_are_told_with_their_tests() -> None:
+    totals = SessionTotals()
+    totals.add("a", Said("2 devices", 2, Exercised(programs=2), 1), None)
+    totals.add("b", Said("2 devices", 1, Exercised(programs=1)), None)
+    assert totals.lines()[2:] == ["1 of them did not pass; a test has to say so: assert result.passed", "  1 in a"]
 
 
 def test_a_session_in_which_every_test_was_skipped_exercised_nothing() -> None:
