@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 import harness
 
-pytest_plugins = ["pytester", "harness.plugin"]
+pytest_plugins = ["pytester", "harness.pytest_plugin.plugin"]
 
 # Where other work stops a test for a second, an example is not wrong: no test fails on a wall-clock time.
 settings.register_profile("on-shared-cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -75,6 +75,6 @@ def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*paths, *filter(None, [_PYTHONPATH])]))
         monkeypatch.setenv("FAKE_TENSORFLOW_GPUS", str(gpus))
         xdist = ["-p", "xdist.plugin"] if "-n" in arguments else []
-        return pytester.runpytest_subprocess("-p", "harness.plugin", *xdist, *arguments)
+        return pytester.runpytest_subprocess("-p", "harness.pytest_plugin.plugin", *xdist, *arguments)
 
     return run

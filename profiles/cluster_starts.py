@@ -41,7 +41,7 @@ for device in harness.configure(sys.argv[1]):
 def start_and_stop(hosts: int, *, connect: bool) -> tuple[str, list[str]]:
     """One cluster: what came of it (``started``, or what failed), and the addresses of its hosts."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "harness.cli", "serve"]
+    command = [sys.executable, "-m", "harness.cli.app", "serve"]
     processes: list[subprocess.Popen[str]] = []
     with tempfile.TemporaryFile() as log, contextlib.ExitStack() as ending:
         for _ in range(hosts):

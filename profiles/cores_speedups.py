@@ -35,8 +35,8 @@ Speedups = Mapping[str, Mapping[str, Sequence[float]]]
 
 def measured(folder: Path, runs: int, budget_s: float) -> Speedups:
     """Both figures of each benchmark, one value a run."""
-    from harness.runner.measuring import measure
     from harness.speed.baseline import read_run
+    from harness.speed.command import measure
     from harness.speed.figures import FIGURES, log_speedup
 
     chosen = " or ".join(WHAT)

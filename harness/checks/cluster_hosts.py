@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.own_command import command_line
-from harness.checks.tally import Tally
+from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.tally import Tally
 from harness.records import CheckResult, Finding, Verdict
+from harness.runner.own_command import command_line
 
 HOSTS = 3
 #: Checks that a single process passes too.

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.checks.check import Check, CheckContext, CheckOutcome
-from harness.checks.tally import Tally
+from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.tally import Tally
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.records import Exercised, Finding, Verdict

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checks.search import Search
 
 if TYPE_CHECKING:
-    from harness.checks.tally import Tally
+    from harness.checking.tally import Tally
     from harness.devices.device import Devices
     from harness.judgement.verification import Verification
     from harness.strategies import Models

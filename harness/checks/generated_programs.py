@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checks.search import Search
 
 if TYPE_CHECKING:

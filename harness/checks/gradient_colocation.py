@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.checks.check import Check, CheckContext, CheckOutcome
-from harness.checks.tally import Tally
+from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.tally import Tally
 
 #: Features, hidden units and outputs of the tower: no two alike, so that no transposed weight fits by chance.
 FEATURES, HIDDEN, OUTPUTS = 6, 7, 3

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.checks.check import Check, CheckContext, CheckOutcome
-from harness.checks.tally import Tally
+from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.tally import Tally
 from harness.devices.device import Devices
 from harness.records import Finding
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.tally import Tally
-from harness.parallel.distribute.training import Training
+from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.tally import Tally
+from harness.distribute.training import Training
 
 STEPS = 3
 #: Rows of a batch on each device; the last batch has half of them, so that it is uneven and can be divided still.
@@ -21,9 +21,9 @@ LEARNING_RATE, MOMENTUM = 0.1, 0.9
 
 def run(context: CheckContext) -> CheckOutcome:
     """Judge the training with Keras's ``fit`` and with a custom loop."""
-    from harness.judgement.training.examine import examine
-    from harness.judgement.training.reference import Asked
-    from harness.parallel.distribute.batches import Data
+    from harness.distribute.batches import Data
+    from harness.distribute.examine import examine
+    from harness.distribute.reference import Asked
     from harness.strategies import sample, training_setups
 
     devices = context.devices

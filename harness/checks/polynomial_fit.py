@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.checks.check import Check, CheckContext, CheckOutcome
-from harness.checks.tally import Tally
+from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.tally import Tally
 from harness.checks.trajectory import Trajectory, compare
 from harness.devices.device import Devices
 from harness.records import Finding

@@ -5,14 +5,15 @@ Importing this loads no TensorFlow: each check imports it when it runs.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.checking.suite import Suite
 from harness.checks import (
     cluster_hosts,
     devices_distinct,
     digits_classifier,
     ensembles,
-    every_strategy,
     generated_programs,
     gradient_colocation,
     matpow,
@@ -22,24 +23,22 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
-from harness.checks.hardware import (
-    arithmetic,
-    cards,
-    collectives,
-    copies,
-    corruption,
-    isolation,
-    memory,
-    memory_settings,
-    software,
-    sustained_load,
-)
-from harness.checks.suite import Suite
 from harness.devices.device import Devices
+from harness.distribute import check as every_strategy
+from harness.hardware.arithmetic import check as arithmetic
+from harness.hardware.cards import check as cards
+from harness.hardware.collectives import check as collectives
+from harness.hardware.copies import check as copies
+from harness.hardware.corruption import check as corruption
+from harness.hardware.isolation import check as isolation
+from harness.hardware.memory import check as memory
+from harness.hardware.memory_settings import check as memory_settings
+from harness.hardware.software import check as software
+from harness.hardware.sustained_load import check as sustained_load
 from harness.records import Fingerprint
 
 if TYPE_CHECKING:
-    from harness.machine.machine import Machine
+    from harness.hardware.machine import Machine
 
 
 def _configure(spec: str) -> Devices:
@@ -55,9 +54,16 @@ def _fingerprint(devices: Devices) -> Fingerprint:
 
 
 def _machine(devices: Devices) -> Machine:
-    from harness.machine.real import TensorFlowMachine
+    from harness.hardware.real import TensorFlowMachine
 
     return TensorFlowMachine(devices)
+
+
+def _described(path: Path) -> tuple[Devices, Fingerprint, Machine]:
+    from harness.faults.machine import DescribedMachine, devices, fingerprint, load_description
+
+    description = load_description(path)
+    return devices(description), fingerprint(description), DescribedMachine(description)
 
 
 SUITE = Suite(
@@ -90,4 +96,5 @@ SUITE = Suite(
     configure=_configure,
     fingerprint=_fingerprint,
     machine=_machine,
+    described=_described,
 )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from harness.checks.tally import Tally
+from harness.checking.tally import Tally
 from harness.records import Finding, Verdict
 
 if TYPE_CHECKING:

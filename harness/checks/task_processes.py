@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.own_command import command_line
-from harness.checks.tally import Tally
+from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.tally import Tally
 from harness.records import Exercised, Finding
+from harness.runner.own_command import command_line
 
 if TYPE_CHECKING:
     from harness.devices.device import Devices

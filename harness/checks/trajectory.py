@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.checks.tally import Tally
-from harness.judgement.training.differences import ROUNDING_FACTOR, bounds
+from harness.checking.tally import Tally
+from harness.distribute.differences import ROUNDING_FACTOR, bounds
 from harness.records import Exercised, Finding
 
 Array = npt.NDArray[np.float64]

@@ -52,10 +52,15 @@ class DeviceName:
         )
 
     @property
+    def in_this_process(self) -> bool:
+        """Whether it is a device of this process, and not one of a server or of another host."""
+        return self.job in (None, "localhost")
+
+    @property
     def short(self) -> str:
         """The name as people write it: ``CPU:1`` on this host, ``worker/1/CPU:0`` elsewhere."""
         device = f"{self.kind}:{self.index}" if self.kind is not None else "any"
-        if self.job in (None, "localhost"):
+        if self.in_this_process:
             return device
         return f"{self.job}/{self.task if self.task is not None else '*'}/{device}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.checks.check import Check
+from harness.checking.check import Check
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,7 +22,7 @@ _ORDER = (Verdict.PASS, Verdict.WARN, Verdict.SKIP, Verdict.UNKNOWN, Verdict.FAI
 #: Units beside rates (``…/s``) of which more is better. Of times, less is.
 _MORE = frozenset({"x", "lanes"})
 _LONGEST = 300
-#: How much a figure of a logical CPU may change from run to run, as in harness.judgement.hardware.rates.
+#: How much a figure of a logical CPU may change from run to run, as in harness.hardware.rates.
 SHARED_FACTOR = 4.0
 
 

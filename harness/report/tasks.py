@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.parallel.task_processes import TASKS_SCHEMA_VERSION, TasksRecord
 from harness.report.storage import load_versioned, save_json
-from harness.runner.tasks import TASKS_SCHEMA_VERSION, TasksRecord
 
 if TYPE_CHECKING:
     from rich.console import Console

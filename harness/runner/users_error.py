@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import harness.runner
-from harness.checks.exception_text import frames_without, one_line
 from harness.devices.lost import naming_hosts
 from harness.errors import HarnessError
+from harness.runner.exception_text import frames_without, one_line
 from harness.runner.messages import Refusal, Refused
 from harness.runner.target import Target
 

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.strategies.steps.step import Compact
 
 if TYPE_CHECKING:
-    from harness.parallel.distribute.training import Training
+    from harness.distribute.training import Training
 
 #: Keras optimizers by name, the simplest first.
 OPTIMIZERS = ("SGD", "SGD with momentum", "RMSprop", "Adagrad", "Adam", "AdamW")
@@ -58,7 +58,7 @@ class TrainingSetup(Compact):
         """The training, as ``harness.distribute.equivalent`` has it built."""
         import tensorflow as tf
 
-        from harness.parallel.distribute.training import Training
+        from harness.distribute.training import Training
 
         keras = tf.keras
         last = "float64" if self.policy == "float64" else "float32"

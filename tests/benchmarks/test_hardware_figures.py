@@ -28,7 +28,7 @@ _ABSURD = 3.0
 
 @pytest.fixture
 def machine(devices: harness.Devices) -> Any:
-    from harness.machine.real import TensorFlowMachine
+    from harness.hardware.real import TensorFlowMachine
 
     if any(device.kind != "logical-cpu" for device in devices):
         pytest.skip("the figures of logical CPUs; --harness-devices=cpu:2")
@@ -40,7 +40,7 @@ def machine(devices: harness.Devices) -> Any:
 def test_a_product_beside_one_core(compare: Callable[..., object], machine: Any, dtype: str, beside: str) -> None:
     import tensorflow as tf
 
-    from harness.machine.rates import matrices, product_of
+    from harness.hardware.profile_rates import matrices, product_of
 
     card = machine.cards[0].label
     arrays = matrices(_SIDE, np.dtype(dtype))
@@ -67,7 +67,7 @@ def test_a_product_beside_one_core(compare: Callable[..., object], machine: Any,
 
 @pytest.mark.parametrize("way", ["host-to-device", "device-to-device", "device-to-host"])
 def test_a_copy_beside_a_memcpy(compare: Callable[..., object], machine: Any, way: str) -> None:
-    from harness.machine.rates import COPIES
+    from harness.hardware.profile_rates import COPIES
 
     labels = [card.label for card in machine.cards]
     source = np.arange(_COPY_BYTES // 8, dtype=np.int64)

@@ -47,7 +47,7 @@ def test_a_session_of_one_plain_test_with_and_without(compare: Callable[..., obj
 
     compare(
         "starting pytest with the plug-in unused, processor time",
-        start("-p", "harness.plugin"),
+        start("-p", "harness.pytest_plugin.plugin"),
         start(),
         target=_TARGET_MS,
         absurd=_ABSURD_MS,

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.suite import Suite
 from harness.checks import (
     cluster_hosts,
     devices_distinct,
     digits_classifier,
     ensembles,
-    every_strategy,
     generated_programs,
     gradient_colocation,
     matpow,
@@ -26,10 +27,9 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
-from harness.checks.check import Check, CheckContext, CheckOutcome
 from harness.checks.registry import SUITE as SHIPPED
-from harness.checks.suite import Suite
 from harness.devices.device import Device, Devices
+from harness.distribute import check as every_strategy
 from harness.judgement.verify import verify
 from harness.records import Exercised, Verdict
 
@@ -289,9 +289,7 @@ SUITE = Suite(
             _patched("harness.checks.mirrored_strategy.build", _mirrored_with_clipping),
         ),
         _planted(cluster_hosts.CHECK, "too-few", _patched("harness.checks.cluster_hosts._serving", _one_host_too_few)),
-        _planted(
-            every_strategy.CHECK, "unknown", _patched("harness.checks.every_strategy.trainings", _unknown_strategy)
-        ),
+        _planted(every_strategy.CHECK, "unknown", _patched("harness.distribute.check.trainings", _unknown_strategy)),
     ),
     configure=SHIPPED.configure,
     fingerprint=SHIPPED.fingerprint,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from harness.checking.run import Plan, run_checks
+from harness.checking.suite import load_suite
 from harness.checks.registry import SUITE
-from harness.checks.suite import load_suite
 from harness.records import CheckResult, Verdict
 from harness.runner.messages import Finished
-from harness.runner.run import Plan, run_checks
 
 FAULTY = "faulty_checks:SUITE"
 

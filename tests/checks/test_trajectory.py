@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.checks.tally import Tally
+from harness.checking.tally import Tally
 from harness.checks.trajectory import Array, Trajectory, compare
-from harness.judgement.training.differences import ROUNDING_FACTOR, bounds
+from harness.distribute.differences import ROUNDING_FACTOR, bounds
 from harness.records import Verdict
 
 STEPS, WEIGHTS = 50, 7

@@ -15,7 +15,7 @@ import psutil
 import harness
 
 IMPORT_ROOT = Path(harness.__file__).resolve().parent.parent
-PLANTED_FOLDER = Path(__file__).resolve().parent.parent / "runner"
+PLANTED_FOLDER = Path(__file__).resolve().parent.parent / "checking"
 #: How long anything here may take before the test gives up, in seconds.
 LIMIT_S = 180
 
@@ -31,7 +31,7 @@ def start(folder: Path, *arguments: str, planted: bool = True, **environment: st
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.cli", *arguments],
+            [sys.executable, "-m", "harness.cli.app", *arguments],
             cwd=folder,
             env=env,
             stdin=subprocess.DEVNULL,

@@ -32,7 +32,7 @@ def test_no_tensorflow_is_loaded(arguments: list[str]) -> None:
         "atexit.register(lambda: print('LOADED', [n for n in ('tensorflow', 'keras', 'hypothesis', "
         "'pytest', 'matplotlib', 'scipy') if n in sys.modules]))\n"
         f"sys.argv[1:] = {arguments!r}\n"
-        "from harness.cli import main\n"
+        "from harness.cli.app import main\n"
         "main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

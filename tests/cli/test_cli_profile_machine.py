@@ -7,8 +7,8 @@ from pathlib import Path
 
 from command_line import run
 
-from harness.machine.hardware_profile import load_hardware_profile, profile_for
-from harness.machine.profile_writer import SOURCE
+from harness.hardware.profile import load_hardware_profile, profile_for
+from harness.hardware.profile_writer import SOURCE
 
 
 def test_the_figures_of_this_machine_are_written_as_a_profile(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import run
 
-from harness.checks.check import Level
+from harness.checking.check import Level
 from harness.checks.registry import SUITE
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.storage import load_run

@@ -75,8 +75,8 @@ def test_lines_come_as_the_checks_run(tmp_path: Path) -> None:
 
 
 def test_a_bar_says_what_runs_on_a_terminal(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness.cli", "validate", "--only", "passes", "--only", "finds"]
-    planted = str(Path(__file__).resolve().parent.parent / "runner")
+    command = [sys.executable, "-m", "harness.cli.app", "validate", "--only", "passes", "--only", "finds"]
+    planted = str(Path(__file__).resolve().parent.parent / "checking")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([planted, *sys.path]),

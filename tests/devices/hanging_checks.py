@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 
-from harness.checks.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.suite import Suite
 from harness.checks.registry import SUITE as SHIPPED
-from harness.checks.suite import Suite
 from harness.records import Exercised, Verdict
 
 

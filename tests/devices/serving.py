@@ -44,7 +44,7 @@ def start_serving(said: Path, *arguments: str) -> subprocess.Popen[str]:
     try:
         with said.open("w") as stderr:
             return subprocess.Popen(
-                [sys.executable, "-m", "harness.cli", "serve", *arguments],
+                [sys.executable, "-m", "harness.cli.app", "serve", *arguments],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -70,7 +70,7 @@ def _harness(folder: Path, *arguments: str, **environment: str) -> subprocess.Co
     here = Path(__file__).parent  # where planted suites are
     paths = [str(Path(harness.__file__).resolve().parent.parent), str(here), os.environ.get("PYTHONPATH", "")]
     return subprocess.run(
-        [sys.executable, "-m", "harness.cli", *arguments],
+        [sys.executable, "-m", "harness.cli.app", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "200", **environment},
         capture_output=True,

@@ -64,7 +64,7 @@ _TESTS = """
 def _harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     paths = [str(Path(harness.__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
     return subprocess.run(
-        [sys.executable, "-m", "harness.cli", *arguments],
+        [sys.executable, "-m", "harness.cli.app", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "200"},
         capture_output=True,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from harness.devices.device import Device, Devices
-from harness.judgement.training.collectives import judge_collectives, uneven_collectives
-from harness.judgement.training.conduct import judge_homes
-from harness.judgement.training.equivalence import CollectiveCount, conclude
-from harness.parallel.distribute.course import Course
+from harness.distribute.conduct import judge_homes
+from harness.distribute.course import Course
+from harness.distribute.equivalence import CollectiveCount, conclude
+from harness.distribute.uneven_collectives import judge_collectives, uneven_collectives
 from harness.records import Exercised, Finding, Verdict
 
 NAMES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{index}" for index in range(3))

@@ -92,7 +92,7 @@ def test_bad_input_is_refused_before_a_process_starts(change: dict[str, Any], er
 
 
 def test_a_strategy_over_other_devices_is_refused_in_a_process_that_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.parallel.distribute import strategies
+    from harness.distribute import strategies
 
     monkeypatch.setattr(strategies, "_made", {("mirrored", ("CPU:0",)): "a strategy"})
     assert strategies.make_strategy("mirrored", ["CPU:0"]) == "a strategy"

@@ -46,9 +46,9 @@ def judge_all() -> None:
     import sample_trainings
 
     import harness
-    from harness.judgement.training.examine import examine
-    from harness.judgement.training.reference import Asked
-    from harness.parallel.distribute.batches import Data
+    from harness.distribute.batches import Data
+    from harness.distribute.examine import examine
+    from harness.distribute.reference import Asked
     from harness.runner.messages import plain
 
     devices = harness.configure("cpu:2")

@@ -9,8 +9,8 @@ import sample_trainings as samples
 
 import harness
 from harness.distribute import Equivalence, equivalent
-from harness.judgement.training.asynchronous import judge_asynchronous
-from harness.parallel.distribute.asynchronous import AsynchronousCourse
+from harness.distribute.asynchronous import AsynchronousCourse
+from harness.distribute.judge_asynchronous import judge_asynchronous
 
 STEPS = 120
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from harness.checks.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.hardware import (
-    arithmetic,
-    cards,
-    collectives,
-    copies,
-    corruption,
-    memory,
-    memory_settings,
-    software,
-    sustained_load,
-)
+from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.faults.machine import DescribedMachine, devices, read_description
+from harness.hardware.arithmetic import check as arithmetic
+from harness.hardware.cards import check as cards
+from harness.hardware.collectives import check as collectives
+from harness.hardware.copies import check as copies
+from harness.hardware.corruption import check as corruption
+from harness.hardware.memory import check as memory
+from harness.hardware.memory_settings import check as memory_settings
+from harness.hardware.software import check as software
+from harness.hardware.sustained_load import check as sustained_load
 from harness.records import Finding
 
 #: All that run on a described machine. ``isolation`` starts processes of its own.

@@ -7,11 +7,12 @@ import re
 import pytest
 from described_machines import H100, Subject, blamed, machine, results
 
-from harness.checks.check import Level
-from harness.checks.hardware import corruption, sustained_load
+from harness.checking.check import Level
 from harness.faults.machine import devices
 from harness.faults.machine.description import FAULT_KINDS
 from harness.faults.machine.models import MODELS
+from harness.hardware.corruption import check as corruption
+from harness.hardware.sustained_load import check as sustained_load
 from harness.records import Verdict, overall
 
 L4, V100, A100, PCIE = "NVIDIA L4", "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 PCIe"

@@ -42,9 +42,9 @@ def train() -> None:
     """A process has one strategy."""
     import harness
     from harness import Verdict, strategies
-    from harness.judgement.training.examine import examine
-    from harness.judgement.training.reference import Asked
-    from harness.parallel.distribute.batches import Data
+    from harness.distribute.batches import Data
+    from harness.distribute.examine import examine
+    from harness.distribute.reference import Asked
 
     name = os.environ["STRATEGY"]
     devices = harness.configure(os.environ["DEVICES"])

@@ -6,51 +6,36 @@ from pathlib import Path
 
 from import_scan import Import, imports_of, python_files
 
-#: From left to right: a room imports rooms to its left alone, and the ground floor.
+#: From top to bottom: a room imports rooms above it alone, and the ground floor.
 ROOMS = (
     "devices",
-    "machine",
+    "runner",
     "parallel",
     "evidence",
     "judgement",
+    "checking",
+    "distribute",
+    "hardware",
     "speed",
     "strategies",
     "faults",
     "checks",
-    "runner",
     "report",
 )
+#: Rooms that stand side by side: neither imports the other.
+STRANGERS = ("distribute", "hardware")
 #: Imports nothing of the harness but the ground floor itself.
 GROUND_FLOOR = ("errors", "records", "_tensorflow")
-#: May import every room; nothing imports them.
-FRONTS = (
-    "cli",
-    "cli_compare",
-    "cli_calibrate",
-    "cli_endings",
-    "cli_errors",
-    "cli_options",
-    "cli_profile",
-    "cli_report",
-    "cli_profile_machine",
-    "cli_run",
-    "cli_scale",
-    "cli_serve",
-    "cli_suite",
-    "cli_validate",
-    "plugin",
-    "plugin_gate",
-    "plugin_speed",
-)
-
-#: Public modules beside the rooms: they may import every room, and the package alone imports them.
-PUBLIC = ("distribute",)
+#: Thin fronts: each may import every room; nothing imports them, not even each other.
+FRONTS = ("cli", "pytest_plugin")
+#: Modules outside of all rooms that start a front.
+STARTS = {"__main__": "cli"}
 
 #: The parts of TensorFlow that are not private. Everything else below ``tensorflow`` is.
 _PUBLIC_TENSORFLOW = ("tensorflow.keras",)
 _DOOR = "_tensorflow"
 #: Package and the one place that may import it.
-_ONE_PLACE = {"pytest": "plugin", "_pytest": "plugin", "hypothesis": "strategies", "typer": "cli"}
+_ONE_PLACE = {"pytest": "pytest_plugin", "_pytest": "pytest_plugin", "hypothesis": "strategies", "typer": "cli"}
 
 
 def violations(root: Path) -> list[str]:
@@ -76,18 +61,13 @@ def _forbidden(place: str, imported: Import) -> str | None:
     if imported.module.startswith("."):
         return "a relative import; write the full name"
     for package, only in _ONE_PLACE.items():
-        if imported.is_in(package) and _front(place) != only:
+        if imported.is_in(package) and place != only:
             return f"only harness/{only} imports {package}"
     if imported.is_in("tensorflow") or imported.is_in("keras"):
         return _forbidden_tensorflow(place, imported)
     if imported.is_in("harness"):
         return _forbidden_room(place, imported)
     return None
-
-
-def _front(place: str) -> str:
-    """The front that a module is a part of: ``plugin_speed`` is a part of ``plugin``. A room is itself."""
-    return place.partition("_")[0] if place in FRONTS else place
 
 
 def _forbidden_tensorflow(place: str, imported: Import) -> str | None:
@@ -102,12 +82,14 @@ def _forbidden_tensorflow(place: str, imported: Import) -> str | None:
 def _forbidden_room(place: str, imported: Import) -> str | None:
     parts = imported.module.split(".")
     target = parts[1] if len(parts) > 1 else ""
-    if place in (*FRONTS, *PUBLIC, "__init__") or target == place:
-        return "nothing imports the fronts" if target in FRONTS and _front(target) != _front(place) else None
-    if target in GROUND_FLOOR:
+    if target == place or target in GROUND_FLOOR:
         return None
+    if place in (*FRONTS, *STARTS, "__init__"):
+        return "nothing imports the fronts" if target in FRONTS and STARTS.get(place) != target else None
     if target not in ROOMS:
-        return "neither a room to the left nor the ground floor"
+        return "neither a room above nor the ground floor"
     if place not in ROOMS:
         return "the ground floor imports no room"
-    return None if ROOMS.index(target) < ROOMS.index(place) else f"{target} is not to the left of {place}"
+    if place in STRANGERS and target in STRANGERS:
+        return f"{place} and {target} stand side by side"
+    return None if ROOMS.index(target) < ROOMS.index(place) else f"{target} is not above {place}"

@@ -13,13 +13,20 @@ from readme import blocks, scripts
 from repository import ROOT, read
 
 from harness.checks.registry import SUITE
-from harness.cli import app
+from harness.cli.app import app
 from harness.devices.needs import KINDS
 from harness.devices.profile import load_profile, shipped_profile_names
 from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable
-from harness.plugin import DEFAULT_DEVICES, ENVIRONMENT_DEVICES, INI_DEVICES, MARKER, OPTION_DEVICES, OPTION_REQUIRE
-from harness.plugin_gate import OPTION_BY_MACHINE, OPTION_FAIL
-from harness.plugin_speed import OPTION_BUDGET, OPTION_PRECISION, OPTION_TWICE
+from harness.pytest_plugin.gate import OPTION_BY_MACHINE, OPTION_FAIL
+from harness.pytest_plugin.plugin import (
+    DEFAULT_DEVICES,
+    ENVIRONMENT_DEVICES,
+    INI_DEVICES,
+    MARKER,
+    OPTION_DEVICES,
+    OPTION_REQUIRE,
+)
+from harness.pytest_plugin.speed import OPTION_BUDGET, OPTION_PRECISION, OPTION_TWICE
 from harness.records import FINDING_KINDS, ExitCode, Verdict
 
 

@@ -32,7 +32,7 @@ def test_the_shipped_profiles_are_in_it() -> None:
 
 def test_the_hardware_profiles_are_in_it() -> None:
     from harness.devices.shipped import shipped_folder
-    from harness.machine.hardware_profile import profile_for
+    from harness.hardware.profile import profile_for
 
     assert shipped_folder("hardware") == Path(harness.__file__).resolve().with_name("_profiles") / "hardware"
     found = profile_for("NVIDIA H100 80GB HBM3")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harness.machine.machine import DeviceMemoryFull
+from harness.hardware.machine import DeviceMemoryFull
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.faults.machine.card_memory import CardMemory, StuckCell
-from harness.machine.machine import Mismatch, Pattern
-from harness.machine.words import array_mismatch, pattern_mismatch, word_at, words
+from harness.hardware.machine import Mismatch, Pattern
+from harness.hardware.words import array_mismatch, pattern_mismatch, word_at, words
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""A machine that is described in a file: a :class:`harness.machine.machine.Machine` without TensorFlow or hardware."""
+"""A machine that is described in a file: a :class:`harness.hardware.machine.Machine` without TensorFlow or hardware."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from harness.faults.machine.memory_settings import SETTING_S, memory_seen
 from harness.faults.machine.results import result_of, wrong_by
 from harness.faults.machine.thermal import CardSensors
 from harness.faults.machine.timing import Timing
-from harness.machine.at_once import Job, Ran
-from harness.machine.machine import HOST, Mismatch, Pattern
-from harness.machine.memory_setting import MemorySeen, MemorySetting
-from harness.machine.operation import Operation
-from harness.machine.software import Software
-from harness.machine.telemetry import Reading
+from harness.hardware.at_once import Job, Ran
+from harness.hardware.machine import HOST, Mismatch, Pattern
+from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
+from harness.hardware.operation import Operation
+from harness.hardware.software.installed import Software
+from harness.hardware.telemetry import Reading
 from harness.records import Card
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from harness.devices.toml_file import parse_model, read_model
 from harness.errors import InvalidDescription
 from harness.faults.machine.fault_tables import Fault, FaultTable
 from harness.faults.machine.models import MODELS
-from harness.machine.telemetry import Reading
+from harness.hardware.telemetry import Reading
 
 #: The version of the form that is written down here. Earlier ones stay readable.
 SCHEMA_VERSION = 1

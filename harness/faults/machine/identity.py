@@ -10,8 +10,8 @@ from harness.devices.device import Device, Devices
 from harness.faults.machine import fault_tables as tables
 from harness.faults.machine.description import Description
 from harness.faults.machine.models import MODELS, Model
-from harness.machine.hardware_profile import profile_for
-from harness.machine.software import Software
+from harness.hardware.profile import profile_for
+from harness.hardware.software.installed import Software
 from harness.records import Card, Fingerprint, GpuFacts
 
 _DEVICE = "/job:localhost/replica:0/task:0/device:GPU:{}"

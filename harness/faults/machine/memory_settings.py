@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from harness.faults.machine.card_memory import CardMemory
-from harness.machine.memory_setting import CHUNK_MIB, MemorySeen, MemorySetting
+from harness.hardware.memory_settings.setting import CHUNK_MIB, MemorySeen, MemorySetting
 
 #: What a process that loads TensorFlow takes, in seconds.
 SETTING_S = 8.0

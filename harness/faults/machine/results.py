@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.machine.operation import Operation
+from harness.hardware.operation import Operation
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.faults.machine import fault_tables as tables
 from harness.faults.machine.models import Model
-from harness.machine.telemetry import Reading
+from harness.hardware.telemetry import Reading
 
 #: Temperature of a card without load, and how much it rises under load, in degrees Celsius.
 IDLE_C, RISE_C = 34.0, 33.0

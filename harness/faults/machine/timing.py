@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.faults.machine import fault_tables as tables
 from harness.faults.machine.models import PCIE_LANE_GBS, Model
-from harness.machine.operation import Operation
+from harness.hardware.operation import Operation
 
 if TYPE_CHECKING:
     Faults = tuple[tables.FaultTable, ...]

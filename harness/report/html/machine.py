@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.judgement.hardware.naming import shares_threads
+from harness.hardware.naming import shares_threads
 from harness.records import Card, Figure, RunRecord, Verdict
 from harness.report.printable import device_label
 from harness.report.quantities import TIMES, number, quantity, size

@@ -1,0 +1,124 @@
+"""What a check is: its description, which is light to load, and what its run is given and gives back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from harness.devices.device import Devices
+from harness.records import Card, Exercised, Figure, Finding, Placement, RunRecord, Series, Verdict
+
+_ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+#: Seed of everything that a check draws at random, so that two runs of a check see the same data.
+DEFAULT_SEED = 20170717
+
+
+class Level(str, Enum):
+    """How much is exercised. Each level has the checks of those before it, with more examples."""
+
+    QUICK = "quick"
+    STANDARD = "standard"
+    DEEP = "deep"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def factor(self) -> int:
+        """How many times the examples of ``quick`` a check generates."""
+        return {Level.QUICK: 1, Level.STANDARD: 2, Level.DEEP: 8}[self]
+
+    def includes(self, other: Level) -> bool:
+        """Whether what belongs to ``other`` is run at this level."""
+        order = list(Level)
+        return order.index(other) <= order.index(self)
+
+
+class Hardware(Protocol):
+    """The hardware under the devices, as far as running checks goes; checks of hardware know the whole interface."""
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards that are to be checked, in TensorFlow's order."""
+
+    @property
+    def described(self) -> bool:
+        """Whether it is described in a file instead of being real."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """What a check is run with: the configured devices, the seed of its data, and how much it is to exercise."""
+
+    devices: Devices
+    seed: int = DEFAULT_SEED
+    level: Level = Level.QUICK
+    #: The hardware under the devices; ``None`` where a check was not asked about hardware.
+    machine: Hardware | None = None
+    #: Earlier runs on this machine, for rates to be judged against.
+    history: tuple[RunRecord, ...] = ()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether there is a GPU among the devices. TensorFlow has no integer matrix product there."""
+        return any(device.parsed.kind == "GPU" for device in self.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """What a check says of itself. :func:`harness.checking.execute.execute` turns it into a ``CheckResult``.
+
+    ``measured`` holds figures that belong to the result, by name with the unit in the name.
+    """
+
+    verdict: Verdict
+    reason: str
+    next_step: str = ""
+    exercised: Exercised = field(default_factory=Exercised)
+    findings: tuple[Finding, ...] = ()
+    measured: dict[str, float] = field(default_factory=dict)
+    figures: tuple[Figure, ...] = ()
+    series: tuple[Series, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    scope: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a machine must pass.
+
+    ``id`` is short, stable and kebab-case; ``proves`` says in a sentence what a PASS means; ``minimum_devices`` is
+    what it needs; ``typical_s`` is how long it takes on two cores, in seconds, at the level that it first belongs to.
+    ``run`` imports TensorFlow itself, so that listing the checks loads nothing heavy.
+    """
+
+    id: str
+    title: str
+    proves: str
+    minimum_devices: int
+    typical_s: float
+    run: Callable[[CheckContext], CheckOutcome]
+    level: Level = Level.QUICK
+    #: Whether it works on the machine (``CheckContext.machine``) and so on a described one too.
+    hardware: bool = False
+    #: Whether all devices have to be of this process: not those of ``cores:N`` and of other hosts.
+    one_process: bool = False
+
+    def __post_init__(self) -> None:
+        if not _ID.fullmatch(self.id):
+            raise ValueError(f"check id={self.id!r}; accepted: lower-case words joined by hyphens: 'vector-add'")
+        if self.minimum_devices < 1:
+            raise ValueError(f"check {self.id}: minimum_devices={self.minimum_devices!r}; accepted: 1 or more")
+
+    def unmet(self, devices: Devices) -> tuple[str, str] | None:
+        """Why the check cannot run on ``devices``, and what to ask for; ``None`` where it can."""
+        if len(devices) < self.minimum_devices:
+            there = f"needs {self.minimum_devices} devices, there: {len(devices)}"
+            return there, "ask for more devices with --devices, such as cpu:4"
+        if self.one_process and not all(device.parsed.in_this_process for device in devices):
+            return f"needs devices of one process, there: {devices.spec}", "run it with --devices gpu or cpu:N"
+        return None

@@ -1,0 +1,135 @@
+"""Runs one check, and holds the rules that no check may get around.
+
+- What is needed is not there: SKIP.
+- Nothing was exercised: UNKNOWN, whatever the check says. Only a finding is stronger, since it says what is wrong.
+- A verdict is never better than the findings beside it.
+- A check of hardware that fails is run a second time before that is said.
+- A check that raises is a FAIL; one for which no evidence could be had is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Collection
+from dataclasses import replace
+
+from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.devices.lost import naming_hosts
+from harness.errors import EvidenceError
+from harness.records import CheckResult, Finding, Verdict
+from harness.runner.exception_text import one_line
+
+
+def execute(check: Check, context: CheckContext) -> CheckResult:
+    """Run ``check`` and judge what it says. ``elapsed_s`` of the result is wall-clock time in seconds."""
+    started = time.perf_counter()
+    unmet = check.unmet(context.devices)
+    outcome = CheckOutcome(Verdict.SKIP, *unmet) if unmet is not None else _settled(_outcome_of(check, context))
+    if check.hardware and outcome.verdict is Verdict.FAIL:
+        outcome = confirmed(outcome, _settled(_outcome_of(check, context)))
+    return CheckResult(
+        check=check.id,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        next_step=outcome.next_step,
+        exercised=outcome.exercised,
+        findings=outcome.findings,
+        elapsed_s=time.perf_counter() - started,
+        spec=context.devices.spec,
+        measured={name: float(value) for name, value in outcome.measured.items()},
+        figures=outcome.figures,
+        series=outcome.series,
+        placements=outcome.placements,
+        scope=outcome.scope,
+    )
+
+
+def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
+    """What to say of a check of hardware that failed in its first pass, after a second one.
+
+    A machine that was busy for a moment looks slow for a moment: what does not come again is a warning. Wrong bits are
+    no such thing: what was corrupt once is corrupt, and how seldom it is makes it worse.
+    """
+    if second.verdict is Verdict.FAIL:
+        again = {(finding.kind, finding.device) for finding in second.findings if finding.severity is Verdict.FAIL}
+        kept = tuple(_weakened(finding, again) for finding in first.findings)
+        if any(finding.severity is Verdict.FAIL for finding in kept):
+            return replace(first, findings=kept, reason=f"{first.reason} (confirmed by a second pass)")
+        return replace(second, reason=f"{second.reason} (the second pass; the first failed otherwise)")
+    kept = tuple(_weakened(finding, frozenset()) for finding in first.findings)
+    if any(finding.severity is Verdict.FAIL for finding in kept):
+        return replace(first, findings=kept, reason=f"{first.reason} (not in a second pass: intermittent)")
+    return replace(
+        first, verdict=Verdict.WARN, findings=kept, reason=f"in one pass of two, so not confirmed: {first.reason}"
+    )
+
+
+#: Findings that say that bits were wrong.
+_LASTING = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
+#: Where a finding about an error that the driver reported under load stands.
+XID_UNDER_LOAD = "Xid under load"
+#: Where a finding says of something that happens once, and that nothing which comes later undoes.
+_HAPPENED = frozenset({XID_UNDER_LOAD})
+
+
+def _weakened(finding: Finding, again: Collection[tuple[str, str | None]]) -> Finding:
+    """``finding``, as a warning where it is one that has to come ``again`` and did not."""
+    lasting = finding.kind in _LASTING or finding.where in _HAPPENED
+    if lasting or (finding.kind, finding.device) in again:
+        return finding
+    return replace(finding, severity=Verdict.WARN)
+
+
+def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:
+    try:
+        return check.run(context)
+    except EvidenceError as error:
+        return CheckOutcome(
+            Verdict.UNKNOWN,
+            f"no evidence could be had: {error}",
+            "use a supported version of TensorFlow; nothing is proven without evidence",
+        )
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between the checks: the rest must go on
+        return _raised(check, error)
+
+
+def _raised(check: Check, error: BaseException) -> CheckOutcome:
+    what = naming_hosts(one_line(error), error)
+    finding = Finding(
+        kind="error",
+        where=f"check {check.id}",
+        device=None,
+        expected="the check runs to its end",
+        found="".join(traceback.format_exception(error)),
+        message=f"raised {what}",
+    )
+    return CheckOutcome(
+        Verdict.FAIL,
+        f"raised {what}",
+        f"read the traceback in run.json, and run it alone with --only {check.id}",
+        findings=(finding,),
+    )
+
+
+def _settled(outcome: CheckOutcome) -> CheckOutcome:
+    """``outcome`` with the verdict that its findings and its exercise allow."""
+    worst = {finding.severity for finding in outcome.findings}
+    if Verdict.FAIL in worst and outcome.verdict is not Verdict.UNKNOWN:
+        return replace(outcome, verdict=Verdict.FAIL)
+    if outcome.exercised.nothing and outcome.verdict is not Verdict.SKIP:
+        return _vacuous(outcome)
+    if worst and outcome.verdict is Verdict.PASS:
+        return replace(outcome, verdict=Verdict.WARN)
+    return outcome
+
+
+def _vacuous(outcome: CheckOutcome) -> CheckOutcome:
+    if outcome.verdict is Verdict.UNKNOWN:
+        return outcome
+    return replace(
+        outcome,
+        verdict=Verdict.UNKNOWN,
+        reason=f"nothing was exercised, though the check said {outcome.verdict}: {outcome.reason}",
+        next_step="a check that exercises nothing proves nothing: report it with its log",
+    )

@@ -1,0 +1,61 @@
+"""A set of checks with the way to the devices that they run on."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.checking.check import Check, Hardware, Level
+from harness.devices.device import Devices
+from harness.errors import UnknownCheck
+from harness.records import Fingerprint
+
+#: Where the shipped suite is, as :func:`load_suite` takes it.
+DEFAULT_SUITE = "harness.checks.registry:SUITE"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Checks, in the order in which they run, and how a process gets its devices from a spec and describes itself."""
+
+    checks: tuple[Check, ...]
+    configure: Callable[[str], Devices]
+    fingerprint: Callable[[Devices], Fingerprint]
+    #: The hardware under configured devices; ``None`` for a suite that has no hardware checks.
+    machine: Callable[[Devices], Hardware] | None = None
+    #: A machine that is described in a file, with its devices; ``None`` for a suite that knows no such files.
+    described: Callable[[Path], tuple[Devices, Fingerprint, Hardware]] | None = None
+
+    def __post_init__(self) -> None:
+        ids = self.ids
+        twice = sorted({check_id for check_id in ids if ids.count(check_id) > 1})
+        if twice:
+            raise ValueError(f"check ids used twice: {', '.join(twice)}")
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the checks, in order."""
+        return tuple(check.id for check in self.checks)
+
+    def select(self, only: Iterable[str] = (), level: Level = Level.QUICK) -> tuple[Check, ...]:
+        """The checks named in ``only``, in the suite's order; when it is empty, all that belong to ``level``.
+
+        Raises:
+            UnknownCheck: a name is not the id of a check.
+        """
+        wanted = tuple(only)
+        for check_id in wanted:
+            if check_id not in self.ids:
+                raise UnknownCheck(check_id, self.ids)
+        return tuple(check for check in self.checks if (check.id in wanted if wanted else level.includes(check.level)))
+
+
+def load_suite(reference: str) -> Suite:
+    """The suite that ``reference``, written ``module:attribute``, names."""
+    module, _, attribute = reference.partition(":")
+    suite = getattr(importlib.import_module(module), attribute)
+    if not isinstance(suite, Suite):
+        raise TypeError(f"{reference} is a {type(suite).__name__}; accepted: a {Suite.__module__}.Suite")
+    return suite

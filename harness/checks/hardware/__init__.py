@@ -1,1 +1,0 @@
-"""Checks of the hardware itself, written against ``harness.machine.machine.Machine`` alone."""

@@ -1,0 +1,157 @@
+"""The command line: a thin front over the rooms. Nothing here loads TensorFlow; worker processes do.
+
+Exit codes: 0 all PASS or WARN; 1 a FAIL; 2 usage or configuration error; 3 UNKNOWN, no verdict or nothing exercised;
+130 ended by ^C, 143 by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from harness import __version__
+from harness.cli import calibrate, compare, profile, profile_machine, report, run, scale, serve, validate
+from harness.cli.endings import Ended, heed_signals
+from harness.cli.errors import clear_errors, say
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.cli.suite import suite
+from harness.records import ExitCode
+from harness.runner.limits import STARTUP_LIMIT_S
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Proves where each op and gradient of a multi-device TensorFlow program ran, and that its values are right.",
+    epilog="Exit codes: 0 all PASS or WARN, 1 a FAIL, 2 usage or configuration error, 3 UNKNOWN: no verdict, "
+    "or nothing was exercised; 130 when ended by ^C, 143 by SIGTERM.",
+)
+
+
+def main() -> NoReturn:
+    """Run the command line, and exit with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A path or a message may hold what the terminal's encoding cannot say.
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        app(prog_name="harness")
+    except Ended as ended:
+        say(f"ended by {ended}")
+        sys.exit(ended.exit_code)
+    sys.exit(ExitCode.SUCCESS)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"harness {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _harness(
+    version: Annotated[  # noqa: ARG001 - its callback does it all
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    heed_signals()
+
+
+validate.register(app)
+
+
+@app.command("devices", short_help="Show the devices and profiles that are here.")
+def show_devices(
+    devices: Annotated[
+        str | None, typer.Option("--devices", metavar="SPEC", help="Configure these, and show what they are.")
+    ] = None,
+    report: ReportOption = DEFAULT_REPORT,
+) -> None:
+    """Show what is here: the physical devices, what 'auto' would take, and the profiles that are shipped."""
+    from harness.devices.profile import shipped_profiles
+    from harness.report.machine import Machine, print_machine
+    from harness.report.terminal import console_for
+    from harness.runner.ask import ask
+    from harness.runner.job import Job, WorkerFiles
+
+    with clear_errors():
+        if devices is not None:
+            check_spec(devices)
+        job = Job("harness.runner.machine:run", {"spec": devices})
+        answer = ask(job, WorkerFiles.create(report / "logs", "devices"), limit_s=STARTUP_LIMIT_S)
+        print_machine(console_for(sys.stdout), Machine.of(answer), shipped_profiles())
+
+
+@app.command("list", short_help="List the checks.")
+def list_checks() -> None:
+    """List the checks: what each proves, what it needs, how long it takes."""
+    from harness.report.checks import print_checks
+    from harness.report.terminal import console_for
+
+    print_checks(console_for(sys.stdout), suite().checks)
+
+
+@app.command("trace", short_help="Show where the ops of a function of yours run.")
+def trace_function(
+    target: Annotated[
+        str, typer.Argument(metavar="FILE.py:FUNCTION", help="A function; it is called once, without arguments.")
+    ],
+    devices: DevicesOption = "auto",
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="PATH", dir_okay=False, help="Keep the trace, as JSON.")
+    ] = None,
+    report: ReportOption = DEFAULT_REPORT,
+) -> None:
+    """Call a function of yours once, without arguments, and show which op ran on which device.
+
+    A function that needs arguments is refused: wrap it in one that gives them.
+    The devices are configured before the file is loaded.
+    """
+    from harness.evidence.trace import Trace
+    from harness.report.terminal import console_for
+    from harness.runner.ask import ask
+    from harness.runner.job import Job, WorkerFiles
+    from harness.runner.target import Target
+
+    with clear_errors():
+        check_spec(devices)
+        found = Target.parse(target)
+        files = WorkerFiles.create(report / "logs", "trace")
+        kept = (save or files.log.with_suffix(".json")).absolute()
+        arguments: dict[str, object] = {
+            "spec": devices,
+            "file": str(found.path),
+            "function": found.function,
+            "save": str(kept),
+        }
+        sys.stdout.flush()
+        # What the user's function prints belongs to the user: it goes where the function's stdout would go.
+        ask(Job("harness.evidence.process:run", arguments), files, stdout=sys.stdout.fileno())
+        made = Trace.load(kept)
+    console = console_for(sys.stdout)
+    if not made.ops:
+        say(f"{found}: TensorFlow executed no op for it, so there is nothing to show")
+        raise typer.Exit(ExitCode.UNKNOWN)
+    console.print(made.table())
+    if save is not None:
+        typer.echo(f"trace: {save}")
+
+
+profile.register(app)
+profile_machine.register(app)
+scale.register(app)
+run.register(app)
+serve.register(app)
+compare.register(app)
+calibrate.register(app)
+report.register(app)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""``harness calibrate``: how often does the gate cry wolf on this machine, and what does it find?"""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.compare import DEFAULT_COMMAND
+from harness.cli.errors import clear_errors, say
+from harness.errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("calibrate", short_help="Measure how well the gate of speedups judges on this machine.")(calibrate)
+
+
+def calibrate(
+    runs: Annotated[
+        int, typer.Option("--runs", metavar="N", help="How many runs of the same code, each its own process.")
+    ] = 20,
+    command: Annotated[
+        str, typer.Option("--command", metavar="CMD", help="What measures; {json} is where it writes, see compare.")
+    ] = DEFAULT_COMMAND,
+    threshold: Annotated[
+        str, typer.Option("--threshold", metavar="SHARE", help="The loss of speedup that may be, such as 5% or 0.05.")
+    ] = "5%",
+    baselines: Annotated[
+        Path, typer.Option("--baselines", metavar="DIR", file_okay=False, help="Where calibrations are kept.")
+    ] = Path("profiles/benchmarks"),
+) -> None:
+    """Run the same code several times, compare every run with every later one, and keep what that says.
+
+    The calibration goes to DIR/KEY/calibration.json, where KEY names this hardware and software. Every comparison uses
+    it, and prints its line. Do it again when the machine, TensorFlow or the benchmarks change.
+    """
+    from harness.speed import calibration
+    from harness.speed.asked import parse_share
+    from harness.speed.calibration_file import save_calibration
+    from harness.speed.change import Rules
+    from harness.speed.command import measure, parse_command
+
+    with clear_errors():
+        if runs < calibration.FEWEST_RUNS:
+            raise UsageError(f"--runs {runs}: accepted: at least {calibration.FEWEST_RUNS}; 20 say more")
+        rules, parsed = Rules(parse_share(threshold)), parse_command(command)
+        kept = Path(tempfile.mkdtemp(prefix="harness-calibrate-"))
+        say(f"{runs} runs; their output is in {kept}")
+        measured = []
+        for number in range(1, runs + 1):
+            say(f"run {number} of {runs}")
+            measured.append(measure(parsed, kept / f"{number:03}.json"))
+        made = calibration.calibrate(measured, rules, made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        path = save_calibration(made, baselines)
+    for name, each in made.benchmarks.items():
+        typer.echo(f"{name}: {each.speedup:.3f} times as fast, ± {each.sigma:.2%} from run to run")
+    typer.echo(made.line)
+    typer.echo(f"calibration: {path}")

@@ -1,0 +1,150 @@
+"""``harness compare``: did speedups get lost between two saved runs, two commands, or two revisions?
+
+Exit codes: 0 no loss, 1 a loss beyond the threshold, 2 usage, or a file that is missing or damaged, 3 UNKNOWN: not
+comparable, or nothing that could be compared.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.errors import clear_errors, say
+from harness.errors import UsageError
+from harness.records import exit_code
+
+if TYPE_CHECKING:
+    from harness.speed.baseline import SavedRun
+    from harness.speed.change import Rules
+    from harness.speed.gate import Judgement
+
+DEFAULT_COMMAND = "python -m pytest tests/benchmarks"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("compare", short_help="Find lost speedups between two runs, commands or revisions.")(compare)
+
+
+def compare(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="BASE.json NEW.json", help="Two runs, saved by pytest-benchmark.")
+    ] = None,
+    ab: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--ab", metavar="CMD_A CMD_B", help="Two commands that measure; run in turn, A B B A."),
+    ] = None,
+    revisions: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--ab-revisions", metavar="REV_A REV_B", help="Two git revisions; --command runs in each, in turn."
+        ),
+    ] = None,
+    command: Annotated[
+        str, typer.Option("--command", metavar="CMD", help="What measures a revision, in its own folder.")
+    ] = DEFAULT_COMMAND,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How many times A B B A.")] = 2,
+    threshold: Annotated[
+        str, typer.Option("--threshold", metavar="SHARE", help="The loss of speedup that may be, such as 5% or 0.05.")
+    ] = "5%",
+    baselines: Annotated[
+        Path, typer.Option("--baselines", metavar="DIR", file_okay=False, help="Where calibrations are kept.")
+    ] = Path("profiles/benchmarks"),
+) -> None:
+    """Judge the change of each speedup, with its interval, corrected for the number of benchmarks.
+
+    A command gets the path of the JSON that it has to write where it says {json}, and otherwise --benchmark-json in
+    PYTEST_ADDOPTS. What the commands print goes to files whose folder is told.
+
+    Exit codes: 0 no loss, 1 a loss, 2 usage or a damaged file, 3 UNKNOWN: not comparable, or nothing compared.
+    """
+    from harness.speed.asked import parse_share
+    from harness.speed.change import Rules
+
+    with clear_errors():
+        rules = Rules(parse_share(threshold))
+        ways = [way for way in (files, ab, revisions) if way]
+        if len(ways) != 1:
+            raise UsageError(
+                f"{len(ways)} things to compare; accepted: one of BASE.json NEW.json, --ab CMD_A CMD_B, or "
+                "--ab-revisions REV_A REV_B"
+            )
+        if ab is not None:
+            said = _commands(ab, rounds, rules)
+        elif revisions is not None:
+            said = _revisions(revisions, command, rounds, rules)
+        else:
+            said = _files(files or [], baselines, rules)
+    _print(said)
+    raise typer.Exit(exit_code(said.verdict))
+
+
+def _files(files: list[Path], baselines: Path, rules: Rules) -> Judgement:
+    from harness.speed.baseline import read_run
+    from harness.speed.calibration import variation_of
+    from harness.speed.calibration_file import load_calibration
+    from harness.speed.change import UNCALIBRATED
+    from harness.speed.gate import judge
+
+    if len(files) != 2:
+        raise UsageError(f"{len(files)} file(s) given; accepted: two, BASE.json NEW.json")
+    base, new = (read_run(file) for file in files)
+    calibration = load_calibration(baselines, new.fingerprint)
+    return judge(
+        base,
+        new.records,
+        new.fingerprint,
+        rules,
+        variation_of(calibration),
+        variation=UNCALIBRATED.source if calibration is None else calibration.line,
+    )
+
+
+def _commands(commands: tuple[str, str], rounds: int, rules: Rules) -> Judgement:
+    from harness.speed.command import parse_command
+
+    parsed = (parse_command(commands[0]), parse_command(commands[1]))
+    return _in_turn(parsed, (None, None), _folder(), rounds, rules)
+
+
+def _revisions(revisions: tuple[str, str], command: str, rounds: int, rules: Rules) -> Judgement:
+    from harness.speed.command import parse_command
+    from harness.speed.revisions import worktrees
+
+    parsed, kept = parse_command(command), _folder()
+    with worktrees(revisions, kept, Path.cwd()) as folders:
+        return _in_turn((parsed, parsed), (folders[0], folders[1]), kept, rounds, rules)
+
+
+def _in_turn(
+    commands: tuple[tuple[str, ...], tuple[str, ...]],
+    folders: tuple[Path | None, Path | None],
+    kept: Path,
+    rounds: int,
+    rules: Rules,
+) -> Judgement:
+    from harness.speed.command import measure
+    from harness.speed.rounds import judge_rounds, order_of
+
+    order = order_of(rounds)
+    say(f"{len(order)} runs, A B B A; their output is in {kept}")
+    found: dict[str, list[SavedRun]] = {"A": [], "B": []}
+    for number, version in enumerate(order, 1):
+        which = "AB".index(version)
+        say(f"run {number} of {len(order)}: {version}")
+        found[version].append(measure(commands[which], kept / f"{number:02}-{version}.json", folder=folders[which]))
+    return judge_rounds(found["A"], found["B"], rules)
+
+
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="harness-compare-"))
+
+
+def _print(said: Judgement) -> None:
+    from harness.report.gate import gate_lines
+
+    for line in gate_lines(said):
+        typer.echo(line)

@@ -1,0 +1,66 @@
+"""``harness profile``: where the time of a function of the user's goes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from harness.cli.errors import clear_errors, say
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.errors import UsageError
+from harness.records import ExitCode
+
+#: Calls that are profiled, unless the user says otherwise.
+DEFAULT_CALLS = 10
+_MOST_CALLS = 10_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("profile", short_help="Show where the time of a function of yours goes.")(profile_function)
+
+
+def profile_function(
+    target: Annotated[
+        str, typer.Argument(metavar="FILE.py:FUNCTION", help="A function; each call is without arguments.")
+    ],
+    devices: DevicesOption = "auto",
+    calls: Annotated[int, typer.Option("--calls", metavar="N", help="How many calls are profiled.")] = DEFAULT_CALLS,
+    report: ReportOption = DEFAULT_REPORT,
+) -> None:
+    """Show where the time of a function of yours goes: what each device does, how much at once, what waits for what.
+
+    The function is warmed up, then called N times, without arguments, under TensorFlow's profiler. Prints a table and
+    the usual causes of no gain that it finds, and writes DIR/profile.json, DIR/timeline.png and .svg (a picture),
+    DIR/timeline.json (open it in ui.perfetto.dev or chrome://tracing) and DIR/tensorboard (for TensorBoard). What the
+    function prints goes to DIR/logs/profile.log. The devices are configured before the file is loaded.
+    """
+    from harness.report.profile import print_profile, profile_from, save_profile
+    from harness.report.terminal import console_for
+    from harness.runner.ask import ask
+    from harness.runner.job import Job, WorkerFiles
+    from harness.runner.target import Target
+
+    with clear_errors():
+        if not 1 <= calls <= _MOST_CALLS:
+            raise UsageError(f"--calls {calls}: accepted: a number from 1 to {_MOST_CALLS}")
+        check_spec(devices)
+        found = Target.parse(target)
+        files = WorkerFiles.create(report / "logs", "profile")
+        arguments: dict[str, object] = {
+            "spec": devices,
+            "file": str(found.path),
+            "function": found.function,
+            "calls": calls,
+            "folder": str(report.absolute()),
+        }
+        answer = ask(Job("harness.speed.timeline.process:run", arguments), files)
+        profile = profile_from(answer["profile"])
+        saved = save_profile(profile, report)
+    print_profile(console_for(sys.stdout), profile)
+    typer.echo(f"Record: {saved}; picture: {report / 'timeline.png'}; trace for Perfetto: {report / 'timeline.json'}")
+    if not any(times.ops for times in profile.times):
+        say(f"{found}: no op is known to have run on any device, so there is nothing to show")
+        raise typer.Exit(ExitCode.UNKNOWN)

@@ -1,0 +1,58 @@
+"""``harness profile-machine``: measure what the cards of this machine reach, and keep it as a hardware profile."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.errors import clear_errors
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+
+#: Where the profile goes, unless the user says otherwise.
+DEFAULT_OUTPUT = Path("hardware-profile.toml")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("profile-machine", short_help="Measure what the cards of this machine reach.")(profile_machine)
+
+
+def profile_machine(
+    devices: DevicesOption = "auto",
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE.toml", dir_okay=False, help="Where the profile is written.")
+    ] = DEFAULT_OUTPUT,
+    report: ReportOption = DEFAULT_REPORT,
+) -> None:
+    """Measure what the cards of this machine reach, and write it as a hardware profile.
+
+    Matrix products in each dtype, the memory, and copies with the host and between cards, a few times each: of each
+    card the fastest time, of the cards the median. Let the machine do nothing else. The file names this machine's
+    cards, has the date, and says "measured on this machine"; it is read as those of profiles/hardware are. Logs go to
+    DIR/logs.
+    """
+    from pydantic import TypeAdapter
+
+    from harness.hardware.profile_rates import Rate
+    from harness.hardware.profile_schema import FIGURE_UNITS
+    from harness.hardware.profile_writer import profile_text, write_profile
+    from harness.runner.ask import ask
+    from harness.runner.job import Job, WorkerFiles
+
+    with clear_errors():
+        check_spec(devices)
+        files = WorkerFiles.create(report / "logs", "profile-machine")
+        answer = ask(Job("harness.hardware.profile_process:run", {"spec": devices}), files)
+        rates = TypeAdapter(list[Rate]).validate_python(answer["rates"])
+        name, cards = str(answer["name"]), TypeAdapter(list[str]).validate_python(answer["cards"])
+        note = f"{len(cards)} card(s): {', '.join(cards)}; --devices {devices}"
+        date = datetime.now(timezone.utc).date().isoformat()
+        write_profile(output, profile_text(f"{name}, measured", [name], rates, date=date, note=note))
+    typer.echo(f"{name}, {note}")
+    for rate in rates:
+        unit = FIGURE_UNITS[rate.figure]
+        typer.echo(f"{rate.figure:<24} {rate.value:>12.4g} {unit:<10} (median {rate.median:.4g})")
+    typer.echo(f"Profile: {output}")

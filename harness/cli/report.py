@@ -1,0 +1,132 @@
+"""``harness report``: renders saved runs again, several side by side. ``harness diff``: what changed between two.
+
+Neither needs TensorFlow. Exit codes of ``diff``: 0 nothing is worse, 1 something is, 2 usage, 3 nothing was compared.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.errors import clear_errors
+from harness.errors import ReportError, UsageError
+from harness.records import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.records import RunRecord
+    from harness.report.comparison import Column
+
+#: Name of the page of several runs: that of each of them stays.
+COMPARISON_FILE = "comparison.html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("report", short_help="Render saved runs again; several side by side.")(report)
+    app.command("diff", short_help="Show what changed between two saved runs.")(diff_runs)
+
+
+def report(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUN.json …", help="Saved runs, or the folders that they are in.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", file_okay=False, help="Where to write; default: beside the first run."),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of run.json, and do nothing else.")
+    ] = False,
+) -> None:
+    """Render a saved run again: report.html, report.md and junit.xml. TensorFlow is not needed.
+
+    Of several runs, comparison.html lays them side by side, a column for each run, with the outliers marked.
+    The exit code says whether that could be done; the verdicts are in what is printed.
+    """
+    from harness.report.terminal import console_for
+
+    if schema:
+        from harness.report.run_schema import run_schema
+
+        typer.echo(run_schema(), nl=False)
+        return
+    with clear_errors():
+        given = runs or []
+        if not given:
+            raise UsageError("no run is given; accepted: one or more RUN.json, or the folders that they are in")
+        records = [_load(path) for path in given]
+        beside = given[0] if given[0].is_dir() else given[0].parent
+        folder = output or beside
+        console = console_for(sys.stdout)
+        try:
+            if len(records) == 1:
+                _render(console, records[0], folder, beside)
+            else:
+                _lay_side_by_side(console, _columns(given, records), folder)
+        except ReportError as error:
+            raise UsageError(f"{folder} cannot be written: {error.why}; name another folder with --output") from error
+
+
+def _render(console: Console, record: RunRecord, folder: Path, beside: Path) -> None:
+    from harness.report.publish import publish
+    from harness.report.terminal import print_report
+
+    print_report(console, record, None, publish(record, folder, beside))
+
+
+def _lay_side_by_side(console: Console, columns: list[Column], folder: Path) -> None:
+    from harness.report.changes import print_comparison
+    from harness.report.comparison import compare
+    from harness.report.html.comparison_page import comparison_page
+    from harness.report.storage import save_text
+
+    said = compare(columns)
+    page = save_text(comparison_page(said), folder, COMPARISON_FILE)
+    print_comparison(console, said)
+    console.print(f"Report: {page}", markup=False, soft_wrap=True)
+
+
+def diff_runs(
+    old: Annotated[Path, typer.Argument(metavar="OLD.json", help="A saved run, or the folder that it is in.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW.json", help="The later one.")],
+) -> None:
+    """Show what changed: verdicts, findings that are new or gone, figures that moved by more than 8 %, the environment.
+
+    Exit codes: 0 nothing is worse, 1 something is worse, 2 usage or a damaged file, 3 the runs have no check in common.
+    """
+    from harness.report.changes import print_diff
+    from harness.report.diff import diff
+    from harness.report.terminal import console_for
+
+    with clear_errors():
+        said = diff(_load(old), _load(new))
+    print_diff(console_for(sys.stdout), said)
+    if said.worse:
+        raise typer.Exit(ExitCode.FAILURE)
+    raise typer.Exit(ExitCode.SUCCESS if said.checks else ExitCode.UNKNOWN)
+
+
+def _load(path: Path) -> RunRecord:
+    from harness.report.storage import load_run
+
+    return load_run(path)
+
+
+def _columns(paths: list[Path], records: list[RunRecord]) -> list[Column]:
+    """A name for each run: the shortest end of its path that tells it from the others, or its number beside it."""
+    from harness.report.comparison import Column
+    from harness.report.storage import RUN_FILE
+
+    places = [(path.parent if path.name == RUN_FILE else path).absolute() for path in paths]
+    common = os.path.commonpath(places) if len(set(places)) > 1 else str(places[0].parent)
+    names = [os.path.relpath(place, common) for place in places]
+    return [
+        Column(name if names.count(name) == 1 else f"{name} ({number})", record)
+        for number, (name, record) in enumerate(zip(names, records, strict=True), start=1)
+    ]

@@ -1,0 +1,94 @@
+"""``harness run``: independent programs at once, each with a device of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.endings import Ended
+from harness.cli.errors import clear_errors
+from harness.cli.options import DEFAULT_REPORT, ReportOption, check_spec
+from harness.errors import UsageError
+from harness.records import ExitCode
+
+if TYPE_CHECKING:
+    from harness.parallel.task_processes import Tasks
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run", short_help="Run several programs at once, each with a device of its own.")(run_tasks)
+
+
+def run_tasks(
+    scripts: Annotated[
+        list[str],
+        typer.Argument(metavar="SCRIPT.py …", help="Python programs; with arguments in quotes: 'train.py --rate 0.1'."),
+    ],
+    devices: Annotated[
+        str,
+        typer.Option("--devices", metavar="SPEC", help="auto, cpu:N, cores:N, gpu or gpu:N; one for each task."),
+    ] = "auto",
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="S", help="Time limit of a task, in seconds; without it, none.")
+    ] = None,
+    report: ReportOption = DEFAULT_REPORT,
+) -> None:
+    """Run several programs at once, each in a process that sees one device alone.
+
+    A GPU is given by its UUID in CUDA_VISIBLE_DEVICES; a CPU by the process's affinity, with one thread. More programs
+    than devices wait in a queue. What a program prints goes to DIR/logs/task-N.log. One that fails, hangs or takes
+    another's GPU memory is reported, and the others go on. Writes DIR/tasks.json. ^C ends all of them.
+
+    Exits with 0 where all exited with 0, with 1 otherwise.
+    """
+    from harness.devices.nvidia import memory_by_process
+    from harness.parallel.task_processes import TaskResult, Tasks
+    from harness.parallel.tasks import Script, slots
+    from harness.report.terminal import console_for
+
+    with clear_errors():
+        check_spec(devices)
+        if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
+            raise UsageError(f"--timeout {timeout:g}: not a time limit; accepted: a number of seconds above 0")
+        found = [Script.parse(text) for text in scripts]
+        own = slots(devices)
+    memory = memory_by_process if any(slot.uuid for slot in own) else None
+    tasks = Tasks(found, own, report / "logs", limit_s=timeout, gpu_memory=memory)
+    console = console_for(sys.stdout)
+    try:
+        with clear_errors(), contextlib.closing(tasks.run()) as events:
+            for event in events:
+                if isinstance(event, TaskResult):
+                    said = event.message or "exit code 0"
+                    line = f"task {event.number}, {event.command}: {said} after {event.elapsed_s:.1f} s"
+                else:
+                    line = f"task {event[0]}, {found[event[0]]}: started on {event[1].name}"
+                console.print(line, markup=False, soft_wrap=True)
+    except Ended:
+        _finish(tasks, devices, report, complete=False)
+        raise
+    raise typer.Exit(_finish(tasks, devices, report, complete=True))
+
+
+def _finish(tasks: Tasks, spec: str, report: Path, *, complete: bool) -> ExitCode:
+    from harness.parallel.task_processes import TasksRecord
+    from harness.report.tasks import print_tasks, save_tasks
+    from harness.report.terminal import console_for
+
+    record = TasksRecord(
+        spec=spec,
+        devices=tuple(slot.name for slot in tasks.slots),
+        commands=tuple(map(str, tasks.scripts)),
+        results=tuple(tasks.results),
+        complete=complete,
+    )
+    print_tasks(console_for(sys.stdout), record)
+    with clear_errors():
+        typer.echo(f"Record: {save_tasks(record, report)}")
+    return ExitCode.FAILURE if any(each.message for each in record.results) else ExitCode.SUCCESS

@@ -1,0 +1,68 @@
+"""``harness serve``: this host's devices for clients on other hosts."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+from harness.cli.endings import Ended
+from harness.cli.errors import clear_errors, say
+from harness.errors import UsageError
+
+_LARGEST_PORT = 65535
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("serve", short_help="Offer this host's devices to --devices cluster:HOST:PORT.")(serve)
+
+
+def serve(
+    port: Annotated[int, typer.Option("--port", metavar="P", help="Where to listen; 0: the kernel picks a port.")] = 0,
+    bind: Annotated[
+        str,
+        typer.Option("--bind", metavar="HOST", help="Address of this host to listen at; 0.0.0.0: all of them."),
+    ] = "127.0.0.1",
+    devices: Annotated[int, typer.Option("--devices", metavar="N", help="How many logical CPUs to offer.")] = 1,
+) -> None:
+    """Offer this host's devices to other hosts, until ^C: start TensorFlow's server.
+
+    Prints its address, HOST:PORT, as one line. Without --bind only this machine reaches it. TensorFlow's gRPC asks for
+    no password: whoever reaches the port can run any op, and read and write files, as the user who serves.
+    """
+    from harness.devices.host_server import start_server
+    from harness.devices.spec import MAX_COUNT
+
+    with clear_errors():
+        if not 0 <= port <= _LARGEST_PORT:
+            raise UsageError(f"--port {port}: accepted: a number from 0, for any that is free, to {_LARGEST_PORT}")
+        if not 1 <= devices <= MAX_COUNT:
+            raise UsageError(f"--devices {devices}: accepted: a number of logical CPUs from 1 to {MAX_COUNT}")
+        server = start_server(port, bind, devices)
+    if server.open_to_others:
+        say(
+            f"warning: whoever reaches {server.address} can run any TensorFlow op as user {_user()}, and so read and "
+            "write all files of that user: TensorFlow's gRPC asks for no password. Let nobody but the hosts of the "
+            "cluster reach the port, and end this with ^C"
+        )
+    try:
+        typer.echo(server.address)
+        threading.Event().wait()
+    except Ended as ended:
+        say(f"ended by {ended}")
+        sys.stdout.flush()
+        # TensorFlow's server has no end of its own, and its threads would outlive what Python takes down.
+        os._exit(ended.exit_code)
+
+
+def _user() -> str:
+    """The name of the user who runs this, or the number where there is no name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

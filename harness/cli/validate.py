@@ -1,0 +1,269 @@
+"""``harness validate``: run the checks, show them, record them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shlex
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness import __version__
+from harness.checking.check import Level
+from harness.cli.endings import Ended
+from harness.cli.errors import clear_errors, exit_code, refuse, say
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.cli.suite import suite, suite_reference
+from harness.errors import HarnessError, RefusedByWorker, UsageError
+from harness.records import CheckResult, ExitCode
+from harness.runner.limits import DEEP_TIMEOUT_S, DEFAULT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.checking.check import Check
+    from harness.judgement.known_failures import KnownFailure
+    from harness.judgement.requirements import Requirement
+    from harness.report.recording import Recording
+    from harness.runner.messages import Ready
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be run, and how it is judged."""
+
+    checks: tuple[Check, ...]
+    spec: str
+    level: Level
+    timeout_s: float
+    described: str
+    required: tuple[Requirement, ...]
+    known: tuple[KnownFailure, ...]
+    history: tuple[str, ...]
+
+    def replay(self, check: str) -> str:
+        """The command that runs a check alone again."""
+        where = ["--fake", self.spec] if self.described else ["--devices", self.spec]
+        return shlex.join(["harness", "validate", *where, "--only", check, "--level", str(self.level)])
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("validate", short_help="Check that multi-device TensorFlow is right here.")(validate)
+
+
+def validate(
+    devices: DevicesOption = "auto",
+    report: ReportOption = DEFAULT_REPORT,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="ID", help="Run this check alone; may be given again.")
+    ] = None,
+    level: Annotated[
+        Level, typer.Option("--level", help="How much: quick, standard (more checks and examples), deep (the most).")
+    ] = Level.QUICK,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="S", help="Time limit of a check, in seconds: 120; 3600 with --level deep."),
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option("--require", metavar="REQ", help="gpu>=8, core>=N, device>=N: FAIL where it is not there."),
+    ] = None,
+    known_failures: Annotated[
+        Path | None,
+        typer.Option("--known-failures", metavar="FILE", dir_okay=False, help="Accepted failures, as TOML."),
+    ] = None,
+    history: Annotated[
+        list[Path] | None,
+        typer.Option("--history", metavar="RUN.json", dir_okay=False, help="An earlier run to compare with."),
+    ] = None,
+    fake: Annotated[
+        str | None,
+        typer.Option(
+            "--fake", metavar="FILE", help="Check the machine described there, for a trial; @faulty-8 is shipped."
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print run.json on stdout, and nothing else.")] = False,
+) -> None:
+    """Check that multi-device TensorFlow is right here, and prove it.
+
+    Prints a table and writes DIR/run.json, report.html and others; TensorFlow's own output goes to DIR/logs.
+    """
+    from harness.judgement.requirements import Requirement
+    from harness.report.recording import Recording
+    from harness.report.terminal import console_for, print_report, print_verdict
+
+    with clear_errors():
+        limit_s = _time_limit(timeout, level)
+        check_spec(devices)
+        if fake is not None and devices != "auto":
+            raise UsageError(f"--devices {devices} with --fake: accepted: one of the two; the file says what is there")
+        asked = Asked(
+            checks=_selected(only or (), level, described=fake is not None),
+            spec=devices if fake is None else fake,
+            level=level,
+            timeout_s=limit_s,
+            described="" if fake is None else str(_description(fake)),
+            required=tuple(Requirement.parse(text) for text in require or ()),
+            known=_known(known_failures),
+            history=_history(history or ()),
+        )
+    console = console_for(sys.stdout)
+    console.quiet = quiet or as_json
+    recording = Recording(
+        report,
+        harness=__version__,
+        command=tuple(sys.argv),
+        spec=asked.spec,
+        planned=tuple(check.id for check in asked.checks),
+        level=level.value,
+    )
+    logs = report / "logs"
+    if recording.problem is not None:
+        logs = Path(tempfile.mkdtemp(prefix="harness-logs-"))
+        say(f"error: {recording.problem}; going on without a record, the logs are in {logs}")
+
+    def tell() -> None:
+        print_report(console, recording.record, recording.path, recording.page)
+        console.quiet = False
+        if as_json:
+            typer.echo(recording.text)
+        elif quiet:
+            print_verdict(console, recording.record)
+
+    try:
+        _run(asked, logs, console, recording)
+    except Ended as ended:
+        recording.cut_short(ended.exit_code)
+        tell()
+        raise
+    except HarnessError as error:
+        if not _absence(error, asked, recording):
+            recording.cut_short(exit_code(error), str(error))
+            if recording.record.results or as_json:
+                tell()
+            refuse(error)
+        say(f"error: {error}")
+    tell()
+    code = recording.record.exit_code
+    if recording.problem is not None:
+        say(f"error: {recording.problem}")
+        code = code or ExitCode.USAGE  # a run that leaves no record is no success
+    raise typer.Exit(code)
+
+
+def _run(asked: Asked, logs: Path, console: Console, recording: Recording) -> None:
+    """Run the checks, show them, and record them as they end."""
+    from harness.checking.run import Plan, run_checks
+    from harness.judgement.known_failures import accepted, passing_again
+    from harness.report.progress import display
+    from harness.runner.messages import Finished, Ready, Started
+
+    by_id = {check.id: check for check in asked.checks}
+    plan = Plan(
+        asked.spec,
+        tuple(by_id),
+        logs,
+        asked.timeout_s,
+        suite=suite_reference(),
+        level=asked.level,
+        described=asked.described,
+        history=asked.history,
+    )
+    today = datetime.now(timezone.utc).date()
+    durations = [check.typical_s for check in asked.checks]
+    with display(console, durations) as shown, contextlib.closing(run_checks(plan)) as events:
+        for event in events:
+            if isinstance(event, Ready) and recording.record.fingerprint is None:
+                recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
+                shown.note(f"devices: {event.reason or asked.spec}")
+                for result in _missing(asked, event):
+                    recording.add(result)
+                    shown.finished(result)
+            elif isinstance(event, Started):
+                check = by_id[event.check]
+                shown.started(check.id, check.title, check.typical_s)
+            elif isinstance(event, Finished):
+                result = replace(event.result, replay=asked.replay(event.result.check))
+                result = accepted(result, asked.known, today)
+                recording.add(result)
+                shown.finished(result)
+    recording.complete(passing_again(asked.known, recording.record.results))
+
+
+def _missing(asked: Asked, ready: Ready) -> list[CheckResult]:
+    """A result for what is required and is not there."""
+    from harness.judgement.requirements import absent, unmet
+
+    wrong = unmet(asked.required, ready.devices, ready.fingerprint)
+    return [absent(wrong, asked.spec)] if wrong else []
+
+
+def _absence(error: HarnessError, asked: Asked, recording: Recording) -> bool:
+    """Whether devices that could not be had are hardware that is required: then that is the verdict."""
+    from harness.errors import DevicesUnavailable
+    from harness.judgement.requirements import absent, unmet
+
+    name = error.error if isinstance(error, RefusedByWorker) else type(error).__name__
+    wrong = unmet(asked.required, (), None)
+    if name != DevicesUnavailable.__name__ or not wrong:
+        return False
+    recording.add(absent(wrong, asked.spec, str(error)))
+    recording.complete()
+    return True
+
+
+def _selected(only: list[str] | tuple[str, ...], level: Level, *, described: bool) -> tuple[Check, ...]:
+    """The checks; on a described machine those of hardware alone, since TensorFlow cannot run on a description."""
+    checks = suite().select(only, level)
+    if not described:
+        return checks
+    wrong = [check.id for check in checks if not check.hardware] if only else []
+    if wrong:
+        there = ", ".join(check.id for check in suite().checks if check.hardware)
+        raise UsageError(f"--only {wrong[0]} with --fake: it runs TensorFlow; accepted: {there}")
+    return tuple(check for check in checks if check.hardware)
+
+
+def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
+    """Earlier runs, read here once, so that what is wrong with one is said before anything starts."""
+    from harness.report.storage import load_run
+
+    for path in paths:
+        load_run(path)
+    return tuple(str(path.absolute()) for path in paths)
+
+
+def _description(text: str) -> Path:
+    """The file of a described machine: one of the user's, or ``@NAME``, a shipped one."""
+    from harness.devices.shipped import shipped_folder
+
+    if not text.startswith("@"):
+        return Path(text).absolute()
+    there = {f"@{path.stem}": path for path in sorted(shipped_folder("fake").glob("*.toml"))}
+    if text not in there:
+        raise UsageError(f"--fake {text}: no such machine is shipped; accepted: {', '.join(there)}, or a .toml file")
+    return there[text]
+
+
+def _known(path: Path | None) -> tuple[KnownFailure, ...]:
+    if path is None:
+        return ()
+    from harness.judgement.known_failures import load_known_failures
+
+    return load_known_failures(path, suite().ids)
+
+
+def _time_limit(timeout: float | None, level: Level) -> float:
+    if timeout is None:
+        return DEEP_TIMEOUT_S if level is Level.DEEP else DEFAULT_TIMEOUT_S
+    if not (math.isfinite(timeout) and timeout > 0):
+        raise UsageError(f"--timeout {timeout:g}: not a time limit; accepted: a number of seconds above 0")
+    return timeout

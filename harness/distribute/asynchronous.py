@@ -1,0 +1,147 @@
+"""Asynchronous training with parameter servers: workers take steps in no order, and all of their updates must count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.distribute.batches import Data
+from harness.distribute.custom_loop import CustomLoop, share_of_loss
+from harness.distribute.session import SEED, number
+from harness.distribute.training import checked
+
+
+@dataclass(frozen=True)
+class AsynchronousCourse:
+    """What an asynchronous training came to.
+
+    ``added`` is what the workers have added up in an integer variable, one for each of ``steps``; ``iterations`` what
+    the optimizer counts, ``counters`` what the variables hold that the training names so; ``by_worker`` is how many
+    steps each worker took, the busiest first. ``staleness`` says of each step how many
+    updates of others came between its reading of the weights and its own update. ``homes`` are the devices of the
+    variables. ``losses`` are those of the whole data: before, and after the last step.
+    """
+
+    steps: int
+    added: int
+    iterations: int
+    by_worker: tuple[int, ...]
+    staleness: tuple[int, ...]
+    homes: tuple[tuple[str, str], ...]
+    losses: tuple[float, float]
+    counters: tuple[tuple[str, int], ...] = ()
+
+
+class AsynchronousTraining:
+    """A training under ``ParameterServerStrategy``, set up by its coordinator."""
+
+    def __init__(self, build: Any, strategy: Any, coordinator: Any, data: Data, workers: int, name: str) -> None:
+        import tensorflow as tf
+
+        self.strategy, self.coordinator, self.data, self.workers = strategy, coordinator, data, workers
+        tf.keras.utils.set_random_seed(SEED)
+        with strategy.scope():
+            self.training = checked(build(), name)
+            self.optimizer = self.training.optimizer
+            self.optimizer.build(self.training.model.trainable_variables)
+            self.added = tf.Variable(0, dtype=tf.int64, trainable=False, name="added")
+
+    def initial(self) -> list[Any]:
+        """The values of the model's variables."""
+        return [variable.value.numpy() for variable in self.training.model.weights]
+
+    def run(self, steps: int) -> AsynchronousCourse:
+        """Take so many steps, shared out among the workers as they come."""
+        import tensorflow as tf
+
+        data, workers = self.data, self.workers
+
+        def batches() -> Any:
+            return tf.data.Dataset.from_tensor_slices(data.arrays).batch(data.batch_size).repeat()
+
+        def input_of_worker() -> Any:
+            # TensorFlow does not tell a worker which one it is, and gives all of them the same seeds. So each is known
+            # by the microsecond at which it first read.
+            began = tf.data.Dataset.from_tensors(0).map(lambda _: tf.cast(tf.timestamp() * 1e6, tf.int64)).cache()
+            return tf.data.Dataset.zip((batches(), began.repeat()))
+
+        iterator = iter(self.coordinator.create_per_worker_dataset(input_of_worker))
+        before = self.loss()
+        step = self._step()
+        waiting = [self.coordinator.schedule(step, args=(iterator,)) for _ in range(steps)]
+        self.coordinator.join()
+        taken = [tuple(int(part) for part in each) for each in self.coordinator.fetch(waiting)]
+        counts = sorted(Counter(worker for _, worker in taken).values(), reverse=True)
+        model = self.training.model
+        return AsynchronousCourse(
+            steps=steps,
+            added=int(self.added.numpy()),
+            iterations=int(self.optimizer.iterations.numpy()),
+            by_worker=(*counts, *[0] * (workers - len(counts))),
+            staleness=tuple(stale for stale, _ in taken),
+            counters=tuple(
+                (str(getattr(counter, "path", counter.name)), int(number(counter)))
+                for counter in self.training.counters
+            ),
+            homes=tuple(
+                (str(variable.path), str(variable.value.device))
+                for variable in (*model.weights, *self.optimizer.variables)
+            ),
+            losses=(before, self.loss()),
+        )
+
+    def loss(self) -> float:
+        """The loss of the whole data with the weights as they are now."""
+        import tensorflow as tf
+
+        x, y = (tf.convert_to_tensor(array) for array in self.data.arrays)
+        predicted = self.training.model(x, training=False)
+        return float(share_of_loss(self.training.loss, y, predicted, tf.shape(x)[0]))
+
+    def _step(self) -> Any:
+        import tensorflow as tf
+
+        made, model, optimizer = self.training, self.training.model, self.optimizer
+
+        def part(x: Any, y: Any) -> Any:
+            seen = self.added.read_value()
+            with tf.control_dependencies([seen]):
+                rows = tf.shape(x)[0]
+                if made.step is not None:
+                    made.step(x, y, rows)
+                else:
+                    with tf.GradientTape() as tape:
+                        loss = share_of_loss(made.loss, y, model(x, training=True), rows)
+                    variables = model.trainable_variables
+                    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            # Read after this step's updates of the weights: reads of a variable come after its writes in a function.
+            with tf.control_dependencies([variable.value.read_value() for variable in model.trainable_variables]):
+                stale = self.added.read_value() - seen
+            with tf.control_dependencies([stale]):
+                self.added.assign_add(1)
+            return stale
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def step(iterator: Any) -> Any:
+            (x, y), worker = next(iterator)
+            return self.strategy.run(part, args=(x, y)), worker
+
+        return step
+
+
+def serial_losses(build: Any, initial: Sequence[Any], data: Data, steps: int, name: str) -> tuple[float, ...]:
+    """The loss of the whole data on one device, from the same weights: after half of the steps, and each later one."""
+    import tensorflow as tf
+
+    session = CustomLoop(build, tf.distribute.get_strategy(), data, name=name)
+    course = session.run(initial, data, steps)
+    x, y = (tf.convert_to_tensor(array) for array in data.arrays)
+    losses = []
+    for step in range(max(steps // 2 - 1, 0), steps):
+        for path, variable in session.weights.items():
+            variable.assign(course.values["weight"][path][step].reshape(variable.shape))
+        predicted = session.model(x, training=False)
+        losses.append(float(share_of_loss(session.training.loss, y, predicted, tf.shape(x)[0])))
+    return tuple(losses)

@@ -1,0 +1,154 @@
+"""Trainings under every strategy of ``tf.distribute``, on 2, 3, 4 and 8 logical CPUs, in every dtype."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.tally import Tally
+from harness.records import Exercised, Finding, Verdict
+from harness.runner.own_command import program
+
+if TYPE_CHECKING:
+    from harness.distribute.training import Training
+
+COUNTS = (2, 3, 4, 8)
+#: What the layers compute in, as Keras's dtype policies; the last two keep their weights in float32.
+POLICIES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
+STEPS = 3
+#: Rows of a batch, for each replica, and of the last batch, which any of the counts can divide.
+ROWS_EACH = 2
+FEATURES, UNITS, OUTPUTS = 5, 24, 24
+#: How long one training may take, in seconds, its processes' start included.
+LIMIT_S = 300.0
+
+_PROGRAM = """
+import json
+import numpy as np
+from harness.distribute import equivalent
+strategy, count, policy, steps, rows = sys.argv[1:]
+random = np.random.default_rng(int(count))
+dtype = np.float64 if policy == "float64" else np.float32
+x, y = (random.standard_normal((int(rows), width)).astype(dtype) for width in (%d, %d))
+found = equivalent(
+    strategy, f"harness.distribute.check:build_{policy}", (x, y), int(steps),
+    batch_size=%d * int(count), devices=f"cpu:{count}", workers=int(count), loops=("custom",),
+)
+from harness.runner.messages import plain
+keep = ("verdict", "reason", "findings", "exercised")
+print("found", json.dumps({name: plain(getattr(found, name)) for name in keep}))
+""" % (FEATURES, OUTPUTS, ROWS_EACH)  # noqa: UP031 - braces are Python's own in it
+
+
+def trainings() -> Iterator[tuple[str, int, str]]:
+    """Strategy, number of devices or workers, and dtype policy: each pair of the three occurs, not each triple."""
+    for shift, strategy in enumerate(("mirrored", "central_storage", "dtensor_data", "dtensor_model")):
+        for place, count in enumerate(COUNTS):
+            yield strategy, count, POLICIES[(place + shift) % len(POLICIES)]
+    for strategy in ("multi_worker", "parameter_server"):
+        for place, policy in enumerate(POLICIES):
+            yield strategy, 2 + place % 2, policy
+
+
+def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training has devices of its own
+    """Run the trainings one after the other, each in processes of its own."""
+    tally = Tally()
+    done = lagging = 0
+    for strategy, count, policy in trainings():
+        where = f"{strategy} on {count} in {policy}"
+        found = _train(strategy, count, policy)
+        if isinstance(found, str):
+            tally.found(Finding("error", where, None, "a judgement", found, f"{where}: {found}"))
+            continue
+        done += 1
+        lagging += sum(finding.severity is Verdict.WARN for finding in found.findings)
+        failures = tuple(finding for finding in found.findings if finding.severity is Verdict.FAIL)
+        tally.add(replace(found, findings=failures), where)
+    outcome = tally.outcome(
+        f"{done} trainings, every strategy with every number of devices and every dtype, took the course of one device",
+        "read the findings: each names the strategy, the number of devices, the dtype and the step",
+    )
+    # A warning about Keras's own counter of steps under parameter servers says nothing about this machine.
+    told = (
+        f"in {lagging} of the asynchronous trainings Keras's counter of its steps lagged behind, as it may everywhere"
+    )
+    return replace(outcome, scope=(told,)) if lagging else outcome
+
+
+def _train(strategy: str, count: int, policy: str) -> Any:
+    """What ``equivalent`` says, or a text that says why it says nothing."""
+    from pydantic import TypeAdapter
+
+    from harness.judgement.verification import Verification
+
+    rows = 2 * ROWS_EACH * count + count
+    command = program(_PROGRAM, strategy, str(count), policy, str(STEPS), str(rows))
+    with tempfile.TemporaryDirectory(prefix="harness-strategy-") as folder:
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            return f"took longer than {LIMIT_S:g} s"
+    told = [line.removeprefix("found ") for line in done.stdout.splitlines() if line.startswith("found ")]
+    if not told:
+        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    said = json.loads(told[-1])
+    return Verification(
+        Verdict(said["verdict"]),
+        said["reason"],
+        TypeAdapter(tuple[Finding, ...]).validate_python(said["findings"]),
+        TypeAdapter(Exercised).validate_python(said["exercised"]),
+    )
+
+
+def build_float32() -> Training:
+    """In float32."""
+    return _build("float32")
+
+
+def build_float64() -> Training:
+    """In float64."""
+    return _build("float64")
+
+
+def build_mixed_bfloat16() -> Training:
+    """In bfloat16, with weights in float32."""
+    return _build("mixed_bfloat16")
+
+
+def build_mixed_float16() -> Training:
+    """In float16, with weights in float32."""
+    return _build("mixed_float16")
+
+
+def _build(policy: str) -> Training:
+    import tensorflow as tf
+
+    from harness.distribute.training import Training
+
+    layers = tf.keras.layers
+    last = "float64" if policy == "float64" else "float32"
+    model = tf.keras.Sequential(
+        [
+            layers.Input((FEATURES,), dtype=last),
+            layers.Dense(UNITS, activation="tanh", dtype=policy),
+            layers.Dense(OUTPUTS, dtype=last),
+        ]
+    )
+    return Training(model, tf.keras.losses.MeanSquaredError(dtype=last), tf.keras.optimizers.SGD(0.1, momentum=0.9))
+
+
+CHECK = Check(
+    id="strategies",
+    title="trainings under every strategy, on 2, 3, 4 and 8 devices, in every dtype",
+    proves="under MirroredStrategy, CentralStorageStrategy, MultiWorkerMirroredStrategy and DTensor layouts a Keras "
+    "model takes the course of one device, and under ParameterServerStrategy no update is lost",
+    minimum_devices=1,
+    typical_s=360,
+    run=run,
+    level=Level.DEEP,
+)

@@ -1,0 +1,121 @@
+"""The custom loop: each replica computes its share of the loss of the whole batch, as TensorFlow's guide has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.distribute.batches import Data, digests
+from harness.distribute.course import Recorder
+from harness.distribute.session import Session, Watch
+from harness.distribute.state import named
+
+
+class CustomLoop(Session):
+    """Steps of ``strategy.run`` in a ``tf.function``."""
+
+    loop = "custom loop"
+
+    def set_up(self) -> None:
+        """Make the step."""
+        import tensorflow as tf
+
+        self.optimizer.build(self.model.trainable_variables)
+        part = self.training.step or self._part
+        strategy = self.strategy
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def step(x: Any, y: Any, rows: Any) -> Any:
+            return strategy.run(part, args=(x, y, rows))
+
+        self._step = step
+
+    def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:
+        """Take the steps. The last one is the one that is watched."""
+        import tensorflow as tf
+
+        batches = iter(self._batches(data))
+        for number in range(steps):
+            x, y = next(batches)
+            rows = tf.constant(data.rows(number), tf.int32)
+            self._note_rows(recorder, x, y)
+
+            def step(x: Any = x, y: Any = y, rows: Any = rows) -> Any:
+                return self._step(x, y, rows)
+
+            loss, gradients = watch(step) if watch is not None and number == steps - 1 else step()
+            for name, gradient in zip(named(self.model.trainable_variables), gradients or (), strict=False):
+                if gradient is not None:
+                    recorder.add("gradient", name, self._summed(gradient))
+            metrics = {str(metric.name): float(metric.result()) for metric in self.training.metrics}
+            self.record(recorder, float(self._summed(loss)), metrics)
+
+    def _batches(self, data: Data) -> Any:
+        own = self.training.input
+        if own is None or int(self.strategy.num_replicas_in_sync) == 1:
+            return self.strategy.experimental_distribute_dataset(data.dataset())
+        return self.strategy.distribute_datasets_from_function(
+            lambda context: own(context, data.arrays, data.batch_size)
+        )
+
+    def _part(self, x: Any, y: Any, rows: Any) -> tuple[Any, Any]:
+        """What one replica does in a step."""
+        import tensorflow as tf
+
+        optimizer, variables = self.optimizer, self.model.trainable_variables
+        with tf.GradientTape() as tape:
+            predicted = self.model(x, training=True)
+            loss = share_of_loss(self.training.loss, y, predicted, rows)
+            if self.model.losses:
+                # What is added to the loss is taken for a mean, or for a function of the weights alone, as Keras does.
+                replicas = tf.distribute.get_strategy().num_replicas_in_sync
+                loss += tf.add_n([tf.cast(added, loss.dtype) for added in self.model.losses]) / replicas
+            scaled = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        for metric in self.training.metrics:
+            metric.update_state(y, predicted)
+        return loss, [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    def _summed(self, value: Any) -> Any:
+        """The sum over the replicas of this process, in float64."""
+        parts = self.strategy.experimental_local_results(value)
+        return sum(np.asarray(part.numpy(), np.float64) for part in parts)
+
+    def _note_rows(self, recorder: Recorder, x: Any, y: Any) -> None:
+        """Which rows each replica is given."""
+        parts = zip(
+            self.strategy.experimental_local_results(x), self.strategy.experimental_local_results(y), strict=True
+        )
+        recorder.rows.append(tuple(digests(one.numpy(), other.numpy()) for one, other in parts))
+
+
+def share_of_loss(loss: Any, y: Any, predicted: Any, rows: Any) -> Any:
+    """A replica's share of the loss of a batch of ``rows`` rows; the shares of all replicas add up to it.
+
+    A loss that gives one number for its rows cannot be divided by the rows of the whole batch: it is taken as it is.
+    """
+    import tensorflow as tf
+
+    values = values_of_loss(loss, y, predicted)
+    if values.shape.rank == 0:
+        return values
+    each = tf.cast(tf.size(values) // tf.maximum(tf.shape(values)[0], 1), values.dtype)
+    total = tf.reduce_sum(values)
+    if getattr(loss, "reduction", None) == "sum":
+        return total
+    return total / (tf.cast(rows, values.dtype) * tf.maximum(each, 1))
+
+
+def values_of_loss(loss: Any, y: Any, predicted: Any) -> Any:
+    """What a loss gives before it is made one number, if it lets that be seen: ``[rows, ...]``; float32 or float64."""
+    import tensorflow as tf
+
+    if predicted.dtype in (tf.float16, tf.bfloat16):
+        predicted = tf.cast(predicted, tf.float32)
+    if y.dtype.is_floating:
+        y = tf.cast(y, predicted.dtype)
+    function = tf.keras.losses.get(loss)
+    values = function.call(y, predicted) if isinstance(function, tf.keras.losses.Loss) else function(y, predicted)
+    return tf.convert_to_tensor(values)

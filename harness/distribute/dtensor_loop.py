@@ -1,0 +1,136 @@
+"""A custom loop under DTensor: the forward and the backward pass run on a mesh of devices, the optimizer on the host.
+
+Keras 3 keeps its weights in variables of its own that know no layout. So each step lays them out on the mesh, and calls
+the model with them in place of its own; the gradients come back to the host, where the optimizer updates the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.distribute.batches import Data, digests
+from harness.distribute.course import Course, Recorder
+from harness.distribute.custom_loop import CustomLoop, share_of_loss
+from harness.distribute.session import Watch
+from harness.distribute.state import named
+from harness.errors import TrainingError
+
+#: The only dimension of the mesh.
+_DIMENSION = "devices"
+
+
+class DTensorLoop(CustomLoop):
+    """``shards``: ``"data"``, each device gets its rows of the batch; ``"model"``, its columns of the weights."""
+
+    loop = "custom loop"
+    shards = "data"
+    devices: tuple[str, ...] = ()
+
+    def lay_out(self, shards: str, devices: Sequence[str]) -> None:
+        """Make the mesh."""
+        import tensorflow as tf
+
+        dtensor = tf.experimental.dtensor
+        self.shards, self.devices = shards, tuple(devices)
+        self._mesh = dtensor.create_mesh([(_DIMENSION, len(self.devices))], devices=list(self.devices))
+        self._layouts = [self._layout_of(tuple(variable.shape)) for variable in self.model.trainable_variables]
+        if shards == "model" and all(layout.is_fully_replicated() for layout in self._layouts):
+            raise TrainingError(
+                f"no weight has columns that can be divided among {len(self.devices)} devices; give layers whose units "
+                "are a multiple of the number of devices"
+            )
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def step(weights: Any, others: Any, x: Any, y: Any, rows: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(weights)
+                predicted, _ = self.model.stateless_call(weights, others, x, training=True)
+                loss = share_of_loss(self.training.loss, y, predicted, rows)
+            return loss, tape.gradient(loss, weights)
+
+        self._step = step
+
+    def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:  # noqa: ARG002
+        """Take the steps. Nothing is watched: ops on a mesh are not traced."""
+        import tensorflow as tf
+
+        dtensor = tf.experimental.dtensor
+        variables = self.model.trainable_variables
+        self._homes: dict[str, tuple[str, ...]] = {}
+        for number in range(steps):
+            x, y = data.batch(number)
+            if self.shards == "data" and len(x) % len(self.devices):
+                raise TrainingError(
+                    f"the batch of step {number} has {len(x)} rows, which DTensor cannot divide among "
+                    f"{len(self.devices)} devices; choose data and batch_size so that every batch can be divided"
+                )
+            rows_layout = [_DIMENSION] if self.shards == "data" else [dtensor.UNSHARDED]
+            on_mesh = [self._on_mesh(each, [*rows_layout, *[dtensor.UNSHARDED] * (each.ndim - 1)]) for each in (x, y)]
+            weights = [
+                dtensor.relayout(self._on_mesh(variable.value.numpy()), layout)
+                for variable, layout in zip(variables, self._layouts, strict=True)
+            ]
+            others = [self._on_mesh(variable.value.numpy()) for variable in self.model.non_trainable_variables]
+            rows = self._on_mesh(np.int32(len(x)))
+            loss, gradients = self._step(weights, others, *on_mesh, rows)
+            self._note_parts(recorder, on_mesh, variables, weights)
+            whole = [self._fetched(gradient) for gradient in gradients]
+            for name, gradient in zip(named(variables), whole, strict=True):
+                recorder.add("gradient", name, gradient)
+            self.optimizer.apply_gradients(
+                [(tf.constant(gradient), variable) for gradient, variable in zip(whole, variables, strict=True)]
+            )
+            self.record(recorder, float(self._fetched(loss)), {})
+
+    def run(self, initial: Sequence[Any], data: Data, steps: int, watch: Watch | None = None) -> Course:
+        """As any session; the replicas and places are those of the mesh."""
+        from dataclasses import replace
+
+        course = super().run(initial, data, steps, watch)
+        return replace(course, replicas=len(self.devices), devices=self.devices, homes=self._homes)
+
+    def _layout_of(self, shape: tuple[int, ...]) -> Any:
+        """Columns, the last axis, where they can be divided; else every device has the whole."""
+        import tensorflow as tf
+
+        dtensor = tf.experimental.dtensor
+        divided = self.shards == "model" and shape and shape[-1] % len(self.devices) == 0
+        parts = [dtensor.UNSHARDED] * len(shape)
+        return dtensor.Layout([*parts[:-1], _DIMENSION] if divided else parts, self._mesh)
+
+    def _on_mesh(self, array: Any, layout: list[str] | None = None) -> Any:
+        import tensorflow as tf
+
+        dtensor = tf.experimental.dtensor
+        array = np.asarray(array)
+        whole = dtensor.copy_to_mesh(tf.constant(array), dtensor.Layout.replicated(self._mesh, array.ndim))
+        return whole if layout is None else dtensor.relayout(whole, dtensor.Layout(layout, self._mesh))
+
+    def _fetched(self, tensor: Any) -> Any:
+        import tensorflow as tf
+
+        dtensor = tf.experimental.dtensor
+        rank = len(tensor.shape)
+        whole = dtensor.relayout(tensor, dtensor.Layout.replicated(self._mesh, rank))
+        return dtensor.unpack(whole)[0].numpy()
+
+    def _note_parts(self, recorder: Recorder, batch: Sequence[Any], variables: Sequence[Any], weights: Any) -> None:
+        """Which rows each device was given, where the parts of the weights are, and whether whole copies agree."""
+        import tensorflow as tf
+
+        dtensor = tf.experimental.dtensor
+        x, y = (dtensor.unpack(each) for each in batch)
+        parts = [digests(one.numpy(), other.numpy()) for one, other in zip(x, y, strict=True)]
+        # With the weights divided, all devices work on the same rows: they count once.
+        recorder.rows.append(tuple(parts if self.shards == "data" else parts[:1]))
+        for name, weight, layout in zip(named(variables), weights, self._layouts, strict=True):
+            held = dtensor.unpack(weight)
+            self._homes[name] = tuple(str(part.backing_device) for part in held)
+            if layout.is_fully_replicated():
+                first = held[0].numpy()
+                for part in held[1:]:
+                    if part.numpy().tobytes() != first.tobytes():
+                        recorder.is_apart(name, str(part.backing_device), float(np.abs(part.numpy() - first).max()))

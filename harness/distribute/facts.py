@@ -1,0 +1,155 @@
+"""What a training is made of that does not divide among replicas by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.distribute.batches import Data
+from harness.distribute.custom_loop import CustomLoop, values_of_loss
+from harness.distribute.session import Change
+from harness.distribute.training import Training
+
+#: Options of Keras optimizers that change each replica's gradient before they are added up.
+CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a layer adds to the loss: on the first batch, and on each half of it."""
+
+    layer: str
+    whole: float
+    halves: tuple[float, float]
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it is a sum over the rows: what it adds for the halves makes up what it adds for the whole."""
+        return abs(sum(self.halves) - self.whole) <= 1e-4 * abs(self.whole) and self.whole != 0.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``scalar_loss``: the loss gives one number for all its rows, and is called so. ``clipping``: the optimizer's
+    option, such as ``clipnorm=1.0``. ``per_replica_statistics`` and ``random``: layers that normalise with the
+    statistics of the rows that they get, and layers that draw random numbers."""
+
+    loss: str
+    scalar_loss: bool
+    averages: bool
+    optimizer: str
+    clipping: str
+    added: tuple[Added, ...]
+    per_replica_statistics: tuple[str, ...]
+    random: tuple[str, ...]
+    coarsest: str
+
+
+def facts_of(session: CustomLoop, data: Data) -> Facts:
+    """Look at a training on one device. Its model is called three times; its weights stay as they are."""
+    import tensorflow as tf
+
+    made = session.training
+    model, optimizer = made.model, made.optimizer
+    kept = session.initial()
+    x, y = data.batch(0)
+    half = -(-len(x) // 2)
+    wholes = _added(model, x)
+    values = values_of_loss(made.loss, tf.convert_to_tensor(y), model(x, training=True))
+    halves = [_added(model, part) if len(part) else {} for part in (x[:half], x[half:])]
+    for variable, value in zip(session.weights.values(), kept, strict=True):
+        variable.assign(value)
+    layers = list(_layers(model))
+    clipping = [f"{option}={value:g}" for option in CLIPPING if (value := getattr(optimizer, option, None)) is not None]
+    return Facts(
+        loss=_name_of_loss(made.loss),
+        scalar_loss=values.shape.rank == 0,
+        averages=getattr(tf.keras.losses.get(made.loss), "reduction", "sum_over_batch_size") != "sum",
+        optimizer=type(optimizer).__name__,
+        clipping=", ".join(clipping),
+        added=tuple(
+            Added(name, whole, (halves[0].get(name, 0.0), halves[1].get(name, 0.0))) for name, whole in wholes.items()
+        ),
+        per_replica_statistics=tuple(layer.name for layer in layers if _normalises_alone(layer)),
+        random=tuple(layer.name for layer in layers if _draws(layer)),
+        coarsest=_coarsest({str(layer.compute_dtype) for layer in layers if layer.weights}),
+    )
+
+
+def without_clipping(training: Training) -> Training:
+    """The same without clipping of gradients."""
+    for option in CLIPPING:
+        setattr(training.optimizer, option, None)
+    return training
+
+
+def with_joint_statistics(training: Training) -> Training:
+    """The same with batch normalisation over the rows of all replicas."""
+    for layer in _layers(training.model):
+        if _normalises_alone(layer):
+            layer.synchronized = True
+    return training
+
+
+def with_divided_loss(training: Training) -> Training:
+    """The same with a loss that is divided by the number of replicas."""
+    import tensorflow as tf
+
+    own = tf.keras.losses.get(training.loss)
+
+    def divided(y: Any, predicted: Any) -> Any:
+        value = own.call(y, predicted) if isinstance(own, tf.keras.losses.Loss) else own(y, predicted)
+        return value / tf.distribute.get_strategy().num_replicas_in_sync
+
+    return replace(training, loss=divided)
+
+
+#: A training that differs from the user's in one thing, by the name of that thing.
+CHANGES: dict[str, Change] = {
+    "clipping": without_clipping,
+    "statistics": with_joint_statistics,
+    "scalar loss": with_divided_loss,
+}
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    yield from model._flatten_layers(include_self=False, recursive=True)
+
+
+def _normalises_alone(layer: Any) -> bool:
+    import tensorflow as tf
+
+    return (
+        isinstance(layer, tf.keras.layers.BatchNormalization)
+        and bool(layer.trainable)
+        and not getattr(layer, "synchronized", False)
+    )
+
+
+def _draws(layer: Any) -> bool:
+    """Whether a layer draws random numbers in training: Keras gives such layers a generator of their own."""
+    return getattr(layer, "seed_generator", None) is not None and getattr(layer, "rate", 1.0) != 0.0
+
+
+def _added(model: Any, x: Any) -> dict[str, float]:
+    """What each layer itself adds to the loss for these rows."""
+    model(x, training=True)
+    found = {}
+    for layer in _layers(model):
+        inner = {id(loss) for sub in layer._flatten_layers(include_self=False) for loss in sub.losses}
+        own = [loss for loss in layer.losses if id(loss) not in inner]
+        if own:
+            found[str(layer.name)] = float(sum(float(loss) for loss in own))
+    return found
+
+
+def _name_of_loss(loss: Any) -> str:
+    if isinstance(loss, str):
+        return loss
+    return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
+
+
+def _coarsest(dtypes: set[str]) -> str:
+    order = ("bfloat16", "float16", "float32", "float64")
+    return next((dtype for dtype in order if dtype in dtypes), "float32")

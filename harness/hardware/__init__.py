@@ -1,0 +1,1 @@
+"""Is the machine sound? One folder per check; beside them what the checks share."""

@@ -1,0 +1,219 @@
+"""What the arithmetic check runs at each level: operations with their operands, and how their results are judged."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.checking.check import Level
+from harness.hardware import operations
+from harness.hardware.arithmetic.bounds import SHORT, Allowed, exact, rounded, summed, transformed
+from harness.hardware.operation import Operation
+
+#: How the error of an operation is bounded.
+Form = Literal["summed", "rounded", "transformed", "exact"]
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+#: Whole numbers of ops that GPUs have: of int32, TensorFlow adds and multiplies on the host for them.
+WHOLE = ("int8", "int64")
+
+
+#: Makes one operand, of a shape and in a dtype.
+Draw = Callable[[np.random.Generator, tuple[int, ...], str], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An operation and its operands. ``terms`` are the products in a sum, or the roundings one after the other.
+
+    ``multiplies``: products are formed, so that TF32 may be used for float32.
+    """
+
+    operation: Operation
+    shapes: tuple[tuple[int, ...], ...]
+    draw: Draw
+    form: Form
+    terms: int = 1
+    multiplies: bool = False
+    #: TF32 switched on or off for it; ``None``: as it is set.
+    tf32: bool | None = None
+
+    def operands(self, random: np.random.Generator) -> tuple[NDArray[Any], ...]:
+        """Operands, the same for the same state of ``random``."""
+        return tuple(self.draw(random, shape, self.operation.dtype) for shape in self.shapes)
+
+    def blank(self) -> tuple[NDArray[Any], ...]:
+        """Operands of ones that take no room, for a machine that does not look at them."""
+        one = np.ones((), numpy_dtype(self.operation.dtype))
+        return tuple(np.broadcast_to(one, shape) for shape in self.shapes)
+
+    def reference(self, operands: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+        """The true result, in float64, complex128 or int64."""
+        found: NDArray[Any] = self.operation.reference(*(operations.wide(each) for each in operands))
+        return found
+
+    def allowed(self, operands: tuple[NDArray[Any], ...], reference: NDArray[Any], tf32: bool) -> Allowed:
+        """How far a result may be from ``reference``."""
+        if self.form == "summed":
+            magnitude = self.operation.reference(*(np.abs(operations.wide(each)) for each in operands))
+            coarse = tf32 and self.multiplies and self.operation.dtype == "float32"
+            return summed(reference, magnitude, self.terms, self.operation.dtype, tf32=coarse)
+        if self.form == "rounded":
+            return rounded(reference, self.terms, self.operation.dtype)
+        return transformed(reference, self.operation.dtype) if self.form == "transformed" else exact()
+
+
+def numpy_dtype(name: str) -> Any:
+    """NumPy's dtype of that name; bfloat16 is ml_dtypes'."""
+    return np.dtype(importlib.import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
+
+
+def values_of(level: Level, described: bool = False) -> list[Trial]:
+    """The operations whose results are judged. ``quick`` has few; ``deep`` has larger operands.
+
+    On a described machine NumPy computes for all cards, and smaller operands show the same faults.
+    """
+    n = {Level.QUICK: 128, Level.STANDARD: 256, Level.DEEP: 768}[level]
+    n = 64 if described else n
+    if level is Level.QUICK:
+        return [
+            *(_matmul(n, dtype) for dtype in ("float64", "float32", "bfloat16", "int32")),
+            _convolution(2, 33, 16, "float32"),
+            _reduction(n, 1024, "float32"),
+            _elementwise(n * n, "float32"),
+            _fft(16, 1024, "complex64"),
+            _sort(16, 1024, "float32"),
+        ]
+    images = 4 if level is Level.DEEP else 2
+    return [
+        *(_matmul(n, dtype) for dtype in (*FLOATS, "int8", "int32")),
+        *(_convolution(images, 65, 32, dtype) for dtype in FLOATS),
+        *(_reduction(n, 2048, dtype) for dtype in (*FLOATS, "int64")),
+        *(_addition(n * n, dtype) for dtype in (*FLOATS, *WHOLE)),
+        *(_elementwise(n * n, dtype) for dtype in (*FLOATS, *WHOLE)),
+        *(
+            _fft(64, 2 * n, dtype) if _power_of_two(n) else _fft(64, 4096, dtype)
+            for dtype in ("complex64", "complex128")
+        ),
+        *(_sort(64, 4 * n, dtype) for dtype in (*FLOATS, "int64")),
+    ]
+
+
+def rates_of(level: Level, on_gpu: bool) -> list[Trial]:
+    """The operations whose rates are measured, of sizes that keep the kind of card busy for long beside a launch."""
+    side = {"float32": 4096 if on_gpu else 1024, "float64": 4096 if on_gpu else 512}
+    side["float16"] = side["bfloat16"] = 8192 if on_gpu else 256
+    # On CPUs 16 MiB: what is larger, the host gives and takes back page by page for each result, which is slow.
+    vector = 2**26 if on_gpu else 2**22
+    dtypes = ("float32",) if level is Level.QUICK else FLOATS
+    quick = [*(_matmul(side[dtype], dtype) for dtype in dtypes), _addition(vector, "float32")]
+    if level is Level.QUICK:
+        return quick
+    images, rows = (64, 8192) if on_gpu else (4, 64)
+    return [
+        *quick,
+        _convolution(images, 65, 256 if on_gpu else 32, "float32"),
+        _reduction(vector // 2**11, 2**11, "float32"),
+        _fft(rows, 4096, "complex64"),
+        _sort(rows, 4096, "float32"),
+    ]
+
+
+def both_ways(trials: Iterable[Trial]) -> list[Trial]:
+    """``trials`` with float32 products twice: in float32, and in TF32, whose names then say ``tfloat32``."""
+    made = []
+    for trial in trials:
+        if not trial.multiplies or trial.operation.dtype != "float32":
+            made.append(trial)
+            continue
+        coarse = replace(trial.operation, name=tfloat32(trial.operation.name))
+        made += [replace(trial, tf32=False), replace(trial, operation=coarse, tf32=True)]
+    return made
+
+
+def tfloat32(name: str) -> str:
+    """The name of an operation or figure in TF32, as profiles write it."""
+    return name.replace(" float32", " tfloat32")
+
+
+def _matmul(n: int, dtype: str) -> Trial:
+    form: Form = "exact" if _whole(dtype) else "summed"
+    return Trial(operations.matmul(n, dtype), ((n, n), (n, n)), _drawn, form, n, multiplies=True)
+
+
+def _convolution(images: int, size: int, channels: int, dtype: str) -> Trial:
+    window = operations.WINDOW
+    shapes = ((images, size, size, channels), (window, window, channels, channels))
+    operation = operations.convolution(images, size, channels, dtype)
+    return Trial(operation, shapes, _drawn, "summed", window**2 * channels, multiplies=True)
+
+
+def _reduction(rows: int, columns: int, dtype: str) -> Trial:
+    """Sums of short dtypes are of whole numbers: some kernels add them up in the dtype itself, and others in float32.
+
+    Up to 2,048 numbers of -1, 0 and 1 have sums below 256, which bfloat16 has exactly.
+    """
+    operation = operations.reduction(rows, columns, dtype)
+    if dtype in SHORT:
+        return Trial(operation, ((rows, columns),), _signs, "exact")
+    form: Form = "exact" if _whole(dtype) else "summed"
+    return Trial(operation, ((rows, columns),), _drawn, form, columns)
+
+
+def _addition(size: int, dtype: str) -> Trial:
+    form: Form = "exact" if _whole(dtype) else "rounded"
+    return Trial(operations.addition(size, dtype), ((size,), (size,)), _drawn, form)
+
+
+def _elementwise(size: int, dtype: str) -> Trial:
+    form: Form = "exact" if _whole(dtype) else "rounded"
+    operation = operations.elementwise(size, dtype)
+    return Trial(operation, ((size,), (size,)), _positive, form, operations.ELEMENTWISE_ROUNDINGS)
+
+
+def _fft(rows: int, points: int, dtype: str) -> Trial:
+    return Trial(operations.fft(rows, points, dtype), ((rows, points),), _complex, "transformed")
+
+
+def _sort(rows: int, columns: int, dtype: str) -> Trial:
+    return Trial(operations.sort(rows, columns, dtype), ((rows, columns),), _drawn, "exact")
+
+
+def _whole(dtype: str) -> bool:
+    return dtype.startswith("int")
+
+
+def _drawn(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Numbers of either sign. Whole ones are so small that no sum of products overflows."""
+    if _whole(dtype):
+        return random.integers(-10, 11, shape).astype(dtype)
+    if dtype in ("float32", "float64"):
+        made: NDArray[Any] = random.random(shape, np.dtype(dtype))
+        made *= 2
+        made -= 1
+        return made
+    return random.uniform(-1, 1, shape).astype(numpy_dtype(dtype))
+
+
+def _signs(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    return random.integers(-1, 2, shape).astype(numpy_dtype(dtype))
+
+
+def _positive(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    if _whole(dtype):
+        return random.integers(1, 11, shape).astype(dtype)
+    return random.uniform(0.5, 2, shape).astype(numpy_dtype(dtype))
+
+
+def _complex(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    parts = random.uniform(-1, 1, (2, *shape))
+    return np.asarray(parts[0] + 1j * parts[1], np.dtype(dtype))
+
+
+def _power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0

@@ -1,0 +1,169 @@
+"""Collectives over all cards, by the algorithms that TensorFlow has.
+
+``ring`` and ``nccl`` are TensorFlow's own collective ops, one on each card, started by threads: a ring over
+TensorFlow's copies on any device, or NVIDIA's library on GPUs. Broadcast has no ring: TensorFlow sends along a tree.
+``hierarchical-copy`` and ``reduce-to-one`` are those of ``tf.distribute``, which reduce only: what they gather is the
+all-gather of ``tf.distribute``, and what they broadcast is its copy to each card.
+
+TensorFlow has a reduce-scatter for NCCL alone. By any other algorithm it is an all-reduce of which each card keeps its
+share, and takes the time of that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from harness.devices.device import Device
+from harness.errors import UsageError
+
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
+#: TensorFlow tells groups of collectives apart by their key. Those of tf.distribute count from 1, so that this is free.
+_GROUP_KEY = 0x4D414348
+#: A collective that one card does not take part in hangs; TensorFlow then gives up after this long.
+_TIMEOUT_S = 120.0
+#: TensorFlow's hint for each algorithm that is made of its own ops.
+_HINTS = {"ring": "ring", "nccl": "nccl"}
+
+_keys = itertools.count(1)
+
+
+def algorithms_for(devices: Sequence[Device]) -> tuple[str, ...]:
+    """What can be used: nothing with one card or with cards of other processes; NCCL with a GPU for each rank."""
+    if len(devices) < 2 or not all(device.parsed.in_this_process for device in devices):
+        return ()
+    names = ["ring", "hierarchical-copy", "reduce-to-one"]
+    gpus = {device.physical for device in devices if device.kind == "gpu"}
+    # NCCL refuses two ranks on one card.
+    return tuple(["nccl", *names] if len(gpus) == len(devices) else names)
+
+
+class Collectives:
+    """Runs collectives over ``devices``."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices = tuple(devices)
+        self._strategies: dict[str, Any] = {}
+        self._instance: dict[tuple[object, ...], int] = {}
+        # One thread for each card, kept: starting threads would be timed with the collective.
+        self._pool = ThreadPoolExecutor(max(len(self._devices), 1), thread_name_prefix="harness-collective")
+
+    def run(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
+        """The results, one on each device; ``tensors`` lie on the devices and have one shape, ``[n, …]``.
+
+        All-reduce gives the sum; all-gather all tensors joined at the first axis; reduce-scatter a part of the sum,
+        split at the first axis; broadcast the first tensor.
+
+        Raises:
+            UsageError: the kind or the algorithm is not one of those that are accepted here.
+        """
+        if kind not in KINDS:
+            raise UsageError(f"collective {kind!r}: accepted: {', '.join(KINDS)}")
+        known = algorithms_for(self._devices)
+        if algorithm not in known:
+            there = ", ".join(known) or "none, because it takes two or more devices of this process"
+            raise UsageError(f"algorithm {algorithm!r}: accepted here: {there}")
+        if kind == "reduce-scatter":
+            self._require_shares(tensors)
+        if algorithm in _HINTS:
+            return self._by_ops(kind, algorithm, tensors)
+        return self._by_strategy(kind, algorithm, tensors)
+
+    def _require_shares(self, tensors: Sequence[Any]) -> None:
+        rows = int(tensors[0].shape[0]) if tensors[0].shape.rank else 0
+        if not rows or rows % len(self._devices):
+            raise UsageError(f"reduce-scatter of {rows} row(s): accepted: a multiple of {len(self._devices)} cards")
+
+    def _by_ops(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
+        composed = kind == "reduce-scatter" and algorithm != "nccl"
+        asked = "all-reduce" if composed else kind
+        # An instance belongs to one shape and type.
+        key = (asked, algorithm, tensors[0].dtype.name, tuple(tensors[0].shape))
+        instance = self._instance.setdefault(key, next(_keys))
+        started = [
+            self._pool.submit(_on_one_device, asked, algorithm, device, rank, len(tensors), tensor, instance)
+            for rank, (device, tensor) in enumerate(zip(self._devices, tensors, strict=True))
+        ]
+        results = [each.result() for each in started]
+        return self._shares(results) if composed else results
+
+    def _by_strategy(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
+        import tensorflow as tf
+
+        strategy = self._strategy(algorithm)
+        values = strategy.experimental_distribute_values_from_function(
+            lambda context: tensors[context.replica_id_in_sync_group]
+        )
+        if kind in ("all-reduce", "reduce-scatter"):
+            reduced = strategy.extended.reduce_to(tf.distribute.ReduceOp.SUM, values, destinations=values)
+            results = list(strategy.experimental_local_results(reduced))
+            return self._shares(results) if kind == "reduce-scatter" else results
+        if kind == "all-gather":
+            gathered = strategy.gather(values, axis=0)
+            return self._copies(gathered)
+        return self._copies(tensors[0])
+
+    def _copies(self, tensor: Any) -> list[Any]:
+        import tensorflow as tf
+
+        def copy(device: Device) -> Any:
+            with tf.device(device.name):
+                return tf.identity(tensor)
+
+        return list(self._pool.map(copy, self._devices))
+
+    def _shares(self, results: Sequence[Any]) -> list[Any]:
+        import tensorflow as tf
+
+        def share(rank: int, device: Device, result: Any) -> Any:
+            rows = int(result.shape[0]) // len(self._devices)
+            # One op: Python's way of cutting starts several on each card, which took longer than the all-reduce.
+            begin, size = [0] * result.shape.rank, result.shape.as_list()
+            begin[0], size[0] = rank * rows, rows
+            with tf.device(device.name):
+                return tf.raw_ops.Slice(input=result, begin=begin, size=size)
+
+        return list(self._pool.map(share, range(len(self._devices)), self._devices, results))
+
+    def _strategy(self, algorithm: str) -> Any:
+        import tensorflow as tf
+
+        if algorithm not in self._strategies:
+            reductions: dict[str, Callable[[], Any]] = {
+                "hierarchical-copy": tf.distribute.HierarchicalCopyAllReduce,
+                "reduce-to-one": tf.distribute.ReductionToOneDevice,
+            }
+            names = [device.name for device in self._devices]
+            reduction = reductions[algorithm]()
+            self._strategies[algorithm] = tf.distribute.MirroredStrategy(names, cross_device_ops=reduction)
+        return self._strategies[algorithm]
+
+
+def _on_one_device(kind: str, algorithm: str, device: Device, rank: int, size: int, tensor: Any, instance: int) -> Any:
+    """The op of one rank. It waits for those of all others."""
+    import tensorflow as tf
+
+    with tf.device(device.name):
+        group = {
+            "group_size": tf.constant(size),
+            "group_key": tf.constant(_GROUP_KEY),
+            "instance_key": tf.constant(instance),
+            "communication_hint": _HINTS[algorithm],
+            "timeout_seconds": _TIMEOUT_S,
+        }
+        if kind == "all-reduce":
+            return tf.raw_ops.CollectiveReduceV2(
+                input=tensor, ordering_token=[], merge_op="Add", final_op="Id", **group
+            )
+        if kind == "all-gather":
+            return tf.raw_ops.CollectiveGatherV2(input=tensor, ordering_token=[], **group)
+        if kind == "reduce-scatter":
+            return tf.raw_ops.CollectiveReduceScatterV2(
+                input=tensor, ordering_token=[], merge_op="Add", final_op="Id", **group
+            )
+        if rank == 0:
+            return tf.raw_ops.CollectiveBcastSendV2(input=tensor, **group)
+        shape = tf.constant(tensor.shape.as_list(), tf.int32)
+        return tf.raw_ops.CollectiveBcastRecvV2(shape=shape, T=tensor.dtype, **group)

@@ -1,0 +1,120 @@
+"""Programs whose result is exact, whatever the order of summation, and a digest of it that is computed on the card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.hardware.operation import Operation
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: Rows and columns of the matrices.
+SIDE = 64
+#: The largest whole number in the matrices: SIDE * value**2 stays below 2**24 and 2**53, where float32 and float64 have
+#: every whole number; 511 has 9 bits, so that TF32, with 11, multiplies it exactly too.
+LARGEST = {"float32": 511, "float64": 2**23 - 1, "int32": 5_000}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAnswer:
+    """An operation, its arguments and its exact result. ``arrays`` are matrices ``[SIDE, SIDE]`` or vectors."""
+
+    operation: Operation
+    arrays: tuple[npt.NDArray[Any], ...]
+    expected: npt.NDArray[Any]
+
+
+def known_answers(seed: int, index: int, *, on_cpu: bool = False) -> tuple[KnownAnswer, ...]:
+    """The programs with data for shard ``index``. TensorFlow multiplies int32 matrices on CPUs alone."""
+    random = np.random.default_rng([seed, index])
+    dtypes = ("float32", "float64", "int32") if on_cpu else ("float32", "float64")
+    return (*(_product(random, dtype) for dtype in dtypes), _permutation(random))
+
+
+def _product(random: np.random.Generator, dtype: str) -> KnownAnswer:
+    top = LARGEST[dtype]
+    whole = [random.integers(-top, top + 1, (SIDE, SIDE)) for _ in range(2)]
+    # In int64 first, where nothing is rounded: what is compared with has not gone through the arithmetic under test.
+    expected = (whole[0] @ whole[1]).astype(dtype)
+    return KnownAnswer(product(dtype), tuple(array.astype(dtype) for array in whole), expected)
+
+
+def _permutation(random: np.random.Generator) -> KnownAnswer:
+    values = random.integers(-(2**40), 2**40, SIDE * SIDE)
+    order = random.permutation(SIDE * SIDE).astype(np.int64)
+    return KnownAnswer(permutation(), (values, order), _permuted(values, order))
+
+
+# One operation for all data: a machine builds it once for each card.
+@cache
+def product(dtype: str) -> Operation:
+    """The product of two matrices ``[SIDE, SIDE]``."""
+
+    def multiply(a: Any, b: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.linalg.matmul(a, b)
+
+    return Operation(f"matmul {dtype}", dtype, dtype, multiply, lambda a, b: a @ b, flop=2.0 * SIDE**3)
+
+
+@cache
+def permutation() -> Operation:
+    """Words in another order, followed by the sums of its two halves: int64 ``[SIDE * SIDE * 3 / 2]``, which wrap."""
+
+    def permute(a: Any, b: Any) -> Any:
+        import tensorflow as tf
+
+        moved = tf.gather(a, b)
+        return tf.concat([moved, tf.reduce_sum(tf.reshape(moved, [2, -1]), axis=0)], axis=0)
+
+    return Operation("permutation and sums int64", "int64", "int64", permute, _permuted)
+
+
+def _permuted(values: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    moved = values[order]
+    return np.concatenate([moved, moved[: moved.size // 2] + moved[moved.size // 2 :]])
+
+
+def digest_weights(count: int, seed: int) -> npt.NDArray[np.int64]:
+    """Odd weights for :func:`digest`, one for each element: int64 ``[count]``."""
+    made: npt.NDArray[np.int64] = np.random.default_rng([seed, count]).integers(-(2**62), 2**62, count)
+    # An odd weight times any change of less than 2**64 is never 0 modulo 2**64: no single change is lost.
+    made |= 1
+    return made
+
+
+@cache
+def digest(dtype: str) -> Operation:
+    """The sum of an array's elements, taken as whole numbers bit by bit, times weights, modulo 2**64: int64 ``[1]``.
+
+    Its arguments are the array, of ``dtype`` and any shape, and weights of as many elements.
+    """
+    whole = f"int{np.dtype(dtype).itemsize * 8}"
+
+    def on_card(array: Any, weights: Any) -> Any:
+        import tensorflow as tf
+
+        flat = tf.reshape(array, [-1])
+        bits = tf.cast(tf.bitcast(flat, whole) if flat.dtype.name != whole else flat, tf.int64)
+        # GPUs have kernels of Bitcast, Cast, Mul and Sum for these dtypes (registered in TensorFlow 2.21).
+        return tf.reduce_sum(bits * weights, keepdims=True)
+
+    def reference(array: Any, weights: Any) -> Any:
+        return np.reshape(digest_of(array.astype(dtype), weights), [1])
+
+    return Operation(f"digest {dtype}", dtype, "int64", on_card, reference)
+
+
+def digest_of(array: npt.NDArray[Any], weights: npt.NDArray[np.int64]) -> np.int64:
+    """The digest of an array of the host."""
+    whole = np.dtype(f"int{array.dtype.itemsize * 8}")
+    bits = np.ascontiguousarray(array).reshape(-1).view(whole).astype(np.int64)
+    with np.errstate(over="ignore"):
+        total: np.int64 = (bits * weights).sum(dtype=np.int64)
+        return total

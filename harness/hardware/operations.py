@@ -1,0 +1,190 @@
+"""The operations of the arithmetic checks: TensorFlow's op, and the same by NumPy in float64 or whole numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.hardware.operation import Operation
+from harness.judgement.tolerance import epsilon_of_name
+
+#: Of the convolution: a window of 3 by 3, moved by 2. So no kernel is a Winograd or a Fourier one, which have a stride
+#: of 1, and the bound of a sum of products holds.
+WINDOW = 3
+STRIDE = 2
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of an element, by NumPy's or ml_dtypes' name."""
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def wide(array: NDArray[Any]) -> NDArray[Any]:
+    """``array`` in the widest dtype of its kind: complex128, float64 or int64."""
+    if np.iscomplexobj(array):
+        return array.astype(np.complex128)
+    return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
+
+
+def matmul(n: int, dtype: str) -> Operation:
+    """The product of two ``[n, n]`` matrices. int8 gives int32."""
+    result = "int32" if dtype == "int8" else dtype
+
+    def tensorflow(a: Any, b: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.matmul(a, b, output_type=tf.int32) if dtype == "int8" else tf.matmul(a, b)
+
+    return Operation(
+        f"matmul {dtype}",
+        dtype,
+        result,
+        tensorflow,
+        _product,
+        flop=2.0 * n**3,
+        traffic_bytes=float(n * n * (2 * itemsize(dtype) + itemsize(result))),
+    )
+
+
+def _product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    first, second = wide(a), wide(b)
+    if first.dtype.kind != "i":
+        return np.asarray(first @ second)
+    # Small whole numbers are exact in float64, whose products NumPy computes a hundred times faster.
+    return np.asarray((first.astype(np.float64) @ second.astype(np.float64)).astype(np.int64))
+
+
+def convolution(images: int, size: int, channels: int, dtype: str) -> Operation:
+    """``[images, size, size, channels]`` with ``[3, 3, channels, channels]``, moved by 2, where it fits."""
+    out = (size - WINDOW) // STRIDE + 1
+
+    def tensorflow(images: Any, windows: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.nn.conv2d(images, windows, strides=STRIDE, padding="VALID")
+
+    elements = images * size**2 * channels + WINDOW**2 * channels**2 + images * out**2 * channels
+    return Operation(
+        f"convolution {dtype}",
+        dtype,
+        dtype,
+        tensorflow,
+        _convolve,
+        flop=2.0 * images * out**2 * channels**2 * WINDOW**2,
+        traffic_bytes=float(elements * itemsize(dtype)),
+    )
+
+
+def _convolve(images: NDArray[Any], windows: NDArray[Any]) -> NDArray[Any]:
+    a, w = wide(images), wide(windows)
+    out = (a.shape[1] - WINDOW) // STRIDE + 1
+    last = STRIDE * (out - 1) + 1
+    parts = [
+        a[:, i : i + last : STRIDE, j : j + last : STRIDE, :] @ w[i, j] for i in range(WINDOW) for j in range(WINDOW)
+    ]
+    return np.asarray(np.sum(parts, axis=0))
+
+
+def reduction(rows: int, columns: int, dtype: str) -> Operation:
+    """The sums of the rows of ``[rows, columns]``."""
+
+    def tensorflow(a: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.reduce_sum(a, axis=1)
+
+    return Operation(
+        f"reduction {dtype}",
+        dtype,
+        dtype,
+        tensorflow,
+        lambda a: np.sum(wide(a), axis=1),
+        flop=float(rows * columns),
+        traffic_bytes=float(rows * (columns + 1) * itemsize(dtype)),
+    )
+
+
+def addition(size: int, dtype: str) -> Operation:
+    """The sum of two vectors of ``size`` elements: one rounding, two reads and a write."""
+
+    def tensorflow(a: Any, b: Any) -> Any:
+        return a + b
+
+    return Operation(
+        f"addition {dtype}",
+        dtype,
+        dtype,
+        tensorflow,
+        lambda a, b: wide(a) + wide(b),
+        flop=float(size),
+        traffic_bytes=3.0 * size * itemsize(dtype),
+    )
+
+
+#: Roundings of :func:`elementwise`: one each of the product and the sum; a GPU's root may be 3 units in the last place
+#: off and its quotient 2, which are 6 and 4 roundings (CUDA C++ Programming Guide, mathematical functions, without
+#: ``-prec-sqrt`` and ``-prec-div``); the rest is for a float16 that goes through float32.
+ELEMENTWISE_ROUNDINGS = 16
+
+
+def elementwise(size: int, dtype: str) -> Operation:
+    """``sqrt(a) * b / (a + b)`` of positive vectors of ``size`` elements; ``a * b`` of whole numbers."""
+    whole = epsilon_of_name(dtype) == 0
+
+    def tensorflow(a: Any, b: Any) -> Any:
+        import tensorflow as tf
+
+        return a * b if whole else tf.sqrt(a) * b / (a + b)
+
+    def reference(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        first, second = wide(a), wide(b)
+        return np.asarray(first * second if whole else np.sqrt(first) * second / (first + second))
+
+    return Operation(
+        f"elementwise {dtype}",
+        dtype,
+        dtype,
+        tensorflow,
+        reference,
+        flop=float(size * (1 if whole else 4)),
+        traffic_bytes=3.0 * size * itemsize(dtype),
+    )
+
+
+def fft(rows: int, points: int, dtype: str) -> Operation:
+    """The Fourier transform of each row of ``[rows, points]``; ``5 n log2(n)`` operations for each, as is usual."""
+
+    def tensorflow(a: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.signal.fft(a)
+
+    return Operation(
+        f"fft {dtype}",
+        dtype,
+        dtype,
+        tensorflow,
+        lambda a: np.fft.fft(wide(a), axis=-1),
+        flop=5.0 * rows * points * float(np.log2(points)),
+        traffic_bytes=2.0 * rows * points * itemsize(dtype),
+    )
+
+
+def sort(rows: int, columns: int, dtype: str) -> Operation:
+    """Each row of ``[rows, columns]`` sorted: at least one read and one write."""
+
+    def tensorflow(a: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.sort(a, axis=-1)
+
+    return Operation(
+        f"sort {dtype}",
+        dtype,
+        dtype,
+        tensorflow,
+        lambda a: np.sort(wide(a), axis=-1),
+        traffic_bytes=2.0 * rows * columns * itemsize(dtype),
+    )

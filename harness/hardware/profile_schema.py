@@ -1,0 +1,116 @@
+"""The form of a hardware profile, as Pydantic models. Loaded only when one is read or written."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.devices.toml_file import parse_model
+from harness.errors import InvalidProfile
+from harness.hardware.expectation import CardProfile, Expected
+
+if sys.version_info >= (3, 11):
+    pass
+else:
+    pass
+
+#: The version of the form that is written down here. Earlier ones stay readable.
+SCHEMA_VERSION = 1
+
+#: Each figure that a profile may have, and its unit.
+FIGURE_UNITS = {
+    **{f"matmul {dtype}": "GFLOP/s" for dtype in ("float64", "float32", "tfloat32", "float16", "bfloat16", "int8")},
+    "memory bandwidth": "GB/s",
+    "copy host-to-device": "GB/s",
+    "copy device-to-host": "GB/s",
+    "copy device-to-device": "GB/s",
+    "pcie width": "lanes",
+    "pcie generation": "generation",
+    "power limit": "W",
+}
+_DATE = r"^\d{4}(-\d{2}(-\d{2})?)?$"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class SourceTable(_Table):
+    """``[sources.NAME]``: where figures come from."""
+
+    title: str = Field(min_length=1, description="a text: the title of the document")
+    date: str = Field(pattern=_DATE, description="a text: 'YYYY', 'YYYY-MM' or 'YYYY-MM-DD'")
+
+
+class FigureTable(_Table):
+    """``[[figures]]``: one figure. ``low`` and ``high`` are shares of ``value`` that a sound card stays within."""
+
+    figure: str = Field(description="one of " + ", ".join(f"'{name}'" for name in FIGURE_UNITS))
+    value: float = Field(gt=0, allow_inf_nan=False, description="a number above 0, in the unit of the figure")
+    source: str = Field(description="the name of one of [sources]")
+    low: float = Field(gt=0, le=1, description="a number above 0, 1 or less")
+    high: float = Field(default=1.05, ge=1, le=10, description="a number from 1 to 10")
+    note: str = Field(default="", description="a text: where low and high come from")
+
+
+class HardwareDocument(_Table):
+    """A whole hardware profile."""
+
+    # Not a Literal: that would take true for 1.
+    schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
+    name: str = Field(min_length=1, description="a text")
+    matches: list[str] = Field(description="a list of names as the driver reports them")
+    note: str = Field(default="", description="a text")
+    sources: dict[str, SourceTable] = Field(default_factory=dict, description="tables with title and date")
+    figures: list[FigureTable] = Field(default_factory=list, description="a list of tables")
+
+    def profile(self) -> CardProfile:
+        """The profile that the checks work with."""
+        return CardProfile(
+            name=self.name,
+            matches=tuple(self.matches),
+            expected=tuple(
+                Expected(
+                    figure=each.figure,
+                    value=each.value,
+                    unit=FIGURE_UNITS[each.figure],
+                    source=self.sources[each.source].title,
+                    date=self.sources[each.source].date,
+                    low=each.low,
+                    high=each.high,
+                )
+                for each in self.figures
+            ),
+        )
+
+
+def read_hardware_document(path: Path, text: str) -> HardwareDocument:
+    """Parse and validate the text of a hardware profile.
+
+    Raises:
+        InvalidProfile: names ``path``, the first key that is wrong, what it holds and what is accepted.
+    """
+    document = parse_model(path, text, HardwareDocument)
+    _check_figures(path, document)
+    return document
+
+
+def _check_figures(path: Path, document: HardwareDocument) -> None:
+    """What depends on more than one key."""
+    seen: set[str] = set()
+    for number, each in enumerate(document.figures):
+        place = f"figures[{number}]"
+        if each.figure not in FIGURE_UNITS:
+            close = difflib.get_close_matches(each.figure, FIGURE_UNITS, n=1)
+            meant = f" (did you mean {close[0]!r}?)" if close else ""
+            accepted = (FigureTable.model_fields["figure"].description or "") + meant
+            raise InvalidProfile(path, f"{place}.figure", each.figure, accepted)
+        if each.figure in seen:
+            raise InvalidProfile(path, f"{place}.figure", each.figure, "each figure once")
+        seen.add(each.figure)
+        if each.source not in document.sources:
+            there = ", ".join(document.sources) or "none: add a table [sources.NAME] with title and date"
+            raise InvalidProfile(path, f"{place}.source", each.source, f"the name of a source that is there: {there}")

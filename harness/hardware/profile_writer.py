@@ -1,0 +1,81 @@
+"""Writes a hardware profile of measured figures, which the loader reads back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.hardware.profile_rates import Rate
+from harness.hardware.profile_schema import FIGURE_UNITS, SCHEMA_VERSION, read_hardware_document
+
+#: A later run on the same machine with nothing else to do stays within this of the figures, which are those of the
+#: fastest times: cards differ by 8 % from one another and with their temperature, and a median is below the fastest.
+LOW, HIGH = 0.7, 1.2
+#: What is set and not measured has one value.
+_EXACT = ("pcie width", "pcie generation")
+
+SOURCE = "measured on this machine"
+
+
+def profile_text(name: str, matches: Sequence[str], rates: Sequence[Rate], *, date: str, note: str = "") -> str:
+    """The TOML of a profile. ``date`` is ``YYYY-MM-DD``."""
+    lines = [
+        "# Written by harness profile-machine: what the cards of one machine reached.",
+        f"schema_version = {SCHEMA_VERSION}",
+        f"name = {_quoted(name)}",
+        f"matches = [{', '.join(_quoted(each) for each in matches)}]",
+    ]
+    if note:
+        lines.append(f"note = {_quoted(note)}")
+    lines += ["", "[sources.measured]", f"title = {_quoted(SOURCE)}", f"date = {_quoted(date)}"]
+    for rate in rates:
+        low, high = (1.0, 1.0) if rate.figure in _EXACT else (LOW, HIGH)
+        unit = FIGURE_UNITS[rate.figure]
+        lines += [
+            "",
+            "[[figures]]",
+            f"figure = {_quoted(rate.figure)}",
+            f"value = {_number(rate.value)}",
+            'source = "measured"',
+            f"low = {low}",
+            f"high = {high}",
+            f"note = {_quoted(f'{unit}; the median of the times gives {_number(rate.median)}')}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def write_profile(path: Path, text: str) -> None:
+    """Write the file at once or not at all, after reading it as the loader will.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    read_hardware_document(path, text)
+    temporary = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        why = error.strerror or str(error)
+        raise UsageError(f"profile {path} cannot be written: {why}; name another file with --output") from error
+
+
+def _quoted(text: str) -> str:
+    """A TOML text. JSON's form is one, as long as nothing is escaped that TOML does not know."""
+    return json.dumps("".join(each if each.isprintable() else " " for each in text), ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """Four digits are more than a measurement has. Always with a point, so that TOML reads a float."""
+    return repr(float(f"{value:.4g}"))

@@ -1,0 +1,365 @@
+"""The real machine: what the hardware checks ask of it, done by TensorFlow's ops on configured devices."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.devices.device import Device, Devices
+from harness.devices.runtime import server_process
+from harness.errors import UsageError
+from harness.hardware import patterns
+from harness.hardware.buffer import TensorBuffer
+from harness.hardware.host_slots import HostSlots, view_of
+from harness.hardware.machine import HOST, DeviceMemoryFull, Mismatch, Pattern
+from harness.hardware.room import (
+    give_back_unused_memory,
+    gpu_free_bytes,
+    gpu_used_bytes,
+    host_free_bytes,
+    host_used_bytes,
+    in_host_room,
+)
+from harness.hardware.settled import in_host_memory, require_on, settle
+
+if TYPE_CHECKING:
+    from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
+    from harness.hardware.operation import Operation
+    from harness.hardware.software.installed import Software
+    from harness.hardware.telemetry import Reading
+    from harness.records import Card
+
+#: What a host must keep for itself when a buffer is made there, in bytes: refusing is better than being ended.
+_HOST_RESERVE_BYTES = 128 * 1024 * 1024
+#: For so long ascending words are kept on a card, in seconds: making them takes some 40 ms of a CPU.
+_COUNTING_KEPT_S = 1.0
+#: Less than this is not looked up beforehand: asking the kernel takes longer than copying it.
+_SMALL_BYTES = 8 * 1024 * 1024
+
+
+class TensorFlowMachine:
+    """A :class:`~harness.hardware.machine.Machine` on devices that are configured.
+
+    All calls wait for what they did. Every result is proven to lie on the card that it was made for. Copies between
+    logical CPUs are real ones (``host_slots`` says how). The first :meth:`run` of an operation on a card builds it:
+    measure later ones.
+    """
+
+    def __init__(self, devices: Devices) -> None:
+        from harness.hardware.card import cards_of
+        from harness.hardware.sensors import Sensors
+
+        self._devices = {device.parsed.short: device for device in devices}
+        self.spec = devices.spec
+        self.host = devices.host
+        self._host_device = Device(devices.host, "logical-cpu", "")
+        self._cards, self._present = cards_of(devices)
+        self._by_label = {card.label: card for card in self._cards}
+        self._slots = HostSlots(self._require_room)
+        self._counting: dict[str, tuple[Any, float]] = {}
+        self._built: dict[tuple[Operation, str], Any] = {}
+        self._sensors = Sensors(self._cards)
+        self._collectives: Any = None
+        #: How long the ops of the last :meth:`collective` took, in seconds, without bringing arrays to and from cards.
+        self.collective_s: float | None = None
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards that are to be checked, in TensorFlow's order."""
+        return self._cards
+
+    @property
+    def present(self) -> tuple[Card, ...]:
+        """The cards that the driver knows, in the driver's order; those of ``cards`` where there is no driver."""
+        return self._present
+
+    @property
+    def described(self) -> bool:
+        """This is hardware."""
+        return False
+
+    def clock_s(self) -> float:
+        """Python's clock for durations."""
+        return time.perf_counter()
+
+    def wait_s(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+    def software(self) -> Software:
+        """What the driver, the libraries and TensorFlow say of themselves."""
+        from harness.hardware.software.facts import read_software
+
+        return read_software()
+
+    def reading(self, card: str) -> Reading:
+        """What the card's sensors say now; of a logical CPU, what the host's say."""
+        self._device(card)
+        return self._sensors.reading(card, self.clock_s())
+
+    def free_bytes(self, card: str) -> int | None:
+        """Memory that a buffer could have. ``None`` on other hosts, and of a GPU whose driver cannot be asked."""
+        if card == HOST:
+            return host_free_bytes()
+        device = self._device(card)
+        if in_host_room(device):
+            return host_free_bytes()
+        return gpu_free_bytes(device, self._by_label[card].uuid) if device.parsed.in_this_process else None
+
+    def used_bytes(self, card: str) -> int | None:
+        """Memory that is in use: by this process, by the server of a core, by TensorFlow on a GPU."""
+        if card == HOST:
+            return host_used_bytes()
+        device = self._device(card)
+        if device.kind == "core":
+            process = server_process(device)
+            return None if process is None else host_used_bytes(process)
+        if in_host_room(device):
+            return host_used_bytes()
+        return gpu_used_bytes(device) if device.parsed.in_this_process else None
+
+    def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
+        """What a process of its own could have of a card with each setting, all at once."""
+        from harness.hardware.memory_settings.setting import see_each
+
+        return see_each([(self._by_label[card].uuid, setting) for card, setting in trials])
+
+    def fill(self, card: str, size_bytes: int, pattern: Pattern) -> TensorBuffer:
+        """A buffer that holds the pattern, written by ops on the card, in pieces of 64 MiB."""
+        if size_bytes < 8 or size_bytes % 8:
+            raise UsageError(f"a buffer of {size_bytes} bytes: accepted: a multiple of 8, 8 or more")
+        device = self._device(card)
+        self._require_room(device, size_bytes)
+        words = size_bytes // 8
+        pieces: list[Any] = []
+        with _memory(card, size_bytes):
+            counting = self._counting_on(card, min(words, patterns.CHUNK_WORDS))
+            with _on(device):
+                for start in range(0, words, patterns.PIECE_WORDS):
+                    piece = min(patterns.PIECE_WORDS, words - start)
+                    pieces.append(patterns.make_piece(counting, pattern, start, piece))
+            settle(pieces, device)
+        require_on(pieces, device)
+        return TensorBuffer(card, tuple(pieces))
+
+    def mismatch(self, buffer: TensorBuffer, pattern: Pattern) -> Mismatch:
+        """Where the buffer is not the pattern, found by ops on its card, chunk by chunk."""
+        device = self._device(buffer.card)
+        if buffer.size_bytes % 8:
+            raise UsageError(f"a buffer of {buffer.size_bytes} bytes: accepted: one of whole 64-bit words")
+        counting = self._counting_on(buffer.card, min(buffer.size_bytes // 8, patterns.CHUNK_WORDS))
+        count, first, found, start = 0, None, None, 0
+        with _on(device):
+            for piece in buffer.words():
+                require_on([piece], device)
+                part = patterns.compare(counting, piece, pattern, start)
+                start += int(piece.shape[0])
+                count += part.count
+                if first is None:
+                    first, found = part.first_word, part.found
+        return Mismatch(count, first, found)
+
+    def put(self, array: npt.NDArray[Any], card: str) -> TensorBuffer:
+        """``array`` on the card. A GPU gets it from pageable memory, as TensorFlow's own programs do."""
+        import tensorflow as tf
+
+        device = self._device(card)
+        with _memory(card, array.nbytes):
+            # By tf.constant the host would copy it twice before it is sent, each time into new memory.
+            tensor = self._slots.tensor_of(array, device if in_host_memory(device) else self._host_device)
+            if tensor is None or not in_host_memory(device):
+                self._require_room(device, array.nbytes)
+                with _on(device):
+                    tensor = tf.identity(tf.constant(array) if tensor is None else tensor)
+            settle([tensor], device)
+        require_on([tensor], device)
+        return TensorBuffer(card, (tensor,))
+
+    def fetch(self, buffer: TensorBuffer) -> npt.NDArray[Any]:
+        """The buffer as an array: with its shape if it is one tensor, ``[n]`` of int64 words if it is in pieces.
+
+        It is copied from the card each time. What comes from another memory than the host's in one tensor is read-only.
+        """
+        device = self._device(buffer.card)
+        pieces = buffer.pieces
+        if not in_host_memory(device):
+            pieces = tuple(_renewed(piece, device) for piece in pieces)
+            if len(pieces) == 1 and (view := view_of(pieces[0])) is not None:
+                return view
+        array = self._slots.array_of(*pieces)
+        if array is not None:
+            return array
+        arrays: list[npt.NDArray[Any]] = [piece.numpy() for piece in pieces]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+    def move(self, buffer: TensorBuffer, card: str, repeats: int = 1) -> TensorBuffer:
+        """The buffer, copied to another card ``repeats`` times; the last of them. What a call costs is there once."""
+        return self.exchange([(buffer, card)], repeats)[0]
+
+    def exchange(self, moves: Sequence[tuple[TensorBuffer, str]], repeats: int = 1) -> list[TensorBuffer]:
+        """Several copies at once, each started by a thread of its own; all are done when this returns."""
+        _require_repeats(repeats)
+        if len(moves) == 1:
+            moved = [self._start_move(*moves[0], repeats)]
+        else:
+            with ThreadPoolExecutor(max(len(moves), 1)) as pool:
+                moved = list(pool.map(lambda each: self._start_move(each[0], each[1], repeats), moves))
+        for buffer in moved:
+            with _memory(buffer.card, buffer.size_bytes):
+                settle(buffer.pieces, self._device(buffer.card))
+            require_on(buffer.pieces, self._device(buffer.card))
+        return moved
+
+    def _start_move(self, buffer: TensorBuffer, card: str, repeats: int) -> TensorBuffer:
+        source, target = self._device(buffer.card), self._device(card)
+        pieces, keeper = [], []
+        with _memory(card, buffer.size_bytes):
+            for piece in buffer.pieces:
+                if in_host_memory(source) and in_host_memory(target):
+                    copied, lease = self._slots.copy(piece, target, repeats)
+                    keeper.append(lease)
+                else:
+                    for _ in range(repeats):
+                        copied = _sent(piece, source, target)
+                pieces.append(copied)
+        return TensorBuffer(card, tuple(pieces), tuple(keeper))
+
+    def run(self, operation: Operation, card: str, buffers: Sequence[TensorBuffer], repeats: int = 1) -> TensorBuffer:
+        """Run the operation on buffers of the card. Its first run on a card builds it: time later ones."""
+        import tensorflow as tf
+
+        _require_repeats(repeats)
+        device = self._device(card)
+        arguments = [_one_tensor(buffer, device) for buffer in buffers]
+        built = self._built.get((operation, card))
+        if built is None:
+            built = tf.function(_placed(operation, device), autograph=False)
+            self._built[operation, card] = built
+        size_bytes = sum(buffer.size_bytes for buffer in buffers)
+        with _memory(card, size_bytes):
+            for _ in range(repeats):
+                result = built(*arguments)
+            settle([result], device)
+        require_on([result], device)
+        return TensorBuffer(card, (result,))
+
+    def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """What each card has after a collective over all cards. ``collectives`` says what each algorithm is."""
+        from harness.hardware.collectives.measure import Collectives
+
+        if self._collectives is None:
+            self._collectives = Collectives([self._devices[card.label] for card in self._cards])
+        if len(arrays) != len(self._cards):
+            raise UsageError(f"{len(arrays)} array(s) for {len(self._cards)} card(s); accepted: one for each card")
+        tensors = [self.put(array, card.label).pieces[0] for array, card in zip(arrays, self._cards, strict=True)]
+        start = self.clock_s()
+        results = self._collectives.run(kind, algorithm, tensors)
+        for result, card in zip(results, self._cards, strict=True):
+            settle([result], self._devices[card.label])
+        self.collective_s = self.clock_s() - start
+        for result, card in zip(results, self._cards, strict=True):
+            require_on([result], self._devices[card.label])
+        return [np.array(result.numpy()) for result in results]
+
+    def algorithms(self) -> tuple[str, ...]:
+        """What collectives can use here."""
+        from harness.hardware.collectives.measure import algorithms_for
+
+        return algorithms_for([self._devices[card.label] for card in self._cards])
+
+    def _device(self, card: str) -> Device:
+        device = self._devices.get(card)
+        if device is None:
+            raise UsageError(f"card {card!r} is not there; accepted: {', '.join(self._devices)}")
+        return device
+
+    def _counting_on(self, card: str, words: int) -> Any:
+        """Ascending words of the card, at most 16 MiB, made there and kept for a while.
+
+        They are made again so that a bit which flips in them is not taken for a fault of every later copy and pass.
+        """
+        there, made_s = self._counting.get(card, (None, 0.0))
+        if there is None or there.shape[0] < words or self.clock_s() - made_s > _COUNTING_KEPT_S:
+            with _on(self._device(card)):
+                there = patterns.count_up(words)
+            self._counting[card] = there, self.clock_s()
+        return there
+
+    def _require_room(self, device: Device, size_bytes: int) -> None:
+        """Of the host, too much is refused beforehand: Linux would give it, and end the process later."""
+        if size_bytes < _SMALL_BYTES or not in_host_room(device):
+            return
+        if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
+            self._slots.drop()
+            give_back_unused_memory()
+            if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
+                raise DeviceMemoryFull(device.parsed.short, size_bytes)
+
+
+def _on(device: Device) -> Any:
+    import tensorflow as tf
+
+    return tf.device(device.name)
+
+
+def _sent(tensor: Any, source: Device, target: Device) -> Any:
+    """A new copy of a tensor on another device."""
+    import tensorflow as tf
+
+    fresh = _renewed(tensor, source)
+    with _on(target):
+        return tf.identity(fresh)
+
+
+def _renewed(tensor: Any, device: Device) -> Any:
+    """The tensor by a new handle, which costs no copy.
+
+    TensorFlow keeps with a tensor what was copied of it to another device, or to the host, and copies nothing again.
+    """
+    import tensorflow as tf
+
+    with _on(device):
+        return tf.identity(tensor)
+
+
+def _require_repeats(repeats: int) -> None:
+    if repeats < 1:
+        raise UsageError(f"repeats={repeats}: accepted: 1 or more")
+
+
+@contextlib.contextmanager
+def _memory(card: str, size_bytes: int) -> Iterator[None]:
+    """Turns TensorFlow's error for a lack of memory into the one of the interface."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise DeviceMemoryFull(card, size_bytes) from error
+
+
+def _one_tensor(buffer: TensorBuffer, device: Device) -> Any:
+    import tensorflow as tf
+
+    if buffer.card != device.parsed.short:
+        raise UsageError(f"a buffer of {buffer.card} for an operation on {device.parsed.short}; move it there first")
+    if len(buffer.pieces) == 1:
+        return buffer.pieces[0]
+    with _on(device):
+        return tf.concat(buffer.pieces, axis=0)
+
+
+def _placed(operation: Operation, device: Device) -> Any:
+    import tensorflow as tf
+
+    def placed(*arguments: Any) -> Any:
+        with tf.device(device.name):
+            return operation.tensorflow(*arguments)
+
+    return placed

@@ -1,1 +1,0 @@
-"""tf.distribute: what is trained, under which strategy, by which loop, and what the training went through."""

@@ -1,0 +1,321 @@
+"""The pytest plug-in: options, fixtures, the ``devices`` marker, and a summary of what was exercised.
+
+It is thin and loads nothing until it is used: starting pytest with it imports neither TensorFlow nor NumPy.
+
+Which devices: ``--harness-devices=SPEC``, else the environment variable ``HARNESS_DEVICES``, else ``harness_devices``
+in the ini file (a path to a profile is then relative to that file), else ``auto``. They are configured once per
+process, before the first test that could start TensorFlow, if any selected test needs them. Where all that need them
+measure speedups, ``auto`` takes what a measurement should (:func:`harness.devices.measuring_spec`).
+
+Fixtures: ``devices`` (the configured :class:`harness.Devices`), ``verify`` (:func:`harness.verify` on those devices
+unless ``devices=`` says otherwise) and ``trace`` (:func:`harness.trace`). All are session-wide, so that they can be
+used under Hypothesis' ``@given``.
+
+``speedup`` (:func:`harness.measure_speedup` on pytest-benchmark) is in ``harness/pytest_plugin/speed.py``, the gate of
+speedups in ``harness/pytest_plugin/gate.py``.
+
+Marker: ``@pytest.mark.devices(min=2, kind="gpu")``. A test whose needs the configured devices do not meet is skipped
+with what is there and what is needed; with ``--harness-require`` it fails. Devices that were asked for and are not
+there are an error, never a skip.
+
+A session in which tests that need devices were selected and every one of them was skipped has exercised nothing. Its
+summary says UNKNOWN, and its exit status is 1 although no test failed. Deselect such tests (``-m "not devices"``)
+where they are not meant to run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.pytest_plugin import gate, speed
+
+if TYPE_CHECKING:
+    from harness.devices.device import Devices
+    from harness.records import Exercised
+    from harness.report.session import SessionTotals
+
+OPTION_DEVICES = "--harness-devices"
+OPTION_REQUIRE = "--harness-require"
+ENVIRONMENT_DEVICES = "HARNESS_DEVICES"
+INI_DEVICES = "harness_devices"
+DEFAULT_DEVICES = "auto"
+MARKER = "devices"
+_MARKER_HELP = (
+    "devices(min=1, kind=None): the test needs at least `min` configured devices, of kind logical-cpu, logical-gpu, "
+    "gpu, core or remote (or a list of them) if `kind` is given; where they are not there it is skipped"
+)
+#: The fixture that all of ours rest on. A test has it among its fixtures exactly when it uses one of ours, also
+#: where a project has a fixture of its own that is called ``devices``.
+_FIXTURE = "_harness_devices"
+#: The attribute of a test report that carries what the test says of devices, from xdist's workers too.
+_REPORT = "harness"
+#: Both names under which this module can come in: as the entry point, and with ``-p`` or ``pytest_plugins``.
+_PLUGIN_NAMES = ("harness", "harness.pytest_plugin.plugin")
+
+
+@dataclass
+class _State:
+    """What this process knows. In an xdist run, the controller knows only what the reports say."""
+
+    spec: str
+    origin: str
+    #: Whether any selected test needs devices.
+    needed: bool = False
+    #: Whether all that need them measure speedups, so that "auto" means devices that are fit to be measured.
+    measuring: bool = False
+    devices: Devices | None = None
+    error: str | None = None
+    #: Why the running test was found to lack devices.
+    lacking: str | None = None
+    #: What was verified and not yet reported.
+    verifications: int = 0
+    unpassed: int = 0
+    exercised: Exercised | None = None
+
+
+_STATE = pytest.StashKey[_State]()
+
+
+def pytest_plugin_registered(plugin: object, manager: pytest.PytestPluginManager) -> None:
+    """Let this module come in under one of its names alone: a second one would be an error in pluggy."""
+    if plugin is sys.modules[__name__]:
+        for name in _PLUGIN_NAMES:
+            if name != manager.get_name(plugin):
+                manager.set_blocked(name)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and the ini key."""
+    group = parser.getgroup("harness", "device placement (harness)")
+    group.addoption(
+        OPTION_DEVICES,
+        metavar="SPEC",
+        default=None,
+        help="devices for this session: auto, cpu:N, gpu, gpu:N, gpu:NxM, cores:N, cluster:HOST:PORT,…, @PROFILE or a "
+        f"path to a .toml profile (default: ${ENVIRONMENT_DEVICES}, else the ini key {INI_DEVICES}, "
+        f"else {DEFAULT_DEVICES})",
+    )
+    group.addoption(
+        OPTION_REQUIRE,
+        action="store_true",
+        default=False,
+        help="fail a test that would be skipped because the configured devices do not meet its devices marker",
+    )
+    speed.add_options(group)
+    gate.add_options(group)
+    parser.addini(INI_DEVICES, f"devices for this session, as for {OPTION_DEVICES}", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and refuse a spec or a profile that is not valid before anything runs."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+    spec, origin = _asked(config)
+    config.stash[_STATE] = _State(spec, origin)
+    config.pluginmanager.register(_Summary(), "harness-summary")
+    speed.register(config)
+    gate.register(config)
+    if origin == "default":
+        return
+    from harness.devices.request import resolve
+    from harness.errors import UsageError
+
+    try:
+        resolve(spec)
+    except UsageError as error:
+        raise pytest.UsageError(f"{error} (from {origin})") from error
+
+
+def _asked(config: pytest.Config) -> tuple[str, str]:
+    """The spec, and where it comes from."""
+    if (given := config.getoption(OPTION_DEVICES)) is not None:
+        return str(given), OPTION_DEVICES
+    if given := os.environ.get(ENVIRONMENT_DEVICES):
+        return given, f"environment variable {ENVIRONMENT_DEVICES}"
+    if given := str(config.getini(INI_DEVICES)).strip():
+        folder = config.rootpath if config.inipath is None else config.inipath.parent
+        if given.endswith(".toml") and not given.startswith("@"):
+            given = str(folder / given)
+        return given, f"ini key {INI_DEVICES}"
+    return DEFAULT_DEVICES, "default"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which devices are asked for and who asks. What they turn out to be is in the summary."""
+    state = config.stash[_STATE]
+    return f"harness: devices {state.spec} ({state.origin})"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Find out whether any selected test needs devices, and whether this session is a measurement."""
+    needing = [item for item in session.items if _needs_devices(item)]
+    state = session.config.stash[_STATE]
+    state.needed = bool(needing)
+    state.measuring = speed.is_measurement(session.config, needing)
+
+
+def _needs_devices(item: pytest.Item) -> bool:
+    return item.get_closest_marker(MARKER) is not None or _FIXTURE in getattr(item, "fixturenames", ())
+
+
+def _configure(state: _State) -> None:
+    """Configure the devices once. What goes wrong is kept, for each test that needs them to tell."""
+    if state.devices is not None or state.error is not None:
+        return
+    from harness.devices.runtime import configure
+    from harness.errors import HarnessError
+
+    try:
+        if state.measuring and state.spec == DEFAULT_DEVICES:
+            from harness.devices.measuring import measuring_spec
+
+            taken = measuring_spec()
+            state.devices = configure(taken.spec)
+            state.origin = f"{state.origin}; {taken.reason}"
+        else:
+            state.devices = configure(state.spec)
+    except HarnessError as error:
+        state.error = f"{type(error).__name__}: {error}"
+
+
+def _configured(state: _State) -> Devices:
+    _configure(state)
+    if state.devices is None:
+        pytest.fail(f"{state.error} (devices {state.spec}, {state.origin})", pytrace=False)
+    return state.devices
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Configure the devices in time, and hold the test's needs against them."""
+    state = item.config.stash[_STATE]
+    state.lacking = None
+    if not state.needed:
+        return
+    if not _needs_devices(item):
+        # Once TensorFlow is loaded, any test may start its runtime, and with it fix other devices than those asked
+        # for. Before it is loaded, nothing is worth the seconds that loading it takes.
+        if "tensorflow" in sys.modules:
+            _configure(state)
+        return
+    from harness.devices.needs import describe, parse_needs
+    from harness.errors import UsageError
+
+    try:
+        needs = [parse_needs(marker.args, marker.kwargs) for marker in item.iter_markers(MARKER)]
+    except UsageError as error:
+        pytest.fail(f"@pytest.mark.{error}", pytrace=False)
+    devices = _configured(state)
+    for need in needs:
+        if not need.met_by(devices):
+            lacking = f"needs {need}; configured: {describe(devices)} ({state.origin})"
+            if item.config.getoption(OPTION_REQUIRE):
+                pytest.fail(f"{lacking}; a skip is a failure because of {OPTION_REQUIRE}", pytrace=False)
+            state.lacking = lacking
+            pytest.skip(lacking)
+
+
+@pytest.fixture(scope="session")
+def _harness_devices(pytestconfig: pytest.Config) -> Devices:
+    return _configured(pytestconfig.stash[_STATE])
+
+
+@pytest.fixture(scope="session")
+def devices(_harness_devices: Devices) -> Devices:
+    """The devices of this session, configured: a sequence of ``harness.Device``."""
+    return _harness_devices
+
+
+@pytest.fixture(scope="session")
+def verify(_harness_devices: Devices, pytestconfig: pytest.Config) -> Callable[..., Any]:
+    """``harness.verify`` on the devices of this session, unless ``devices=`` is given."""
+    import harness
+
+    state = pytestconfig.stash[_STATE]
+    library_verify: Callable[..., Any] = harness.verify
+
+    @wraps(library_verify)
+    def verify_here(*args: Any, devices: Devices = _harness_devices, **kwargs: Any) -> Any:
+        verification = library_verify(*args, devices=devices, **kwargs)
+        exercised = verification.exercised
+        state.verifications += 1
+        state.unpassed += not verification.passed
+        state.exercised = exercised if state.exercised is None else state.exercised + exercised
+        return verification
+
+    return verify_here
+
+
+@pytest.fixture(scope="session")
+def trace(_harness_devices: Devices) -> Callable[..., Any]:
+    """``harness.trace``. The devices are configured first: tracing would start TensorFlow with its own defaults."""
+    import harness
+
+    library_trace: Callable[..., Any] = harness.trace
+    return library_trace
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach what the test says of devices to its report, in plain values, so that xdist can carry it."""
+    report = yield
+    state = item.config.stash[_STATE]
+    if not state.needed or not _needs_devices(item):
+        return report
+    from harness.devices.needs import describe
+    from harness.records import Exercised
+    from harness.report.session import Said
+
+    configured = None
+    if state.devices is not None:
+        configured = f"{describe(state.devices)} ({state.origin}): {state.devices.reason}"
+    says = Said(configured, state.verifications, state.exercised or Exercised(), state.unpassed)
+    state.verifications, state.exercised, state.unpassed = 0, None, 0
+    setattr(report, _REPORT, says.plain())
+    if state.lacking is not None and call.when == "setup" and report.skipped:
+        # Point at the test, not at the line of this file that found its needs unmet.
+        path, line, _ = item.reportinfo()
+        report.longrepr = (str(path), (line or 0) + 1, f"Skipped: {state.lacking}")
+    return report
+
+
+class _Summary:
+    """Adds up the reports where they all arrive: in this process, or in xdist's controller."""
+
+    def __init__(self) -> None:
+        self.totals: SessionTotals | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        plain = getattr(report, _REPORT, None)
+        if plain is None:
+            return
+        from harness.report.session import Said, SessionTotals
+
+        if self.totals is None:
+            self.totals = SessionTotals()
+        # An expected failure has run, unless it was not even set up.
+        skipped = report.skipped and (report.when == "setup" or not hasattr(report, "wasxfail"))
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        self.totals.add(report.nodeid, Said.from_plain(plain), why if skipped else None)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        nothing = self.totals is not None and self.totals.nothing_exercised
+        if nothing and exitstatus == pytest.ExitCode.OK and not hasattr(session.config, "workerinput"):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        lines = [] if self.totals is None else self.totals.lines()
+        if self.totals is None or not lines:
+            return
+        unknown = self.totals.nothing_exercised
+        terminalreporter.section("harness", sep="=", **({"red": True, "bold": True} if unknown else {}))
+        for line in lines:
+            terminalreporter.line(line, red=unknown)

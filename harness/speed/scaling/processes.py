@@ -1,0 +1,202 @@
+"""The task of a worker process that times a function of the user's on one device set; and the rounds of all of them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pydantic.dataclasses
+from pydantic import TypeAdapter
+
+from harness.errors import HarnessError, InvalidTarget, OutputsDiffer
+from harness.records import Fingerprint
+from harness.runner.ask import ask
+from harness.runner.job import Job, WorkerFiles
+from harness.runner.limits import STARTUP_LIMIT_S
+from harness.runner.messages import Answer, plain
+from harness.runner.target import Target
+from harness.runner.users_error import users_code
+from harness.speed.scaling.outputs import MOST_BYTES, difference, load_outputs
+from harness.speed.scaling.record import Mode, Point, Round
+
+if TYPE_CHECKING:
+    from harness.runner.worker import Send
+
+#: What the user's function has to be.
+ACCEPTED = "a function of devices that returns a callable without arguments; with --weak, of devices and scale"
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Arguments:
+    """The task's arguments: a device spec, the function's file and name, the mode, and seconds to measure."""
+
+    spec: str
+    file: str
+    function: str
+    mode: Mode
+    budget_s: float
+    #: Where to write what the first call returns.
+    outputs: str
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Measured:
+    """What the process answers."""
+
+    devices: int
+    kind: str
+    label: str
+    faithful: bool
+    times_ns: tuple[int, ...]
+    fingerprint: Fingerprint
+    #: Whether the outputs were written: they may be too large.
+    outputs: bool
+
+
+def run(arguments: dict[str, object], send: Send) -> None:
+    """Configure the devices, let the user's function make the program for them, call it once, and time it.
+
+    TensorFlow's, NumPy's and Python's random numbers start from the same seed in each process, so that what the
+    processes return can be compared.
+    """
+    import tensorflow as tf
+
+    from harness.devices.fingerprint import fingerprint
+    from harness.devices.runtime import configure
+    from harness.speed.label import kind_of, speed_label
+    from harness.speed.outputs import arrays_of
+    from harness.speed.scaling.measure import time_calls
+    from harness.speed.scaling.outputs import save_outputs
+
+    asked = TypeAdapter(Arguments).validate_python(arguments)
+    target = Target(Path(asked.file), asked.function)
+    devices = configure(asked.spec)
+    scale = {"scale": len(devices)} if asked.mode == "weak" else {}
+    tf.keras.utils.set_random_seed(0)
+    with users_code(target):
+        program = _program(target, devices, scale)
+        kept = save_outputs(arrays_of(program()), Path(asked.outputs))
+        times = time_calls(program, budget_s=asked.budget_s)
+    label = speed_label(devices)
+    measured = Measured(len(devices), kind_of(devices), label.text, label.gates, times, fingerprint(devices), kept)
+    answer = plain(measured)
+    assert isinstance(answer, dict)
+    send(Answer(answer))
+
+
+def _program(target: Target, devices: Any, scale: dict[str, int]) -> Any:
+    """The callable that the user's function makes for these devices."""
+    program = target.load("devices", *scale)(devices=devices, **scale)
+    if not callable(program):
+        raise InvalidTarget(
+            str(target), f"returned a {type(program).__name__}, which cannot be called", accepted=ACCEPTED
+        )
+    return program
+
+
+@dataclass
+class Rounds:
+    """Times a function on several device sets, a fresh process for each in each round.
+
+    The order within a round is drawn anew, so that what slows the machine down for a while slows no device set in
+    particular. A device set that fails is left out from then on, and says why.
+    """
+
+    target: Target
+    specs: Sequence[str]
+    mode: Mode
+    rounds: int
+    budget_s: float
+    logs: Path
+    seed: int = 0
+    limit_s: float = STARTUP_LIMIT_S
+    points: dict[str, Point] = field(default_factory=dict)
+    fingerprint: Fingerprint | None = None
+    #: What each device set raised that failed.
+    failures: dict[str, HarnessError] = field(default_factory=dict)
+    #: Where what the processes of each device set returned is kept, and whether it was too large for any.
+    _outputs: dict[str, list[Path]] = field(default_factory=dict)
+    _too_large: bool = False
+
+    def __post_init__(self) -> None:
+        self.points = {spec: Point(spec, None, None, None, None, ()) for spec in self.specs}
+
+    def measure(self) -> Generator[tuple[int, Point], None, None]:
+        """Measure; yields the round's number, from 0, and the device set's point after each process."""
+        order = random.Random(self.seed)  # noqa: S311 - the order is no secret
+        for number in range(self.rounds):
+            specs = [spec for spec in self.specs if spec not in self.failures]
+            order.shuffle(specs)
+            for spec in specs:
+                try:
+                    self._measure(number, spec)
+                except HarnessError as error:
+                    self.failures[spec] = error
+                    self.points[spec] = replace(self.points[spec], error=str(error))
+                yield number, self.points[spec]
+
+    def compare(self) -> str:
+        """Compare what the processes returned, and say in words what that shows.
+
+        A device set that returns something else than the smallest one fails: its speed means nothing.
+        """
+        try:
+            return self._compared()
+        finally:
+            for path in itertools.chain.from_iterable(self._outputs.values()):
+                path.unlink(missing_ok=True)
+
+    def _compared(self) -> str:
+        if self.mode == "weak":
+            return "outputs are not compared, because each device set does other work"
+        if self._too_large:
+            return f"outputs are not compared, because they are larger than {MOST_BYTES // 2**20} MiB"
+        first = min(self._outputs, key=lambda spec: self.points[spec].devices or 0, default=None)
+        if first is None or len(self._outputs) < 2:
+            return "outputs are not compared, because there is one device set alone"
+        want, *again = map(load_outputs, self._outputs[first])
+        if not any(array is not None and array.size for array in want.values()):
+            return "outputs are not compared, because there are none: return what is computed"
+        if any(difference(want, other) for other in again):
+            return f"outputs are not compared, because on {first} alone they differ from process to process"
+        for spec in self._outputs.keys() - {first}:
+            differs = difference(want, load_outputs(self._outputs[spec][0]))
+            if differs is not None:
+                error = OutputsDiffer(
+                    "outputs", f"they are not those of {first} ({differs}, where {first} is single, {spec} parallel)"
+                )
+                self.failures[spec] = error
+                self.points[spec] = replace(self.points[spec], error=str(error), wrong=True)
+        right = len(self._outputs) - sum(self.points[spec].wrong for spec in self._outputs)
+        return f"{right} of {len(self._outputs)} device sets return the same"
+
+    def _measure(self, number: int, spec: str) -> None:
+        name = "".join(letter if letter.isalnum() else "-" for letter in spec)
+        outputs = (self.logs / f"outputs-{name}-{number}.npz").absolute()
+        arguments: dict[str, object] = {
+            "spec": spec,
+            "file": str(self.target.path),
+            "function": self.target.function,
+            "mode": self.mode,
+            "budget_s": self.budget_s,
+            "outputs": str(outputs),
+        }
+        files = WorkerFiles.create(self.logs, f"scale-{name}-{number}")
+        answer = ask(Job("harness.speed.scaling.processes:run", arguments), files, limit_s=self.limit_s + self.budget_s)
+        found = TypeAdapter(Measured).validate_python(answer)
+        self.fingerprint = self.fingerprint or found.fingerprint
+        if found.outputs:
+            self._outputs.setdefault(spec, []).append(outputs)
+        self._too_large = self._too_large or not found.outputs
+        self.points[spec] = replace(
+            self.points[spec],
+            devices=found.devices,
+            kind=found.kind,
+            label=found.label,
+            faithful=found.faithful,
+            rounds=(*self.points[spec].rounds, Round(number, found.times_ns)),
+        )

@@ -1,0 +1,67 @@
+"""A check of hardware that fails is run again: what is confirmed stays, what was a moment's is a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.execute import execute
+from harness.devices.device import Device, Devices
+from harness.records import CheckResult, Exercised, Finding, Verdict
+
+DEVICES = Devices([Device("/job:localhost/replica:0/task:0/device:CPU:0", "logical-cpu", "CPU:0")], spec="cpu:1")
+SLOW = Finding("rate", "matmul", "GPU:3", "", "", "slow")
+OTHER_SLOW = Finding("rate", "matmul", "GPU:1", "", "", "slow")
+CORRUPT = Finding("corruption", "matmul", "GPU:3", "", "", "other bits")
+
+
+def passes(*findings: Sequence[Finding] | Exception, hardware: bool = True) -> tuple[CheckResult, int]:
+    """The result of a check whose passes give these findings, and how many passes there were."""
+    left = list(findings)
+
+    def run(context: CheckContext) -> CheckOutcome:
+        given = left.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        verdict = Verdict.FAIL if given else Verdict.PASS
+        return CheckOutcome(verdict, "said", exercised=Exercised(values=1), findings=tuple(given))
+
+    result = execute(Check("one", "one", "one", 1, 1, run, hardware=hardware), CheckContext(DEVICES))
+    return result, len(findings) - len(left)
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "said"),
+    [
+        (([SLOW], [SLOW]), Verdict.FAIL, "confirmed by a second pass"),
+        (([SLOW], []), Verdict.WARN, "not confirmed"),
+        (([SLOW], [OTHER_SLOW]), Verdict.FAIL, "the first failed otherwise"),
+        (([CORRUPT], []), Verdict.FAIL, "intermittent"),
+        (([CORRUPT, SLOW], [CORRUPT]), Verdict.FAIL, "confirmed"),
+        ((ValueError("odd"), ValueError("odd")), Verdict.FAIL, "confirmed"),
+        ((ValueError("odd"), []), Verdict.WARN, "not confirmed"),
+    ],
+)
+def test_a_failure_of_hardware_is_confirmed_before_it_is_said(
+    given: tuple[list[Finding] | Exception, ...], verdict: Verdict, said: str
+) -> None:
+    result, count = passes(*given)
+    assert (result.verdict, count) == (verdict, 2)
+    assert said in result.reason
+    assert result.findings
+
+
+def test_what_did_not_come_again_is_a_warning_beside_what_did() -> None:
+    result, _ = passes([CORRUPT, SLOW], [CORRUPT])
+    assert {finding.kind: finding.severity for finding in result.findings} == {
+        "corruption": Verdict.FAIL,
+        "rate": Verdict.WARN,
+    }
+
+
+def test_a_pass_is_not_run_again_and_neither_is_what_is_no_hardware() -> None:
+    assert passes([], [])[1] == 1
+    result, count = passes([SLOW], [], hardware=False)
+    assert (result.verdict, count) == (Verdict.FAIL, 1)

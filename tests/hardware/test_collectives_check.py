@@ -1,0 +1,135 @@
+"""The check ``collectives``: a share that is dropped, and other wrong values, beside collectives that are right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from numpy_machine import NumpyMachine, context, cpus, gpus
+
+from harness.checking.check import CheckContext
+from harness.checking.execute import execute
+from harness.checks import mirrored_strategy
+from harness.devices.device import Device, Devices
+from harness.hardware.collectives.check import CHECK
+from harness.hardware.collectives.judge import KINDS, bandwidth, expected, judge_collective
+from harness.records import Verdict
+
+CARDS = gpus(4)
+
+
+def _arrays() -> list[NDArray[Any]]:
+    return [np.arange(1, 9, dtype=np.float32) * 10**number for number in range(4)]
+
+
+def test_exact_collectives_pass_with_their_bandwidths() -> None:
+    outcome = CHECK.run(context(NumpyMachine(CARDS)))
+    assert (outcome.verdict, outcome.findings) == (Verdict.PASS, ())
+    assert outcome.exercised.values > 1000
+    assert outcome.exercised.devices == tuple(card.device for card in CARDS)
+    by_name = {(figure.name, figure.size_bytes): figure.value for figure in outcome.figures}
+    # Each takes as long as the shares of all cards at 100 GB/s.
+    assert by_name["all-reduce ring algorithm", 4096] == pytest.approx(25)
+    assert by_name["all-reduce ring bus", 4096] == pytest.approx(25 * 1.5)
+    assert by_name["all-gather ring algorithm", 16384] == pytest.approx(100)
+    assert by_name["all-gather ring bus", 16384] == pytest.approx(75)
+    assert by_name["broadcast reduce-to-one bus", 4096] == pytest.approx(25)
+
+
+def test_a_dropped_share_names_its_card_each_kind_and_the_algorithm() -> None:
+    outcome = CHECK.run(context(NumpyMachine(CARDS, dropped=2)))
+    assert outcome.verdict is Verdict.FAIL
+    assert {(each.kind, each.where, each.device) for each in outcome.findings} == {
+        ("corruption", f"{kind} by ring", CARDS[2].device) for kind in ("all-reduce", "all-gather", "reduce-scatter")
+    }
+    assert all("is missing" in finding.message for finding in outcome.findings)
+    assert "GPU:2" in outcome.next_step
+
+
+def test_a_broadcast_that_sends_nothing_is_found_on_each_card() -> None:
+    outcome = CHECK.run(context(NumpyMachine(CARDS, dropped=0, dropped_by="reduce-to-one")))
+    broadcast = {finding.device for finding in outcome.findings if finding.where == "broadcast by reduce-to-one"}
+    assert broadcast == {card.device for card in CARDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_wrong_bit_on_one_card_names_that_card(kind: str) -> None:
+    found = [each.copy() for each in expected(kind, _arrays())]
+    assert judge_collective(kind, "nccl", CARDS, _arrays(), found) == []
+    found[3][1] = np.nextafter(found[3][1], np.float32(np.inf))
+    (finding,) = judge_collective(kind, "nccl", CARDS, _arrays(), found)
+    assert (finding.device, finding.where) == (CARDS[3].device, f"{kind} by nccl")
+    assert "element [1]" in finding.found
+
+
+def test_a_share_that_is_counted_twice_is_told_from_one_that_is_missing() -> None:
+    found = [each + _arrays()[1] for each in expected("all-reduce", _arrays())]
+    (finding,) = judge_collective("all-reduce", "nccl", CARDS, _arrays(), found)
+    assert finding.device == CARDS[1].device
+    assert "counted twice" in finding.message
+
+
+def test_a_result_that_is_not_there_or_of_another_shape_is_found() -> None:
+    right = expected("all-reduce", _arrays())
+    assert judge_collective("all-reduce", "nccl", CARDS, _arrays(), right[:3])
+    cut = [*right[:3], right[3][:4]]
+    assert [each.device for each in judge_collective("all-reduce", "nccl", CARDS, _arrays(), cut)] == [CARDS[3].device]
+
+
+def test_parts_given_to_the_wrong_cards_are_found() -> None:
+    swapped = expected("reduce-scatter", _arrays())[::-1]
+    assert len(judge_collective("reduce-scatter", "ring", CARDS, _arrays(), swapped)) == 4
+
+
+def test_a_kind_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="accepted: all-reduce"):
+        expected("all-to-all", _arrays())
+
+
+@pytest.mark.parametrize(("kind", "size", "factor"), [("all-reduce", 100, 1.75), ("all-gather", 800, 0.875),
+    ("reduce-scatter", 100, 0.875), ("broadcast", 100, 1.0)])  # fmt: skip
+def test_bandwidths_are_those_of_nccl_tests(kind: str, size: int, factor: float) -> None:
+    measured = bandwidth(kind, 100, 8, 1e-9)
+    assert measured.size_bytes == size
+    assert measured.algorithm == pytest.approx(size)
+    assert measured.bus == pytest.approx(size * factor)
+
+
+def test_one_card_is_skipped_and_no_algorithm_is_unknown() -> None:
+    class _Without(NumpyMachine):
+        def algorithms(self) -> tuple[str, ...]:
+            return ()
+
+    assert CHECK.run(context(NumpyMachine(gpus(1)))).verdict is Verdict.SKIP
+    assert CHECK.run(context(_Without(CARDS))).verdict is Verdict.UNKNOWN
+    assert CHECK.run(context(None)).verdict is Verdict.UNKNOWN
+
+
+def test_cards_of_other_processes_are_skipped_as_tensorflow_cannot_join_them() -> None:
+    servers = Devices(
+        [Device(f"/job:core/replica:0/task:{task}/device:CPU:0", "core", "x") for task in range(2)], spec="cores:2"
+    )
+    machine = NumpyMachine(cpus(2), described=False)
+    assert execute(CHECK, CheckContext(servers, machine=machine)).verdict is Verdict.SKIP
+    assert execute(mirrored_strategy.CHECK, CheckContext(servers)).verdict is Verdict.SKIP
+
+
+@dataclass
+class _Stale(NumpyMachine):
+    """A machine whose collectives are right once; then they do nothing, and give the memory of the last result."""
+
+    last: dict[tuple[str, int], list[NDArray[Any]]] = field(default_factory=dict)
+
+    def collective(self, kind: str, algorithm: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        found = super().collective(kind, algorithm, arrays)
+        return self.last.setdefault((kind, arrays[0].size), found)
+
+
+def test_what_an_earlier_run_left_in_memory_cannot_pass_for_a_result() -> None:
+    outcome = CHECK.run(context(_Stale(CARDS)))
+    assert outcome.verdict is Verdict.FAIL
+    assert {finding.where.partition(" by ")[0] for finding in outcome.findings} == set(KINDS)

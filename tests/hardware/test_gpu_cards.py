@@ -1,0 +1,113 @@
+"""What is asked about GPUs, with a TensorFlow, a driver and cards that are made up."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from fake_gpus import PREFIX, fake_gpus, gpus
+from fake_nvml import UUIDS, fake_nvml
+
+from harness.devices import nvidia
+from harness.hardware import room
+from harness.hardware.card import cards_of
+from harness.hardware.collectives.measure import algorithms_for
+from harness.hardware.nvml import Nvml
+
+_MIB = 2**20
+_CARD = nvidia.Card("NVIDIA H100 80GB HBM3", UUIDS[0], 80_000, 79_000)
+
+
+@pytest.fixture
+def renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA counts the two cards the other way round than the driver."""
+    monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus())
+    monkeypatch.setattr(nvidia, "cuda_uuids", lambda: (UUIDS[1], UUIDS[0]))
+
+
+@pytest.mark.usefixtures("renumbered")
+def test_cards_are_known_by_their_uuid_in_the_order_of_either() -> None:
+    cards, present = cards_of(gpus(), Nvml(fake_nvml()))
+    assert [(card.label, card.uuid, card.pci) for card in cards] == [
+        ("GPU:0", UUIDS[1], "0000:3C:00.0"),
+        ("GPU:1", UUIDS[0], "0000:3B:00.0"),
+    ]
+    assert present == (cards[1], cards[0])
+    first = cards[0]
+    assert (first.name, first.compute_capability, first.profile) == ("NVIDIA H100 80GB HBM3", "9.0", "H100 SXM")
+    assert first.memory_bytes == 85_000_000_000
+
+
+@pytest.mark.usefixtures("renumbered")
+def test_a_card_that_no_device_is_on_is_present_all_the_same() -> None:
+    cards, present = cards_of(gpus()[:1], Nvml(fake_nvml()))
+    assert [card.label for card in cards] == ["GPU:0"]
+    assert [(card.label, card.uuid, card.device) for card in present] == [
+        ("nvml:0", UUIDS[0], None),
+        ("GPU:0", UUIDS[1], cards[0].device),
+    ]
+
+
+def test_without_a_driver_the_cards_are_those_of_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus())
+    cards, present = cards_of(gpus(), Nvml(None))
+    assert present == cards
+    assert [(card.label, card.uuid, card.profile) for card in cards] == [
+        ("GPU:0", None, "H100 SXM"),
+        ("GPU:1", None, "H100 SXM"),
+    ]
+
+
+def test_a_card_is_not_guessed_where_cuda_does_not_say_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus())
+    monkeypatch.setattr(nvidia, "cuda_uuids", lambda: (UUIDS[1],))
+    cards, present = cards_of(gpus(), Nvml(fake_nvml()))
+    assert [card.uuid for card in cards] == [None, None]
+    assert [card.label for card in present] == ["nvml:0", "nvml:1"]
+
+
+def _free(
+    monkeypatch: pytest.MonkeyPatch,
+    tensorflow: object,
+    part: int = 0,
+    card: nvidia.Card = _CARD,
+    limit_bytes: int = 0,
+) -> int | None:
+    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
+    monkeypatch.setattr(room, "read_cards", lambda: (card,))
+    monkeypatch.setattr(room, "memory_limits", lambda: {f"{PREFIX}GPU:0": limit_bytes, f"{PREFIX}CPU:0": 2**28})
+    return room.gpu_free_bytes(gpus(parts=2 if part else 1)[part], UUIDS[0])
+
+
+def test_a_logical_gpu_has_what_its_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    split = fake_gpus(limits_mib=(1000, 2000), used=100 * _MIB)
+    assert _free(monkeypatch, split) == 900 * _MIB
+    assert _free(monkeypatch, split, part=1) == 1900 * _MIB
+    assert _free(monkeypatch, fake_gpus(limits_mib=(1000, 2000), used=None)) is None
+
+
+def test_a_gpu_that_grows_has_what_the_card_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _free(monkeypatch, fake_gpus(growth=True)) == 79_000 * _MIB
+
+
+def test_what_tensorflow_holds_and_does_not_use_is_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the driver calls free is the rest beside TensorFlow's pool: to test 90 % of that proves next to nothing."""
+    held = fake_gpus(used=300 * _MIB)
+    full = nvidia.Card(_CARD.name, _CARD.uuid, 80_000, 4_000)
+    assert _free(monkeypatch, held, card=full, limit_bytes=75_000 * _MIB) == (75_000 - 300) * _MIB
+    assert _free(monkeypatch, held, limit_bytes=75_000 * _MIB) == (75_000 - 300) * _MIB, "before its first tensor"
+    assert _free(monkeypatch, held, card=full) is None, "nobody says how much it may have"
+    assert _free(monkeypatch, fake_gpus(used=None), card=full, limit_bytes=75_000 * _MIB) is None
+
+
+def test_a_card_that_the_driver_does_not_know_has_no_known_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus(growth=True))
+    monkeypatch.setattr(room, "read_cards", tuple)
+    assert room.gpu_free_bytes(gpus()[0], UUIDS[0]) is None
+    assert room.gpu_used_bytes(gpus()[0]) == 0
+
+
+def test_nccl_is_for_ranks_on_cards_of_their_own() -> None:
+    assert algorithms_for(gpus()) == ("nccl", "ring", "hierarchical-copy", "reduce-to-one")
+    assert algorithms_for(gpus(1, parts=2)) == ("ring", "hierarchical-copy", "reduce-to-one")
+    assert algorithms_for(gpus(1)) == ()

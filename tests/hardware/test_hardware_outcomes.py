@@ -1,0 +1,155 @@
+"""What hardware checks say where little can be told: no machine, no sensors, no room, nobody who knows what is free."""
+
+from __future__ import annotations
+
+import pytest
+from described_machines import H100, text
+
+from harness.checking.check import CheckContext, Level
+from harness.checking.execute import execute
+from harness.faults.machine import DescribedMachine, devices, read_description
+from harness.hardware.arithmetic import check as arithmetic
+from harness.hardware.cards import check as cards
+from harness.hardware.copies import check as copies
+from harness.hardware.corruption import check as corruption
+from harness.hardware.expectation import CardProfile, Expected
+from harness.hardware.memory import check as memory
+from harness.hardware.sustained_load import check as sustained_load
+from harness.records import Card, Verdict
+
+CHECKS = (cards.CHECK, memory.CHECK, copies.CHECK, corruption.CHECK, sustained_load.CHECK)
+L4 = "NVIDIA L4"
+
+
+def context(count: int = 2, model: str = L4, *faults: str, level: Level = Level.QUICK, **lines: str) -> CheckContext:
+    made = read_description("test.toml", text(count, model, *faults, **lines))
+    return CheckContext(devices(made), level=level, machine=DescribedMachine(made))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
+def test_without_a_machine_nothing_is_proven(check: object) -> None:
+    given = context()
+    result = execute(check, CheckContext(given.devices))  # type: ignore[arg-type]
+    assert result.verdict is Verdict.UNKNOWN
+    assert "no hardware was exercised" in result.reason
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
+def test_a_card_without_any_room_fails_and_is_named(check: object) -> None:
+    result = execute(check, context(2, L4, "stuck-allocation card = 1, share = 1.0"))  # type: ignore[arg-type]
+    assert result.verdict is Verdict.FAIL
+    assert [finding.kind for finding in result.findings] == ["memory"]
+    assert result.findings[0].device == "/job:localhost/replica:0/task:0/device:GPU:1"
+
+
+def test_memory_of_which_nobody_knows_how_much_is_free_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DescribedMachine, "free_bytes", lambda self, card: None)
+    result = execute(memory.CHECK, context())
+    assert result.verdict is Verdict.UNKNOWN
+    assert "GPU:0: nobody can tell how much of its memory is free" in result.reason
+
+
+def test_where_memory_in_use_is_not_known_nothing_is_said_to_be_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "200 steps left nothing behind" in execute(memory.CHECK, context()).reason
+    monkeypatch.setattr(DescribedMachine, "used_bytes", lambda self, card: None)
+    result = execute(memory.CHECK, context())
+    assert "leaks were not looked for on all cards" in result.reason
+    assert "left nothing behind" not in result.reason
+
+
+def test_with_one_card_alone_nothing_is_said_of_its_like() -> None:
+    alone, two = execute(arithmetic.CHECK, context(1)), execute(arithmetic.CHECK, context(2))
+    assert two.reason.endswith("a second run and on cards alike")
+    assert alone.reason.endswith("a second run; there are no cards alike to compare")
+    for count, whence in ((1, None), (2, "the median of its like on this machine")):
+        outcome = sustained_load.run(context(count), profile_for=lambda card: None)
+        figures = [figure for figure in outcome.figures if figure.name.startswith("sustained matmul")]
+        assert [(figure.expected_from, figure.expected is None) for figure in figures] == [
+            (whence, whence is None)
+        ] * count
+
+
+def test_sensors_that_are_not_there_are_told_and_the_rates_are_judged() -> None:
+    well = execute(sustained_load.CHECK, context(2, cards="sensors = false"))
+    assert well.verdict is Verdict.PASS
+    assert "no sensors on these cards: the rates alone were judged" in well.reason
+    assert {series.name for series in well.series} == {"rate"}
+    slow = execute(sustained_load.CHECK, context(3, L4, "slow card = 2", cards="sensors = false"))
+    assert slow.verdict is Verdict.FAIL
+    some = execute(sustained_load.CHECK, context(2, cards='without = ["xid"]'))
+    assert "xid" in some.scope[0]
+
+
+def test_series_and_figures_are_kept_for_every_card() -> None:
+    result = execute(sustained_load.CHECK, context(2, H100, level=Level.STANDARD))
+    assert {(series.name, series.unit, series.device) for series in result.series} == {
+        (name, unit, f"GPU:{index}")
+        for index in range(2)
+        for name, unit in (("rate", "GFLOP/s"), ("temperature", "C"), ("clock", "MHz"), ("power", "W"))
+    }
+    for series in result.series:
+        assert len(series.at_s) == len(series.values) > 10
+        assert list(series.at_s) == sorted(series.at_s)
+        assert series.at_s[-1] <= 25
+    assert {figure.device for figure in result.figures} == {"GPU:0", "GPU:1"}
+    assert all(figure.expected_from for figure in result.figures)
+
+
+def test_copies_give_a_matrix_of_bandwidths_and_latencies() -> None:
+    result = execute(copies.CHECK, context(3, H100))
+    largest = {
+        (figure.name, figure.device, figure.peer)
+        for figure in result.figures
+        if figure.size_bytes == copies.SIZES[Level.QUICK][-1]
+    }
+    labels = [f"GPU:{index}" for index in range(3)]
+    assert {(d, p) for name, d, p in largest if name == copies.ACROSS} == {
+        (one, other) for one in labels for other in labels if one != other
+    }
+    assert {p for name, d, p in largest if name == copies.TO_CARD and d == "host"} == set(labels)
+    assert {d for name, d, p in largest if name == copies.TO_HOST and p == "host"} == set(labels)
+    assert len([name for name, _, _ in largest if name == copies.BOTH]) == 3
+    latencies = [figure for figure in result.figures if figure.name.startswith("latency")]
+    assert {figure.unit for figure in latencies} == {"us"}
+    assert len(latencies) == 6 + 2 * 3
+    both = [f.value for f in result.figures if f.name == copies.BOTH and f.size_bytes == copies.SIZES[Level.QUICK][-1]]
+    one = [f.value for f in result.figures if f.name == copies.ACROSS and f.size_bytes == copies.SIZES[Level.QUICK][-1]]
+    assert min(both) > 1.5 * max(one), "both ways at once carry about twice as much"
+
+
+def _profile(name: str, value: float) -> CardProfile:
+    return CardProfile("a profile", (L4,), (Expected(name, value, "GB/s", "a data sheet", "2024-01-01"),))
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(26.0, Verdict.PASS), (90.0, Verdict.FAIL), (12.0, Verdict.FAIL)])
+def test_a_profile_judges_cards_that_are_all_alike(value: float, verdict: Verdict) -> None:
+    """All links of the machine carry about 26 GB/s: too little for one profile, and too much for another."""
+
+    def profile_for(card: Card) -> CardProfile:
+        return _profile(copies.TO_CARD, value)
+
+    outcome = copies.run(context(2), profile_for)
+    assert outcome.verdict is verdict
+    assert {
+        figure.expected_from for figure in outcome.figures if figure.name == copies.TO_CARD and figure.expected
+    } == {"profile: a data sheet"}
+
+
+@pytest.mark.parametrize(("tf32", "figure"), [("true", "matmul tfloat32"), ("false", "matmul float32")])
+def test_a_profile_judges_the_rate_under_load_of_what_tensorflow_may_use(tf32: str, figure: str) -> None:
+    def profile_for(card: Card) -> CardProfile:
+        return CardProfile("a profile", (L4,), (Expected(figure, 10e3, "GFLOP/s", "a sheet", "2024-01-01"),))
+
+    given = context(1, software=f"tf32 = {tf32}")
+    outcome = sustained_load.run(given, profile_for)
+    assert outcome.verdict is Verdict.FAIL
+    assert "too fast to be true" in outcome.reason
+    assert sustained_load.run(given).verdict is Verdict.PASS, "and the shipped profile is fine with it"
+
+
+def test_a_leak_is_looked_for_in_as_many_steps_as_are_said() -> None:
+    assert memory.STEPS == {Level.QUICK: 200, Level.STANDARD: 1_000, Level.DEEP: 1_000}
+    result = execute(memory.CHECK, context(1))
+    assert result.exercised.ops >= 200
+    assert result.scope[0].startswith("GPU:0: ")
+    assert "(92%)" in result.scope[0]

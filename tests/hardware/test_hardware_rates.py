@@ -1,0 +1,122 @@
+"""Rates against a profile, the median of cards alike, and earlier runs: each rule beside what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.hardware.expectation import CardProfile, Expected
+from harness.hardware.rates import Judged, judge_rates
+from harness.records import Card, CheckResult, Exercised, Figure, RunRecord, Verdict
+
+NAME = "matmul float32"
+PROFILE = CardProfile(
+    "Example", ("Example GPU",), (Expected(NAME, 1000.0, "GFLOP/s", "a data sheet", "2024", low=0.5, high=1.05),)
+)
+
+
+def _cards(count: int, kind: str = "GPU", uuid: str = "GPU") -> list[Card]:
+    return [
+        Card(
+            f"{kind}:{index}", "Example GPU", device=f"/device:{kind}:{index}", uuid=f"{uuid}-{index}" if uuid else None
+        )
+        for index in range(count)
+    ]
+
+
+def _figures(cards: list[Card], *values: float, name: str = NAME, unit: str = "GFLOP/s") -> list[Figure]:
+    return [Figure(name, value, unit, card.label) for card, value in zip(cards, values, strict=True)]
+
+
+def _run(cards: list[Card], *values: float, name: str = NAME) -> RunRecord:
+    figures = tuple(_figures(cards, *values, name=name))
+    result = CheckResult("arithmetic", Verdict.PASS, "", "", Exercised(values=1), figures=figures)
+    return RunRecord("2026-01-01", "0", (), "gpu", Verdict.PASS, 0, True, (result,), cards=tuple(cards))
+
+
+def _said(judged: Judged) -> list[tuple[str | None, Verdict]]:
+    return [(finding.device, finding.severity) for finding in judged.findings]
+
+
+@pytest.mark.parametrize(
+    ("value", "severity"),
+    [(499.0, Verdict.FAIL), (500.0, None), (1000.0, None), (1050.0, None), (1051.0, Verdict.FAIL)],
+)
+def test_a_profile_says_from_where_to_where_a_rate_is_right(value: float, severity: Verdict | None) -> None:
+    cards = _cards(1)
+    judged = judge_rates(_figures(cards, value), cards, {"GPU:0": PROFILE})
+    assert _said(judged) == ([("/device:GPU:0", severity)] if severity else [])
+    assert judged.figures[0].expected == 1000.0
+    assert judged.figures[0].expected_from == "profile Example (a data sheet, 2024)"
+    assert "rates judged against: profile Example" in judged.scope[0]
+
+
+def test_a_card_within_its_profile_that_is_slower_than_the_others_is_found() -> None:
+    cards = _cards(4)
+    judged = judge_rates(_figures(cards, 900, 905, 600, 898), cards, dict.fromkeys(("GPU:0", "GPU:2"), PROFILE))
+    assert _said(judged) == [("/device:GPU:2", Verdict.FAIL)]
+    assert judged.figures[2].expected == pytest.approx(899)
+    assert judged.figures[2].expected_from == "median of the 4 cards of its kind here"
+    assert judged.figures[0].expected_from == "profile Example (a data sheet, 2024)"
+    assert judged.figures[1].expected_from == "median of the 4 cards of its kind here"
+
+
+@pytest.mark.parametrize(
+    ("value", "severity"),
+    [(0.93, None), (0.91, Verdict.WARN), (0.81, Verdict.WARN), (0.79, Verdict.FAIL), (1.07, None), (1.1, Verdict.WARN),
+     (1.21, Verdict.FAIL)],
+)  # fmt: skip
+def test_eight_percent_off_the_median_is_normal_and_twenty_fail(value: float, severity: Verdict | None) -> None:
+    cards = _cards(5)
+    judged = judge_rates(_figures(cards, 1, 1, 1, 1, value), cards, {})
+    assert _said(judged) == ([("/device:GPU:4", severity)] if severity else [])
+
+
+def test_of_two_cards_the_slower_one_alone_is_found() -> None:
+    cards = _cards(2)
+    assert _said(judge_rates(_figures(cards, 100, 60), cards, {})) == [("/device:GPU:1", Verdict.FAIL)]
+    assert _said(judge_rates(_figures(cards, 100, 93), cards, {})) == []
+
+
+def test_cards_of_other_models_and_other_figures_are_no_measure() -> None:
+    cards = [*_cards(3), Card("GPU:3", "Slow GPU", device="/device:GPU:3")]
+    figures = [*_figures(cards, 10, 10, 10, 1), *_figures(cards, 3, 3, 3, 1, name="memory bandwidth", unit="GB/s")]
+    judged = judge_rates(figures, cards, {})
+    assert judged.findings == ()
+    assert judged.scope[-1].endswith("matmul float32 of GPU:3, memory bandwidth of GPU:3")
+
+
+def test_a_card_that_lost_speed_since_earlier_runs_is_found_wherever_it_is_plugged_in() -> None:
+    before = _cards(2)
+    now = [Card("GPU:1", "Example GPU", device="/device:GPU:1", uuid="GPU-0")]
+    history = [_run(before, value, 50) for value in (100, 101, 99)]
+    judged = judge_rates(_figures(now, 70), now, {}, history)
+    assert _said(judged) == [("/device:GPU:1", Verdict.FAIL)]
+    assert judged.figures[0].expected == 100
+    assert judged.figures[0].expected_from == "median of 3 earlier measurements of it"
+    assert judge_rates(_figures(now, 95), now, {}, history).findings == ()
+
+
+def test_the_history_of_another_card_or_figure_is_no_measure() -> None:
+    cards = _cards(1)
+    others = [_run(_cards(1, uuid="other"), 100), _run(cards, 100, name="memory bandwidth")]
+    judged = judge_rates(_figures(cards, 10), cards, {}, others)
+    assert judged.findings == ()
+    assert judged.figures[0].expected is None
+    assert "measured and not judged" in judged.scope[0]
+
+
+@pytest.mark.parametrize(("value", "found"), [(30.0, False), (20.0, True), (390.0, False), (410.0, True)])
+def test_a_cpu_is_judged_widely_and_never_fails(value: float, found: bool) -> None:
+    cards = _cards(3, "CPU", uuid="")
+    judged = judge_rates(_figures(cards, 100, 100, value), cards, {}, [_run(cards, 100, 100, 100)])
+    assert _said(judged) == ([("/device:CPU:2", Verdict.WARN)] if found else [])
+    profile = {"CPU:0": PROFILE}
+    assert _said(judge_rates(_figures(cards[:1], 100), cards[:1], profile)) == [("/device:CPU:0", Verdict.WARN)]
+
+
+def test_one_figure_gives_one_finding_and_what_has_no_card_is_left_alone() -> None:
+    cards = _cards(3)
+    bus = Figure("all-reduce ring bus", 10.0, "GB/s")
+    judged = judge_rates([*_figures(cards, 1000, 1000, 100), bus], cards, {"GPU:2": PROFILE}, [_run(cards, 1, 1, 1000)])
+    assert [finding.device for finding in judged.findings].count("/device:GPU:2") == 1
+    assert judged.figures[-1] == bus

@@ -1,0 +1,106 @@
+"""Sensors and links under load: what is wrong, and what only looks so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.hardware.links import Watched, judge_links, link_figures, pcie_peak_gbs
+from harness.hardware.sustained_load.sensors import judge_sensors, silent
+from harness.hardware.telemetry import Reading
+from harness.records import Card, Verdict
+
+CARD = Card("GPU:3", "a card", "/job:localhost/replica:0/task:0/device:GPU:3", pci="0000:3B:00.0")
+IDLE = Reading(0.0, 210.0, 1980.0, 35.0, 87.0, 70.0, 700.0, 0.0, ("GpuIdle",), 3, 0, 1, 1, 5, 16, 16, 7, 18, 18, xid=())
+BUSY = replace(
+    IDLE, at_s=1.0, clock_mhz=1900.0, temperature_c=60.0, power_w=650.0, throttle_reasons=("SwPowerCap",),
+    pcie_generation=5,
+)  # fmt: skip
+
+
+def watched(before: dict[str, Any] | None = None, count: int = 10, **during: Any) -> Watched:
+    return Watched(CARD, replace(IDLE, **(before or {})), tuple(replace(BUSY, **during) for _ in range(count)))
+
+
+def said(each: Watched, *others: Watched) -> list[tuple[str, str, Verdict]]:
+    found = [*judge_links(each, [each, *others]), *judge_sensors(each)]
+    return [(one.finding.kind, one.finding.where, one.finding.severity) for one in found]
+
+
+def test_a_card_at_its_power_limit_with_old_corrected_errors_and_replays_is_well() -> None:
+    assert said(watched()) == []
+    assert said(Watched(CARD, Reading(0.0), (Reading(1.0),))) == [], "no sensors, nothing to say"
+
+
+def test_a_link_is_told_with_what_it_could_be_where_the_driver_says() -> None:
+    made = Watched(CARD, IDLE, (replace(BUSY, pcie_width=4, pcie_generation=1), replace(BUSY, pcie_width=4)))
+    told = [(each.name, each.value, each.unit, each.device, each.expected) for each in link_figures(made)]
+    assert told == [
+        ("PCIe width under load", 4, "lanes", "GPU:3", 16),
+        ("PCIe generation under load", 5, "", "GPU:3", 5),
+    ]
+    assert list(link_figures(Watched(CARD, Reading(0.0), (Reading(1.0),)))) == []
+
+
+def test_an_idle_link_that_reports_a_low_speed_is_well() -> None:
+    assert said(Watched(CARD, IDLE, (replace(BUSY, pcie_generation=1), BUSY))) == []
+
+
+@pytest.mark.parametrize(
+    ("during", "kind", "where", "severity"),
+    [
+        ({"pcie_width": 4}, "link", "PCIe width under load", Verdict.FAIL),
+        ({"pcie_generation": 3}, "link", "PCIe generation under load", Verdict.FAIL),
+        ({"pcie_replays": 9}, "link", "PCIe replays under load", Verdict.WARN),
+        ({"pcie_replays": 99}, "link", "PCIe replays under load", Verdict.FAIL),
+        ({"ecc_corrected": 5}, "memory", "ECC under load", Verdict.WARN),
+        ({"ecc_corrected": 50}, "memory", "ECC under load", Verdict.FAIL),
+        ({"ecc_uncorrected": 1}, "memory", "ECC under load", Verdict.FAIL),
+        ({"remapped_rows": 2}, "memory", "ECC under load", Verdict.FAIL),
+        ({"throttle_reasons": ("HwThermalSlowdown",)}, "sensor", "throttling under load", Verdict.FAIL),
+        ({"throttle_reasons": ("sw_thermal_slowdown",)}, "sensor", "throttling under load", Verdict.FAIL),
+        ({"throttle_reasons": ("HwPowerBrakeSlowdown",)}, "sensor", "throttling under load", Verdict.FAIL),
+        ({"xid": (79,)}, "sensor", "Xid under load", Verdict.FAIL),
+    ],
+)
+def test_what_is_wrong_under_load_is_named(during: dict[str, Any], kind: str, where: str, severity: Verdict) -> None:
+    made = watched(**during)
+    assert said(made) == [(kind, where, severity)]
+    (found,) = [*judge_links(made), *judge_sensors(made)]
+    assert found.finding.device == CARD.device
+    assert found.finding.message.startswith("GPU:3 (PCI 0000:3B:00.0) ")
+    assert found.do.startswith("GPU:3 (PCI 0000:3B:00.0): ")
+
+
+def test_heat_for_a_moment_is_a_warning() -> None:
+    hot = replace(BUSY, throttle_reasons=("SwThermalSlowdown",))
+    assert said(Watched(CARD, IDLE, (hot, *[BUSY] * 9))) == [("sensor", "throttling under load", Verdict.WARN)]
+
+
+def test_what_was_there_before_is_told_as_such() -> None:
+    assert said(watched({"xid": (31,)}, xid=(31,))) == [("sensor", "Xid before this run", Verdict.WARN)]
+    assert said(watched({"xid": (31,)}, xid=(31, 79))) == [
+        ("sensor", "Xid under load", Verdict.FAIL),
+        ("sensor", "Xid before this run", Verdict.WARN),
+    ]
+    assert said(watched({"ecc_uncorrected": 2}, ecc_uncorrected=2)) == [("memory", "ECC before the load", Verdict.WARN)]
+
+
+def test_nvlinks_are_held_against_the_other_cards() -> None:
+    down, well = watched(nvlinks_active=17), watched()
+    assert said(down, well) == [("link", "NVLinks under load", Verdict.FAIL)]
+    assert said(well, down) == []
+    assert said(down, watched(nvlinks_active=17)) == [], "a board that connects 17 of 18"
+
+
+def test_the_sensors_that_no_card_has_are_told() -> None:
+    assert silent([watched({"power_w": None}, power_w=None)]) == ("power_w",)
+    assert silent([watched(), watched({"power_w": None}, power_w=None)]) == ()
+    assert len(silent([Watched(CARD, Reading(0.0), (Reading(1.0),))])) == len(Reading.__dataclass_fields__) - 1
+
+
+def test_what_a_link_can_carry() -> None:
+    assert pcie_peak_gbs(BUSY) == pytest.approx(63.0, abs=0.1), "PCIe 5.0 x16"
+    assert pcie_peak_gbs(Reading(0.0)) is None
