@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.tally import Tally
-from harness.records import Exercised, Finding, Verdict
-from harness.runner.own_command import program
+from harness.errors import HarnessError
+from harness.records import Finding, Verdict
 
 if TYPE_CHECKING:
+    from harness.distribute.equivalence import Equivalence
     from harness.distribute.training import Training
 
 COUNTS = (2, 3, 4, 8)
@@ -24,25 +24,8 @@ STEPS = 3
 #: Rows of a batch, for each replica, and of the last batch, which any of the counts can divide.
 ROWS_EACH = 2
 FEATURES, UNITS, OUTPUTS = 5, 24, 24
-#: How long one training may take, in seconds, its processes' start included.
+#: How long one training may take once its processes are up, in seconds.
 LIMIT_S = 300.0
-
-_PROGRAM = """
-import json
-import numpy as np
-from harness.distribute import equivalent
-strategy, count, policy, steps, rows = sys.argv[1:]
-random = np.random.default_rng(int(count))
-dtype = np.float64 if policy == "float64" else np.float32
-x, y = (random.standard_normal((int(rows), width)).astype(dtype) for width in (%d, %d))
-found = equivalent(
-    strategy, f"harness.distribute.check:build_{policy}", (x, y), int(steps),
-    batch_size=%d * int(count), devices=f"cpu:{count}", workers=int(count), loops=("custom",),
-)
-from harness.runner.messages import plain
-keep = ("verdict", "reason", "findings", "exercised")
-print("found", json.dumps({name: plain(getattr(found, name)) for name in keep}))
-""" % (FEATURES, OUTPUTS, ROWS_EACH)  # noqa: UP031 - braces are Python's own in it
 
 
 def trainings() -> Iterator[tuple[str, int, str]]:
@@ -61,47 +44,41 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training 
     done = lagging = 0
     for strategy, count, policy in trainings():
         where = f"{strategy} on {count} in {policy}"
-        found = _train(strategy, count, policy)
-        if isinstance(found, str):
-            tally.found(Finding("error", where, None, "a judgement", found, f"{where}: {found}"))
+        try:
+            result = _train(strategy, count, policy)
+        except HarnessError as error:
+            tally.found(Finding("error", where, None, "a completed training", "none", f"{where}: {error}"))
             continue
         done += 1
-        lagging += sum(finding.severity is Verdict.WARN for finding in found.findings)
-        failures = tuple(finding for finding in found.findings if finding.severity is Verdict.FAIL)
-        tally.add(replace(found, findings=failures), where)
+        lagging += sum(finding.severity is Verdict.WARN for finding in result.findings)
+        failures = tuple(finding for finding in result.findings if finding.severity is Verdict.FAIL)
+        tally.add(replace(result, findings=failures), where)
     outcome = tally.outcome(
-        f"{done} trainings, every strategy with every number of devices and every dtype, took the course of one device",
+        f"{done} trainings, every strategy with every number of devices and every dtype, match the single-device run",
         "read the findings: each names the strategy, the number of devices, the dtype and the step",
     )
     # A warning about Keras's own counter of steps under parameter servers says nothing about this machine.
-    told = (
-        f"in {lagging} of the asynchronous trainings Keras's counter of its steps lagged behind, as it may everywhere"
-    )
-    return replace(outcome, scope=(told,)) if lagging else outcome
+    lag = f"Keras's step counter lagged behind in {lagging} of the asynchronous trainings, as it may on any machine"
+    return replace(outcome, scope=(lag,)) if lagging else outcome
 
 
-def _train(strategy: str, count: int, policy: str) -> Any:
-    """What ``equivalent`` says, or a text that says why it says nothing."""
-    from pydantic import TypeAdapter
+def _train(strategy: str, count: int, policy: str) -> Equivalence:
+    from harness.distribute.run import equivalent
 
-    from harness.judgement.verification import Verification
-
+    random = np.random.default_rng(count)
+    dtype = np.float64 if policy == "float64" else np.float32
     rows = 2 * ROWS_EACH * count + count
-    command = program(_PROGRAM, strategy, str(count), policy, str(STEPS), str(rows))
-    with tempfile.TemporaryDirectory(prefix="harness-strategy-") as folder:
-        try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        except subprocess.TimeoutExpired:
-            return f"took longer than {LIMIT_S:g} s"
-    told = [line.removeprefix("found ") for line in done.stdout.splitlines() if line.startswith("found ")]
-    if not told:
-        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    said = json.loads(told[-1])
-    return Verification(
-        Verdict(said["verdict"]),
-        said["reason"],
-        TypeAdapter(tuple[Finding, ...]).validate_python(said["findings"]),
-        TypeAdapter(Exercised).validate_python(said["exercised"]),
+    x, y = (random.standard_normal((rows, width)).astype(dtype) for width in (FEATURES, OUTPUTS))
+    return equivalent(
+        strategy,
+        f"{__name__}:build_{policy}",
+        (x, y),
+        STEPS,
+        batch_size=ROWS_EACH * count,
+        devices=f"cpu:{count}",
+        workers=count,
+        loops=("custom",),
+        limit_s=LIMIT_S,
     )
 
 
