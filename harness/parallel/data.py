@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,18 +26,19 @@ def make_parallel(
 ) -> DataParallel:
     """A callable that runs ``fn`` on each of ``devices``, each on its share of the rows, and joins the results.
 
-    The callable takes the same keyword arguments as ``fn``: tensors, arrays, or nests of them. Each is split along
-    ``axis`` on the host device, except those named in ``broadcast``, of which every device gets the whole. The results
-    (any nest of tensors with one entry per row along ``axis``) are concatenated on the host device. Rows are shared
-    out so that no two shards differ by more than one; with fewer rows than devices the last devices are left out, and
-    a batch of 0 rows runs on the first. Variables are shared; those that ``fn`` makes on its first call are made on
-    the host device. It works in eager code and in ``tf.function``, the batch size known or not.
+    Give the callable the arguments of ``fn``, by position or by name: tensors, arrays, or nests of them. Each is split
+    along ``axis`` on the host device, except those named in ``broadcast``, which every device gets whole. The results
+    (any nest of tensors with one entry per row along ``axis``) are concatenated on the host device. Shards differ by
+    at most one row; with fewer rows than devices the last devices stay idle, and a batch of 0 rows runs on the first.
+    Variables are shared; those that ``fn`` makes on its first call are made on the host device. It works in eager code
+    and in ``tf.function``, the batch size known or not.
 
     Args:
         fn: row-wise: row i of its results depends on row i of its arguments alone.
         devices: what ``harness.configure`` returned, or a slice of it.
         axis: the batch axis; a negative one counts from the last axis of each tensor.
-        broadcast: names of arguments that are no batch.
+        broadcast: names of arguments that are no batch, as in the signature of ``fn``. Positional arguments that have
+            no name there are called ``args[0]``, ``args[1]`` and so on.
         colocate_gradients: run each shard's backward ops on the shard's device. Without it TensorFlow runs them
             all where ``tape.gradient`` is called: the gradients are right, the speedup is gone.
 
@@ -77,10 +79,15 @@ class DataParallel:
         self.broadcast = tuple(broadcast)
         self.colocate_gradients = colocate_gradients
 
-    def __call__(self, **arguments: Any) -> Any:
+    def __call__(self, /, *positional: Any, **arguments: Any) -> Any:
         """Run ``fn`` on every device. See :func:`make_parallel`."""
         import tensorflow as tf
 
+        names = self._names(len(positional))
+        for name, value in zip(names, positional, strict=True):
+            if name in arguments:
+                raise TypeError(f"argument {name!r} is given twice: by position and by name")
+            arguments[name] = value
         missing = [name for name in self.broadcast if name not in arguments]
         if missing:
             raise ShardingError(
@@ -91,7 +98,7 @@ class DataParallel:
         with tf.device(self.devices.host):
             batch = gather_batch(split, self.axis)
             rows, shards = batch.shards(len(self.devices))
-            call = _ShardCall(self, split, whole, batch)
+            call = _ShardCall(self, split, whole, batch, names)
             results = call.run(rows, shards)
             joined = [
                 # One shard's result is brought to the host too, where the joined results are.
@@ -100,14 +107,34 @@ class DataParallel:
             ]
             return call.pack(joined)
 
+    def _names(self, count: int) -> list[str]:
+        """Name the first ``count`` positional arguments of ``fn``."""
+        if not count:
+            return []
+        try:
+            parameters = list(inspect.signature(self.fn).parameters.values())
+        except (TypeError, ValueError):  # Some functions written in C have no signature.
+            parameters = []
+        named = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        return [*named, *(f"args[{index}]" for index in range(count - len(named)))][:count]
+
 
 class _ShardCall:
     """One call of a :class:`DataParallel`: its nests, and how a shard runs."""
 
-    def __init__(self, parallel: DataParallel, split: dict[str, Any], whole: dict[str, Any], batch: Batch) -> None:
+    def __init__(
+        self,
+        parallel: DataParallel,
+        split: dict[str, Any],
+        whole: dict[str, Any],
+        batch: Batch,
+        positional: Sequence[str],
+    ) -> None:
         import tensorflow as tf
 
         self.parallel = parallel
+        #: The names of the arguments that ``fn`` gets by position, in their order.
+        self.positional = positional
         self.split = split
         self.batch = batch
         self.structure: Any = None
@@ -200,10 +227,11 @@ class _ShardCall:
             whole_leaves[at] = tensor
         graph = None if self.batch.rows_are_known else tf.compat.v1.get_default_graph()
         before = 0 if graph is None else len(graph.get_operations())
-        outputs = self.fn(
+        named = {
             **tf.nest.pack_sequence_as(self.split, list(own[:count])),
             **tf.nest.pack_sequence_as(self.whole, whole_leaves),
-        )
+        }
+        outputs = self.fn(*[named.pop(name) for name in self.positional], **named)
         if graph is not None:
             self.custom_gradients |= any(map(_has_own_gradient, graph.get_operations()[before:]))
         flat = tf.nest.flatten(outputs)

@@ -44,6 +44,36 @@ def test_nests_go_in_and_come_out(devices: Devices) -> None:
     assert found["more"][1] is None
 
 
+@pytest.mark.parametrize("graph", [False, True])
+def test_arguments_can_be_given_by_position_too(devices: Devices, graph: bool) -> None:
+    x, weights = rows(10), rows(3, 5)
+    parallel = make_parallel(lambda x, w, y: tf.matmul(x, w) + y, devices, broadcast=("w",))
+    call = tf.function(lambda *args, **named: parallel(*args, **named)) if graph else parallel
+    y = tf.matmul(x, weights)
+    for found in (call(x, weights, y), call(x, weights, y=y), call(x, y=y, w=weights)):
+        np.testing.assert_allclose(found, y + y, rtol=1e-5)
+
+
+def test_positional_arguments_without_a_name_are_numbered(devices: Devices) -> None:
+    x = rows(10)
+    layer = tf.keras.layers.Dense(4)
+    np.testing.assert_allclose(make_parallel(layer, devices)(x), layer(x), rtol=1e-5)
+    scaled = make_parallel(lambda *args: args[0] * args[1], devices, broadcast=("args[1]",))
+    np.testing.assert_array_equal(scaled(x, 2.0), x * 2.0)
+    with pytest.raises(ShardingError, match=r"broadcast=\('args\[1\]',\)"):
+        make_parallel(lambda *args: args[0] * args[1], devices)(x, 2.0)
+
+
+def test_an_argument_given_twice_is_refused(devices: Devices) -> None:
+    with pytest.raises(TypeError, match="'x' is given twice"):
+        make_parallel(dense, devices)(rows(4), x=rows(4))
+
+
+def test_too_many_arguments_are_refused_by_the_function(devices: Devices) -> None:
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        make_parallel(dense, devices)(rows(4), rows(4))
+
+
 def test_another_axis_is_split_where_it_is_asked_for(devices: Devices) -> None:
     x = tf.transpose(rows(10))
     found = make_parallel(lambda x: tf.cumsum(x, axis=0), devices, axis=1)(x=x)
