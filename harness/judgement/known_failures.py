@@ -37,7 +37,7 @@ class KnownFailure(BaseModel):
     check: str = Field(description="the id of a check")
     reason: str = Field(description="a text")
     device: str | None = Field(default=None, description="a device name, such as 'GPU:3'")
-    kind: Literal[FINDING_KINDS] | None = Field(  # type: ignore[valid-type]
+    kind: Literal[tuple(FINDING_KINDS)] | None = Field(  # type: ignore[valid-type]
         default=None, description=f"one of {', '.join(FINDING_KINDS)}"
     )
     until: date | None = Field(default=None, description="a date: 2027-01-31")

@@ -48,7 +48,7 @@ def test_nests_go_in_and_come_out(devices: Devices) -> None:
 def test_arguments_can_be_given_by_position_too(devices: Devices, graph: bool) -> None:
     x, weights = rows(10), rows(3, 5)
     parallel = make_parallel(lambda x, w, y: tf.matmul(x, w) + y, devices, broadcast=("w",))
-    call = tf.function(lambda *args, **named: parallel(*args, **named)) if graph else parallel
+    call: Callable[..., Any] = tf.function(lambda *args, **named: parallel(*args, **named)) if graph else parallel
     y = tf.matmul(x, weights)
     for found in (call(x, weights, y), call(x, weights, y=y), call(x, y=y, w=weights)):
         np.testing.assert_allclose(found, y + y, rtol=1e-5)
@@ -112,7 +112,8 @@ def test_a_tensor_that_the_function_closes_over_gets_its_gradient(devices: Devic
     x, scale, held = rows(10), tf.constant([1.0, 2.0, 3.0]), {"shift": [tf.constant([0.5])]}
     fn = lambda x: tf.tanh(x * scale) * held["shift"][0]  # noqa: E731
     gradients = []
-    for call in (fn, make_parallel(fn, devices)):
+    calls: tuple[Callable[..., Any], ...] = (fn, make_parallel(fn, devices))
+    for call in calls:
         with tf.GradientTape() as tape:
             tape.watch([scale, held["shift"][0]])
             found = call(x=x)

@@ -92,7 +92,7 @@ def test_every_check_is_listed_in_its_order_and_no_other() -> None:
 
 
 def test_every_kind_of_finding_is_explained_and_no_other() -> None:
-    assert tuple(_first_column("## Kinds of finding")) == FINDING_KINDS
+    assert tuple(_first_column("## Kinds of finding")) == tuple(FINDING_KINDS)
 
 
 def test_every_command_is_listed_and_no_other() -> None:
