@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.checking.check import Level
-from harness.checking.suite import DEFAULT_SUITE
 from harness.devices.lost import naming_hosts
 from harness.errors import RefusedByWorker
 from harness.runner.job import Job, WorkerFiles
@@ -29,9 +28,9 @@ class Plan:
     spec: str
     checks: tuple[str, ...]
     logs: Path
+    suite: str
     timeout_s: float = DEFAULT_TIMEOUT_S
     startup_limit_s: float = STARTUP_LIMIT_S
-    suite: str = DEFAULT_SUITE
     level: Level = Level.QUICK
     #: The file of a described machine, in the place of a real one.
     described: str = ""

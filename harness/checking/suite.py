@@ -12,9 +12,6 @@ from harness.devices.device import Devices
 from harness.errors import UnknownCheck
 from harness.records import Fingerprint
 
-#: Where the shipped suite is, as :func:`load_suite` takes it.
-DEFAULT_SUITE = "harness.checks.registry:SUITE"
-
 
 @dataclass(frozen=True, slots=True)
 class Suite:

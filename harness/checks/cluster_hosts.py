@@ -1,48 +1,50 @@
-"""Other hosts: three servers on loopback are three hosts to TensorFlow, and pass checks that one process passes."""
+"""Devices of other hosts: three servers on loopback, which TensorFlow treats as three hosts, pass the core checks."""
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import signal
-import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.run import Plan, run_checks
 from harness.checking.tally import Tally
-from harness.records import CheckResult, Finding, Verdict
-from harness.runner.own_command import command_line
+from harness.errors import RefusedByWorker
+from harness.records import Finding, Verdict
+from harness.runner.job import Job, WorkerFiles
+from harness.runner.messages import Answer, Finished
+from harness.runner.process import TimeLimitReached, WorkerProcess
+
+if TYPE_CHECKING:
+    from harness.runner.worker import Send
 
 HOSTS = 3
 #: Checks that a single process passes too.
 CHECKS = ("vector-add", "gradient-colocation", "pipeline")
-#: How long the hosts may take to start, and the checks on them, in seconds.
-START_S, LIMIT_S = 40.0, 75.0
+#: Time limits in seconds: for all hosts to start, and for each of the checks.
+START_S, LIMIT_S = 40.0, 60.0
 
 
-def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it has hosts of its own
-    """Start the hosts, run the checks on them, and take over what these exercised and found."""
+def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its own hosts
+    """Start the hosts, run the checks on them, and take over their counts and findings."""
+    from harness.checks.registry import REFERENCE
+
     tally = Tally()
-    with tempfile.TemporaryDirectory(prefix="harness-cluster-") as folder, _serving(HOSTS) as addresses:
+    with tempfile.TemporaryDirectory(prefix="harness-cluster-") as name, _serving(HOSTS, Path(name)) as addresses:
         if len(addresses) < HOSTS:
-            tally.found(_wrong("harness serve", f"{HOSTS} addresses within {START_S:g} s", f"{len(addresses)}"))
-            return tally.outcome("", "run harness serve by hand, and read what it says")
-        only = [part for check in CHECKS for part in ("--only", check)]
+            tally.found(_wrong("the servers", f"{HOSTS} addresses within {START_S:g} s", f"{len(addresses)}"))
+            return tally.outcome("", "run `harness serve` by hand and read its output")
         spec = "cluster:" + ",".join(addresses)
-        command = command_line("validate", "--devices", spec, *only, "--report", folder)
+        plan = Plan(spec, CHECKS, Path(name) / "checks", REFERENCE, timeout_s=LIMIT_S, startup_limit_s=LIMIT_S)
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        except subprocess.TimeoutExpired:
-            tally.found(_wrong("harness validate", f"an end within {LIMIT_S:g} s", "none"))
-            return tally.outcome("", "start three hosts by hand, and run the checks on them")
-        results = _results(Path(folder))
-        if not results:
-            tally.found(_wrong("harness validate", "results", done.stderr.strip() or f"exit code {done.returncode}"))
+            results = [event.result for event in run_checks(plan) if isinstance(event, Finished)]
+        except RefusedByWorker as error:
+            tally.found(_wrong("the checks", "results", str(error)))
+            results = []
         for result in results:
             tally.count(result.exercised)
             tally.found(*result.findings)
@@ -50,48 +52,37 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it has hosts o
                 tally.unproven(f"{result.check} on {HOSTS} hosts: {result.reason}")
     return tally.outcome(
         f"{', '.join(CHECKS)} passed on {HOSTS} hosts of this machine, each op proven on its host",
-        "the finding names the host; docs/cluster.md says what can be wrong with one",
+        "the finding names the host; docs/cluster.md lists what can be wrong with one",
     )
 
 
-def _results(folder: Path) -> Sequence[CheckResult]:
-    from pydantic import TypeAdapter
+def serve(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - every host is the same
+    """Be one host, as a worker process: answer with the address, and serve until the parent ends the process."""
+    from harness.devices.host_server import start_server
 
-    try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ()
-    return TypeAdapter(tuple[CheckResult, ...]).validate_python(record["results"])
+    server = start_server()
+    send(Answer({"address": server.address}))
+    threading.Event().wait()
 
 
 @contextmanager
-def _serving(count: int) -> Iterator[list[str]]:
-    """The addresses of ``count`` hosts, or of those that start in time. They are gone at the end."""
-    started = [
-        subprocess.Popen(
-            command_line("serve"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-        for _ in range(count)
-    ]
-    try:
+def _serving(count: int, folder: Path) -> Iterator[list[str]]:
+    """Yield the addresses of those of ``count`` hosts that start in time; end all hosts afterwards."""
+    with ExitStack() as stack:
+        hosts = [
+            stack.enter_context(WorkerProcess(Job(f"{__name__}:serve"), WorkerFiles.create(folder, f"host-{number}")))
+            for number in range(count)
+        ]
         deadline = time.monotonic() + START_S
-        yield [address for process in started if (address := _address(process, deadline))]
-    finally:
-        for process in started:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+        yield [address for host in hosts if (address := _address(host, deadline))]
 
 
-def _address(process: subprocess.Popen[str], deadline: float) -> str:
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-    return process.stdout.readline().strip() if ready else ""
+def _address(host: WorkerProcess, deadline: float) -> str:
+    try:
+        message = host.receive(deadline - time.monotonic())
+    except TimeLimitReached:
+        return ""
+    return str(message.value["address"]) if isinstance(message, Answer) else ""
 
 
 def _wrong(where: str, expected: str, found: str) -> Finding:

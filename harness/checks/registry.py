@@ -66,6 +66,9 @@ def _described(path: Path) -> tuple[Devices, Fingerprint, Machine]:
     return devices(description), fingerprint(description), DescribedMachine(description)
 
 
+#: How processes find the suite: ``module:attribute``.
+REFERENCE = f"{__name__}:SUITE"
+
 SUITE = Suite(
     checks=(
         # These two first: processes of their own get the cards, of which this one has nothing yet.

@@ -14,9 +14,9 @@ SUITE_VARIABLE = "_HARNESS_SUITE"
 
 def suite_reference() -> str:
     """Where the suite is, as ``module:attribute``."""
-    from harness.checking.suite import DEFAULT_SUITE
+    from harness.checks.registry import REFERENCE
 
-    return os.environ.get(SUITE_VARIABLE, DEFAULT_SUITE)
+    return os.environ.get(SUITE_VARIABLE, REFERENCE)
 
 
 def suite() -> Suite:

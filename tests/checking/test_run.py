@@ -19,7 +19,7 @@ PLANTED = "planted_checks:SUITE"
 
 
 def events(tmp_path: Path, *checks: str, spec: str = "cpu:2", timeout_s: float = 60, **limits: float) -> list[Event]:
-    return list(run_checks(Plan(spec, checks, tmp_path / "logs", timeout_s, suite=PLANTED, **limits)))  # type: ignore[arg-type]
+    return list(run_checks(Plan(spec, checks, tmp_path / "logs", PLANTED, timeout_s, **limits)))  # type: ignore[arg-type]
 
 
 def results(
@@ -59,7 +59,7 @@ def test_checks_that_do_what_they_should_are_told_as_they_begin_and_end(tmp_path
 
 
 def test_events_come_as_they_happen(tmp_path: Path) -> None:
-    stream = run_checks(Plan("cpu:2", ("passes", "hangs"), tmp_path, suite=PLANTED))
+    stream = run_checks(Plan("cpu:2", ("passes", "hangs"), tmp_path, PLANTED))
     with contextlib.closing(stream):
         finished = next(event for event in stream if isinstance(event, Finished))
     assert finished.result.check == "passes"  # while the next one hangs
@@ -196,7 +196,7 @@ def test_closing_the_stream_ends_the_process_and_what_it_started(
 ) -> None:
     pids = tmp_path / "pids"
     monkeypatch.setenv("PLANTED_PIDS", str(pids))
-    stream = run_checks(Plan("cpu:2", ("hangs-with-child",), tmp_path, suite=PLANTED))
+    stream = run_checks(Plan("cpu:2", ("hangs-with-child",), tmp_path, PLANTED))
     assert isinstance(next(stream), Ready)
     assert isinstance(next(stream), Started)
     assert wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
-from harness.checking.suite import DEFAULT_SUITE, Suite, load_suite
-from harness.checks.registry import SUITE
+from harness.checking.suite import Suite, load_suite
+from harness.checks.registry import REFERENCE, SUITE
 from harness.errors import UnknownCheck
 
 IDS = {
@@ -102,7 +102,7 @@ def test_two_checks_of_one_id_are_refused() -> None:
 
 
 def test_a_suite_is_loaded_by_its_name() -> None:
-    assert load_suite(DEFAULT_SUITE) is SUITE
+    assert load_suite(REFERENCE) is SUITE
 
 
 def test_what_is_no_suite_is_refused() -> None:

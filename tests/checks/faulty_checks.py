@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -229,7 +230,7 @@ _OTHER_PROGRAMS = {
 
 
 @contextmanager
-def _one_host_too_few(count: int) -> Iterator[list[str]]:
+def _one_host_too_few(count: int, folder: Path) -> Iterator[list[str]]:
     yield [f"127.0.0.1:{port}" for port in range(1, count)]
 
 

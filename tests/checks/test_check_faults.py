@@ -49,7 +49,7 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckResult]:
     logs = tmp_path_factory.mktemp("faulty")
-    plan = Plan("cpu:3", load_suite(FAULTY).ids, logs, timeout_s=300, suite=FAULTY)
+    plan = Plan("cpu:3", load_suite(FAULTY).ids, logs, FAULTY, timeout_s=300)
     return {event.result.check: event.result for event in run_checks(plan) if isinstance(event, Finished)}
 
 

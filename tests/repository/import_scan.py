@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import re
+import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeGuard
+
+#: ``module:function``, as the tasks of worker processes are named.
+_REFERENCE = re.compile(r"(?<![\w./])((?:harness|tensorflow)(?:\.\w+)+):[A-Za-z_]")
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,10 @@ def python_files(folder: Path) -> list[Path]:
 
 
 def imports_of(path: Path) -> list[Import]:
-    """Everything that the file imports, also by ``import_module("…")`` and the like with the name written out."""
+    """Everything that the file imports: by statements, by ``import_module("…")``, and in strings of Python code.
+
+    Strings count because other processes run them: ``python -c "from harness…"``, or ``"harness.module:function"``.
+    """
     return list(_walk(ast.parse(path.read_text(encoding="utf-8"), str(path)), at_import=True))
 
 
@@ -47,6 +57,10 @@ def _walk(node: ast.AST, at_import: bool) -> Iterator[Import]:
     elif isinstance(node, ast.Attribute) and node.attr == "__internal__":
         # ``tf.__internal__`` is as private as ``tensorflow.python``, which it leads to.
         yield Import("tensorflow.__internal__", node.lineno, at_import)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from (replace(found, line=node.lineno) for found in _in_string(node.value))
+    if _has_docstring(node):
+        node.body = node.body[1:]
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         for statement in node.body:
             yield from _walk(statement, at_import=False)
@@ -56,6 +70,27 @@ def _walk(node: ast.AST, at_import: bool) -> Iterator[Import]:
     inside = at_import and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
     for child in ast.iter_child_nodes(node):
         yield from _walk(child, inside)
+
+
+def _has_docstring(node: ast.AST) -> TypeGuard[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None
+
+
+def _in_string(text: str) -> Iterator[Import]:
+    """What a string, or a constant part of an f-string, names or imports when it is run."""
+    yield from (Import(match[1], 0, False) for match in _REFERENCE.finditer(text))
+    if "import" not in text:
+        return
+    try:
+        yield from _walk(ast.parse(textwrap.dedent(text)), at_import=False)
+    except (SyntaxError, ValueError):
+        # With gaps to be filled in, the whole is not Python, but its import statements are.
+        for part in re.split(r"[;\n]", text):
+            with contextlib.suppress(SyntaxError, ValueError):
+                statement = next(iter(ast.parse(part.strip()).body), None)
+                if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                    yield from _walk(statement, at_import=False)
 
 
 def _named(call: ast.Call) -> str | None:
