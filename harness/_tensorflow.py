@@ -356,6 +356,18 @@ def _output_arguments(op_type: str) -> tuple[Any, ...]:
     return () if definition is None else tuple(definition.output_arg)
 
 
+@lru_cache(maxsize=1024)
+def written_type(kernel: str) -> str:
+    """The op type that a oneDNN kernel stands for: ``MatMul`` for ``_MklMatMul``; any other type as it is.
+
+    What oneDNN makes of several ops is named as TensorFlow's own fusions are: ``_FusedMatMul``.
+    """
+    if not kernel.startswith("_Mkl"):
+        return kernel
+    plain = kernel.removeprefix("_Mkl").removeprefix("Native")
+    return plain if interface().op_def_registry.get(plain) is not None else f"_{plain}"
+
+
 @lru_cache(maxsize=64)
 def dtype_name(number: int) -> str:
     """Name of a dtype from its number in ``types.proto``."""

@@ -14,7 +14,8 @@ Role = Literal["forward", "gradient", "update", "collective", "constant", "varia
 class Op:
     """One op.
 
-    ``type`` is the op type as the user wrote it, ``executed_type`` as it ran (``None``: optimised away).
+    ``type`` is the op type as the user wrote it, ``executed_type`` as it ran: the same, that of the op that it
+    was fused into (``_FusedMatMul``), or ``None`` where it was optimised away. Which library's kernel ran is left out.
     ``device`` is where it ran (``None``: not known, so nothing is proven), ``requested`` what its scope asked for.
     ``forward`` names the forward op that a gradient op belongs to. ``inputs`` names the ops that made its inputs, where
     they are known. ``unit`` names the XLA cluster that it is part of.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness._tensorflow import CollectedGraph, attribute_text, output_dtypes
+from harness._tensorflow import CollectedGraph, attribute_text, output_dtypes, written_type
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.roles import role_of
@@ -28,6 +28,8 @@ _PLUMBING = (
     | _ARGUMENTS
     | frozenset({"NoOp", "Identity", "Enter", "Exit", "Merge", "Switch", "LoopCond", "NextIteration", "Const"})
     | {"IdentityN", "_SwitchN", "HostConst", "_HostConst", "ControlTrigger"}
+    # oneDNN's changes of memory layout: _MklToTf and _MklInputConversion.
+    | {"_ToTf", "_InputConversion"}
 )
 _ADDITIONS = frozenset({"Add", "AddN", "AddV2"})
 _CONSTANTS = frozenset({"Const", "HostConst", "_HostConst"})
@@ -58,9 +60,10 @@ def kernels_of(graph: CollectedGraph, own: Collection[str] = ()) -> list[tuple[s
     function runs, from another thread or from a ``tf.py_function``, are handed over together with its graph.
     """
     return [
-        (nodes[0].op, DeviceName.parse(nodes[0].device))
+        (written_type(nodes[0].op), DeviceName.parse(nodes[0].device))
         for nodes in working_nodes(graph)
-        if len(nodes) == 1 and nodes[0].name == nodes[0].op and nodes[0].name not in own
+        # oneDNN replaces a kernel's type, and its name at times.
+        if len(nodes) == 1 and written_type(nodes[0].name) == written_type(nodes[0].op) and nodes[0].name not in own
     ]
 
 
@@ -77,13 +80,14 @@ def placed_nodes(graph: CollectedGraph, requested: DeviceName) -> dict[str, Plac
                 continue
             path = user_path(node.name)
             device = DeviceName.parse(node.device)
+            op_type = written_type(node.op)
             known = found.get(path)
             if known is not None and known.device != device:
                 choices = [d for d in (known.device, device) if d is not None and d.matches(requested)]
                 one = choices[0] if len(choices) == 1 and requested != DeviceName() else None
-                found[path] = Placed(node.op, one, known.merged)
+                found[path] = Placed(op_type, one, known.merged)
             else:
-                found[path] = Placed(node.op, device, _merged(node) if node.op.startswith("_") else ())
+                found[path] = Placed(op_type, device, _merged(node) if op_type.startswith("_") else ())
     return found
 
 
@@ -109,7 +113,12 @@ def ops_of(
     shown = {id(node) for node in taken_in.values()}
     for path, node in placed.items():
         # A node named after its type is that of an eager op, which is listed by itself.
-        if path not in known and node.type not in _PLUMBING and path != node.type and id(node) not in shown:
+        if (
+            path not in known
+            and node.type not in _PLUMBING
+            and written_type(path) != node.type
+            and id(node) not in shown
+        ):
             made_of = _replaced(path, known)
             forward = None if made_of is None else _forward(made_of, name, forward_name)
             role = role_of(node.type, path)
@@ -188,8 +197,8 @@ def _is_part(op: UserOp, last: UserOp, node: Placed) -> bool:
 
 
 def _is_fused(executed: str, written: str) -> bool:
-    """Whether an op ran as one that does more than was written: not merely as another kernel of the same op."""
-    return executed.startswith("_") and ("Fused" in executed or written not in executed)
+    """Whether an op ran as one that does more than was written."""
+    return executed.startswith("_") and executed not in (f"_{written}", f"_Host{written}")
 
 
 def user_path(name: str) -> str:

@@ -30,8 +30,10 @@ def left_scope(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
         if op.role != "forward" or op.requested is not None or not computes(op):
             continue
         sources = [maker for maker in wiring.makers(op) if maker.role not in ("constant", "variable")]
-        origins = {_where(source, names) for source in sources if source.requested is not None}
-        if len(origins) != 1 or any(_outside(source) for source in sources):
+        carried = [source for source in sources if _carried_along(source, wiring)]
+        scoped = [source for source in sources if source.requested is not None]
+        origins = {_where(source, names) for source in (*scoped, *carried)}
+        if len(origins) != 1 or any(_outside(source) for source in sources if source not in carried):
             continue
         (origin,) = origins
         places = {op.device} if op.device is not None else wiring.users(op)
@@ -46,6 +48,21 @@ def _where(op: Op, names: set[DeviceName]) -> DeviceName | None:
     if op.device is not None or op.requested is None:
         return op.device
     return next((name for name in names if name.matches(op.requested)), None)
+
+
+def _carried_along(op: Op, wiring: Wiring) -> bool:
+    """Whether an op without a scope ran on a device because it was fused into an op whose scope asked for that device.
+
+    oneDNN does so with ``tf.matmul(x, w) + b`` on CPUs.
+    """
+    if op.requested is not None or op.executed_type in (None, op.type):
+        return False
+    return any(
+        maker.executed_type == op.executed_type
+        and maker.device == op.device
+        and (maker.requested is not None or _carried_along(maker, wiring))
+        for maker in wiring.makers(op)
+    )
 
 
 def _outside(op: Op) -> bool:

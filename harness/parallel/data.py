@@ -192,15 +192,10 @@ class _ShardCall:
         """
         import tensorflow as tf
 
-        axis = self.parallel.axis
-        added = tf.minimum(others, tf.cast(rows < 1, tf.int32))
         count = len(self.batch.leaves)
-        padded = [
-            tf.concat([leaf, tf.split(tf.stop_gradient(more), [added, others - added], axis=axis)[0]], axis=axis)
-            for leaf, more in zip(own[:count], spare, strict=True)
-        ]
+        padded, added = self.batch.fill_if_empty(own[:count], rows, spare, others)
         results = self.call_fn([*padded, *own[count:]], rows + added)
-        return [tf.split(result, [rows, added], axis=axis)[0] for result in results]
+        return [tf.split(result, [rows, added], axis=self.parallel.axis)[0] for result in results]
 
     def shard(self, index: int, leaves: list[Any], body: Callable[..., list[Any]]) -> list[Any]:
         import tensorflow as tf

@@ -92,15 +92,16 @@ class Pipeline:
                 f"{len(args)} argument(s) without a name; with micro-batches name them, so that it is known "
                 "which are a batch"
             )
-        parts = self._split(arguments)
+        parts, added = self._split(arguments)
         hubs = [VariableHub(device.name, len(parts)) for device in self.devices] if len(parts) > 1 else []
         results = [self._through((), part, hubs) for part in parts]
         if len(results) == 1:
             return results[0]
         with tf.device(self.devices[-1].name):
-            return tf.nest.map_structure(self._join, *results)
+            return tf.nest.map_structure(lambda *pieces: self._join(pieces, added), *results)
 
-    def _split(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    def _split(self, arguments: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+        """The arguments of each micro-batch, and how many rows were added to each one so that none is empty."""
         import tensorflow as tf
 
         missing = [name for name in self.broadcast if name not in arguments]
@@ -111,8 +112,13 @@ class Pipeline:
         whole = {name: value for name, value in arguments.items() if name in self.broadcast}
         split = {name: value for name, value in arguments.items() if name not in self.broadcast}
         with tf.device(self.devices.host):
-            _, parts = gather_batch(split, 0).shards(self.microbatches)
-        return [{**tf.nest.pack_sequence_as(split, leaves), **whole} for leaves in parts]
+            batch = gather_batch(split, 0)
+            rows, parts = batch.shards(self.microbatches)
+            added: list[Any] = [0] * len(parts)
+            if not batch.rows_are_known:
+                for at in range(1, len(parts)):
+                    parts[at], added[at] = batch.fill_if_empty(parts[at], rows[at], parts[0], rows[0])
+        return [{**tf.nest.pack_sequence_as(split, leaves), **whole} for leaves in parts], added
 
     def _through(self, args: Sequence[Any], arguments: dict[str, Any], hubs: Sequence[VariableHub] = ()) -> Any:
         value: Any = None
@@ -143,7 +149,7 @@ class Pipeline:
             raise
 
     @staticmethod
-    def _join(*pieces: Any) -> Any:
+    def _join(pieces: Sequence[Any], added: Sequence[Any]) -> Any:
         import tensorflow as tf
 
         if not isinstance(pieces[0], tf.Tensor):
@@ -153,7 +159,11 @@ class Pipeline:
                 "the last stage returns a scalar per micro-batch, so the results are no longer a batch; "
                 "return one value per row and reduce after the call"
             )
-        return tf.concat(pieces, axis=0)
+        cut = [
+            piece[: tf.shape(piece)[0] - more] if tf.is_tensor(more) else piece
+            for piece, more in zip(pieces, added, strict=True)
+        ]
+        return tf.concat(cut, axis=0)
 
 
 def _name(stage: Stage) -> str:

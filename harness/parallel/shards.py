@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,22 @@ class Batch:
         if not isinstance(self.rows, int):
             sizes = tf.unstack(sizes, num=used)
         return list(sizes), [list(shard) for shard in zip(*pieces, strict=True)]
+
+    def fill_if_empty(
+        self, own: Sequence[Any], rows: Any, first: Sequence[Any], first_rows: Any
+    ) -> tuple[list[Any], Any]:
+        """``own``, the leaves of a shard, with a row of the first shard where the shard has none: (leaves, rows added).
+
+        In a graph whose batch size is unknown, a shard may turn out to be empty, and TensorFlow has ops that fail on
+        0 rows or abort the process. No gradient flows to the added row. An empty batch stays empty.
+        """
+        import tensorflow as tf
+
+        added = tf.minimum(first_rows, tf.cast(rows < 1, tf.int32))
+        spare = [
+            tf.split(tf.stop_gradient(leaf), [added, first_rows - added], axis=self.axis, num=2)[0] for leaf in first
+        ]
+        return [tf.concat(pair, axis=self.axis) for pair in zip(own, spare, strict=True)], added
 
 
 def has_axis(rank: int, axis: int) -> bool:

@@ -104,7 +104,7 @@ class Program(Compact):
         """NumPy arrays for the arguments, in nests, with ``rows`` along the batch axis: the same ones every time.
 
         Raises:
-            InvalidProgram: there are fewer than 0 rows, or too many for an exact program to stay exact.
+            InvalidProgram: ``rows`` is negative, 0 with a step that needs rows, or too large for an exact program.
         """
         rows, seed = self.rows if rows is None else rows, self.seed if seed is None else seed
         self._require_rows(rows)
@@ -139,6 +139,8 @@ class Program(Compact):
     def _require_rows(self, rows: int) -> None:
         if rows < 0:
             raise InvalidProgram("program", f"rows={rows}", "0 or more")
+        for step in self.steps:
+            step.require(rows > 0 or not step.needs_rows, "rows=0", "1 or more: TensorFlow with oneDNN fails on 0 rows")
         if self.exact or not self.differentiable:
             names = [name for _, name in self.outputs if name in self.types]
             found = bounds.largest(self.types, self.steps, names, rows)

@@ -131,7 +131,7 @@ class Sketch:
 
     def add(self, step: Step | None) -> bool:
         """Take the step in, unless it would make the program square, large or badly conditioned."""
-        if step is None:
+        if step is None or (step.needs_rows and not self.rows):
             return False
         value = infer(step, self.types, exact=self.exact)
         sizes = (self.rows, *value.shape)

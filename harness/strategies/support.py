@@ -8,6 +8,7 @@ TensorFlow 2.21 has CPU kernels and gradients of every step here in all four flo
 - float16 and bfloat16: steps with a kink where generic values often meet (maxima of nearly equal numbers, relu near
   0). With 8 or 11 bits a neighbour is close, and a value that rounds the other way would turn a gradient on or off.
   Exact programs have no rounding, so there they are in.
+- batches of 0 rows: maximum pools and convolutions (``Step.needs_rows``), whose oneDNN kernels abort or fail on them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,3 +36,43 @@ def test_a_gradient_of_the_functions_own_holds_for_a_batch_of_unknown_size(
     assert verification.exercised.gradient_ops
     few = tf.function(lambda x: parallel(x=x), input_signature=[tf.TensorSpec([None, 3])])(x["x"][:1])
     np.testing.assert_allclose(few, dense(x["x"][:1]), rtol=1e-6)
+
+
+def pool_few_rows() -> None:
+    """With fewer rows than shards, the gradient of a pool would run on 0 rows: with oneDNN that aborts the process."""
+    devices = harness.configure("cpu:4")
+    weights = tf.Variable(tf.random.stateless_normal([3, 3], (1, 2)))
+
+    def pool(x: Any) -> Any:
+        return tf.nn.max_pool1d(tf.matmul(x, weights), 2, 2, "VALID")
+
+    def pool_silu(x: Any) -> Any:
+        return tf.nn.silu(pool(x))
+
+    def gradient(fn: Callable[..., Any]) -> Callable[[Any], Any]:
+        @tf.function(input_signature=[tf.TensorSpec([None, 4, 3])])  # type: ignore[untyped-decorator]
+        def step(x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                result = fn(x=x)
+            return result, *tape.gradient(result, [x, weights])
+
+        stepped: Callable[[Any], Any] = step
+        return stepped
+
+    for parallel, reference in (
+        (harness.make_parallel(pool, devices), pool),
+        (harness.make_parallel(pool_silu, devices), pool_silu),
+        (harness.pipeline([pool, tf.nn.silu], devices, microbatches=4), pool_silu),
+    ):
+        for rows in (1, 2, 3, 5):
+            x = tf.random.stateless_normal([rows, 4, 3], (3, 4))
+            for found, expected in zip(gradient(parallel)(x), gradient(reference)(x), strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("onednn", ["0", "1"])
+def test_no_shard_is_empty_where_the_batch_is_not(
+    fresh_process: Callable[..., subprocess.CompletedProcess[str]], onednn: str
+) -> None:
+    fresh_process(pool_few_rows, TF_ENABLE_ONEDNN_OPTS=onednn)

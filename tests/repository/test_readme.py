@@ -51,12 +51,13 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
+@pytest.mark.parametrize("onednn", ["0", "1"])
 def test_the_scripts_of_the_readme_print_what_it_shows(
-    fresh_process: Callable[..., subprocess.CompletedProcess[str]],
+    fresh_process: Callable[..., subprocess.CompletedProcess[str]], onednn: str
 ) -> None:
     shown = {name: output for name, (_, output) in scripts(read("README.md")).items()}
     assert set(shown) == {"wrong_device.py", "where.py"}
-    printed = json.loads(fresh_process(run_the_scripts).stdout.splitlines()[-1])
+    printed = json.loads(fresh_process(run_the_scripts, TF_ENABLE_ONEDNN_OPTS=onednn).stdout.splitlines()[-1])
     for name, output in shown.items():
         assert _lines(printed[name]) == _lines(output), f"{name} prints something else than the README shows"
 

@@ -28,6 +28,11 @@ class _Convolution(Step):
 
     AXES: ClassVar[int]
 
+    @property
+    def needs_rows(self) -> bool:
+        """Yes: oneDNN gives a convolution of 0 rows the channels of its input, and the next step fails."""
+        return True
+
     def _infer(self, types: Types) -> Value:
         x, k = types[self.x], types[self.k]
         axes = self.AXES
@@ -72,6 +77,11 @@ class Pool(Step):
     READS = ("x",)
     x: str
     how: str = "max"
+
+    @property
+    def needs_rows(self) -> bool:
+        """Maxima do: with oneDNN, their gradient on 0 rows aborts the process when it runs in a graph."""
+        return self.how == "max"
 
     def _infer(self, types: Types) -> Value:
         x = types[self.x]

@@ -53,6 +53,11 @@ class Step(Compact, ABC):
     COMPUTES: ClassVar[bool] = True
 
     @property
+    def needs_rows(self) -> bool:
+        """Whether TensorFlow cannot run the step, or its gradient, on a batch of 0 rows."""
+        return False
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """Names of all values that the step reads."""
         return tuple(name for field in self.READS if (name := getattr(self, field)) is not None)
