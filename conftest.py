@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 import harness
 
-pytest_plugins = ["pytester", "harness.pytest_plugin.plugin"]
+pytest_plugins = ["pytester", "harness.pytest_plugin.plugin", "watchdog"]
 
 # Where other work stops a test for a second, an example is not wrong: no test fails on a wall-clock time.
 settings.register_profile("on-shared-cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,7 +35,7 @@ def fresh_process() -> Callable[..., subprocess.CompletedProcess[str]]:
     """
 
     def run(
-        function: Callable[[], None], timeout_s: float = 120, **environment: str
+        function: Callable[[], None], timeout_s: float = 300, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         file = Path(inspect.getfile(function))
         paths = [str(_IMPORT_ROOT), _PYTHONPATH, str(file.parent)]
