@@ -22,7 +22,7 @@ class HarnessError(Exception):
 
 
 class UsageError(HarnessError):
-    """What the caller gave cannot be used: the command line answers it with exit code 2."""
+    """The caller's input cannot be used: the command line exits with code 2."""
 
 
 class InvalidDeviceName(UsageError, ValueError):
@@ -37,27 +37,22 @@ class InvalidDeviceName(UsageError, ValueError):
 
 
 class InvalidSpec(UsageError, ValueError):
-    """A device spec does not follow the grammar."""
+    """A device spec cannot be used. ``accepted`` is empty where no list of forms would help."""
 
-    ACCEPTED = (
-        "'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' (N logical GPUs of M MiB), 'cores:N' (N CPU cores), "
-        "'cluster:HOST:PORT,HOST:PORT' (other hosts), 'cluster:tf_config', 'cluster:slurm', 'cluster:kubernetes', "
-        "'@PROFILE' or a path to a .toml profile"
-    )
-
-    def __init__(self, spec: str, why: str) -> None:
+    def __init__(self, spec: str, why: str, accepted: str = "") -> None:
         self.spec = spec
         self.why = why
-        super().__init__(f"device spec {spec!r}: {why}; accepted: {self.ACCEPTED}")
+        self.accepted = accepted
+        super().__init__(f"device spec {spec!r}: {why}" + (f"; accepted: {accepted}" if accepted else ""))
 
 
 class InvalidRequirement(UsageError, ValueError):
-    """What a run is to require cannot be parsed."""
+    """A requirement on the machine cannot be parsed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(
-            f"requirement {text!r} is not valid; accepted: gpu>=N (cards), core>=N (CPU cores), device>=N (configured "
+            f"requirement {text!r} is not valid; accepted: gpu>=N, core>=N (CPU cores), device>=N (configured "
             "devices), or == for exactly N"
         )
 
@@ -99,66 +94,65 @@ class DevicesAlreadyConfigured(HarnessError, RuntimeError):
         self.current = current
         self.asked = asked
         super().__init__(
-            f"devices are already configured as {current}; asked: {asked}; TensorFlow fixes its devices once per "
+            f"devices are already configured as {current}; requested: {asked}; TensorFlow fixes its devices once per "
             "process: call harness.configure before anything else uses TensorFlow, or use a fresh process"
         )
 
 
 class DevicesUnavailable(HarnessError, RuntimeError):
-    """Fewer devices are there than were asked for."""
+    """Fewer devices are available than requested."""
 
     def __init__(self, asked: str, needed: str, available: Sequence[str]) -> None:
         self.asked = asked
         self.needed = needed
         self.available = tuple(available)
-        there = ", ".join(self.available) or "none"
         super().__init__(
-            f"device spec {asked!r} needs {needed}; there: {there}; ask for fewer devices, "
-            "or for logical CPUs with 'cpu:N'"
+            f"device spec {asked!r} needs {needed}; available: {', '.join(self.available) or 'none'}; request fewer "
+            "devices, or logical CPUs with 'cpu:N'"
         )
 
 
 class CoreServerFailed(HarnessError, RuntimeError):
-    """The TensorFlow server of a device of ``cores:N`` did not start. ``log``: the end of what it said."""
+    """The TensorFlow server of a device of ``cores:N`` did not start. ``log``: the end of its output."""
 
     def __init__(self, cpu: int, what: str, log: str) -> None:
         self.cpu = cpu
         self.what = what
         self.log = log
-        said = f"it said: {log}" if log else "it said nothing"
+        output = f"its output: {log}" if log else "it wrote no output"
         super().__init__(
-            f"the TensorFlow server on CPU {cpu} {what}; {said}; free memory and processes on this machine, "
-            "or ask for logical CPUs with 'cpu:N'"
+            f"the TensorFlow server on CPU {cpu} {what}; {output}; free memory and processes on this machine, "
+            "or use logical CPUs with 'cpu:N'"
         )
 
 
 class HostUnreachable(HarnessError, RuntimeError):
-    """No TensorFlow server answers on a host of a cluster. ``hosts``: what is wrong with which, one text each."""
+    """No TensorFlow server answers on a host of a cluster. ``hosts``: one text for each that fails."""
 
     def __init__(self, asked: str, hosts: Sequence[str]) -> None:
         self.asked = asked
         self.hosts = tuple(hosts)
         super().__init__(
             f"device spec {asked!r}: {'; '.join(self.hosts)}; start `harness serve --bind ADDRESS --port PORT` there, "
-            "and see that no firewall is between"
+            "and check that no firewall is in the way"
         )
 
 
 class ServerNotStarted(UsageError, RuntimeError):
-    """``harness serve`` cannot serve on this host. ``port``: the one that was asked for, 0 for any."""
+    """``harness serve`` cannot serve on this host. ``port``: the requested one, 0 for any."""
 
     def __init__(self, port: int, why: str) -> None:
         self.port = port
         self.why = why
         which = f"port {port}" if port else "any port"
         super().__init__(
-            f"TensorFlow's server cannot be started on {which}: {why}; leave --port out for a port that is free, and "
-            "see that TensorFlow is installed"
+            f"TensorFlow's server cannot start on {which}: {why}; leave --port out to use a free port, and check that "
+            "TensorFlow is installed"
         )
 
 
 class ShardingError(UsageError, ValueError):
-    """The arguments or the results of a data-parallel call cannot be split or joined."""
+    """The arguments or results of a data-parallel call cannot be split or joined."""
 
 
 class StageError(UsageError, ValueError):
@@ -170,11 +164,11 @@ class EnsembleError(UsageError, ValueError):
 
 
 class TrainingError(UsageError, ValueError):
-    """What is to be trained under a strategy cannot be: the function that builds it, what it returns, or its data."""
+    """A training cannot run under a strategy: its build function, what that returns, or its data is unsuitable."""
 
 
 class UnknownStrategy(UsageError, LookupError):
-    """No strategy of this name is known, or none that can do what was asked."""
+    """No strategy of this name is known, or none that supports the request."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name
@@ -183,23 +177,23 @@ class UnknownStrategy(UsageError, LookupError):
 
 
 class StrategyTaken(UsageError, RuntimeError):
-    """A process has a strategy of TensorFlow already, and can have no second one."""
+    """A process already has a TensorFlow strategy, and cannot have a second one."""
 
     def __init__(self, asked: str, taken: str) -> None:
         self.asked = asked
         self.taken = taken
         super().__init__(
-            f"strategy {asked}: this process has {taken} already, and the collectives of two would be taken for one "
-            "another's; use a fresh process for each, as harness.distribute.equivalent does"
+            f"strategy {asked}: this process already has {taken}, and the collectives of two strategies collide; use a "
+            "fresh process for each, as harness.distribute.equivalent does"
         )
 
 
 class EvidenceError(HarnessError, RuntimeError):
-    """What TensorFlow executed could not be recorded."""
+    """TensorFlow's execution could not be recorded."""
 
 
 class TensorFlowInterfaceChanged(EvidenceError):
-    """TensorFlow's private interface is not what this version of the harness knows."""
+    """TensorFlow's private interface differs from the one that this version of the harness knows."""
 
     def __init__(self, name: str, expected: str, found: str) -> None:
         self.name = name
@@ -221,12 +215,12 @@ class InvalidRecord(UsageError, ValueError):
 
 
 class TraceNotSaved(UsageError, OSError):
-    """A trace cannot be written where it was asked for."""
+    """A trace cannot be written to the requested path."""
 
     def __init__(self, path: Path | str, why: str) -> None:
         self.path = str(path)
         self.why = why
-        super().__init__(f"trace cannot be saved to {path}: {why}; give a file in a folder that can be written")
+        super().__init__(f"trace cannot be saved to {path}: {why}; name a file in a writable folder")
 
 
 class UnknownCheck(UsageError, LookupError):
@@ -239,7 +233,7 @@ class UnknownCheck(UsageError, LookupError):
 
 
 class InvalidTarget(UsageError, ValueError):
-    """A function of the user's, written ``FILE.py:FUNCTION``, is not there or cannot be called as it has to be."""
+    """A function of the user's, written ``FILE.py:FUNCTION``, does not exist or has other parameters."""
 
     def __init__(self, target: str, why: str, accepted: str = "a function that needs no arguments") -> None:
         self.target = target
@@ -248,7 +242,7 @@ class InvalidTarget(UsageError, ValueError):
 
 
 class RefusedByWorker(UsageError):
-    """The process of a device set refused what was asked. The message is that of the error raised there."""
+    """The process of a device set refused the request. The message is that of the error raised there."""
 
     def __init__(self, error: str, message: str, details: str = "") -> None:
         self.error = error
@@ -258,7 +252,7 @@ class RefusedByWorker(UsageError):
 
 
 class WorkerFailed(HarnessError, RuntimeError):
-    """The process of a device set crashed, or took longer than it may. ``details``: its stacks and its last output."""
+    """The process of a device set crashed or exceeded its time limit. ``details``: its stacks and last output."""
 
     def __init__(self, message: str, details: str = "") -> None:
         self.details = details
@@ -266,28 +260,28 @@ class WorkerFailed(HarnessError, RuntimeError):
 
 
 class ReportError(UsageError, OSError):
-    """The report folder cannot be written."""
+    """The report folder is not writable."""
 
     def __init__(self, path: Path | str, why: str) -> None:
         self.path = str(path)
         self.why = why
-        super().__init__(f"report folder {self.path} cannot be written: {why}; name another one with --report")
+        super().__init__(f"report folder {self.path} cannot be written: {why}; name another with --report")
 
 
 class ReportNotRendered(ReportError):
-    """A fault of the harness while it made a report of a record that was stored before."""
+    """The harness failed to render a stored record."""
 
     def __init__(self, path: Path | str, fault: BaseException) -> None:
         self.path = str(path)
         self.why = f"{type(fault).__name__}: {fault}"
         HarnessError.__init__(
             self,
-            f"the report in {self.path} could not be made: {self.why}; run.json has everything, please report this",
+            f"the report in {self.path} could not be rendered: {self.why}; run.json is complete; please report it",
         )
 
 
 class InvalidProgram(UsageError, ValueError):
-    """The description of a generated program does not hold together. ``part`` is the text of the part at fault."""
+    """The description of a generated program is inconsistent. ``part`` is the text of the part at fault."""
 
     def __init__(self, part: str, why: str, accepted: str) -> None:
         self.part = part
@@ -296,28 +290,28 @@ class InvalidProgram(UsageError, ValueError):
 
 
 class InvalidBaseline(UsageError, ValueError):
-    """A file of pytest-benchmark that should hold speedups is missing, empty, damaged, or holds none."""
+    """A pytest-benchmark file that should hold speedups is missing, empty or damaged, or holds none."""
 
     def __init__(self, path: Path | str, why: str) -> None:
         self.path = str(path)
         self.why = why
         super().__init__(
-            f"{self.path}: {why}; accepted: a JSON of pytest-benchmark with speedups; record one with "
+            f"{self.path}: {why}; accepted: a pytest-benchmark JSON file with speedups; record one with "
             "pytest --benchmark-save=NAME or --benchmark-json=FILE"
         )
 
 
 class InvalidCalibration(UsageError, ValueError):
-    """A stored calibration cannot be read, or the runs that were given cannot make one."""
+    """A stored calibration cannot be read, or the given runs cannot make one."""
 
     def __init__(self, path: Path | str, why: str) -> None:
         self.path = str(path)
         self.why = why
-        super().__init__(f"{self.path}: {why}; make a new one with harness calibrate")
+        super().__init__(f"{self.path}: {why}; make a new one with `harness calibrate`")
 
 
 class OutputsDiffer(HarnessError, AssertionError):
-    """The two sides of a measurement do not compute the same: a fast wrong program is no speedup.
+    """The two sides of a measurement compute different results: a fast wrong program is no speedup.
 
     ``output`` names the output as a path into what the sides return.
     """
@@ -325,11 +319,11 @@ class OutputsDiffer(HarnessError, AssertionError):
     def __init__(self, output: str, why: str) -> None:
         self.output = output
         self.why = why
-        super().__init__(f"{output}: {why}; both sides have to compute the same before their times mean anything")
+        super().__init__(f"{output}: {why}; both sides must compute the same before their times can be compared")
 
 
 class VerificationError(AssertionError, HarnessError):
-    """``harness.assert_parallel`` did not get a PASS. Carries the findings, and the whole verification."""
+    """``harness.assert_parallel`` did not get a PASS. Carries the findings and the whole verification."""
 
     def __init__(self, message: str, findings: Sequence[Finding] = (), verification: object = None) -> None:
         self.findings = tuple(findings)

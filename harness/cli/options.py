@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from harness.devices.spec import accepted_specs
+
 DevicesOption = Annotated[
     str,
     typer.Option(
         "--devices",
         metavar="SPEC",
-        help="auto, cpu:N, gpu, gpu:N, gpu:NxM (N logical GPUs of M MiB), cores:N, cluster:HOST:PORT,… (or "
-        "cluster:tf_config, :slurm, :kubernetes), @PROFILE or a .toml file.",
+        help=f"Devices: {accepted_specs()}.",
     ),
 ]
 ReportOption = Annotated[

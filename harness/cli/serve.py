@@ -36,7 +36,7 @@ def serve(
     no password: whoever reaches the port can run any op, and read and write files, as the user who serves.
     """
     from harness.devices.host_server import start_server
-    from harness.devices.spec import MAX_COUNT
+    from harness.devices.kinds.kind import MAX_COUNT
 
     with clear_errors():
         if not 0 <= port <= _LARGEST_PORT:

@@ -30,7 +30,7 @@ class Address:
         if not colon or (text.startswith("[") and text.endswith("]")):
             raise ValueError(f"host {text!r} has no port")
         if not _HOST.fullmatch(host):
-            raise ValueError(f"{host!r} of {text!r} is no host: a name, an IPv4 address or an [IPv6 address]")
+            raise ValueError(f"{host!r} of {text!r} is not a host: use a name, an IPv4 address or an [IPv6 address]")
         if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= _LARGEST_PORT):
             raise ValueError(f"port {port!r} of host {host!r} is not a number from 1 to {_LARGEST_PORT}")
         return cls(host.lower(), int(port))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.devices.core_server import Server, bytes_field, number_field, server_definition
+from harness.devices.kinds.cluster import JOB
 from harness.devices.loopback import restrict_listening
 from harness.devices.packet_filter import passing
-from harness.devices.resolvers import JOB
 from harness.devices.servers import LIBRARY
 from harness.errors import ServerNotStarted, UsageError
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.devices.cores import allowed_cpus, usable_cores
+from harness.devices.hosts import Host
 from harness.devices.name import DeviceName
 from harness.devices.nvidia import cuda_uuids, match_cards, read_cards
 
@@ -14,7 +15,7 @@ from harness.devices.nvidia import cuda_uuids, match_cards, read_cards
 class PhysicalGpu:
     """A GPU that TensorFlow can use. ``physical`` is TensorFlow's name, such as ``/physical_device:GPU:0``.
 
-    Memory is in MiB, ``None`` where the driver was not asked or did not say.
+    Memory is in MiB, ``None`` where it is unknown.
     """
 
     physical: str
@@ -28,13 +29,13 @@ class PhysicalGpu:
         short = DeviceName.parse(self.physical.removeprefix("/physical_device:")).short
         facts = [self.model] if self.model else []
         if self.free_mib is not None and self.total_mib is not None:
-            facts.append(f"{self.free_mib} of {self.total_mib} MiB free")
+            facts.append(f"{self.free_mib:,} of {self.total_mib:,} MiB free")
         return f"{short} ({', '.join(facts)})" if facts else short
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What is there. ``unusable`` names cards that the driver sees and TensorFlow does not."""
+    """The available devices. ``unusable`` names GPUs that the driver sees and TensorFlow does not."""
 
     gpus: tuple[PhysicalGpu, ...] = ()
     unusable: tuple[str, ...] = ()
@@ -42,10 +43,12 @@ class Inventory:
     #: A CPU of each physical core that this process may use, and how many CPUs it may use in all.
     cores: tuple[int, ...] = ()
     cpus_allowed: int = 0
+    #: The hosts of a cluster, where the spec names one.
+    hosts: tuple[Host, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything that is there, one text each, for people."""
+        """The devices, one text each, for messages."""
         lost = tuple(f"{name} (seen by the driver, but not by TensorFlow)" for name in self.unusable)
         return ("CPU:0", *(str(gpu) for gpu in self.gpus), *lost)
 

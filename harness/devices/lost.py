@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from harness.devices.hosts import Host, Silence, silent
-from harness.devices.resolvers import JOB
+from harness.devices.kinds.cluster import ClusterSpec
 from harness.devices.runtime import configured
-from harness.devices.spec import ClusterSpec, parse_spec
+from harness.devices.spec import parse_spec
 from harness.errors import HostUnreachable, InvalidSpec
 
 
@@ -51,6 +51,4 @@ def _hosts(spec: str | None) -> tuple[Host, ...]:
         parsed = parse_spec(spec)
     except InvalidSpec:
         return ()
-    if not isinstance(parsed, ClusterSpec):
-        return ()
-    return tuple(Host(JOB, task, address) for task, address in enumerate(parsed.hosts))
+    return parsed.listed_hosts() if isinstance(parsed, ClusterSpec) else ()

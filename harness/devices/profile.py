@@ -1,4 +1,4 @@
-"""Profiles: named set-ups in TOML files, shipped ones (``@NAME``) and one's own.
+"""Profiles: named set-ups in TOML files, shipped ones (``@NAME``) and the user's.
 
 Reading one loads Pydantic; finding and listing them loads nothing.
 """
@@ -8,36 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.devices.kinds.gpu import GpuSpec
+from harness.devices.kinds.kind import DeviceSpec
+from harness.devices.kinds.logical_gpu import LogicalGpuSpec
+from harness.devices.plan import Options
 from harness.devices.shipped import shipped_folder
-from harness.devices.spec import (
-    AutoSpec,
-    CoresSpec,
-    CpuSpec,
-    DeviceSpec,
-    GpuSpec,
-    LogicalGpuSpec,
-    ShippedProfile,
-    parse_spec,
-)
+from harness.devices.spec import ShippedProfile, accepted_specs, parse_spec
 from harness.errors import InvalidProfile, InvalidSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a profile can set besides the devices. ``None`` leaves TensorFlow's own default.
-
-    ``memory_growth`` and ``memory_limit_mib`` are for real GPUs. ``intra_op_threads`` and ``inter_op_threads`` are
-    thread counts, where 0 lets TensorFlow choose. ``determinism`` switches op determinism on; TensorFlow then
-    refuses random ops without a seed.
-    """
-
-    memory_growth: bool | None = None
-    memory_limit_mib: int | None = None
-    intra_op_threads: int | None = None
-    inter_op_threads: int | None = None
-    determinism: bool = False
-    tf32: bool | None = None
-    soft_placement: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +29,24 @@ class Profile:
 
 
 def shipped_profile_names() -> tuple[str, ...]:
-    """The names that ``@NAME`` accepts, sorted."""
+    """List the names that ``@NAME`` accepts, sorted."""
     return tuple(sorted(path.stem for path in shipped_folder("devices").glob("*.toml")))
 
 
 def shipped_profiles() -> tuple[Profile, ...]:
-    """All shipped profiles, read and validated, sorted by name."""
+    """Read and validate all shipped profiles, sorted by name."""
     return tuple(load_profile(find_profile(ShippedProfile(name))) for name in shipped_profile_names())
 
 
 def find_profile(shipped: ShippedProfile) -> Path:
-    """The file of a shipped profile.
+    """Find the file of a shipped profile.
 
     Raises:
         InvalidSpec: there is none of that name.
     """
     names = shipped_profile_names()
     if shipped.name not in names:
-        there = ", ".join(f"@{name}" for name in names)
-        raise InvalidSpec(str(shipped), f"no profile of that name is shipped; there are {there}")
+        raise InvalidSpec(str(shipped), "no such profile", ", ".join(f"@{name}" for name in names))
     return shipped_folder("devices") / f"{shipped.name}.toml"
 
 
@@ -104,18 +80,20 @@ def load_profile(path: Path) -> Profile:
 
 
 def _device_spec(path: Path, text: str) -> DeviceSpec:
-    accepted = "'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' or 'cores:N'"
+    accepted = accepted_specs(in_profile=True)
     try:
         spec = parse_spec(text)
     except InvalidSpec as error:
         raise InvalidProfile(path, "spec", text, f"{accepted} ({error.why})") from error
-    if not isinstance(spec, (AutoSpec, CpuSpec, GpuSpec, LogicalGpuSpec, CoresSpec)):
+    if not isinstance(spec, DeviceSpec):
         raise InvalidProfile(path, "spec", text, f"{accepted} (a profile cannot name another one)")
+    if not spec.IN_PROFILE:
+        raise InvalidProfile(path, "spec", text, accepted)
     return spec
 
 
 def _check_memory(path: Path, spec: DeviceSpec, growth: bool | None, limit_mib: int | None) -> None:
-    """TensorFlow takes memory settings for real GPUs alone, and growth and a limit exclude each other."""
+    """Refuse memory settings without real GPUs, and growth together with a limit, as TensorFlow does."""
     if growth and limit_mib is not None:
         raise InvalidProfile(path, "memory.limit_mib", limit_mib, "growth = true or limit_mib, not both")
     key, found = ("memory.growth", growth) if growth is not None else ("memory.limit_mib", limit_mib)

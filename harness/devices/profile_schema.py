@@ -6,14 +6,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.devices.spec import accepted_specs
 from harness.devices.toml_file import parse_model
 
-#: The version of the form that is written down here. Earlier ones stay readable.
+#: The current version of the form. Earlier ones stay readable.
 SCHEMA_VERSION = 1
 
 
 class _Table(BaseModel):
-    # Strict: a quoted number or a number for a switch is an error, not something to guess about.
+    # Strict: a quoted number, or a number for a switch, is an error.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -37,7 +38,7 @@ class ProfileDocument(_Table):
     # Not a Literal: that would take true for 1.
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
     description: str = Field(default="", description="a text")
-    spec: str = Field(description="a text: 'auto', 'cpu:N', 'gpu', 'gpu:N', 'gpu:NxM' or 'cores:N'")
+    spec: str = Field(description=f"a text: {accepted_specs(in_profile=True)}")
     memory: MemoryTable = Field(default_factory=MemoryTable, description="a table: growth or limit_mib")
     threads: ThreadsTable = Field(default_factory=ThreadsTable, description="a table: intra_op, inter_op")
     determinism: bool = Field(default=False, description="true or false")

@@ -1,21 +1,32 @@
-"""What is asked for: a spec, with its profile read where it names one."""
+"""A request: a spec, with its profile read where it names one."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
 
-from harness.devices.profile import Options, find_profile, load_profile
-from harness.devices.spec import DeviceSpec, ProfileFile, ShippedProfile, parse_spec
+from harness.devices.inventory import Inventory
+from harness.devices.kinds.kind import DeviceSpec
+from harness.devices.plan import Options, Plan
+from harness.devices.profile import find_profile, load_profile
+from harness.devices.spec import ProfileFile, ShippedProfile, parse_spec
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for. ``text`` is how it was written; two requests are the same whatever way they were written."""
+    """The devices that are requested. Two requests are equal whatever their ``text``, which is how it was written."""
 
     spec: DeviceSpec
     options: Options = field(default_factory=Options)
     text: str = field(default="", compare=False)
+
+    def plan(self, inventory: Inventory) -> Plan:
+        """Decide which devices to configure.
+
+        Raises:
+            DevicesUnavailable: fewer devices are available than requested.
+        """
+        return self.spec.plan(self, inventory)
 
     def __str__(self) -> str:
         spec = str(self.spec)
@@ -26,7 +37,7 @@ def resolve(spec: str | os.PathLike[str]) -> Request:
     """Parse a spec, and read the profile that it names, if any. TensorFlow is not loaded.
 
     Raises:
-        InvalidSpec: the spec does not follow the grammar, or its profile is not there.
+        InvalidSpec: the spec does not follow the grammar, or its profile does not exist.
         InvalidProfile: the profile is broken.
     """
     parsed = parse_spec(spec)

@@ -1,4 +1,4 @@
-"""Which hosts a cluster has: those that the spec names, or those that one of TensorFlow's cluster resolvers does."""
+"""Finds the hosts of a cluster: those that the spec lists, or those that one of TensorFlow's cluster resolvers does."""
 
 from __future__ import annotations
 
@@ -8,32 +8,31 @@ from typing import Any
 
 from harness.devices.address import distinct
 from harness.devices.hosts import Host
-from harness.devices.spec import MAX_COUNT, ClusterSpec
+from harness.devices.kinds.cluster import ClusterSpec
+from harness.devices.kinds.kind import MAX_COUNT
 from harness.errors import InvalidSpec
 
-#: What the job of hosts is called that a spec names.
-JOB = "worker"
-#: The job that this process is the only task of.
+#: The job of this process, which is its only task.
 CLIENT_JOB = "localhost"
-#: On which port a server of a Slurm task or of a Kubernetes pod is taken to listen: TensorFlow's own defaults. The
-#: second task of a Slurm node has the next port, and so on.
+#: The ports of the servers of Slurm tasks and Kubernetes pods, TensorFlow's own defaults. The second task of a Slurm
+#: node has the next port, and so on.
 SLURM_PORT, KUBERNETES_PORT = 8888, 8470
 
 
 def find_hosts(tensorflow: Any, spec: ClusterSpec, *, kubernetes: Any = None) -> tuple[Host, ...]:
-    """The hosts of ``spec``, sorted by job and task; nothing is connected to.
+    """Find the hosts of ``spec``, sorted by job and task, without connecting to them.
 
     ``tf_config`` reads the environment variable TF_CONFIG, ``slurm`` the variables SLURM_PROCID, SLURM_STEP_NUM_TASKS,
-    SLURM_STEP_NODELIST and SLURM_STEP_TASKS_PER_NODE (the tasks of an ``srun``; ports from 8888), ``kubernetes`` asks
-    for the pods with the label ``job-name=tensorflow`` (port 8470 of the machine that each runs on) through the client
-    ``kubernetes``, by default that of the installed Python package. The task that this process is itself by TF_CONFIG
-    or SLURM_PROCID is left out: it is the client, and the others serve.
+    SLURM_STEP_NODELIST and SLURM_STEP_TASKS_PER_NODE (the tasks of an ``srun``; ports from 8888), ``kubernetes`` lists
+    the pods with the label ``job-name=tensorflow`` (port 8470 of the machine that each runs on) through the client
+    ``kubernetes``, by default that of the installed Python package. The task of this process, by TF_CONFIG or
+    SLURM_PROCID, is left out: it is the client.
 
     Raises:
-        InvalidSpec: there is nothing to read, it cannot be read, or it names no host.
+        InvalidSpec: the source is missing or not readable, or it names no host.
     """
     if spec.resolver is None:
-        return tuple(Host(JOB, task, address) for task, address in enumerate(spec.hosts))
+        return spec.listed_hosts()
     unusable: tuple[type[Exception], ...] = (
         *(ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError),
         *(_kubernetes_errors() if spec.resolver == "kubernetes" else ()),
@@ -46,7 +45,7 @@ def find_hosts(tensorflow: Any, spec: ClusterSpec, *, kubernetes: Any = None) ->
     except unusable as error:
         raise InvalidSpec(str(spec), f"{_source(spec.resolver)} cannot be used ({_line(error)})") from error
     if any(job == CLIENT_JOB for job, _ in tasks):
-        why = f"{_source(spec.resolver)} has a job {CLIENT_JOB!r}, which is what this process is called"
+        why = f"{_source(spec.resolver)} has a job {CLIENT_JOB!r}, the name reserved for this process"
         raise InvalidSpec(str(spec), why)
     if not tasks:
         raise InvalidSpec(str(spec), f"{_source(spec.resolver)} names no host{' besides this process' if own else ''}")
@@ -65,7 +64,7 @@ def _resolve(resolvers: Any, name: str, kubernetes: Any) -> _Tasks:
         if resolver.task_type is not None and resolver.task_id is not None:
             own = (resolver.task_type, resolver.task_id)
     elif name == "slurm":
-        # Without these numbers it would ask nvidia-smi, and drop the tasks that have no GPU of their own.
+        # Without these numbers the resolver calls nvidia-smi, and drops tasks without a GPU of their own.
         resolver = resolvers.SlurmClusterResolver(
             port_base=SLURM_PORT, gpus_per_node=MAX_COUNT, gpus_per_task=1, auto_set_gpu=False
         )
@@ -81,7 +80,7 @@ def _resolve(resolvers: Any, name: str, kubernetes: Any) -> _Tasks:
 
 
 def _kubernetes_client() -> Any:
-    """The API of the cluster that this process runs in, else of the one that kubectl would use."""
+    """Connect to the cluster that this process runs in, else to the one that kubectl would use."""
     try:
         config, client = importlib.import_module("kubernetes.config"), importlib.import_module("kubernetes.client")
     except ImportError as error:
@@ -94,7 +93,7 @@ def _kubernetes_client() -> Any:
 
 
 def _kubernetes_errors() -> tuple[type[Exception], ...]:
-    """What the Kubernetes client raises, where it is installed: its errors have no root in common."""
+    """List the errors of the Kubernetes client, where it is installed: they have no root in common."""
     found: list[type[Exception]] = []
     for module, name in (
         ("kubernetes.config", "ConfigException"),
@@ -110,7 +109,7 @@ def _source(resolver: str) -> str:
     return {
         "tf_config": "the environment variable TF_CONFIG",
         "slurm": "the environment of a Slurm step (SLURM_PROCID, SLURM_STEP_NODELIST and others)",
-        "kubernetes": "what Kubernetes says of the pods with the label job-name=tensorflow",
+        "kubernetes": "the Kubernetes list of pods with the label job-name=tensorflow",
     }[resolver]
 
 

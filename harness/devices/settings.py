@@ -1,4 +1,4 @@
-"""The part of TensorFlow's configuration that is fixed when its runtime starts: read it, compare it, apply it.
+"""Reads, compares and applies the part of TensorFlow's configuration that is fixed when its runtime starts.
 
 Only public setters and getters are used. They answer before and after the start, and start nothing.
 """
@@ -14,7 +14,7 @@ from harness.devices.name import DeviceName
 
 @dataclass(frozen=True, slots=True)
 class GpuSettings:
-    """One visible GPU. ``limits_mib`` has one entry for each logical GPU on it, none where it is used as it is.
+    """One visible GPU. ``limits_mib`` has an entry for each logical GPU on it, none where it is not split.
 
     ``growth`` is ``None`` where it was not set.
     """
@@ -32,7 +32,7 @@ class GpuSettings:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    """What TensorFlow fixes at its start. A thread count of 0 is TensorFlow's own choice, ``None`` is any."""
+    """The settings that TensorFlow fixes at its start. A thread count of 0 is TensorFlow's choice, ``None`` is any."""
 
     logical_cpus: int = 1
     gpus: tuple[GpuSettings, ...] = ()
@@ -40,29 +40,29 @@ class RuntimeSettings:
     inter_op_threads: int | None = None
 
     def describe(self) -> str:
-        """One line for messages."""
+        """Describe the settings in one line."""
 
         def threads(count: int | None) -> str:
             return "any" if count is None else "TensorFlow's choice" if count == 0 else str(count)
 
         gpus = ", ".join(str(gpu) for gpu in self.gpus) or "none"
         return (
-            f"{self.logical_cpus} CPU device(s), visible GPUs {gpus}, "
+            f"{self.logical_cpus} CPU device{'' if self.logical_cpus == 1 else 's'}, visible GPUs {gpus}, "
             f"threads in an op {threads(self.intra_op_threads)}, between ops {threads(self.inter_op_threads)}"
         )
 
     def met_by(self, found: RuntimeSettings) -> bool:
-        """Whether a runtime that has started with ``found`` is what these settings ask for."""
+        """Whether a runtime that has started with ``found`` meets these settings."""
         return (
             self.logical_cpus == found.logical_cpus
             and self.intra_op_threads in (None, found.intra_op_threads)
             and self.inter_op_threads in (None, found.inter_op_threads)
             and len(self.gpus) == len(found.gpus)
             and all(
-                asked.physical == there.physical
-                and asked.limits_mib == there.limits_mib
-                and (asked.growth is None or asked.growth == bool(there.growth))
-                for asked, there in zip(self.gpus, found.gpus, strict=True)
+                wanted.physical == actual.physical
+                and wanted.limits_mib == actual.limits_mib
+                and (wanted.growth is None or wanted.growth == bool(actual.growth))
+                for wanted, actual in zip(self.gpus, found.gpus, strict=True)
             )
         )
 
@@ -70,8 +70,7 @@ class RuntimeSettings:
 def runtime_started(tensorflow: Any) -> bool:
     """Whether TensorFlow's runtime has started.
 
-    There is no getter for it. Setting a thread count to another value is refused after the start and changes
-    nothing then; before the start it is accepted, and set back at once.
+    There is no getter for it. Changing a thread count is refused after the start; before, it is accepted and set back.
     """
     threading = tensorflow.config.threading
     before = threading.get_inter_op_parallelism_threads()
@@ -84,7 +83,7 @@ def runtime_started(tensorflow: Any) -> bool:
 
 
 def read_settings(tensorflow: Any) -> RuntimeSettings:
-    """What is set now, whoever set it."""
+    """Read the present settings, whoever set them."""
     config = tensorflow.config
     gpus = []
     for device in config.get_visible_devices("GPU"):
@@ -103,12 +102,12 @@ def read_settings(tensorflow: Any) -> RuntimeSettings:
 
 
 def irrevocable(tensorflow: Any, wanted: RuntimeSettings) -> str | None:
-    """What was set before the start, contradicts ``wanted`` and cannot be taken back, or ``None``."""
+    """Name a setting that contradicts ``wanted`` and cannot be undone, or ``None``."""
     config = tensorflow.config
     by_name = {device.name: device for device in config.list_physical_devices("GPU")}
     for gpu in wanted.gpus:
         if not gpu.limits_mib and config.get_logical_device_configuration(by_name[gpu.physical]) is not None:
-            return f"logical GPUs on {gpu.physical}, which TensorFlow cannot take back"
+            return f"logical GPUs on {gpu.physical}, which TensorFlow cannot undo"
     cpu = config.list_physical_devices("CPU")[0]
     growth = any(gpu.growth for gpu in wanted.gpus)
     if growth and config.get_logical_device_configuration(cpu) is not None:
@@ -117,16 +116,16 @@ def irrevocable(tensorflow: Any, wanted: RuntimeSettings) -> str | None:
 
 
 def apply_settings(tensorflow: Any, wanted: RuntimeSettings) -> None:
-    """Set everything, before the start.
+    """Apply all settings, before the start.
 
     Raises:
-        RuntimeError, ValueError: TensorFlow refuses a value. What was set before is then set back.
+        RuntimeError, ValueError: TensorFlow refuses a value. The settings are then restored.
     """
     before = read_settings(tensorflow)
     try:
         _set(tensorflow, wanted)
     except (RuntimeError, ValueError):
-        # The first refusal is the one to report; a second one can only say the same.
+        # The first refusal is the one to report; a second one would say the same.
         with suppress(RuntimeError, ValueError):
             _set(tensorflow, before)
         raise
@@ -145,8 +144,8 @@ def _set(tensorflow: Any, wanted: RuntimeSettings) -> None:
             config.set_logical_device_configuration(device, parts)
         elif gpu.growth is not None:
             config.experimental.set_memory_growth(device, gpu.growth)
-    # Left alone where one CPU is asked for and nothing was set: TensorFlow ignores memory growth as soon as any
-    # device has a logical configuration.
+    # Unchanged where one CPU is requested and nothing was set: TensorFlow ignores memory growth as soon as any device
+    # has a logical configuration.
     if wanted.logical_cpus > 1 or config.get_logical_device_configuration(cpu) is not None:
         parts = [config.LogicalDeviceConfiguration() for _ in range(max(wanted.logical_cpus, 1))]
         config.set_logical_device_configuration(cpu, parts)

@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.devices.cores import allowed_cpus, usable_cores
+from harness.devices.kinds.auto import AutoSpec
+from harness.devices.kinds.cluster import ClusterSpec
+from harness.devices.kinds.cores import CoresSpec
+from harness.devices.kinds.cpu import CpuSpec
+from harness.devices.kinds.gpu import GpuSpec
 from harness.devices.nvidia import Card, read_cards
 from harness.devices.request import resolve
-from harness.devices.spec import AutoSpec, ClusterSpec, CoresSpec, CpuSpec, GpuSpec
 from harness.errors import DevicesUnavailable, UsageError
 
 #: What makes TensorFlow, and the libraries that it calls, compute on one thread.

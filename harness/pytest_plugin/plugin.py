@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.devices.spec import accepted_specs
 from harness.pytest_plugin import gate, speed
 
 if TYPE_CHECKING:
@@ -98,9 +99,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION_DEVICES,
         metavar="SPEC",
         default=None,
-        help="devices for this session: auto, cpu:N, gpu, gpu:N, gpu:NxM, cores:N, cluster:HOST:PORT,…, @PROFILE or a "
-        f"path to a .toml profile (default: ${ENVIRONMENT_DEVICES}, else the ini key {INI_DEVICES}, "
-        f"else {DEFAULT_DEVICES})",
+        help=f"devices for this session: {accepted_specs()} (default: ${ENVIRONMENT_DEVICES}, else the ini key "
+        f"{INI_DEVICES}, else {DEFAULT_DEVICES})",
     )
     group.addoption(
         OPTION_REQUIRE,

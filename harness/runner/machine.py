@@ -28,13 +28,12 @@ def run(arguments: dict[str, object], send: Send) -> None:
     from harness.devices.fingerprint import fingerprint
     from harness.devices.inventory import read_inventory
     from harness.devices.measuring import measuring_spec
-    from harness.devices.plan import plan_devices
     from harness.devices.request import resolve
     from harness.devices.runtime import configure
 
     asked = TypeAdapter(Arguments).validate_python(arguments)
     inventory = read_inventory(tf)
-    auto = plan_devices(resolve("auto"), inventory).reason
+    auto = resolve("auto").plan(inventory).reason
     devices = configure(asked.spec) if asked.spec is not None else None
     send(
         Answer(

@@ -85,7 +85,7 @@ def test_the_machine_is_shown_with_the_devices_of_a_spec(tmp_path: Path) -> None
     done = run(tmp_path, "devices", "--devices", "cpu:3")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    for text in ("auto took", "@cpu-4", "device:CPU:2  logical-cpu", "TensorFlow"):
+    for text in ("auto selected", "@cpu-4", "device:CPU:2  logical-cpu", "TensorFlow"):
         assert text in done.stdout
     assert (tmp_path / "harness-report" / "logs" / "devices.log").exists()
 
@@ -94,4 +94,4 @@ def test_devices_that_are_not_there_are_one_clear_line(tmp_path: Path) -> None:
     done = run(tmp_path, "devices", "--devices", "gpu:99")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "'gpu:99' needs 99 real GPUs; there: CPU:0" in line
+    assert "'gpu:99' needs 99 real GPUs; available: CPU:0" in line

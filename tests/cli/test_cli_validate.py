@@ -145,7 +145,7 @@ def test_a_killed_run_leaves_no_process_and_an_incomplete_record(tmp_path: Path)
         (["--devices", "@nope"], "no profile of that name is shipped; there are @cpu-2"),
         (["--devices", "nope.toml"], "device spec 'nope.toml': the profile cannot be read"),
         (["--devices", "broken.toml"], "profile broken.toml: soft_placement = 3"),
-        (["--devices", "cpu:7"], "device spec 'cpu:7' needs 7 moons; there: CPU:0"),
+        (["--devices", "cpu:7"], "device spec 'cpu:7' needs 7 moons; available: CPU:0"),
         (["--only", "nope"], "check 'nope' does not exist; accepted: passes, finds"),
         (["--timeout", "0"], "--timeout 0: not a time limit"),
         (["--timeout", "nan"], "--timeout nan: not a time limit"),

@@ -60,7 +60,7 @@ def started_by_the_user() -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     before = fingerprint()
     assert (before.devices, before.spec, before.deterministic_ops) == ((), None, None)
-    with pytest.raises(DevicesUnavailable, match="there: CPU:0"):
+    with pytest.raises(DevicesUnavailable, match="available: CPU:0"):
         configure("gpu:64")
     assert tf.config.get_logical_device_configuration(cpu) is None, "nothing is half set"
     # The setters below raise if the fingerprint or the refused spec had started the runtime.

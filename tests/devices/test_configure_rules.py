@@ -81,7 +81,7 @@ def test_auto_takes_the_best_that_is_there(machine: Machine, gpus: int, names: s
     devices = configure("auto")
     assert devices[-1].parsed.short == names
     assert devices.spec == "auto"
-    assert devices.reason.startswith("auto took ")
+    assert devices.reason.startswith("auto selected ")
     assert configure("auto") is devices
 
 
@@ -123,7 +123,7 @@ def test_anything_else_after_that_is_refused_and_changes_nothing(machine: Machin
     for other in ("cpu:2", "gpu", "gpu:1", "auto", soft):
         with pytest.raises(DevicesAlreadyConfigured) as caught:
             configure(other)
-        assert caught.value.current.startswith("cpu:4 [4 logical-cpu device(s)")
+        assert caught.value.current.startswith("cpu:4 [4 logical-cpu devices")
         assert str(other) in caught.value.asked
         assert "fresh process" in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -149,7 +149,7 @@ def test_a_runtime_that_the_user_started_is_refused_with_what_is_set_and_left_al
     with pytest.raises(DevicesAlreadyConfigured) as caught:
         configure("cpu:4")
     assert caught.value.current == (
-        "1 CPU device(s), visible GPUs GPU:0, GPU:1, threads in an op TensorFlow's choice, "
+        "1 CPU device, visible GPUs GPU:0, GPU:1, threads in an op TensorFlow's choice, "
         "between ops TensorFlow's choice (not by the harness)"
     )
     assert tensorflow.state() == before

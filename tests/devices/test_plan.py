@@ -5,28 +5,31 @@ import pytest
 from harness.devices.address import Address
 from harness.devices.hosts import Host
 from harness.devices.inventory import Inventory, PhysicalGpu
+from harness.devices.kinds.auto import AUTO_MEMORY_MIB, AutoSpec
+from harness.devices.kinds.cores import CoresSpec
+from harness.devices.kinds.cpu import CpuSpec
+from harness.devices.kinds.gpu import GpuSpec
 from harness.devices.name import DeviceName
-from harness.devices.plan import AUTO_MEMORY_MIB, Plan, plan_devices
-from harness.devices.profile import Options
+from harness.devices.plan import Options, Plan
 from harness.devices.request import Request, resolve
 from harness.devices.settings import GpuSettings, RuntimeSettings
-from harness.devices.spec import AutoSpec, CoresSpec, CpuSpec, GpuSpec
 from harness.errors import DevicesUnavailable, HostUnreachable
 
 
-def _machine(gpus: int, free_mib: int | None = 80_000) -> Inventory:
+def _machine(gpus: int, free_mib: int | None = 80_000, hosts: tuple[Host, ...] = ()) -> Inventory:
     return Inventory(
         tuple(
             PhysicalGpu(
                 f"/physical_device:GPU:{index}", "Fake Card", None, "9.0", 81_000 if free_mib else None, free_mib
             )
             for index in range(gpus)
-        )
+        ),
+        hosts=hosts,
     )
 
 
 def _plan(spec: str, gpus: int, free_mib: int | None = 80_000) -> Plan:
-    return plan_devices(resolve(spec), _machine(gpus, free_mib))
+    return resolve(spec).plan(_machine(gpus, free_mib))
 
 
 def _names(plan: Plan) -> list[str]:
@@ -50,7 +53,7 @@ def test_auto_takes_all_real_gpus_where_there_are_two_or_more(gpus: int) -> None
     assert {device.kind for device in plan.devices} == {"gpu"}
     assert [device.physical for device in plan.devices] == [f"/physical_device:GPU:{index}" for index in range(gpus)]
     assert plan.runtime == RuntimeSettings(1, tuple(GpuSettings(f"/physical_device:GPU:{i}") for i in range(gpus)))
-    assert plan.reason.startswith(f"auto took gpu, because {gpus} real GPUs are here: GPU:0 (Fake Card")
+    assert plan.reason.startswith(f"auto selected gpu: found {gpus} real GPUs: GPU:0 (Fake Card")
 
 
 def test_auto_cuts_the_one_card_in_two_and_states_the_memory() -> None:
@@ -58,25 +61,25 @@ def test_auto_cuts_the_one_card_in_two_and_states_the_memory() -> None:
     assert _names(plan) == ["GPU:0", "GPU:1"]
     assert {(device.kind, device.physical) for device in plan.devices} == {("logical-gpu", "/physical_device:GPU:0")}
     assert plan.runtime.gpus == (GpuSettings("/physical_device:GPU:0", (32_000, 32_000)),)
-    assert "auto took gpu:2x32000, because one GPU is here" in plan.reason
-    assert "40% of the 80000 MiB that are free" in plan.reason
+    assert "auto selected gpu:2x32000: found one GPU" in plan.reason
+    assert "each logical GPU gets 32,000 MiB (40% of 80,000 MiB free)" in plan.reason
 
 
 def test_auto_uses_a_stated_default_where_the_driver_does_not_say_what_is_free() -> None:
     plan = _plan("auto", 1, free_mib=None)
     assert plan.runtime.gpus[0].limits_mib == (AUTO_MEMORY_MIB, AUTO_MEMORY_MIB)
-    assert f"{AUTO_MEMORY_MIB} MiB for each logical GPU (the driver did not say" in plan.reason
+    assert f"each logical GPU gets {AUTO_MEMORY_MIB:,} MiB (free memory unknown)" in plan.reason
 
 
 def test_auto_takes_four_cpus_where_there_is_no_gpu_or_a_full_one_and_says_why() -> None:
     plan = _plan("auto", 0)
     assert _names(plan) == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
-    assert plan.reason == "auto took cpu:4, because no GPU is here"
+    assert plan.reason == "auto selected cpu:4: no GPU found"
     full = _plan("auto", 1, free_mib=500)
     assert _names(full) == _names(plan)
-    assert "the one GPU that is here is full: GPU:0 (Fake Card, 500 of 81000 MiB free)" in full.reason
-    unusable = plan_devices(resolve("auto"), Inventory(unusable=("Fake Card",)))
-    assert "no GPU that TensorFlow can use (Fake Card) is here" in unusable.reason
+    assert "the only GPU is full: GPU:0 (Fake Card, 500 of 81,000 MiB free)" in full.reason
+    unusable = resolve("auto").plan(Inventory(unusable=("Fake Card",)))
+    assert "TensorFlow cannot use Fake Card" in unusable.reason
 
 
 @pytest.mark.parametrize(("spec", "gpus", "taken"), [("gpu", 1, 1), ("gpu", 8, 8), ("gpu:1", 2, 1), ("gpu:2", 8, 2)])
@@ -102,8 +105,8 @@ def test_logical_gpus_are_all_on_the_first_card() -> None:
         ("gpu:1", 0, "1 real GPU"),
         ("gpu:3", 2, "3 real GPUs"),
         ("gpu:9", 8, "9 real GPUs"),
-        ("gpu:2x1000", 0, "a GPU with 2000 MiB free"),
-        ("gpu:2x40001", 1, "a GPU with 80002 MiB free"),
+        ("gpu:2x1000", 0, "a GPU with 2,000 MiB free"),
+        ("gpu:2x40001", 1, "a GPU with 80,002 MiB free"),
     ],
 )
 def test_fewer_devices_than_asked_for_are_refused_with_what_is_there(spec: str, gpus: int, needed: str) -> None:
@@ -120,7 +123,7 @@ def test_fewer_devices_than_asked_for_are_refused_with_what_is_there(spec: str, 
 
 def test_a_card_that_only_the_driver_sees_is_named_where_gpus_are_missing() -> None:
     with pytest.raises(DevicesUnavailable, match=r"CPU:0, Fake Card \(seen by the driver, but not by TensorFlow\)"):
-        plan_devices(resolve("gpu"), Inventory(unusable=("Fake Card",)))
+        resolve("gpu").plan(Inventory(unusable=("Fake Card",)))
 
 
 def test_logical_gpus_fit_where_the_driver_does_not_say_what_is_free() -> None:
@@ -129,15 +132,15 @@ def test_logical_gpus_fit_where_the_driver_does_not_say_what_is_free() -> None:
 
 def test_the_options_of_a_profile_reach_the_plan() -> None:
     options = Options(None, 4096, 2, 0, True, False, True)
-    plan = plan_devices(Request(GpuSpec(), options), _machine(2))
+    plan = Request(GpuSpec(), options).plan(_machine(2))
     assert plan.runtime == RuntimeSettings(
         1, tuple(GpuSettings(f"/physical_device:GPU:{i}", (4096,), None) for i in range(2)), 2, 0
     )
     assert {device.kind for device in plan.devices} == {"gpu"}
     assert (plan.determinism, plan.tf32, plan.soft_placement) == (True, False, True)
-    growing = plan_devices(Request(GpuSpec(), Options(memory_growth=True)), _machine(1))
+    growing = Request(GpuSpec(), Options(memory_growth=True)).plan(_machine(1))
     assert growing.runtime.gpus == (GpuSettings("/physical_device:GPU:0", (), True),)
-    threads = plan_devices(Request(CpuSpec(4), Options(intra_op_threads=0, inter_op_threads=2)), _machine(0))
+    threads = Request(CpuSpec(4), Options(intra_op_threads=0, inter_op_threads=2)).plan(_machine(0))
     assert (threads.runtime.intra_op_threads, threads.runtime.inter_op_threads) == (0, 2)
 
 
@@ -145,16 +148,15 @@ def test_plans_have_the_same_effect_however_they_were_asked_for() -> None:
     assert _plan("auto", 0).same_effect(_plan("cpu:4", 0))
     assert _plan("@cpu-4", 0).same_effect(_plan("cpu:4", 0))
     assert not _plan("cpu:2", 0).same_effect(_plan("cpu:4", 0))
-    soft = plan_devices(Request(AutoSpec(), Options(soft_placement=True)), _machine(0))
+    soft = Request(AutoSpec(), Options(soft_placement=True)).plan(_machine(0))
     assert not soft.same_effect(_plan("cpu:4", 0))
 
 
 def test_a_plan_is_described_in_one_line() -> None:
-    text = plan_devices(
-        Request(AutoSpec(), Options(determinism=True, tf32=False, soft_placement=True)), _machine(1)
-    ).describe()
+    options = Options(determinism=True, tf32=False, soft_placement=True)
+    text = Request(AutoSpec(), options).plan(_machine(1)).describe()
     assert text == (
-        "2 logical-gpu device(s): 1 CPU device(s), visible GPUs GPU:0 as 32000 + 32000 MiB, threads in an op any, "
+        "2 logical-gpu devices: 1 CPU device, visible GPUs GPU:0 as 32000 + 32000 MiB, threads in an op any, "
         "between ops any, TF32 off, op determinism on, soft placement on"
     )
 
@@ -164,7 +166,7 @@ def _with_cores(*cpus: int, allowed: int = 0) -> Inventory:
 
 
 def test_cores_are_the_first_physical_ones_each_for_one_device() -> None:
-    plan = plan_devices(resolve("cores:2"), _with_cores(0, 3, 5, allowed=6))
+    plan = resolve("cores:2").plan(_with_cores(0, 3, 5, allowed=6))
     assert [device.name for device in plan.devices] == [
         f"/job:core/replica:0/task:{task}/device:CPU:0" for task in range(2)
     ]
@@ -172,20 +174,20 @@ def test_cores_are_the_first_physical_ones_each_for_one_device() -> None:
     assert {device.kind for device in plan.devices} == {"core"}
     assert plan.server_cpus == (0, 3)
     assert plan.runtime == RuntimeSettings(1, (), 1, 1)
-    assert "CPU 0, 3) of 3 physical cores" in plan.reason
+    assert "CPU 0, 3) of 3 available physical cores" in plan.reason
     assert _plan("cpu:2", 0).server_cpus == ()
 
 
 def test_more_cores_than_there_are_physical_ones_are_refused_though_there_are_as_many_cpus() -> None:
     with pytest.raises(DevicesUnavailable) as caught:
-        plan_devices(resolve("cores:3"), _with_cores(0, 2, allowed=4))
+        resolve("cores:3").plan(_with_cores(0, 2, allowed=4))
     assert caught.value.available == ("core of CPU 0", "core of CPU 2", "4 CPUs in all")
-    assert "needs 3 CPU cores, with no two devices on one" in str(caught.value)
-    assert len(plan_devices(resolve("cores:2"), _with_cores(0, 2, allowed=4)).devices) == 2
+    assert "needs 3 CPU cores, each for one device" in str(caught.value)
+    assert len(resolve("cores:2").plan(_with_cores(0, 2, allowed=4)).devices) == 2
 
 
 def test_the_threads_that_a_profile_gives_with_cores_are_those_of_the_client() -> None:
-    plan = plan_devices(Request(CoresSpec(2), Options(intra_op_threads=2, inter_op_threads=0)), _with_cores(0, 1))
+    plan = Request(CoresSpec(2), Options(intra_op_threads=2, inter_op_threads=0)).plan(_with_cores(0, 1))
     assert (plan.runtime.intra_op_threads, plan.runtime.inter_op_threads) == (2, 0)
 
 
@@ -193,7 +195,7 @@ _HOSTS = (Host("worker", 0, Address("a", 1)), Host("worker", 2, Address("b", 2))
 
 
 def test_a_cluster_has_the_devices_that_its_hosts_turn_out_to_have() -> None:
-    plan = plan_devices(resolve("cluster:a:1,b:2"), _machine(2), _HOSTS)
+    plan = resolve("cluster:a:1,b:2").plan(_machine(2, hosts=_HOSTS))
     assert (plan.devices, plan.hosts) == ((), _HOSTS)
     assert plan.runtime == RuntimeSettings(1, (), None, None), "this process splits and joins, without a GPU"
     assert "remote devices of a:1 (/job:worker/task:0), b:2 (/job:worker/task:2)" in plan.describe()
@@ -202,9 +204,9 @@ def test_a_cluster_has_the_devices_that_its_hosts_turn_out_to_have() -> None:
     assert _names(known) == ["worker/0/CPU:0", "worker/0/GPU:0", "worker/2/CPU:0", "worker/2/GPU:0"]
     assert [device.physical for device in known.devices] == ["a:1/CPU:0", "a:1/GPU:0", "b:2/CPU:0", "b:2/GPU:0"]
     assert {device.kind for device in known.devices} == {"remote"}
-    assert known.reason.startswith("4 devices of 2 hosts, as asked: a:1 (/job:worker/task:0), ")
+    assert known.reason.startswith("4 devices of 2 hosts, as requested: a:1 (/job:worker/task:0), ")
     assert plan.same_effect(known)
     assert known.same_effect(plan)
-    assert not known.same_effect(plan_devices(resolve("cluster:a:1"), _machine(2), _HOSTS[:1]))
+    assert not known.same_effect(resolve("cluster:a:1").plan(_machine(2, hosts=_HOSTS[:1])))
     with pytest.raises(HostUnreachable, match=r"b:2 \(/job:worker/task:2\) has no devices"):
         plan.with_devices(names[:2])

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from harness.devices.kinds.cluster import ClusterSpec
 from harness.devices.resolvers import find_hosts
-from harness.devices.spec import ClusterSpec, parse_spec
+from harness.devices.spec import parse_spec
 from harness.errors import InvalidSpec
 
 

@@ -6,19 +6,14 @@ from typing import Any
 import pytest
 
 from harness.devices.address import Address
-from harness.devices.spec import (
-    MAX_COUNT,
-    AutoSpec,
-    ClusterSpec,
-    CoresSpec,
-    CpuSpec,
-    GpuSpec,
-    LogicalGpuSpec,
-    ProfileFile,
-    ShippedProfile,
-    Spec,
-    parse_spec,
-)
+from harness.devices.kinds.auto import AutoSpec
+from harness.devices.kinds.cluster import ClusterSpec
+from harness.devices.kinds.cores import CoresSpec
+from harness.devices.kinds.cpu import CpuSpec
+from harness.devices.kinds.gpu import GpuSpec
+from harness.devices.kinds.kind import MAX_COUNT
+from harness.devices.kinds.logical_gpu import LogicalGpuSpec
+from harness.devices.spec import ProfileFile, ShippedProfile, Spec, accepted_specs, parse_spec, spec_forms
 from harness.errors import InvalidSpec, UsageError
 
 
@@ -69,33 +64,33 @@ def test_a_path_object_names_a_profile_file() -> None:
         ("gpu:0x100", "1 device or more"),
         ("gpu:2x0", "1 MiB or more"),
         ("gpu:2x", "unknown"),
-        ("gpu:2x4096MiB", "lower-case"),
-        ("CPU:4", "lower-case"),
-        (" cpu:4", "blanks"),
-        ("cpu:4\n", "blanks"),
+        ("gpu:2x4096MiB", "lower case"),
+        ("CPU:4", "lower case"),
+        (" cpu:4", "without spaces"),
+        ("cpu:4\n", "without spaces"),
         ("cpu:٣", "unknown"),
         ("cores", "say how many CPU cores"),
         ("core:2", "say how many CPU cores"),
         ("cores:0", "1 device or more"),
         ("cores:2x1", "unknown"),
-        ("cluster", "say which hosts"),
-        ("cluster:", "say which hosts"),
+        ("cluster", "list the hosts"),
+        ("cluster:", "list the hosts"),
         ("cluster:a", "host 'a' has no port"),
         ("cluster:[::1]", "has no port"),
-        ("cluster:slurm2", "name who knows the hosts: tf_config, slurm, kubernetes"),
+        ("cluster:slurm2", "name a resolver: tf_config, slurm, kubernetes"),
         ("cluster:a:", "port '' of host 'a' is not a number from 1 to 65535"),
         ("cluster:a:x", "port 'x' of host 'a'"),
         ("cluster:a:0", "port '0' of host 'a'"),
         ("cluster:a:65536", "port '65536' of host 'a'"),
         ("cluster:a:٣", "is not a number"),
-        ("cluster::1", "'' of ':1' is no host"),
-        ("cluster:a b:1", "'a b' of 'a b:1' is no host"),
-        ("cluster:fd00::1:8470", "'fd00::1' of 'fd00::1:8470' is no host"),
+        ("cluster::1", "'' of ':1' is not a host"),
+        ("cluster:a b:1", "'a b' of 'a b:1' is not a host"),
+        ("cluster:fd00::1:8470", "'fd00::1' of 'fd00::1:8470' is not a host"),
         ("cluster:a:1,", "a host is empty"),
         ("cluster:a:1,,b:1", "a host is empty"),
         ("cluster:a:1,b:1,a:1", "host a:1 is named twice"),
         ("cluster:a:1,A:01", "host a:1 is named twice"),
-        ("cluster:grpc://a:1", "is no host"),
+        ("cluster:grpc://a:1", "is not a host"),
         ("cluster:" + ",".join(f"a:{1 + index}" for index in range(MAX_COUNT + 1)), "hosts at most"),
         ("tpu:2", "unknown"),
         ("@", "profile name"),
@@ -111,7 +106,7 @@ def test_anything_else_is_refused_in_one_line_that_says_what_is_accepted(text: s
     assert caught.value.spec == text
     assert why in caught.value.why
     assert repr(text) in message
-    assert "accepted: 'auto', 'cpu:N'" in message
+    assert message.endswith(f"; accepted: {accepted_specs()}")
     assert "\n" not in message
     assert isinstance(caught.value, (UsageError, ValueError))
 
@@ -120,3 +115,18 @@ def test_anything_else_is_refused_in_one_line_that_says_what_is_accepted(text: s
 def test_what_is_not_a_text_is_refused(thing: Any) -> None:
     with pytest.raises(InvalidSpec, match=f"type {type(thing).__name__}"):
         parse_spec(thing)
+
+
+def test_the_documentation_lists_every_form() -> None:
+    root = Path(__file__).parents[2]
+    documented = "".join(page.read_text(encoding="utf-8") for page in [root / "README.md", *root.glob("docs/**/*.md")])
+    for form in spec_forms():
+        assert f"`{form.written}`" in documented
+        assert form.meaning
+
+
+def test_every_kind_has_its_own_forms_and_profiles_accept_all_but_other_hosts() -> None:
+    written = [form.written for form in spec_forms()]
+    assert len(set(written)) == len(written)
+    assert accepted_specs(in_profile=True) == "auto, cpu:N, gpu, gpu:N, gpu:NxM or cores:N"
+    assert accepted_specs().startswith("auto, cpu:N, gpu, gpu:N, gpu:NxM, cores:N, cluster:HOST:PORT,HOST:PORT, ")

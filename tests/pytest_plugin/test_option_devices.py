@@ -30,12 +30,12 @@ def test_without_any_of_them_the_devices_are_chosen_for_the_machine(
             "harness: devices auto (default)",
             "*there: 4 x logical-cpu, auto*",
             "=* harness =*",
-            "4 logical-cpu device(s) from auto (default): auto took cpu:4, because no GPU is here",
+            "4 logical-cpu device(s) from auto (default): auto selected cpu:4: no GPU found",
         ]
     )
     result = inner_pytest("-s", gpus=2)
     result.stdout.fnmatch_lines(
-        ["*there: 2 x gpu, auto*", "2 gpu device(s) from auto (default): auto took gpu, because 2 real GPUs are here*"]
+        ["*there: 2 x gpu, auto*", "2 gpu device(s) from auto (default): auto selected gpu: found 2 real GPUs*"]
     )
 
 
@@ -56,7 +56,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_ini_file(
         [
             "harness: devices cpu:6 (--harness-devices)",
             "*there: 6 x logical-cpu, cpu:6*",
-            "6 logical-cpu device(s) from cpu:6 (--harness-devices): 6 logical CPUs, as asked",
+            "6 logical-cpu device(s) from cpu:6 (--harness-devices): 6 logical CPUs, as requested",
         ]
     )
     monkeypatch.setenv("HARNESS_DEVICES", "")
@@ -103,7 +103,7 @@ def test_workers_of_xdist_have_the_same_devices_and_the_controller_tells(
     result.stdout.fnmatch_lines(
         [
             "harness: devices setups/mine.toml (--harness-devices)",
-            "5 logical-cpu device(s) from setups/mine.toml (--harness-devices): 5 logical CPUs, as asked",
+            "5 logical-cpu device(s) from setups/mine.toml (--harness-devices): 5 logical CPUs, as requested",
         ]
     )
     _ini(pytester, "setups/mine.toml")
@@ -169,7 +169,7 @@ def test_devices_that_were_asked_for_and_are_not_there_are_an_error_and_never_a_
     result.assert_outcomes(errors=2, passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["DevicesUnavailable: device spec 'gpu' needs 1 real GPU; there: CPU:0; * (devices gpu, --harness-devices)"]
+        ["DevicesUnavailable: device spec 'gpu' needs 1 real GPU; available: CPU:0; * (devices gpu, --harness-devices)"]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*plugin.py*")
@@ -189,7 +189,7 @@ def test_a_test_file_that_starts_tensorflow_when_it_is_imported_is_told_so(
     )
     result = inner_pytest("--harness-devices=cpu:2")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["DevicesAlreadyConfigured: devices are already configured as 1 CPU device(s)*"])
+    result.stdout.fnmatch_lines(["DevicesAlreadyConfigured: devices are already configured as 1 CPU device,*"])
 
 
 def test_a_test_that_uses_tensorflow_by_itself_does_not_spoil_the_devices_of_a_later_one(

@@ -62,7 +62,7 @@ def test_a_users_tests_run_on_three_logical_cpus_under_xdist(pytester: pytest.Py
     result.stdout.fnmatch_lines(
         [
             "harness: devices cpu:3 (--harness-devices)",
-            "3 logical-cpu device(s) from cpu:3 (--harness-devices): 3 logical CPUs, as asked*",
+            "3 logical-cpu device(s) from cpu:3 (--harness-devices): 3 logical CPUs, as requested*",
             "2 verification(s): * proven on 3 device(s)",
             "*needs 4 device(s); configured: 3 logical-cpu device(s) from cpu:3 (--harness-devices)",
         ]

@@ -1,0 +1,81 @@
+"""``cluster:``: the devices of TensorFlow servers on other hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from harness.devices.address import Address, distinct
+from harness.devices.hosts import Host
+from harness.devices.inventory import Inventory, read_inventory
+from harness.devices.kinds.kind import MAX_COUNT, DeviceSpec, Form
+from harness.devices.plan import Plan, make_plan, many
+from harness.devices.settings import RuntimeSettings
+
+if TYPE_CHECKING:
+    from harness.devices.request import Request
+
+#: TensorFlow's cluster resolvers, by what they read.
+ResolverName = Literal["tf_config", "slurm", "kubernetes"]
+_RESOLVERS: tuple[ResolverName, ...] = get_args(ResolverName)
+#: The job of hosts that a spec lists.
+JOB = "worker"
+_CLUSTER = "cluster:"
+_WHICH_HOSTS = "list the hosts, such as 'cluster:10.0.0.1:8470,10.0.0.2:8470'"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec(DeviceSpec):
+    """The devices of the TensorFlow servers on ``hosts``, or on the hosts that ``resolver`` finds."""
+
+    FORMS = (
+        Form("cluster:HOST:PORT,HOST:PORT", "all devices of the TensorFlow servers on these hosts"),
+        *(
+            Form(f"{_CLUSTER}{name}", f"the same, with the hosts from TensorFlow's {name} resolver")
+            for name in _RESOLVERS
+        ),
+    )
+    HINTS = (("cluster", _WHICH_HOSTS),)
+    IN_PROFILE = False
+
+    hosts: tuple[Address, ...] = ()
+    resolver: ResolverName | None = None
+
+    def __str__(self) -> str:
+        return _CLUSTER + (self.resolver or ",".join(map(str, self.hosts)))
+
+    @classmethod
+    def parse(cls, text: str) -> ClusterSpec | None:
+        """Parse ``cluster:HOST:PORT,…`` or ``cluster:RESOLVER``."""
+        if not text.startswith(_CLUSTER):
+            return None
+        rest = text[len(_CLUSTER) :]
+        for resolver in _RESOLVERS:
+            if rest == resolver:
+                return cls(resolver=resolver)
+        if not rest:
+            raise ValueError(_WHICH_HOSTS)
+        parts = rest.split(",")
+        if len(parts) > MAX_COUNT:
+            raise ValueError(f"there can be {MAX_COUNT} hosts at most")
+        try:
+            return cls(distinct(parts))
+        except ValueError as error:
+            raise ValueError(f"{error}; or name a resolver: {', '.join(_RESOLVERS)}") from error
+
+    def listed_hosts(self) -> tuple[Host, ...]:
+        """Give the hosts that the spec lists itself; none with a resolver."""
+        return tuple(Host(JOB, task, address) for task, address in enumerate(self.hosts))
+
+    def inventory(self, tensorflow: Any) -> Inventory:
+        """Look at this machine, and find the hosts."""
+        from harness.devices.resolvers import find_hosts
+
+        return replace(read_inventory(tensorflow), hosts=find_hosts(tensorflow, self))
+
+    def plan(self, request: Request, inventory: Inventory) -> Plan:
+        """Plan a client with one CPU to split and join on. A GPU in it would compete with a server beside it."""
+        options = request.options
+        runtime = RuntimeSettings(1, (), options.intra_op_threads, options.inter_op_threads)
+        plan = make_plan((), runtime, options, f"{many(len(inventory.hosts), 'host')}, as requested")
+        return replace(plan, hosts=inventory.hosts)

@@ -1,0 +1,73 @@
+"""What each kind of device spec provides: its forms, its grammar, and its plan."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from harness.devices.inventory import Inventory, read_inventory
+from harness.devices.plan import Plan
+
+if TYPE_CHECKING:
+    from harness.devices.request import Request
+
+#: More devices than this in one process is a typing mistake: TensorFlow makes an allocator and kernels for each.
+MAX_COUNT = 1024
+
+
+class Form(NamedTuple):
+    """A way to write a spec, such as ``gpu:NxM``, and what it means."""
+
+    written: str
+    meaning: str
+
+
+class DeviceSpec(ABC):
+    """A parsed spec that names devices itself. ``str()`` gives back how it is written."""
+
+    __slots__ = ()
+
+    FORMS: ClassVar[tuple[Form, ...]]
+    #: Patterns of texts that are close to this kind and not valid, each with a hint how to complete them.
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = ()
+    #: Whether a profile may name this kind.
+    IN_PROFILE: ClassVar[bool] = True
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, text: str) -> DeviceSpec | None:
+        """Parse ``text``; ``None`` where it is of another kind.
+
+        Raises:
+            ValueError: ``text`` is of this kind and not valid. The message says why.
+        """
+
+    def inventory(self, tensorflow: Any) -> Inventory:
+        """Look at what is available. TensorFlow's runtime is not started."""
+        return read_inventory(tensorflow)
+
+    @abstractmethod
+    def plan(self, request: Request, inventory: Inventory) -> Plan:
+        """Decide which devices to configure.
+
+        Raises:
+            DevicesUnavailable: fewer devices are available than requested.
+        """
+
+
+def counted(pattern: re.Pattern[str], text: str) -> int | None:
+    """Read the device count in the first group of ``pattern``; ``None`` where ``text`` does not match.
+
+    Raises:
+        ValueError: the count is 0, or above :data:`MAX_COUNT`.
+    """
+    match = pattern.fullmatch(text)
+    if match is None:
+        return None
+    count = int(match[1])
+    if count < 1:
+        raise ValueError("there must be 1 device or more")
+    if count > MAX_COUNT:
+        raise ValueError(f"there can be {MAX_COUNT} devices at most")
+    return count
