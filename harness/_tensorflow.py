@@ -3,7 +3,7 @@
 Everything that is touched behind it is checked first: what is not as expected raises
 :class:`~harness.errors.TensorFlowInterfaceChanged`, never an empty recording.
 
-The interfaces used, as found in TensorFlow 2.19 to 2.21:
+The interfaces used, as found in the versions that ``harness.tensorflow_version`` names:
 
 - ``eager.context``: collected graphs after placement, the kernel cache, function definitions;
 - ``framework.op_callbacks``: each eager op as it runs, each graph op as it is built;

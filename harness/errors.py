@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.tensorflow_version import SUPPORTED
+
 if TYPE_CHECKING:
     from harness.records import Finding
 
@@ -201,7 +203,7 @@ class TensorFlowInterfaceChanged(EvidenceError):
         self.found = found
         super().__init__(
             f"TensorFlow's private interface {name} is not as expected: expected {expected}, found {found}; "
-            "use TensorFlow 2.19 to 2.21, or a harness that knows this version"
+            f"use TensorFlow {SUPPORTED}, or a newer harness"
         )
 
 

@@ -7,15 +7,11 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-#: CPU features, as Linux names them, with which TensorFlow switches oneDNN on by default. From DefaultOneDnnPolicy in
-#: TensorFlow's tensorflow/core/util/port.cc. Other x86 CPUs, such as those with AVX2 alone, are left without.
-_ONEDNN_FEATURES = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
-#: Linux's CPU part number of Arm's Neoverse V1, the one Arm core with oneDNN on by default (same source).
-_NEOVERSE_V1_PART = "0xd40"
+from harness.tensorflow_version import ONEDNN_ARM_PART, ONEDNN_FEATURES
 
 
 def read_cpuinfo(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """The first processor's entry of ``/proc/cpuinfo``, by key. Empty where there is no such file."""
+    """Read the first processor's entry of ``/proc/cpuinfo``, by key. Empty where there is no such file."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -29,7 +25,7 @@ def read_cpuinfo(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 
 
 def cpu_model(cpuinfo: Mapping[str, str]) -> str | None:
-    """The CPU's name for people, or ``None`` where nothing says it."""
+    """Name the CPU, or ``None`` where the name is unknown."""
     return cpuinfo.get("model name") or platform.processor() or None
 
 
@@ -38,18 +34,17 @@ def onednn_enabled(
 ) -> bool | None:
     """Whether TensorFlow's oneDNN kernels are on. TensorFlow reads the variable once, when it is loaded.
 
-    ``TF_ENABLE_ONEDNN_OPTS`` decides where it is 0, 1, true or false, else the CPU's features. ``None`` where
-    neither says it (another operating system than Linux).
+    ``TF_ENABLE_ONEDNN_OPTS`` decides where it is 0, 1, true or false, else the CPU's features. ``None``: unknown.
     """
     if system != "Linux":
-        # Only the Linux builds of TensorFlow 2.19 to 2.21 are known to carry oneDNN.
+        # Only the Linux builds of TensorFlow are known to carry oneDNN.
         return False if system == "Darwin" else None
-    asked = environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower()
-    if asked in ("0", "false"):
+    setting = environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower()
+    if setting in ("0", "false"):
         return False
-    if asked in ("1", "true"):
+    if setting in ("1", "true"):
         return True
     if not cpuinfo:
         return None
     features = set(cpuinfo.get("flags", "").split())
-    return bool(features & _ONEDNN_FEATURES) or cpuinfo.get("CPU part") == _NEOVERSE_V1_PART
+    return bool(features & ONEDNN_FEATURES) or cpuinfo.get("CPU part") == ONEDNN_ARM_PART

@@ -16,8 +16,8 @@ from harness.devices.core_server import Server, bytes_field, number_field, serve
 from harness.devices.kinds.cluster import JOB
 from harness.devices.loopback import restrict_listening
 from harness.devices.packet_filter import passing
-from harness.devices.servers import LIBRARY
 from harness.errors import ServerNotStarted, UsageError
+from harness.tensorflow_version import C_LIBRARY
 
 #: Where a server listens unless it is told otherwise: other hosts do not reach it.
 LOOPBACK = "127.0.0.1"
@@ -52,7 +52,7 @@ def start_server(port: int = 0, bind: str = LOOPBACK, cpus: int = 1) -> HostServ
     name = socket.gethostname() if own.is_unspecified else str(own)
     try:
         server = Server(
-            str(Path(package.submodule_search_locations[0]) / LIBRARY),
+            str(Path(package.submodule_search_locations[0]) / C_LIBRARY),
             # Its own cluster has nobody else to reach it by this address: a client names it anew.
             server_definition(JOB, f"{LOOPBACK}:{port}", config),
         )

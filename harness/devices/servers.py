@@ -20,13 +20,12 @@ from typing import IO
 
 from harness.devices import core_server
 from harness.errors import CoreServerFailed
+from harness.tensorflow_version import C_LIBRARY
 
 #: How long the servers may take to start, in seconds. TensorFlow's library is 1 GB, and the disk may be cold.
 START_LIMIT_S = 120.0
 #: As much of a server's log as an error shows, in bytes.
 _TAIL_BYTES = 2000
-#: Where TensorFlow's package for Python has its C interface.
-LIBRARY = "libtensorflow_cc.so.2"
 #: Environment variables in which gRPC looks for a proxy, and what it must not use one for.
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _NO_PROXY = ("no_grpc_proxy", "no_proxy")
@@ -59,7 +58,7 @@ class CoreServers:
         read_end, self._alive = os.pipe()
         try:
             for cpu in cpus:
-                self._spawn(cpu, tensorflow / LIBRARY, read_end, _environment(deterministic))
+                self._spawn(cpu, tensorflow / C_LIBRARY, read_end, _environment(deterministic))
         except OSError as error:
             self.stop()
             raise CoreServerFailed(cpu, f"could not be started ({error})", "") from error

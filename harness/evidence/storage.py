@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, get_args
 
+from harness.atomic_file import write_atomically
 from harness.devices.name import DeviceName
 from harness.errors import InvalidRecord, TraceNotSaved
 from harness.evidence.op import Op, Role, Transfer
@@ -31,13 +31,8 @@ def save(trace: Trace, path: Path) -> Path:
         + ",\n".join(transfers)
         + "\n]}\n"
     )
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_atomically(path, text)
     except OSError as error:
         raise TraceNotSaved(path, error.strerror or str(error)) from error
     return path

@@ -12,21 +12,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from harness.tensorflow_version import GPU_LIBRARIES
+
 #: Opens a shared library, or raises OSError.
 Open = Callable[[str], Any]
 
-#: The libraries by the major version of CUDA, as TensorFlow 2.19 to 2.21 looks for them (xla/tsl/platform: the
-#: dso_loader, and the stubs of third_party/xla/xla/tsl/cuda). ``{cuda}`` and ``{cudnn}`` are major versions.
-_NAMES = (
-    "libcudart.so.{cuda}",
-    "libcublas.so.{cuda}",
-    "libcublasLt.so.{cuda}",
-    "libcufft.so.{cufft}",
-    "libcusolver.so.{cusolver}",
-    "libcusparse.so.{cuda}",
-    "libcudnn.so.{cudnn}",
-    "libnccl.so.2",
-)
 #: cuFFT and cuSOLVER of CUDA 12 count 11; those of CUDA 13 count 12.
 _BEHIND = {"cufft", "cusolver"}
 
@@ -39,7 +29,7 @@ def names(build: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     behind = dict.fromkeys(_BEHIND, str(int(cuda) - 1))
     versions = {"cuda": cuda, "cudnn": cudnn, **behind}
-    return tuple(name.format(**versions) for name in _NAMES if cudnn or "{cudnn}" not in name)
+    return tuple(name.format(**versions) for name in GPU_LIBRARIES if cudnn or "{cudnn}" not in name)
 
 
 def missing(

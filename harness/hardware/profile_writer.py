@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.atomic_file import write_atomically
 from harness.errors import UsageError
 from harness.hardware.profile_rates import Rate
 from harness.hardware.profile_schema import FIGURE_UNITS, SCHEMA_VERSION, read_hardware_document
@@ -56,17 +54,10 @@ def write_profile(path: Path, text: str) -> None:
         UsageError: it cannot be written there.
     """
     read_hardware_document(path, text)
-    temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
+        write_atomically(path, text)
     except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
         why = error.strerror or str(error)
         raise UsageError(f"profile {path} cannot be written: {why}; name another file with --output") from error
 

@@ -1,13 +1,12 @@
-"""Keeps a run as ``run.json``: written atomically, validated when read, in a form that says its version."""
+"""Keeps a run as ``run.json``: written atomically, validated when read, in a versioned form."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from pathlib import Path
 from typing import TypeVar
 
+from harness.atomic_file import write_atomically
 from harness.errors import InvalidRecord, ReportError
 from harness.records import RUN_SCHEMA_VERSION, RunRecord
 from harness.runner.messages import plain
@@ -19,7 +18,7 @@ Record = TypeVar("Record")
 
 
 def save_run(record: RunRecord, folder: Path) -> Path:
-    """Write ``record`` to ``folder/run.json``, and return that path. A reader sees the old file or the new one, whole.
+    """Write ``record`` to ``folder/run.json``, and return that path.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -31,13 +30,13 @@ def load_run(path: Path) -> RunRecord:
     """Read the record at ``path``, which may be the report folder.
 
     Raises:
-        InvalidRecord: there is no such file, or it is no record of this version or an earlier one.
+        InvalidRecord: there is no such file, or it is not a record of this version or an earlier one.
     """
     return load_versioned(path / RUN_FILE if path.is_dir() else path, RunRecord, RUN_SCHEMA_VERSION)
 
 
 def save_json(record: object, folder: Path, name: str) -> Path:
-    """Write a record to ``folder/name``, and return that path. A reader sees the old file or the new one, whole.
+    """Write a record to ``folder/name``, and return that path.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -46,7 +45,7 @@ def save_json(record: object, folder: Path, name: str) -> Path:
 
 
 def save_text(text: str, folder: Path, name: str) -> Path:
-    """Write a text to ``folder/name``, and return that path. A reader sees the old file or the new one, whole.
+    """Write a text to ``folder/name``, and return that path.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -54,22 +53,22 @@ def save_text(text: str, folder: Path, name: str) -> Path:
     path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(path, text)
+        write_atomically(path, text)
     except OSError as error:
         raise ReportError(folder, error.strerror or str(error)) from error
     return path
 
 
 def json_text(record: object) -> str:
-    """A record as JSON."""
+    """Write a record as JSON."""
     return json.dumps(plain(record), indent=2, allow_nan=False, ensure_ascii=False)
 
 
 def load_versioned(file: Path, kind: type[Record], newest: int) -> Record:
-    """Read a record of the dataclass ``kind`` that :func:`save_json` wrote, of the version ``newest`` or before.
+    """Read a record of the dataclass ``kind`` that :func:`save_json` wrote, of the version ``newest`` or earlier.
 
     Raises:
-        InvalidRecord: there is no such file, or it is no such record.
+        InvalidRecord: there is no such file, or it is not such a record.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -90,19 +89,3 @@ def load_versioned(file: Path, kind: type[Record], newest: int) -> Record:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise InvalidRecord(file, f"{where}: {first['msg']}") from error
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write ``text`` beside ``path``, force it to the disk, and put it in the place of ``path`` in one step."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        # A text from the user's system may hold what UTF-8 cannot say; its escape is JSON's own.
-        with beside.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise

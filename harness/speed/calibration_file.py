@@ -1,13 +1,12 @@
-"""Where a calibration is kept: ``<folder of baselines>/<key of the machine>/calibration.json``."""
+"""Stores calibrations in ``<folder of baselines>/<key of the machine>/calibration.json``."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
+from harness.atomic_file import write_atomically
 from harness.errors import InvalidCalibration
 from harness.records import Fingerprint
 from harness.speed.calibration import CALIBRATION_SCHEMA_VERSION, Calibration
@@ -19,29 +18,25 @@ CALIBRATION_FILE = "calibration.json"
 
 
 def save_calibration(calibration: Calibration, folder: Path) -> Path:
-    """Write it below ``folder``, and return where. A reader sees the old file or the new one, whole.
+    """Write it below ``folder``, and return the path.
 
     Raises:
         InvalidCalibration: the folder cannot be written.
     """
     path = folder / calibration.key / CALIBRATION_FILE
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps(asdict(calibration), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        beside.replace(path)
+        write_atomically(path, json.dumps(asdict(calibration), indent=2, allow_nan=False) + "\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         raise InvalidCalibration(path, f"cannot be written: {error.strerror or error}") from error
     return path
 
 
 def load_calibration(folder: Path, fingerprint: Fingerprint | None) -> Calibration | None:
-    """The calibration of the machine with this fingerprint below ``folder``; ``None`` where nobody has calibrated.
+    """Load the calibration of the machine with this fingerprint from ``folder``, or ``None`` without one.
 
     Raises:
-        InvalidCalibration: there is one, and it is damaged, newer, or of another machine.
+        InvalidCalibration: it is damaged, newer, or of another machine.
     """
     if fingerprint is None:
         return None
@@ -55,7 +50,7 @@ def load_calibration(folder: Path, fingerprint: Fingerprint | None) -> Calibrati
         raise InvalidCalibration(path, f"cannot be read: {error}") from error
     calibration = _parse(text, path)
     if calibration.key != key:
-        raise InvalidCalibration(path, f"is that of {calibration.key}, another machine")
+        raise InvalidCalibration(path, f"is of another machine ({calibration.key})")
     return calibration
 
 
@@ -65,7 +60,7 @@ def _parse(text: str, path: Path) -> Calibration:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise InvalidCalibration(path, f"is damaged: no JSON: {error}") from error
+        raise InvalidCalibration(path, f"is damaged: not JSON: {error}") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise InvalidCalibration(path, "is damaged: it has no schema_version")
@@ -77,5 +72,5 @@ def _parse(text: str, path: Path) -> Calibration:
         return TypeAdapter(Calibration).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise InvalidCalibration(path, f"is damaged: {where}: {first['msg']}") from error

@@ -65,7 +65,7 @@ def test_a_golden_file_can_be_read_by_others(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(TraceNotSaved, match="No such file or directory; give a file in a folder") as caught:
+    with pytest.raises(TraceNotSaved, match="No such file or directory; name a file in a writable folder") as caught:
         whole().save(tmp_path / "absent" / "golden.json")
     assert caught.value.path.endswith("golden.json")
     assert isinstance(caught.value, OSError)

@@ -9,18 +9,20 @@ from harness.hardware.naming import described, device_of, is_gpu
 from harness.hardware.software.installed import Software
 from harness.hardware.software.kernels import Kernels, kernels_for
 from harness.hardware.software.versions import (
-    MINIMUM_DRIVERS,
-    TOOLKIT_DRIVERS,
     major,
     major_minor,
     older,
 )
 from harness.records import Card, Finding, Verdict
-
-#: What this harness is made and tested for: the first version that is, and the first that is not any more.
-TENSORFLOW, PYTHON = ("2.19", "2.22"), ("3.10", "3.14")
-#: The oldest NumPy that TensorFlow 2.19 to 2.21 work with (their packages' metadata).
-NUMPY = "1.26"
+from harness.tensorflow_version import (
+    MINIMUM_DRIVERS,
+    OLDEST,
+    OLDEST_NUMPY,
+    OLDEST_PYTHON,
+    TOO_NEW,
+    TOO_NEW_PYTHON,
+    TOOLKIT_DRIVERS,
+)
 
 INSTALL = "python -m pip install 'tensorflow[and-cuda]'"
 #: Libraries that belong to the driver and not to CUDA's packages.
@@ -86,8 +88,8 @@ def judge_software(software: Software, cards: Sequence[Card], present: Sequence[
 
 def _versions(software: Software, judged: SoftwareJudged) -> None:
     for name, version, (first, end) in (
-        ("TensorFlow", software.tensorflow, TENSORFLOW),
-        ("Python", software.python, PYTHON),
+        ("TensorFlow", software.tensorflow, (OLDEST, TOO_NEW)),
+        ("Python", software.python, (OLDEST_PYTHON, TOO_NEW_PYTHON)),
     ):
         judged.compared += 1
         if older(version, first) or not older(version, end):
@@ -100,13 +102,13 @@ def _versions(software: Software, judged: SoftwareJudged) -> None:
                 severity=Verdict.WARN,
             )
     judged.compared += 1
-    if older(software.numpy, NUMPY):
+    if older(software.numpy, OLDEST_NUMPY):
         judged.add(
             "NumPy",
-            f"at least {NUMPY}",
+            f"at least {OLDEST_NUMPY}",
             software.numpy,
             f"NumPy {software.numpy} is older than TensorFlow works with",
-            f"python -m pip install 'numpy>={NUMPY}'",
+            f"python -m pip install 'numpy>={OLDEST_NUMPY}'",
         )
     onednn = {True: "on", False: "off", None: "not known"}[software.onednn]
     built = f"for CUDA {software.built_cuda or '(version not known)'}" if software.built_with_cuda else "without CUDA"

@@ -10,12 +10,12 @@ import re
 
 from harness.speed.timeline.spans import Kind, Span
 from harness.speed.timeline.xplane import Capture
+from harness.tensorflow_version import COPY, GPU_PLANE, NCCL_KERNEL, STREAM_LINE
 
-_PLANE = re.compile(r"^/device:GPU:\d+$")
-_STREAM = re.compile(r"^Stream #\d+")
-#: Kernels of NCCL, before and after its version 2.19.
-_COLLECTIVE = re.compile(r"^nccl(Dev)?Kernel", re.IGNORECASE)
-_COPY = re.compile(r"^Memcpy", re.IGNORECASE)
+_PLANE = re.compile(GPU_PLANE)
+_STREAM = re.compile(STREAM_LINE)
+_COLLECTIVE = re.compile(NCCL_KERNEL, re.IGNORECASE)
+_COPY = re.compile(COPY, re.IGNORECASE)
 
 
 def gpu_spans(capture: Capture) -> list[Span]:

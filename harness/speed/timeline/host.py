@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from harness.errors import EvidenceError
 from harness.speed.timeline.intervals import Intervals, intersect, subtract, union
-from harness.speed.timeline.xplane import HOST_PLANE, Capture, Event, Line
+from harness.speed.timeline.xplane import Capture, Event, Line
+from harness.tensorflow_version import HOST_PLANE
 
 #: What ``capture`` calls each call in the profile.
 CALL_MARK = "harness.call"

@@ -17,23 +17,25 @@ from typing import Any
 from harness.evidence.roles import role_of
 from harness.speed.timeline.placements import Placements
 from harness.speed.timeline.spans import Kind, Span
-from harness.speed.timeline.xplane import HOST_PLANE, Capture, Event, Line
+from harness.speed.timeline.xplane import Capture, Event, Line
+from harness.tensorflow_version import (
+    ASYNC_DONE,
+    ASYNC_START,
+    CAPTURED_FUNCTION,
+    EAGER_CALL,
+    EAGER_KERNEL,
+    FUNCTION_RUN,
+    HOST_PLANE,
+    NO_OPS,
+    PIPELINE_THREAD,
+    PROCESS_EVENT,
+    RECEIVES,
+    SENDS,
+    SERVICE_EVENT,
+)
 
 _OP = re.compile(r"^(?P<name>[\w.][\w./>\-]*):(?P<type>_?[A-Z]\w*)$")
-_PROCESS = "ExecutorState::Process"
-_START, _DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
-_CALL, _KERNEL, _RUN = "EagerExecute", "EagerKernelExecute", "FunctionRun"
 _NUMBERS = re.compile(r"(_\d+)+$")
-#: Threads of tf.data, and what it says of a function that it runs. Its ops make batches beside the calls, on the host:
-#: what counts of them is how long a call waits for its batch.
-_PIPELINE_THREAD = "tf_data"
-_CAPTURED = "InstantiatedCapturedFunction::"
-#: What a server says of each request; it looks like an op.
-_SERVICE = "EagerService"
-#: Ops that run nothing of the program's: they make a tensor of a Python value, and wait for a device.
-_NO_OP = ("_EagerConst", "SyncDevice")
-#: Ops that end later than they return, and are no more than what they call.
-_SEND, _RECEIVE = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
 
 
 @dataclass
@@ -86,12 +88,13 @@ class HostPlane:
         starts: dict[object, tuple[Event, object]] = {}
         dones: dict[object, Event] = {}
         for index, line in enumerate(self.capture.planes.get(HOST_PLANE, ())):
-            if not line.name.startswith(_PIPELINE_THREAD):
+            if not line.name.startswith(PIPELINE_THREAD):
                 self._read(index, line, starts, dones)
         for line in self.capture.planes.get(HOST_PLANE, ()):
             for event, outer in _nested(line.events):
-                if event.name == _RUN and (
-                    line.name.startswith(_PIPELINE_THREAD) or any(each.name.startswith(_CAPTURED) for each in outer)
+                if event.name == FUNCTION_RUN and (
+                    line.name.startswith(PIPELINE_THREAD)
+                    or any(each.name.startswith(CAPTURED_FUNCTION) for each in outer)
                 ):
                     self.parts.pop(event.stats.get("_p"), None)
         for key, (start, part) in starts.items():
@@ -110,7 +113,7 @@ class HostPlane:
         named = seen.senders
         if len(named) == 1:
             return named.pop()
-        names = frozenset(name for name, type_, _ in seen.ops if type_ not in _SEND)
+        names = frozenset(name for name, type_, _ in seen.ops if type_ not in SENDS)
         return self.placements.device_of(seen.function, names) if names else None
 
     def spans(self, windows: Sequence[tuple[int, int]]) -> list[Span]:
@@ -140,7 +143,7 @@ class HostPlane:
     def receives(self) -> Iterator[tuple[object, str, str | None, int, int]]:
         """Each tensor that was waited for: run of the function, name of the op, device, from when until when, in ns."""
         for wait in self.waits:
-            if wait.type in _RECEIVE:
+            if wait.type in RECEIVES:
                 yield wait.step, wait.name, self.device(wait.part), wait.begin_ns, wait.end_ns
 
     def sends(self) -> Iterator[tuple[object, str, str, str, int]]:
@@ -153,34 +156,34 @@ class HostPlane:
     def _read(self, index: int, line: Line, starts: dict[Any, Any], dones: dict[Any, Event]) -> None:
         for event, outer in _nested(line.events):
             name = event.name
-            if name == _START:
-                process = _innermost(outer, _PROCESS)
+            if name == ASYNC_START:
+                process = _innermost(outer, PROCESS_EVENT)
                 if process is not None:
                     starts[event.stats.get("_p"), event.stats.get("step_id")] = (event, process.stats.get("_c"))
-            elif name == _DONE:
+            elif name == ASYNC_DONE:
                 dones[event.stats.get("_c"), event.stats.get("step_id")] = event
-            elif name == _RUN:
-                call = _innermost(outer, _CALL)
+            elif name == FUNCTION_RUN:
+                call = _innermost(outer, EAGER_CALL)
                 if call is not None:
                     self.parts[event.stats.get("_p")].function = str(call.stats.get("eager_op"))
-            elif name == _CALL:
-                if event.stats.get("eager_op") not in _NO_OP:
+            elif name == EAGER_CALL:
+                if event.stats.get("eager_op") not in NO_OPS:
                     self.eager[index].append((str(event.stats.get("eager_op")), event, None))
-            elif name == _KERNEL:
+            elif name == EAGER_KERNEL:
                 self._kernel(index, event, outer)
-            elif (match := _OP.match(name)) and match["type"] not in _NO_OP:
-                process = _innermost(outer, _PROCESS)
+            elif (match := _OP.match(name)) and match["type"] not in NO_OPS:
+                process = _innermost(outer, PROCESS_EVENT)
                 if process is not None:
                     part = self.parts[process.stats.get("_c")]
                     part.step = process.stats.get("id")
-                    (part.sends if match["type"] in _SEND else []).append(event)
+                    (part.sends if match["type"] in SENDS else []).append(event)
                     part.ops.append((match["name"], match["type"], event))
-                elif match["name"] != _SERVICE:
-                    eager = _innermost(outer, _KERNEL) is not None
+                elif match["name"] != SERVICE_EVENT:
+                    eager = _innermost(outer, EAGER_KERNEL) is not None
                     self.alone.append((match["name"], match["type"], event, eager))
 
     def _kernel(self, index: int, event: Event, outer: Sequence[Event]) -> None:
-        call = _innermost(outer, _CALL)
+        call = _innermost(outer, EAGER_CALL)
         calls = self.eager[index]
         if call is not None and calls and calls[-1][1] is call and not call.stats.get("is_func"):
             calls[-1] = (calls[-1][0], call, event)
@@ -200,7 +203,7 @@ class HostPlane:
         if len(self.devices) == 1:
             return [self.devices[0]] * len(names)
         known = self.placements.eager
-        ran = [(name, device) for name, device in known if name not in _NO_OP]
+        ran = [(name, device) for name, device in known if name not in NO_OPS]
         if [_unnumbered(name) for name, _ in ran] == [_unnumbered(name) for name in names]:
             return [device for _, device in ran]
         return [None] * len(names)
@@ -212,7 +215,7 @@ def _runs(plane: HostPlane) -> list[int]:
         event.begin_ns
         for line in plane.capture.planes.get(HOST_PLANE, ())
         for event in line.events
-        if event.name == _RUN
+        if event.name == FUNCTION_RUN
     )
 
 
@@ -223,7 +226,7 @@ def _unnumbered(name: str) -> str:
 
 def kind_of(op_type: str) -> Kind:
     """What an op of this type does."""
-    if op_type in _SEND or op_type in _RECEIVE:
+    if op_type in SENDS or op_type in RECEIVES:
         return "transfer"
     role = role_of(op_type)
     return "collective" if role == "collective" else "input" if role == "data" else "compute"

@@ -23,9 +23,7 @@ from typing import Any
 
 from harness._tensorflow import parse_xspace
 from harness.errors import EvidenceError
-
-_ENVIRONMENT = "Task Environment"
-HOST_PLANE = "/host:CPU"
+from harness.tensorflow_version import ENVIRONMENT_PLANE, SUPPORTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +66,15 @@ def read_xplane(path: Path, task: str) -> Capture:
 
 def capture_of(space: Any, task: str, where: str) -> Capture:
     """The profile that an ``XSpace`` protocol buffer holds; ``where`` names it in messages."""
-    environment = next((plane for plane in space.planes if plane.name == _ENVIRONMENT), None)
+    environment = next((plane for plane in space.planes if plane.name == ENVIRONMENT_PLANE), None)
     times = _stats(environment, environment) if environment is not None else {}
     if "profile_start_time" not in times or "profile_stop_time" not in times:
-        raise EvidenceError(f"{where}: the profile does not say when it began and ended; use TensorFlow 2.19 to 2.21")
+        raise EvidenceError(f"{where}: the profile has no start and stop time; use TensorFlow {SUPPORTED}")
     begin_ns = int(times["profile_start_time"])
     planes = {
         plane.name: tuple(_line(plane, line, begin_ns) for line in plane.lines)
         for plane in space.planes
-        if plane.name != _ENVIRONMENT
+        if plane.name != ENVIRONMENT_PLANE
     }
     return Capture(task, begin_ns, int(times["profile_stop_time"]), planes)
 

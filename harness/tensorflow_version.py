@@ -1,0 +1,77 @@
+"""Facts that depend on the version of TensorFlow, or of the CUDA that it is built with, in one place.
+
+To support another version, change this file, then ``_tensorflow.py`` where a private interface has changed, and the
+versions in ``pyproject.toml`` and ``tox.ini``. ``tests/test_tensorflow_version.py`` holds the four together.
+"""
+
+from __future__ import annotations
+
+#: The oldest and the newest version that the tests run with.
+OLDEST, NEWEST = "2.19", "2.21"
+#: Both as one text, for messages.
+SUPPORTED = f"{OLDEST} to {NEWEST}"
+#: The first version after :data:`NEWEST`, and that of Python after the newest supported one.
+TOO_NEW = "2.22"
+OLDEST_PYTHON, TOO_NEW_PYTHON = "3.10", "3.14"
+#: The oldest NumPy that these versions work with (their packages' metadata).
+OLDEST_NUMPY = "1.26"
+
+#: The library of the C interface in TensorFlow's Python package.
+C_LIBRARY = "libtensorflow_cc.so.2"
+
+#: CPU features, as Linux names them, with which TensorFlow switches oneDNN on by default. From DefaultOneDnnPolicy in
+#: TensorFlow's tensorflow/core/util/port.cc. Other x86 CPUs, such as those with AVX2 alone, run without oneDNN.
+ONEDNN_FEATURES = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
+#: Linux's CPU part number of Arm's Neoverse V1, the one Arm core with oneDNN on by default (same source).
+ONEDNN_ARM_PART = "0xd40"
+
+#: The GPU libraries that TensorFlow opens by name (xla/tsl/platform: the dso_loader, and the stubs of
+#: third_party/xla/xla/tsl/cuda). ``{cuda}`` and ``{cudnn}`` are major versions.
+GPU_LIBRARIES = (
+    "libcudart.so.{cuda}",
+    "libcublas.so.{cuda}",
+    "libcublasLt.so.{cuda}",
+    "libcufft.so.{cufft}",
+    "libcusolver.so.{cusolver}",
+    "libcusparse.so.{cuda}",
+    "libcudnn.so.{cudnn}",
+    "libnccl.so.2",
+)
+
+#: By major version of CUDA, the first driver for Linux with which programs built for any of its minor versions run
+#: (NVIDIA, CUDA Compatibility, "Minor Version Compatibility", table 1, and CUDA Toolkit release notes, table 2).
+MINIMUM_DRIVERS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
+#: By CUDA version, the driver that comes with it, from which on PTX made by it can be compiled: an older one of the
+#: same major version runs machine code alone (NVIDIA, CUDA Toolkit release notes, table 3; CUDA Compatibility,
+#: "Application Considerations for Minor Version Compatibility").
+TOOLKIT_DRIVERS = {
+    "12.0": "525.60.13",
+    "12.1": "530.30.02",
+    "12.2": "535.54.03",
+    "12.3": "545.23.06",
+    "12.4": "550.54.14",
+    "12.5": "555.42.02",
+    "12.6": "560.28.03",
+    "12.8": "570.26",
+    "12.9": "575.51.03",
+    "13.0": "580.65.06",
+}
+
+#: Names in TensorFlow's profile. Planes:
+ENVIRONMENT_PLANE, HOST_PLANE, GPU_PLANE = "Task Environment", "/host:CPU", r"^/device:GPU:\d+$"
+#: Lines of a GPU's plane that are streams. Others ("Steps", "XLA Ops") are derived and would count the time again.
+STREAM_LINE = r"^Stream #\d+"
+#: Kernels of NCCL, before and after its version 2.19, and copies.
+NCCL_KERNEL, COPY = r"^nccl(Dev)?Kernel", r"^Memcpy"
+#: Events of the host: the executor of one device's part of a function, an asynchronous op, and eager calls.
+PROCESS_EVENT = "ExecutorState::Process"
+ASYNC_START, ASYNC_DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
+EAGER_CALL, EAGER_KERNEL, FUNCTION_RUN = "EagerExecute", "EagerKernelExecute", "FunctionRun"
+#: Threads of tf.data, and the event of a function that it runs.
+PIPELINE_THREAD, CAPTURED_FUNCTION = "tf_data", "InstantiatedCapturedFunction::"
+#: The event of each request to a server. It looks like an op.
+SERVICE_EVENT = "EagerService"
+#: Ops that run nothing of the program's: they make a tensor of a Python value, and wait for a device.
+NO_OPS = ("_EagerConst", "SyncDevice")
+#: Ops that copy between devices.
+SENDS, RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
