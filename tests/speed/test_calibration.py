@@ -135,7 +135,7 @@ def test_a_calibration_is_kept_by_the_key_of_its_machine(tmp_path: Path) -> None
         ("schema_version", 2, "has schema_version 2, newer than 1: upgrade the harness"),
         ("schema_version", None, "it has no schema_version"),
         ("pooled_sigma", "wide", "is damaged: pooled_sigma"),
-        ("key", "another", "is that of another, another machine"),
+        ("key", "another", "is of another machine (another)"),
     ],
 )
 def test_a_calibration_that_cannot_be_used_is_refused(tmp_path: Path, key: str, value: object, why: str) -> None:
@@ -148,7 +148,7 @@ def test_a_calibration_that_cannot_be_used_is_refused(tmp_path: Path, key: str, 
 def test_a_calibration_that_is_no_json_or_has_no_folder_is_refused(tmp_path: Path) -> None:
     made = calibrate(_runs(4), _RULES, made_at=_WHEN)
     save_calibration(made, tmp_path).write_text("{", encoding="utf-8")
-    with pytest.raises(InvalidCalibration, match="is damaged: no JSON"):
+    with pytest.raises(InvalidCalibration, match="is damaged: not JSON"):
         load_calibration(tmp_path, FINGERPRINT)
     (tmp_path / "file").touch()
     with pytest.raises(InvalidCalibration, match="cannot be written"):

@@ -61,5 +61,5 @@ def test_starting_a_kernel_on_the_host_is_no_computing() -> None:
 def test_a_profile_without_its_start_is_refused() -> None:
     made = space({})
     del made.planes[:]
-    with pytest.raises(EvidenceError, match="does not say when it began"):
+    with pytest.raises(EvidenceError, match="has no start and stop time"):
         capture_of(made, TASK, "made")
