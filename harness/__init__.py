@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from harness.judgement.verify import assert_parallel, verify
     from harness.parallel.data import make_parallel
     from harness.parallel.ensemble import ensemble
+    from harness.parallel.gradients import colocate_gradients
     from harness.parallel.model import pipeline
     from harness.records import Exercised, Finding, Verdict
     from harness.speed.measure import measure_speedup
@@ -68,6 +69,7 @@ _HOME = {
     "VerificationError": "harness.errors",
     "Work": "harness.speed.work",
     "assert_parallel": "harness.judgement.verify",
+    "colocate_gradients": "harness.parallel.gradients",
     "configure": "harness.devices.runtime",
     "ensemble": "harness.parallel.ensemble",
     "make_parallel": "harness.parallel.data",
@@ -107,6 +109,7 @@ __all__ = [
     "VerificationError",
     "Work",
     "assert_parallel",
+    "colocate_gradients",
     "configure",
     "distribute",
     "ensemble",

@@ -10,6 +10,8 @@ The interfaces used, as found in the versions that ``harness.tensorflow_version`
 - ``eager.backprop._gradient_function``: called once per forward op when a tape is played back;
 - ``eager.imperative_grad``: plays a tape back;
 - ``eager.record``: whether any tape is recording, and how a custom gradient comes onto a tape;
+- ``eager.execute.record_gradient``, ``backprop._default_vspace``, ``ops.gradients_util``: other parts of a gradient;
+- ``polymorphic_function.function_context``: what a ``tf.function`` is traced anew for;
 - ``framework.op_def_registry``: the dtypes of a node's outputs;
 - ``framework.func_graph.FuncGraph``: made whenever a function is traced;
 - ``framework.ops._EagerTensorBase._numpy``: every reading of a tensor by Python goes through it;
@@ -35,33 +37,20 @@ HOST_DTYPES = frozenset({"int32", "string", "resource", "variant"})
 #: The same as numbers, as ``tensorflow/core/framework/types.proto`` has them.
 HOST_DTYPE_NUMBERS = frozenset({3, 7, 20, 21})
 
+#: The parameters of each function, in their order.
 _SIGNATURES = {
-    "backprop._gradient_function": (
-        "op_name",
-        "attr_tuple",
-        "num_inputs",
-        "inputs",
-        "outputs",
-        "out_grads",
-        "skip_input_indices",
-        "forward_pass_name_scope",
-    ),
-    "op_callbacks.invoke_op_callbacks": ("op_type", "inputs", "attrs", "outputs", "op_name", "graph"),
-    "imperative_grad.imperative_grad": (
-        "tape",
-        "target",
-        "sources",
-        "output_gradients",
-        "sources_raw",
-        "unconnected_gradients",
-    ),
-    "record.record_operation": (
-        "op_type",
-        "output_tensors",
-        "input_tensors",
-        "backward_function",
-        "forward_function",
-    ),
+    "backprop._gradient_function": "op_name attr_tuple num_inputs inputs outputs out_grads skip_input_indices "
+    "forward_pass_name_scope",
+    "op_callbacks.invoke_op_callbacks": "op_type inputs attrs outputs op_name graph",
+    "op_callbacks.should_invoke_op_callbacks": "",
+    "imperative_grad.imperative_grad": "tape target sources output_gradients sources_raw unconnected_gradients",
+    "record.record_operation": "op_type output_tensors input_tensors backward_function forward_function",
+    "record.record_operation_backprop_only": "op_type output_tensors input_tensors backward_function",
+    "execute.record_gradient": "op_name inputs attrs outputs",
+    "gradients_util._maybe_colocate_with": "op gradient_uid colocate_gradients_with_ops",
+    "gradients_util._MultiDeviceAddN": "tensor_list gradient_uid",
+    "gradients_util._AggregatedGrads": "grads op gradient_uid loop_state aggregation_method",
+    "function_context.make_function_context": "scope_type",
 }
 
 _XPLANE_FIELDS = {
@@ -87,6 +76,9 @@ class Interface:
     attr_value: Any
     func_graph: Any
     ops: Any
+    execute: Any
+    gradients_util: Any
+    function_context: Any
 
 
 @lru_cache(maxsize=1)
@@ -107,6 +99,9 @@ def interface() -> Interface:
         attr_value=_module("tensorflow.core.framework.attr_value_pb2"),
         func_graph=_module("tensorflow.python.framework.func_graph"),
         ops=_module("tensorflow.python.framework.ops"),
+        execute=_module("tensorflow.python.eager.execute"),
+        gradients_util=_module("tensorflow.python.ops.gradients_util"),
+        function_context=_module("tensorflow.python.eager.polymorphic_function.function_context"),
     )
     check_interface(found)
     return found
@@ -123,11 +118,10 @@ def check_interface(private: Any) -> None:
     """Raise :class:`TensorFlowInterfaceChanged` naming the first part that is not as expected."""
     wanted = {
         private.context: ("context", "Context"),
-        private.op_callbacks: ("add_op_callback", "remove_op_callback", "invoke_op_callbacks"),
-        private.pywrap: ("TFE_Py_RegisterGradientFunction", "TFE_Py_FastPathExecute"),
-        private.record: ("could_possibly_record", "should_record_backprop", "record_operation"),
-        private.backprop: ("_gradient_function",),
-        private.imperative_grad: ("imperative_grad",),
+        private.op_callbacks: ("add_op_callback", "remove_op_callback"),
+        private.pywrap: ("TFE_Py_RegisterGradientFunction", "TFE_Py_RegisterVSpace", "TFE_Py_FastPathExecute"),
+        private.record: ("could_possibly_record", "should_record_backprop"),
+        private.backprop: ("_default_vspace",),
         private.op_def_registry: ("get",),
         private.attr_value: ("AttrValue",),
         private.func_graph: ("FuncGraph",),
@@ -150,17 +144,21 @@ def check_interface(private: Any) -> None:
         "op_callbacks",
         "remove_op_callback",
         "_clear_caches",
+        "_set_device",
     )
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods)
+    vspace = private.backprop._default_vspace
+    _check_attributes(vspace, "backprop._default_vspace", ("aggregate_fn", "ones_fn", "zeros_fn", "zeros_like_fn"))
     eager_tensor = private.ops._EagerTensorBase
     _check_attributes(eager_tensor, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
     for place, expected in _SIGNATURES.items():
         module, function = place.split(".")
+        _check_attributes(getattr(private, module), getattr(private, module).__name__, (function,))
         found = tuple(inspect.signature(getattr(getattr(private, module), function)).parameters)
-        if found != expected:
+        if found != tuple(expected.split()):
             raise TensorFlowInterfaceChanged(
                 f"{getattr(private, module).__name__}.{function}",
-                f"parameters ({', '.join(expected)})",
+                f"parameters ({', '.join(expected.split())})",
                 f"({', '.join(found)})",
             )
 

@@ -98,6 +98,7 @@ def watched(observer: Observer) -> Iterator[Runtime]:
         private.pywrap.TFE_Py_RegisterGradientFunction(hooks.on_gradient)
         undo.callback(private.pywrap.TFE_Py_RegisterGradientFunction, hooks.gradient_function)
         for owner, name, replacement in (
+            (private.backprop, "_gradient_function", hooks.on_gradient),
             (private.imperative_grad, "imperative_grad", hooks.on_play),
             (private.record, "record_operation", hooks.on_record),
             (private.context.Context, "call_function", hooks.in_turn(private.context.Context.call_function)),

@@ -1,0 +1,159 @@
+"""Enters the device of a forward op, and keeps which tensor each gradient of a tape belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
+from typing import Any
+
+from harness._tensorflow import interface
+
+
+def device_of(tensor: Any) -> str | None:
+    """The device of the op that made ``tensor``: full in eager code, as written in a graph, ``""`` without any."""
+    device = getattr(tensor, "device", None)
+    return device or ("" if hasattr(tensor, "op") and not hasattr(tensor, "numpy") else None)
+
+
+@lru_cache(maxsize=4096)
+def _spec(device: str) -> Any:
+    import tensorflow as tf
+
+    return tf.DeviceSpec.from_string(device)
+
+
+def entered(device: str, context: Any = None) -> AbstractContextManager[None]:
+    """A device scope that replaces those around it; ``""`` leaves the choice to TensorFlow."""
+    context = context or interface().context.context()
+    return _EagerScope(context, device) if context.executing_eagerly() else _graph_scope(device)
+
+
+@contextmanager
+def _graph_scope(device: str) -> Iterator[None]:
+    import tensorflow as tf
+
+    with tf.device(None), tf.device(device or None):
+        yield
+
+
+class _EagerScope(AbstractContextManager[None]):
+    """What ``tf.device`` does in eager code, without merging names that are full; it is entered for every op."""
+
+    __slots__ = ("_before", "_context", "_device")
+
+    def __init__(self, context: Any, device: str) -> None:
+        self._context = context
+        self._device = device
+
+    def __enter__(self) -> None:
+        context = self._context
+        self._before = (context.device_name, context.device_spec)
+        context._set_device(self._device, _spec(self._device))
+
+    def __exit__(self, *error: object) -> None:
+        self._context._set_device(*self._before)
+
+
+class Sums:
+    """Which device the gradients belong to that one playing back of a tape has not handed on yet."""
+
+    def __init__(self) -> None:
+        #: By the gradient: the device of the tensor that it is of, and of how many tensors there it is.
+        self._open: dict[int | None, tuple[str, int]] = {}
+        self._zeros: dict[int, Callable[[], Any]] = {}
+
+    def seeds(self, target: Any, given: Any) -> Any:
+        """The gradients of the targets to begin with: ones, each on the device of its target, where none are given."""
+        import tensorflow as tf
+
+        targets = list(target) if isinstance(target, (list, tuple)) else [target]
+        seeds = list(given) if given is not None else [None] * len(targets)
+        if len(seeds) != len(targets):
+            return given
+        eager = tf.executing_eagerly()
+        for at, (tensor, seed) in enumerate(zip(targets, seeds, strict=True)):
+            place = device_of(tensor)
+            if place is None or not isinstance(tensor, tf.Tensor):
+                continue
+            if seed is None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
+                with entered(place):
+                    is_known = eager and hasattr(tensor, "numpy")
+                    seed = _ones(tuple(tensor.shape), tensor.dtype) if is_known else tf.ones_like(tensor)
+                seeds[at] = seed
+            if seed is not None:
+                seeds[at] = self._registered(seed, place)
+        return seeds
+
+    def consume(self, out_grads: Sequence[Any]) -> None:
+        """These gradients arrive at the op that made their tensors."""
+        for grad in out_grads:
+            key = _key(grad)
+            entry = self._open.pop(key, None)
+            if entry is not None and entry[1] > 1:
+                self._open[key] = (entry[0], entry[1] - 1)
+
+    def register(self, grads: Any, places: Sequence[str | None]) -> Any:
+        """Note the tensors of gradients that were computed. One that is of tensors on two devices becomes two."""
+        if not isinstance(grads, (list, tuple)):
+            return self.register([grads], places) if grads is not None else grads
+        for at, (grad, place) in enumerate(zip(grads, places, strict=False)):
+            if grad is not None and place is not None:
+                own = self._registered(grad, place)
+                if own is not grad:
+                    grads = [*grads[:at], own, *grads[at + 1 :]]
+        return grads
+
+    def _registered(self, grad: Any, place: str) -> Any:
+        key = _key(grad)
+        entry = self._open.get(key)
+        if entry is None:
+            self._open[key] = (place, 1)
+        elif entry[0] == place:
+            self._open[key] = (place, entry[1] + 1)
+        elif key is not None:
+            import tensorflow as tf
+
+            with entered(place):
+                grad = tf.identity(grad)
+            self._open[_key(grad)] = (place, 1)
+        return grad
+
+    def add_up(self, grads: Sequence[Any], add: Callable[[Any], Any]) -> Any:
+        """Add up the gradients of one tensor where that is."""
+        places = [self._open[key][0] for key in map(_key, grads) if key in self._open]
+        if not places:
+            return add(grads)
+        with entered(places[0]):
+            total = add(grads)
+        self.consume(grads)
+        return self._registered(total, places[0])
+
+    def add_zeros(self, made: Any, make: Callable[[], Any]) -> None:
+        """TensorFlow made zeros, for an output whose gradient nobody computed, before it says of which op."""
+        key = _key(made)
+        if key is not None:
+            self._zeros[key] = make
+
+    def zeros_here(self, out_grads: Sequence[Any], device: str) -> Sequence[Any]:
+        """The gradients that arrive at an op, with zeros made on this device, which has been entered."""
+        if not self._zeros:
+            return out_grads
+        here = list(out_grads)
+        for at, grad in enumerate(here):
+            make = self._zeros.get(_key(grad) or -1)
+            if make is not None and device_of(grad) != device:
+                here[at] = make()
+        return here
+
+
+def _ones(shape: tuple[int, ...], dtype: Any) -> Any:
+    return interface().backprop._default_vspace.ones_fn(shape, dtype)
+
+
+def _key(grad: Any) -> int | None:
+    """What names a gradient for good; that of sparse gradients is the name of their values."""
+    try:
+        return grad._id  # type: ignore[no-any-return]
+    except AttributeError:
+        return getattr(getattr(grad, "values", None), "_id", None)

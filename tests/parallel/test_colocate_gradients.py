@@ -1,0 +1,197 @@
+"""Within ``colocate_gradients`` backward ops run beside their forward ops, and no value changes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tower_programs import PROGRAMS, Towers, elsewhere, loss_of, numbers, on_each
+
+from harness import Device, Devices, colocate_gradients, trace
+from harness.faults.catalogue import FAULTS
+from harness.judgement.placement import gradient_ops
+from harness.judgement.verify import verify
+from harness.records import Verdict
+
+MODES = pytest.mark.parametrize("mode", ["eager", "graph"])
+
+
+def in_mode(mode: str, program: Callable[[], Any]) -> Callable[[], Any]:
+    return program if mode == "eager" else tf.function(program)
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Graphs run as they were built. Grappler rewrites what is on one device, so that it rounds by the placement."""
+    options = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **options})
+
+
+def same_bits(found: Any, expected: Any) -> bool:
+    pairs = zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True)
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+
+
+@MODES
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_backward_ops_run_beside_their_forward_ops_and_values_stay(
+    devices: Devices, program: Callable[[Towers], Any], mode: str
+) -> None:
+    towers = Towers(devices)
+    plain = in_mode(mode, lambda: program(towers))
+    assert elsewhere(trace(plain)), "the program has nothing to mend"
+    colocated = in_mode(mode, colocate_gradients(lambda: program(towers)))
+    found = trace(colocated)
+    assert gradient_ops(found) > 0
+    assert elsewhere(found) == []
+    with as_written():
+        expected = in_mode(mode, lambda: program(towers))()
+        assert same_bits(in_mode(mode, colocate_gradients(lambda: program(towers)))(), expected)
+        with colocate_gradients():
+            assert same_bits(in_mode(mode, lambda: program(towers))(), expected)
+    # The context around a call, and around the trace of it, of a tf.function that was traced outside before.
+    with colocate_gradients():
+        around = trace(plain)
+    assert elsewhere(around) == []
+    assert elsewhere(trace(plain)), "the context has an effect outside"
+
+
+@MODES
+def test_programs_whose_gradients_are_vectorised_or_forward_keep_their_values(devices: Devices, mode: str) -> None:
+    towers = Towers(devices)
+    for program in (Towers.jacobian, Towers.forward_over_reverse):
+        call = in_mode(mode, functools.partial(program, towers))
+        expected = tf.nest.flatten(call())
+        with colocate_gradients():
+            found = tf.nest.flatten(call())
+        for value, wanted in zip(found, expected, strict=True):
+            np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)
+
+
+@MODES
+def test_gradients_of_a_tensor_are_added_where_it_is_and_of_a_variable_where_that_is(
+    devices: Devices, mode: str
+) -> None:
+    first, last = devices[0], devices[-1]
+    with tf.device(last.name):
+        w = tf.Variable(numbers(4, 4))
+    x = numbers(3, 4)
+
+    @colocate_gradients()
+    def program() -> Any:
+        with tf.GradientTape() as tape:
+            with tf.device(first.name):
+                hidden = tf.matmul(x, w)
+                other = tf.sin(hidden)
+            with tf.device(last.name):
+                loss = tf.reduce_sum(tf.matmul(tf.cos(hidden), w))
+            loss += tf.reduce_sum(other)
+        return tape.gradient(loss, w)
+
+    sums = [op for op in trace(in_mode(mode, program)).ops if op.type == "AddN"]
+    places = [op.device.short if op.device else None for op in sums]
+    assert places == [first.parsed.short, last.parsed.short], sums
+
+
+@MODES
+def test_one_gradient_that_is_of_tensors_on_two_devices_is_added_up_on_each(devices: Devices, mode: str) -> None:
+    """TensorFlow hands the same tensor on as the gradient of both terms of a sum."""
+    first, last = devices[0], devices[-1]
+    a, b = tf.Variable(numbers(3, 3)), tf.Variable(numbers(3, 3, seed=1))
+
+    def program() -> Any:
+        with tf.GradientTape() as tape:
+            with tf.device(first.name):
+                left = tf.sin(a)
+            with tf.device(last.name):
+                right = tf.cos(b)
+            with tf.device(first.name):
+                loss = tf.reduce_sum((left + right) * (left + right) + (left + right))
+        return tape.gradient(loss, [a, b])
+
+    found = trace(in_mode(mode, colocate_gradients(program)))
+    sums = [op.device.short if op.device else None for op in found.ops if op.type == "AddN"]
+    assert sorted(map(str, sums)) == sorted({first.parsed.short, last.parsed.short})
+    assert elsewhere(found) == []
+    with as_written():
+        assert same_bits(in_mode(mode, colocate_gradients(program))(), in_mode(mode, program)())
+
+
+@MODES
+def test_keras_layers_and_an_optimizer_train_as_without_the_context(devices: Devices, mode: str) -> None:
+    def trained(colocated: bool) -> tuple[list[Any], Any]:
+        tf.keras.utils.set_random_seed(1)
+        model = tf.keras.Sequential(
+            [
+                tf.keras.layers.Dense(8, activation="gelu"),
+                tf.keras.layers.LayerNormalization(),
+                tf.keras.layers.Dense(2),
+            ]
+        )
+        model.build((None, 4))
+        optimizer = tf.keras.optimizers.Adam(0.1)
+        optimizer.build(model.trainable_variables)
+        x = numbers(4 * len(devices), 4)
+
+        def step() -> Any:
+            with tf.GradientTape() as tape:
+                loss = loss_of(on_each(devices, model, x))
+            optimizer.apply_gradients(
+                zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
+            )
+            return loss
+
+        call = in_mode(mode, colocate_gradients(step) if colocated else step)
+        call()
+        return [call(), call(), *model.trainable_variables], trace(call)
+
+    with as_written():
+        values, ran = trained(colocated=True)
+        expected, plain = trained(colocated=False)
+    assert same_bits(values, expected)
+    assert elsewhere(plain)
+    assert elsewhere(ran) == []
+
+
+@MODES
+@pytest.mark.parametrize(
+    "fault", [fault for fault in FAULTS.values() if fault.id in ("P01", "P02")], ids=lambda fault: fault.id
+)
+def test_planted_faults_of_gradient_placement_are_cured(devices: Devices, fault: Any, mode: str) -> None:
+    case = fault.plant(devices)
+    options = {**case.options, "modes": (mode,)}
+    with case.surroundings():
+        plain = verify(case.parallel, case.reference, case.inputs, devices=devices, **options)
+    assert {finding.kind for finding in plain.findings} == {"gradient-placement"}
+    with case.surroundings(), colocate_gradients():
+        cured = verify(case.parallel, case.reference, case.inputs, devices=devices, **options)
+    assert cured.verdict is Verdict.PASS, cured
+    assert cured.exercised.gradient_ops
+
+
+def test_the_device_of_an_op_is_where_it_ran_not_where_it_was_asked_to_run(devices: Devices) -> None:
+    """An absent device: soft placement moves the op, and its gradient goes where the op went."""
+    assert isinstance(devices[0], Device)
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(True)
+    try:
+        with colocate_gradients(), tf.GradientTape() as tape:
+            x = tf.Variable(numbers(3, 3))
+            with tf.device("/device:CPU:99"):
+                y = tf.matmul(x, x)
+            of_x = tape.gradient(y, x)
+        np.testing.assert_array_equal(
+            of_x,
+            tf.matmul(tf.ones((3, 3)), x, transpose_b=True) * 1.0 + tf.matmul(x, tf.ones((3, 3)), transpose_a=True),
+        )
+    finally:
+        tf.config.set_soft_device_placement(before)
