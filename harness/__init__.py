@@ -1,6 +1,6 @@
 """Test-and-profiling harness for device placement correctness of TensorFlow programs.
 
-Importing this package loads neither TensorFlow nor pytest: each public name loads what it needs when it is used.
+Importing this package loads neither TensorFlow nor pytest: each public name loads what it needs on first use.
 """
 
 from __future__ import annotations
@@ -9,129 +9,101 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness import distribute, strategies
-    from harness.devices.device import Device, Devices
-    from harness.devices.name import DeviceName
-    from harness.devices.runtime import configure
-    from harness.errors import (
-        DevicesAlreadyConfigured,
-        DevicesUnavailable,
-        EnsembleError,
-        EvidenceError,
-        HarnessError,
-        InvalidProfile,
-        InvalidSpec,
-        OutputsDiffer,
-        ShardingError,
-        StageError,
-        TensorFlowInterfaceChanged,
-        TrainingError,
-        UnknownStrategy,
-        UsageError,
-        VerificationError,
+    from harness import distribute as distribute, strategies as strategies
+    from harness.devices.device import (
+        Device as Device,
+        Devices as Devices,
     )
-    from harness.evidence.trace import Trace, trace
-    from harness.judgement.verification import Verification
-    from harness.judgement.verify import assert_parallel, verify
-    from harness.parallel.data import make_parallel
-    from harness.parallel.ensemble import ensemble
-    from harness.parallel.gradients import colocate_gradients
-    from harness.parallel.model import pipeline
-    from harness.records import Exercised, Finding, Verdict
-    from harness.speed.measure import measure_speedup
-    from harness.speed.record import SpeedupRecord
-    from harness.speed.work import Work
+    from harness.devices.name import DeviceName as DeviceName
+    from harness.devices.runtime import configure as configure
+    from harness.errors import (
+        DevicesAlreadyConfigured as DevicesAlreadyConfigured,
+        DevicesUnavailable as DevicesUnavailable,
+        EnsembleError as EnsembleError,
+        EvidenceError as EvidenceError,
+        HarnessError as HarnessError,
+        InvalidProfile as InvalidProfile,
+        InvalidSpec as InvalidSpec,
+        OutputsDiffer as OutputsDiffer,
+        ShardingError as ShardingError,
+        StageError as StageError,
+        TensorFlowInterfaceChanged as TensorFlowInterfaceChanged,
+        TrainingError as TrainingError,
+        UnknownStrategy as UnknownStrategy,
+        UsageError as UsageError,
+        VerificationError as VerificationError,
+    )
+    from harness.evidence.trace import (
+        Trace as Trace,
+        trace as trace,
+    )
+    from harness.judgement.verification import Verification as Verification
+    from harness.judgement.verify import (
+        assert_parallel as assert_parallel,
+        verify as verify,
+    )
+    from harness.parallel.data import make_parallel as make_parallel
+    from harness.parallel.ensemble import ensemble as ensemble
+    from harness.parallel.gradients import colocate_gradients as colocate_gradients
+    from harness.parallel.model import pipeline as pipeline
+    from harness.records import (
+        Exercised as Exercised,
+        Finding as Finding,
+        Verdict as Verdict,
+    )
+    from harness.speed.measure import measure_speedup as measure_speedup
+    from harness.speed.record import SpeedupRecord as SpeedupRecord
+    from harness.speed.work import Work as Work
 
-_HOME = {
-    "Device": "harness.devices.device",
-    "DeviceName": "harness.devices.name",
-    "Devices": "harness.devices.device",
-    "DevicesAlreadyConfigured": "harness.errors",
-    "DevicesUnavailable": "harness.errors",
-    "EvidenceError": "harness.errors",
-    "EnsembleError": "harness.errors",
-    "Exercised": "harness.records",
-    "Finding": "harness.records",
-    "HarnessError": "harness.errors",
-    "InvalidProfile": "harness.errors",
-    "InvalidSpec": "harness.errors",
-    "OutputsDiffer": "harness.errors",
-    "ShardingError": "harness.errors",
-    "SpeedupRecord": "harness.speed.record",
-    "StageError": "harness.errors",
-    "TensorFlowInterfaceChanged": "harness.errors",
-    "Trace": "harness.evidence.trace",
-    "TrainingError": "harness.errors",
-    "UnknownStrategy": "harness.errors",
-    "UsageError": "harness.errors",
-    "Verdict": "harness.records",
-    "Verification": "harness.judgement.verification",
-    "VerificationError": "harness.errors",
-    "Work": "harness.speed.work",
-    "assert_parallel": "harness.judgement.verify",
-    "colocate_gradients": "harness.parallel.gradients",
-    "configure": "harness.devices.runtime",
-    "ensemble": "harness.parallel.ensemble",
-    "make_parallel": "harness.parallel.data",
-    "measure_speedup": "harness.speed.measure",
-    "pipeline": "harness.parallel.model",
-    "trace": "harness.evidence.trace",
-    "verify": "harness.judgement.verify",
+#: The public names by the module that has them.
+_NAMES = {
+    "harness": ("distribute", "strategies"),
+    "harness.devices.device": ("Device", "Devices"),
+    "harness.devices.name": ("DeviceName",),
+    "harness.devices.runtime": ("configure",),
+    "harness.errors": (
+        "DevicesAlreadyConfigured",
+        "DevicesUnavailable",
+        "EnsembleError",
+        "EvidenceError",
+        "HarnessError",
+        "InvalidProfile",
+        "InvalidSpec",
+        "OutputsDiffer",
+        "ShardingError",
+        "StageError",
+        "TensorFlowInterfaceChanged",
+        "TrainingError",
+        "UnknownStrategy",
+        "UsageError",
+        "VerificationError",
+    ),
+    "harness.evidence.trace": ("Trace", "trace"),
+    "harness.judgement.verification": ("Verification",),
+    "harness.judgement.verify": ("assert_parallel", "verify"),
+    "harness.parallel.data": ("make_parallel",),
+    "harness.parallel.ensemble": ("ensemble",),
+    "harness.parallel.gradients": ("colocate_gradients",),
+    "harness.parallel.model": ("pipeline",),
+    "harness.records": ("Exercised", "Finding", "Verdict"),
+    "harness.speed.measure": ("measure_speedup",),
+    "harness.speed.record": ("SpeedupRecord",),
+    "harness.speed.work": ("Work",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-#: Public modules.
-_MODULES = ("distribute", "strategies")
-
-__all__ = [
-    "Device",
-    "DeviceName",
-    "Devices",
-    "DevicesAlreadyConfigured",
-    "DevicesUnavailable",
-    "EnsembleError",
-    "EvidenceError",
-    "Exercised",
-    "Finding",
-    "HarnessError",
-    "InvalidProfile",
-    "InvalidSpec",
-    "OutputsDiffer",
-    "ShardingError",
-    "SpeedupRecord",
-    "StageError",
-    "TensorFlowInterfaceChanged",
-    "Trace",
-    "TrainingError",
-    "UnknownStrategy",
-    "UsageError",
-    "Verdict",
-    "Verification",
-    "VerificationError",
-    "Work",
-    "assert_parallel",
-    "colocate_gradients",
-    "configure",
-    "distribute",
-    "ensemble",
-    "make_parallel",
-    "measure_speedup",
-    "pipeline",
-    "strategies",
-    "trace",
-    "verify",
-]
-
+__all__ = sorted(_HOME)
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'harness' has no attribute {name!r}; public names: {', '.join(__all__)}")
+    if home == "harness":
         return importlib.import_module(f"harness.{name}")
-    if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'harness' has no attribute {name!r}; public names: {', '.join(__all__)}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from functools import lru_cache, wraps
 from typing import Any
 
 from harness.errors import EvidenceError, TensorFlowInterfaceChanged
+from harness.tensorflow_version import untested
 
 #: Types whose tensors live in host memory whatever the device of the op (TENSORFLOW: int32, string, handles).
 HOST_DTYPES = frozenset({"int32", "string", "resource", "variant"})
@@ -104,6 +106,9 @@ def interface() -> Interface:
         function_context=_module("tensorflow.python.eager.polymorphic_function.function_context"),
     )
     check_interface(found)
+    unknown = untested(_module("tensorflow").__version__)
+    if unknown is not None:
+        warnings.warn(unknown, RuntimeWarning, stacklevel=2)
     return found
 
 

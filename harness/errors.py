@@ -27,6 +27,15 @@ class UsageError(HarnessError):
     """The caller's input cannot be used: the command line exits with code 2."""
 
 
+class MissingExtra(UsageError, ModuleNotFoundError):
+    """A package is missing that an extra installs."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package = self.name = package
+        self.extra = extra
+        super().__init__(f"{package} is not installed; run: python -m pip install 'tf-placement-harness[{extra}]'")
+
+
 class InvalidDeviceName(UsageError, ValueError):
     """A text is not a TensorFlow device name."""
 

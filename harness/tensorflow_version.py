@@ -6,6 +6,8 @@ versions in ``pyproject.toml`` and ``tox.ini``. ``tests/test_tensorflow_version.
 
 from __future__ import annotations
 
+import re
+
 #: The oldest and the newest version that the tests run with.
 OLDEST, NEWEST = "2.19", "2.21"
 #: Both as one text, for messages.
@@ -75,3 +77,15 @@ SERVICE_EVENT = "EagerService"
 NO_OPS = ("_EagerConst", "SyncDevice")
 #: Ops that copy between devices.
 SENDS, RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
+
+
+def untested(version: str) -> str | None:
+    """Return a warning where the tests do not run with ``version`` of TensorFlow, and otherwise ``None``."""
+    minor = re.match(r"(\d+)\.(\d+)", version)
+    first, last = (tuple(map(int, each.split("."))) for each in (OLDEST, NEWEST))
+    if minor is None or first <= (int(minor[1]), int(minor[2])) <= last:
+        return None
+    return (
+        f"TensorFlow {version} is not among the tested versions, {SUPPORTED}; if its private interface differs, "
+        "TensorFlowInterfaceChanged says where"
+    )

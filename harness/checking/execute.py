@@ -17,6 +17,7 @@ from dataclasses import replace
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.devices.lost import naming_hosts
 from harness.errors import EvidenceError
+from harness.extras import missing_extra
 from harness.records import CheckResult, Finding, Verdict
 from harness.runner.exception_text import one_line
 
@@ -90,6 +91,11 @@ def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:
             f"no evidence could be had: {error}",
             "use a supported version of TensorFlow; nothing is proven without evidence",
         )
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            return _raised(check, error)
+        return CheckOutcome(Verdict.SKIP, str(missing), "install the extra, and run the check again")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between the checks: the rest must go on
         return _raised(check, error)
 

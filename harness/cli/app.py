@@ -7,6 +7,7 @@ Exit codes: 0 all PASS or WARN; 1 a FAIL; 2 usage or configuration error; 3 UNKN
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -19,11 +20,11 @@ from harness.cli.endings import Ended, heed_signals
 from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
 from harness.cli.suite import suite
+from harness.extras import missing_extra
 from harness.records import ExitCode
 from harness.runner.limits import STARTUP_LIMIT_S
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -45,6 +46,12 @@ def main() -> NoReturn:
     except Ended as ended:
         say(f"ended by {ended}")
         sys.exit(ended.exit_code)
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        say(f"error: {missing}")
+        sys.exit(ExitCode.USAGE)
     sys.exit(ExitCode.SUCCESS)
 
 
@@ -89,12 +96,19 @@ def show_devices(
 
 
 @app.command("list", short_help="List the checks.")
-def list_checks() -> None:
-    """List the checks: what each proves, what it needs, how long it takes."""
+def list_checks(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the checks: what each proves, what it needs, how long it takes on two cores."""
     from harness.report.checks import print_checks
     from harness.report.terminal import console_for
 
-    print_checks(console_for(sys.stdout), suite().checks)
+    checks = suite().checks
+    if as_json:
+        fields = ("id", "title", "proves", "level", "minimum_devices", "one_process", "hardware", "typical_s")
+        typer.echo(json.dumps([{name: getattr(check, name) for name in fields} for check in checks], indent=2))
+    else:
+        print_checks(console_for(sys.stdout), checks)
 
 
 @app.command("trace", short_help="Show where the ops of a function of yours run.")

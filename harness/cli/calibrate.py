@@ -12,6 +12,7 @@ import typer
 from harness.cli.compare import DEFAULT_COMMAND
 from harness.cli.errors import clear_errors, say
 from harness.errors import UsageError
+from harness.extras import require
 
 
 def register(app: typer.Typer) -> None:
@@ -45,6 +46,7 @@ def calibrate(
     from harness.speed.command import measure, parse_command
 
     with clear_errors():
+        require("scipy")
         if runs < calibration.FEWEST_RUNS:
             raise UsageError(f"--runs {runs}: accepted: at least {calibration.FEWEST_RUNS}; 20 say more")
         rules, parsed = Rules(parse_share(threshold)), parse_command(command)

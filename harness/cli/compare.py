@@ -14,6 +14,7 @@ import typer
 
 from harness.cli.errors import clear_errors, say
 from harness.errors import UsageError
+from harness.extras import require
 from harness.records import exit_code
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def compare(
     from harness.speed.change import Rules
 
     with clear_errors():
+        require("scipy")
         rules = Rules(parse_share(threshold))
         ways = [way for way in (files, ab, revisions) if way]
         if len(ways) != 1:

@@ -10,6 +10,7 @@ import typer
 from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
 from harness.errors import UsageError
+from harness.extras import require
 from harness.records import ExitCode
 
 #: Calls that are profiled, unless the user says otherwise.
@@ -44,6 +45,7 @@ def profile_function(
     from harness.runner.target import Target
 
     with clear_errors():
+        require("matplotlib")
         if not 1 <= calls <= _MOST_CALLS:
             raise UsageError(f"--calls {calls}: accepted: a number from 1 to {_MOST_CALLS}")
         check_spec(devices)

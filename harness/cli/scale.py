@@ -15,6 +15,7 @@ from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code
 from harness.cli.options import DEFAULT_REPORT, ReportOption, check_spec, is_spec
 from harness.errors import ReportError, UsageError
+from harness.extras import require
 from harness.records import ExitCode
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def scale_function(
     from harness.speed.scaling.processes import Rounds
 
     with clear_errors():
+        require("scipy", "matplotlib")
         specs = _specs(devices)
         if rounds < 1:
             raise UsageError(f"--rounds {rounds}: accepted: a number from 1; 5 or more give a useful interval")

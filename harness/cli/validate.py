@@ -23,6 +23,7 @@ from harness.cli.suite import suite, suite_reference
 from harness.errors import HarnessError, RefusedByWorker, UsageError
 from harness.records import CheckResult, ExitCode
 from harness.runner.limits import DEEP_TIMEOUT_S, DEFAULT_TIMEOUT_S
+from harness.tensorflow_version import untested
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,6 +133,8 @@ def validate(
 
     def tell() -> None:
         print_report(console, recording.record, recording.path, recording.page)
+        if recording.no_page is not None:
+            say(f"report.html was not written: {recording.no_page}")
         console.quiet = False
         if as_json:
             typer.echo(recording.text)
@@ -182,6 +185,8 @@ def _run(asked: Asked, logs: Path, console: Console, recording: Recording) -> No
     with display(console, durations) as shown, contextlib.closing(run_checks(plan)) as events:
         for event in events:
             if isinstance(event, Ready) and recording.record.fingerprint is None:
+                if (warning := untested(event.fingerprint.tensorflow or "")) is not None:
+                    say(f"warning: {warning}")
                 recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
                 shown.note(f"devices: {event.reason or asked.spec}")
                 for result in _missing(asked, event):

@@ -79,10 +79,12 @@ def register(config: pytest.Config) -> None:
 
 def _rules(text: str) -> Rules:
     from harness.errors import UsageError
+    from harness.extras import require
     from harness.speed.asked import parse_share
     from harness.speed.change import Rules
 
     try:
+        require("scipy")
         return Rules(parse_share(text))
     except UsageError as error:
         raise pytest.UsageError(f"{OPTION_FAIL}: {error}") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import InvalidRecord, ReportError
+from harness.extras import require
 from harness.records import RunRecord
 from harness.report.storage import save_text
 
@@ -21,17 +22,21 @@ JUNIT_FILE = "junit.xml"
 def publish(record: RunRecord, folder: Path, beside: Path | None = None) -> Path:
     """Write ``junit.xml``, ``report.md`` and ``report.html`` to ``folder``, each whole or not at all.
 
+    The page needs the extra ``report``; without it the other two are written all the same.
+
     ``beside`` is the folder of the run, when it is another: a ``scale.json`` there is shown in the page. The path of
     ``report.html`` is returned.
 
     Raises:
         ReportError: the folder cannot be written.
+        MissingExtra: Jinja or Matplotlib is not installed.
     """
     from harness.report.junit import junit_xml
     from harness.report.markdown import report_markdown
 
     save_text(junit_xml(record), folder, JUNIT_FILE)
     save_text(report_markdown(record), folder, MARKDOWN_FILE)
+    require("jinja2", "matplotlib")
     from harness.report.html.page import report_page
 
     return save_text(report_page(record, _curve(beside or folder)), folder, PAGE_FILE)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.errors import ReportError, ReportNotRendered
+from harness.errors import MissingExtra, ReportError, ReportNotRendered
 from harness.records import Card, CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
 from harness.report.publish import publish, withdraw
 from harness.report.storage import json_text, save_run
@@ -37,6 +37,8 @@ class Recording:
         self.folder = folder
         self.path: Path | None = None
         self.page: Path | None = None
+        #: Why there is no page, where only an extra is missing: that is no problem of the run.
+        self.no_page: MissingExtra | None = None
         self.problem: ReportError | None = None
         self._began = time.monotonic()
         self.record = RunRecord(
@@ -106,7 +108,10 @@ class Recording:
         withdraw(self.folder)
 
     def _publish(self) -> None:
-        self.page = publish(self.record, self.folder)
+        try:
+            self.page = publish(self.record, self.folder)
+        except MissingExtra as error:
+            self.no_page = error
 
     def _attempt(self, write: Callable[[], None]) -> None:
         try:

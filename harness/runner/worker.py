@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import IO, TypeAlias
 
 from harness.errors import HarnessError
+from harness.extras import missing_extra
 from harness.runner.job import Job
 from harness.runner.messages import Done, Message, Refusal, Refused, encode
 
@@ -46,6 +47,11 @@ def main() -> None:
         send(refusal.refused)
     except HarnessError as error:
         send(Refused(type(error).__name__, str(error)))
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        send(Refused(type(missing).__name__, str(missing)))
     send(Done())
 
 

@@ -16,6 +16,7 @@ from harness._tensorflow import count_traces
 from harness.devices.device import Device
 from harness.devices.runtime import server_process
 from harness.errors import UsageError
+from harness.extras import require
 from harness.speed.estimate import correlation, efficiency, paired_speedup, relative_half_width, unpaired_speedup
 from harness.speed.label import kind_of, speed_label
 from harness.speed.memory import MemoryWatch
@@ -176,6 +177,7 @@ def measure_pairs(
     ``compared`` says that they were compared before, and that one side may have been called more often since: a
     training step is further on then. So only programs that keep no state are compared again.
     """
+    require("scipy")
     first_single, first_parallel = first_outputs(single, parallel)
     doubts = [] if compared else compare_outputs(first_single, first_parallel, tolerance)
     memory = MemoryWatch(devices, process_of)

@@ -5,6 +5,13 @@ The only room that imports Hypothesis. Importing it does not import TensorFlow.
 
 from __future__ import annotations
 
+from harness.errors import MissingExtra
+
+try:
+    import hypothesis  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingExtra("hypothesis", "generate") from error
+
 from harness.strategies.arrays import exact_arrays, exact_magnitude
 from harness.strategies.assertion import assert_program
 from harness.strategies.batches import batches

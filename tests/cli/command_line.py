@@ -1,4 +1,4 @@
-"""Runs the command line in a process of its own, as a user does."""
+"""Runs the command line: in this process, which takes no time, or in one of its own, as a user does."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 import harness
+from harness.cli.app import main
 
 IMPORT_ROOT = Path(harness.__file__).resolve().parent.parent
 PLANTED_FOLDER = Path(__file__).resolve().parent.parent / "checking"
@@ -20,8 +23,45 @@ PLANTED_FOLDER = Path(__file__).resolve().parent.parent / "checking"
 LIMIT_S = 180
 
 
+def run(folder: Path, *arguments: str, planted: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Call the main function of ``harness`` in this process; with ``planted`` it knows the planted checks.
+
+    What starts TensorFlow's server, ends by a signal or depends on how Python starts belongs into :func:`run_process`.
+    """
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as stdout,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as stderr,
+    ):
+        patch.chdir(folder)
+        patch.delenv("COLUMNS", raising=False)
+        patch.setattr(sys, "argv", ["harness", *arguments])
+        patch.setattr(sys, "stdout", stdout)
+        patch.setattr(sys, "stderr", stderr)
+        patch.setattr(tempfile, "tempdir", None)
+        if planted:
+            patch.syspath_prepend(str(PLANTED_FOLDER))
+            patch.setenv("_HARNESS_SUITE", "planted_checks:SUITE")
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        texts = []
+        for stream in (stdout, stderr):
+            stream.seek(0)
+            texts.append(stream.read())
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(list(arguments), int(code), *texts)
+
+
 def start(folder: Path, *arguments: str, planted: bool = True, **environment: str) -> subprocess.Popen[str]:
-    """Start ``harness`` in ``folder``; with ``planted`` it knows the planted checks, which need no TensorFlow."""
+    """Start ``python -m harness`` in ``folder``; with ``planted`` it knows the planted checks, without TensorFlow."""
     paths = [str(PLANTED_FOLDER), str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **environment}
     env.pop("COLUMNS", None)
@@ -31,7 +71,7 @@ def start(folder: Path, *arguments: str, planted: bool = True, **environment: st
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.cli.app", *arguments],
+            [sys.executable, "-m", "harness", *arguments],
             cwd=folder,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -43,10 +83,10 @@ def start(folder: Path, *arguments: str, planted: bool = True, **environment: st
         signal.signal(signal.SIGINT, before)
 
 
-def run(
+def run_process(
     folder: Path, *arguments: str, planted: bool = True, limit_s: float = LIMIT_S, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``harness`` in ``folder`` to its end."""
+    """Run ``python -m harness`` in ``folder`` to its end."""
     with start(folder, *arguments, planted=planted, **environment) as process:
         stdout, stderr = process.communicate(timeout=limit_s)
     return subprocess.CompletedProcess(list(arguments), process.returncode, stdout, stderr)

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from command_line import run
+import fresh_programs
+from command_line import run, run_process
 
 import harness
+from harness.checks.registry import SUITE
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["list"],
-        ["validate", "--help"],
-        ["devices", "--help"],
-        ["trace", "--help"],
-        ["profile", "--help"],
-        ["scale", "--help"],
-        ["serve", "--help"],
-    ],
-)
-def test_no_tensorflow_is_loaded(arguments: list[str]) -> None:
-    code = (
-        "import sys, atexit\n"
-        "atexit.register(lambda: print('LOADED', [n for n in ('tensorflow', 'keras', 'hypothesis', "
-        "'pytest', 'matplotlib', 'scipy') if n in sys.modules]))\n"
-        f"sys.argv[1:] = {arguments!r}\n"
-        "from harness.cli.app import main\n"
-        "main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "LOADED []"
+def test_no_tensorflow_is_loaded(fresh_process: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    assert "Usage: harness serve" in fresh_process(fresh_programs.answer_lightly).stdout
+
+
+def test_shells_complete_commands_options_and_values(tmp_path: Path) -> None:
+    def completions(words: str, number: int) -> list[str]:
+        return run(tmp_path, COMP_WORDS=words, COMP_CWORD=str(number), _HARNESS_COMPLETE="complete_bash").stdout.split()
+
+    assert completions("harness val", 1) == ["validate"]
+    assert "--known-failures" in completions("harness validate --", 2)
+    assert completions("harness validate --level st", 3) == ["standard"]
+    assert "--install-completion" in run(tmp_path, "--help").stdout
+
+
+def test_the_list_is_printed_as_json(tmp_path: Path) -> None:
+    done = run_process(tmp_path, "list", "--json", planted=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = {check["id"]: check for check in json.loads(done.stdout)}
+    assert tuple(listed) == SUITE.ids
+    assert listed["vector-add"]["minimum_devices"] == 2
+    assert listed["cluster"]["level"] == "standard"
+    assert listed["cards"]["hardware"] is True
 
 
 def test_help_names_the_commands_and_the_exit_codes(tmp_path: Path) -> None:

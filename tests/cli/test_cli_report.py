@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import sample_records as samples
-from command_line import run
+from command_line import run_process
 
 from harness.records import RunRecord, Verdict
 from harness.report.run_schema import run_schema
@@ -28,7 +28,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(blocked), os.environ.get("PYTHONPATH")])))
 
     def start(*arguments: str) -> subprocess.CompletedProcess[str]:
-        done = run(tmp_path, *arguments)
+        done = run_process(tmp_path, *arguments)
         assert "Traceback" not in done.stderr
         return done
 

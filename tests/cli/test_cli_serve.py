@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command_line import is_gone, run, start
+from command_line import is_gone, run, run_process, start
 
 from harness.devices.address import Address
 from harness.devices.hosts import Host, silent
@@ -45,7 +45,7 @@ def test_it_serves_this_machine_alone_until_it_is_ended(tmp_path: Path) -> None:
     if (own := _own_address()) is not None:
         assert not _answers(own, address.port)
     # Another one cannot have its port, and says so in a line.
-    refused = run(tmp_path, "serve", "--port", str(address.port))
+    refused = run_process(tmp_path, "serve", "--port", str(address.port))
     assert refused.returncode == 2
     assert refused.stdout == ""
     last = refused.stderr.splitlines()[-1]

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import run
+from command_line import run_process
 
 from harness.checking.check import Level
 from harness.checks.registry import SUITE
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def done(folder: Path) -> subprocess.CompletedProcess[str]:
     only = [word for check in CHECKS for word in ("--only", check)]
-    return run(folder, "validate", "--devices", "cpu:4", *only, planted=False, limit_s=900)
+    return run_process(folder, "validate", "--devices", "cpu:4", *only, planted=False, limit_s=900)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import is_gone, run, start, wait_until
+from command_line import is_gone, run, run_process, start, wait_until
 
 from harness.records import Verdict
 from harness.report.storage import load_run
@@ -75,7 +75,7 @@ def test_lines_come_as_the_checks_run(tmp_path: Path) -> None:
 
 
 def test_a_bar_says_what_runs_on_a_terminal(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness.cli.app", "validate", "--only", "passes", "--only", "finds"]
+    command = [sys.executable, "-m", "harness", "validate", "--only", "passes", "--only", "finds"]
     planted = str(Path(__file__).resolve().parent.parent / "checking")
     environment = {
         **os.environ,
@@ -213,7 +213,7 @@ def test_the_record_of_an_earlier_run_does_not_outlive_the_beginning_of_the_next
 
 
 def test_output_in_an_encoding_that_lacks_a_character_is_escaped(tmp_path: Path) -> None:
-    done = run(tmp_path, "validate", "--only", "passes", "--report", "ü", PYTHONIOENCODING="ascii")
+    done = run_process(tmp_path, "validate", "--only", "passes", "--report", "ü", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "Record: \\xfc/run.json" in done.stdout
     assert load_run(tmp_path / "ü").complete

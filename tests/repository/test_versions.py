@@ -9,6 +9,7 @@ import re
 from repository import project, read
 
 import harness
+from harness.extras import EXTRAS
 
 _PYTHON = re.compile(r"Programming Language :: Python :: (3\.\d+)$")
 
@@ -68,11 +69,21 @@ def test_tensorflow_versions_agree() -> None:
     for name, version in zip(names, versions, strict=True):
         assert f"{name}: tensorflow~={version}.0" in environments()[name]
     metadata = project()["project"]
-    assert f"tensorflow{_span(versions)}" in metadata["dependencies"]
-    assert f"tensorflow[and-cuda]{_span(versions)}" in metadata["optional-dependencies"]["gpu"]
+    # No upper bound: a new version gives a warning, and TensorFlowInterfaceChanged where it matters.
+    assert f"tensorflow>={versions[0]}" in metadata["dependencies"]
+    assert f"tensorflow[and-cuda]>={versions[0]}" in metadata["optional-dependencies"]["gpu"]
     said = f"TensorFlow {versions[0]} to {versions[-1]}"
     assert said in read("README.md")
     assert said in str(harness.TensorFlowInterfaceChanged("name", "expected", "found"))
+
+
+def test_the_extras_are_those_that_errors_name() -> None:
+    extras = project()["project"]["optional-dependencies"]
+    for package, extra in EXTRAS.items():
+        assert any(each.startswith(package.replace("_", "-")) for each in extras[extra]), package
+        assert not any(each.startswith(package.replace("_", "-")) for each in project()["project"]["dependencies"])
+    assert extras["all"] == [f"tf-placement-harness[{','.join(sorted({*EXTRAS.values()}))}]"]
+    assert "[all]" in read("README.md").split("harness validate")[0]
 
 
 def test_the_version_of_the_project_is_the_same_everywhere() -> None:
@@ -86,5 +97,5 @@ def test_plain_tox_runs_environments_that_exist() -> None:
     parser.read_string(read("tox.ini"))
     plain = [name.strip() for name in parser["tox"]["env_list"].split(",")]
     assert set(plain) < set(environments())
-    for needed in ("lint", "types", "unit", "programs", "benchmarks", "wheel"):
+    for needed in ("lint", "types", "unit", "programs", "wheel"):
         assert needed in plain
