@@ -96,7 +96,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace:
         EvidenceError: ``fn`` cannot be called; called inside a ``tf.function`` or another trace; or TensorFlow ran ops
             and told of none of them.
         TensorFlowInterfaceChanged: TensorFlow's private interface is not what this version expects.
-        Whatever ``fn`` raises, as it is.
+        Exception: what ``fn`` raises, unchanged.
     """
     from harness.evidence.build import build
     from harness.evidence.recorder import record

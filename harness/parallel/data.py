@@ -45,7 +45,7 @@ def make_parallel(
     Raises:
         ShardingError: ``devices`` is empty, ``axis`` is no integer, ``broadcast`` is a string; when called: an
             argument that cannot be split, or an output that is not a batch.
-        Whatever ``fn`` raises, with the shard and the device added to it.
+        Exception: what ``fn`` raises, with the shard and the device added to it.
     """
     return DataParallel(fn, devices, axis=axis, broadcast=broadcast, colocate_gradients=colocate_gradients)
 

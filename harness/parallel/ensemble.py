@@ -33,7 +33,7 @@ def ensemble(models: Sequence[Model], devices: Sequence[Device], *, each: Sequen
     Raises:
         EnsembleError: no model, more models than devices, a model that cannot be called; when called: an argument in
             ``each`` that is not there, or is no list with as many values as there are models.
-        Whatever a model raises, with the model and the device added to it.
+        Exception: what a model raises, with the model and the device added to it.
     """
     return Ensemble(models, devices, each=each)
 

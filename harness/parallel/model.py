@@ -40,7 +40,7 @@ def pipeline(
         StageError: no stage, more stages than devices, a stage that cannot be called, ``microbatches`` below 1; when
             called: a stage refused what the one before it returned; it says which, and of what shape.
         ShardingError: with several micro-batches: arguments that cannot be split, results that cannot be joined.
-        Whatever else a stage raises, with the stage and the device added to it.
+        Exception: what a stage raises, with the stage and the device added to it.
     """
     return Pipeline(stages, devices, microbatches=microbatches, broadcast=broadcast)
 

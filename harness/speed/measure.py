@@ -91,7 +91,7 @@ def measure_speedup(
     Raises:
         UsageError: an argument is not usable.
         OutputsDiffer: the two do not compute the same.
-        Whatever either of them raises, as it is.
+        Exception: what either program raises, unchanged.
     """
     devices = tuple(devices)
     _check(single, parallel, devices, budget_s, half_width, confidence)

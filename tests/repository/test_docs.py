@@ -1,57 +1,230 @@
-"""The pages of docs/ say what is so: their scripts print what they show, and each page is in the contents."""
+"""The README and the pages of docs/ are right: code blocks run and print what is shown, and tables are complete."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import importlib.util
+import re
+import shlex
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from readme import blocks, scripts
-from repository import ROOT, read
-
-PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
-#: A page for each way to use several devices has a script.
-PATTERNS = (
-    "docs/cluster.md",
-    "docs/data-parallel.md",
-    "docs/distribute.md",
-    "docs/ensemble.md",
-    "docs/pipeline.md",
-    "docs/tasks.md",
+from pages import (
+    Block,
+    agree,
+    all_scripts,
+    blocks,
+    commands,
+    environment,
+    files,
+    groups,
+    pages,
+    recipe_lines,
+    run_command,
+    run_scripts,
+    scripts,
 )
+from repository import ROOT, project, read
+from test_versions import environments
+
+import harness
+from harness.checks.registry import SUITE
+from harness.devices.needs import KINDS
+from harness.devices.profile import load_profile, shipped_profile_names
+from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable
+from harness.pytest_plugin.plugin import DEFAULT_DEVICES, ENVIRONMENT_DEVICES, MARKER
+from harness.records import FINDING_KINDS, ExitCode, Verdict
+
+BLOCKS = [block for page in pages() for block in blocks(page, read(page))]
+GROUPS = groups(all_scripts())
+#: Pages whose blocks are run by a test of the wheel.
+_RUN_FROM_THE_WHEEL = {"test_model.py"}
+#: A page for each way to use several devices.
+PATTERNS = ("make-parallel", "pipeline", "ensemble", "tasks", "tf-distribute", "other-hosts")
 
 
-SCRIPTS = {name: script for page in PAGES for name, script in scripts(read(page)).items()}
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_scripts_of_the_pages_print_what_the_pages_show(group: str, tmp_path: Path) -> None:
+    for script, printed in run_scripts(GROUPS[group], tmp_path).items():
+        where = f"{script.page}, {script.name}; to accept what it prints now: python tests/repository/pages.py"
+        assert _lines(printed) == _lines(script.shown), where
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_of_a_page_prints_what_the_page_shows(name: str, tmp_path: Path) -> None:
-    """Each in a process of its own, in an empty folder: TensorFlow fixes its devices once per process."""
-    code, shown = SCRIPTS[name]
-    (tmp_path / name).write_text(code, encoding="utf-8")
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, name], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, shown), done.stderr
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
 
 
-@pytest.mark.parametrize("page", PATTERNS)
-def test_each_pattern_has_a_script_and_says_what_goes_wrong(page: str) -> None:
-    assert scripts(read(page))
-    assert "## What goes wrong in practice" in read(page)
+@pytest.mark.parametrize("page", dict.fromkeys(block.page for block in BLOCKS if block.language == "console"))
+def test_the_commands_of_a_page_print_what_it_shows(page: str, tmp_path: Path) -> None:
+    own = [block for block in BLOCKS if block.page == page]
+    for name, text in files(own).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for block in own:
+        for command in commands(block) if block.language == "console" else ():
+            printed = run_command(command.command, tmp_path)
+            assert agree(command.shown, printed), f"{page}: $ {command.command}\n{printed}"
 
 
-def test_every_script_is_run() -> None:
-    for page in PAGES:
-        named = {block.file for block in blocks(read(page)) if block.language == "python" and block.file}
-        assert named == set(scripts(read(page))), page
+def test_every_code_block_is_run_or_checked() -> None:
+    """A file is run as a script, or a command of its page names it."""
+    for block in BLOCKS:
+        own = [each for each in BLOCKS if each.page == block.page]
+        transcripts = "".join(each.text for each in own if each.language == "console")
+        run = {script.name for script in scripts(own)} | _RUN_FROM_THE_WHEEL
+        where = f"{block.page}: ```{block.language} {block.title}"
+        if block.language in {"python", "toml", "yaml", "json"}:
+            assert block.file, f"{where}: give the block the name of a file"
+            checked = block.language == "yaml" or block.file in run or Path(block.file).name in transcripts
+            assert checked or block.file == "profile.toml", f"{where}: nothing runs it"
+        elif block.language == "text":
+            assert block.file in files(own), f"{where}: name the script that prints it"
+        else:
+            assert block.language in {"console", "sh"}, where
+
+
+def unknown_in(line: str) -> list[str]:
+    """What a command line names that does not exist: commands, options, environments of tox, extras, files."""
+    words = shlex.split(line)
+    while words and re.fullmatch(r"\w+=.*", words[0]):
+        words = words[1:]
+    program, arguments = words[0], words[1:]
+    if program == "python" and arguments[:2] == ["-m", "pip"]:
+        extras = {name for word in arguments for found in re.findall(r"\[(.*?)\]", word) for name in found.split(",")}
+        return sorted(extras - {"and-cuda"} - project()["project"]["optional-dependencies"].keys())
+    if program == "python":
+        return [] if (ROOT / arguments[0]).is_file() else [arguments[0]]
+    if program == "tox":
+        return sorted(set(arguments[arguments.index("-e") + 1].split(",")) - set(environments()) if arguments else ())
+    if program == "pytest":
+        options = _table("plugin-options")
+        return [word for word in arguments if word.startswith("--harness") and word.split("=")[0] not in options]
+    if program == "harness":
+        known_commands = _hook().commands()
+        if not arguments or arguments[0] not in known_commands:
+            return arguments[:1]
+        known = {name for option in known_commands[arguments[0]].params for name in option.opts} | {"--help"}
+        return [word for word in arguments if word.startswith("-") and word.split("=")[0] not in known]
+    return [program]
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "sh"], ids=lambda block: block.page)
+def test_every_recipe_uses_commands_and_options_that_exist(block: Block) -> None:
+    for line in recipe_lines(block):
+        for command in re.split(r" (?:&&|\|\|) ", line):
+            assert unknown_in(command) == [], f"{block.page}: {command}"
+
+
+def test_a_recipe_with_a_slip_is_found() -> None:
+    assert unknown_in("harness validate --levle deep") == ["--levle"]
+    assert unknown_in("harness validat") == ["validat"]
+    assert unknown_in("pytest --harness-device=cpu:2 tests") == ["--harness-device=cpu:2"]
+    assert unknown_in("tox -e units") == ["units"]
+    assert unknown_in("python -m pip install '.[every]'") == ["every"]
+    assert unknown_in("HARNESS_DEVICES=gpu harness validate --level deep --only memory") == []
+
+
+def test_a_page_that_shows_something_else_would_be_seen(tmp_path: Path) -> None:
+    page = '```python title="a.py"\nprint(1)\n```\n```text title="output of a.py"\n1\n```\n```python b.py\npass\n```\n'
+    found = blocks("page.md", page)
+    assert [(block.language, block.file) for block in found] == [
+        ("python", "a.py"),
+        ("text", "a.py"),
+        ("python", "b.py"),
+    ]
+    (script,) = scripts(found)
+    assert run_scripts([script], tmp_path) == {script: script.shown}
+    (transcript,) = blocks("page.md", "```console\n$ echo 12 rows\n7 rows\n$ echo no\nyes\n```\n")
+    right, wrong = commands(transcript)
+    assert agree(right.shown, run_command(right.command, tmp_path)), "numbers may differ"
+    assert not agree(wrong.shown, run_command(wrong.command, tmp_path))
+    assert agree("first …\nlast\n", "first, second\nthird\nlast\n")
+    assert "harness" in (Path(environment(tmp_path)["PATH"].split(":")[0]) / "harness").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_each_pattern_has_a_script_and_names_the_common_faults(name: str) -> None:
+    page = f"docs/guides/{name}.md"
+    assert scripts(found := blocks(page, read(page))) or any(block.language == "console" for block in found)
+    assert "## Common faults" in read(page)
 
 
 def test_every_page_is_in_the_contents() -> None:
     contents = read("mkdocs.yml")
-    for page in PAGES:
-        assert page.removeprefix("docs/") in contents
+    for page in pages()[1:]:
+        assert f"{page.removeprefix('docs/')}\n" in contents, page
+
+
+@pytest.mark.parametrize("page", [*pages(), "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", read(page)):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.is_file(), f"{page} links to {target}"
+        assert not anchor or anchor in _anchors(path), f"{page} links to {target}"
+
+
+def _anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", _hook().on_page_markdown(path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def _hook() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference_hook", ROOT / "docs" / "hooks" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _table(name: str) -> str:
+    return str(_hook().TABLES[name]())
+
+
+def test_the_generated_tables_are_complete_and_each_is_on_a_page() -> None:
+    hook = _hook()
+    text = "".join(read(page) for page in pages()[1:])
+    for name in hook.TABLES:
+        assert f"<!-- generated: {name} -->\n" in text, name
+    contents = {
+        "checks": [f"| `{name}` |" for name in SUITE.ids],
+        "finding-kinds": [f"| `{kind}` |" for kind in FINDING_KINDS],
+        "command-line": [f"### harness {name}\n" for name in hook.commands()],
+        "device-profiles": [f"| `@{name}` |" for name in shipped_profile_names()],
+        "api": [f"heading: harness.{name}\n" for name in harness._HOME],
+        "run-json": ["### run.json\n", "### Finding\n", "[Finding](#finding)", "`schema_version`"],
+        "plugin-options": ["`--harness-devices=SPEC`", "`--harness-require`", "ini key `harness_devices`"],
+    }
+    for name, wanted in contents.items():
+        made = hook.on_page_markdown(f"<!-- generated: {name} -->") + "\n"
+        for each in wanted:
+            assert each in made, f"{name}: {each}"
+    with pytest.raises(KeyError):
+        hook.on_page_markdown("<!-- generated: no-such-table -->")
+
+
+def test_every_exit_code_and_verdict_is_explained() -> None:
+    text = read("docs/reference/command-line.md")
+    codes = [int(code) for row in re.findall(r"^\| ([\d, ]+) \|", text, re.MULTILINE) for code in row.split(",")]
+    assert codes == [*sorted(ExitCode), 128 + 2, 128 + 15]
+    for verdict in Verdict:
+        assert f"| {verdict} |" in read("docs/reference/findings.md")
+
+
+def test_the_page_of_the_plug_in_names_fixtures_marker_and_kinds() -> None:
+    text = read("docs/reference/plugin.md")
+    for name in ("devices", "verify", "trace", "speedup", ENVIRONMENT_DEVICES, f"@pytest.mark.{MARKER}", *KINDS):
+        assert re.search(rf"`{re.escape(name)}\b", text), name
+    assert f"`{DEFAULT_DEVICES}`" in text
+
+
+def test_the_profile_that_is_shown_is_valid_and_has_every_key(tmp_path: Path) -> None:
+    (shown,) = [block.text for block in BLOCKS if block.file == "profile.toml"]
+    path = tmp_path / "shown.toml"
+    path.write_text(shown, encoding="utf-8")
+    assert str(load_profile(path).spec) == "gpu:2"
+    for key in (*ProfileDocument.model_fields, *MemoryTable.model_fields, *ThreadsTable.model_fields):
+        assert re.search(rf"\b{key}\b", shown), f"the profile that is shown has no {key}"

@@ -1,0 +1,171 @@
+"""MkDocs hook: fills in the tables that are made from the code, so that they cannot go stale.
+
+A line ``<!-- generated: NAME -->`` of a page is replaced by what the function of that name in ``TABLES`` returns.
+Importing the harness loads no TensorFlow, so the site can be built without it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+_MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace each marker of a page by its table."""
+    # Not at the top: MkDocs restores the path after it has loaded a hook.
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    return _MARKER.sub(lambda match: TABLES[match[1]](), markdown)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(head)]
+    lines.append(["---"] * len(lines[0]))
+    lines += [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def finding_kinds() -> str:
+    """List the kinds of finding."""
+    from harness.records import FINDING_KINDS
+
+    return _table(("kind", "what is wrong"), ((f"`{kind}`", text) for kind, text in FINDING_KINDS.items()))
+
+
+def checks() -> str:
+    """List what ``harness validate`` runs."""
+    from harness.checks.registry import SUITE
+
+    rows = (
+        (f"`{each.id}`", str(each.level), f"{each.minimum_devices} or more", f"{each.typical_s:g} s", each.proves)
+        for each in SUITE.checks
+    )
+    return _table(("check", "from level", "devices", "takes", "what a PASS proves"), rows)
+
+
+def commands() -> dict[str, Any]:
+    """Give the commands of ``harness`` by name. Typer brings its own copy of Click, hence no type of Click's."""
+    from typer.main import get_command
+
+    from harness.cli.app import app
+
+    group: Any = get_command(app)
+    return dict(group.commands)
+
+
+def command_line() -> str:
+    """Describe every command with its options."""
+    parts = []
+    for name, command in commands().items():
+        context = command.context_class(command, info_name=f"harness {name}")
+        usage = " ".join([f"harness {name}", *command.collect_usage_pieces(context)])
+        parts += [f"### harness {name}", f"`{usage}`", inspect.cleandoc(command.help or "").replace("<", "&lt;")]
+        records = [each.get_help_record(context) for each in command.params if each.param_type_name == "option"]
+        rows = [(f"`{written}`", meaning.replace("<", "&lt;")) for written, meaning in filter(None, records)]
+        if rows:
+            parts.append(_table(("option", "meaning"), rows))
+    return "\n\n".join(parts)
+
+
+class _OptionList:
+    """Takes the calls by which the plug-in adds its options to pytest's parser."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str]] = []
+
+    def getgroup(self, *_: str) -> _OptionList:
+        return self
+
+    def addoption(self, name: str, *, metavar: str | None = None, **kwargs: Any) -> None:
+        self.rows.append((f"`{name}{f'={metavar}' if metavar else ''}`", kwargs["help"].replace("%%", "%")))
+
+    def addini(self, name: str, text: str, **_: Any) -> None:
+        self.rows.append((f"ini key `{name}`", text))
+
+
+def plugin_options() -> str:
+    """List the options and ini keys that the plug-in adds to pytest."""
+    from harness.pytest_plugin import plugin
+
+    options = _OptionList()
+    plugin.pytest_addoption(options)  # type: ignore[arg-type]
+    return _table(("option", "meaning"), options.rows)
+
+
+def device_profiles() -> str:
+    """List the shipped device profiles."""
+    from harness.devices.profile import shipped_profiles
+
+    rows = ((f"`@{profile.name}`", f"`{profile.spec}`", profile.description) for profile in shipped_profiles())
+    return _table(("profile", "spec", "for"), rows)
+
+
+def run_json() -> str:
+    """Describe the records of ``run.json`` from its schema."""
+    from harness.report.run_schema import run_schema
+
+    schema = json.loads(run_schema())
+    parts = [_record("run.json", schema)]
+    parts += [_record(name, record) for name, record in schema["$defs"].items()]
+    return "\n\n".join(parts)
+
+
+def _record(name: str, record: dict[str, Any]) -> str:
+    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", record.get("description", "")).replace("``", "`")
+    heading = f"### {name}\n\n{inspect.cleandoc(text)}"
+    if "enum" in record:
+        return f"{heading}\n\nOne of {', '.join(f'`{value}`' for value in record['enum'])}."
+    required = record.get("required", ())
+    rows = (
+        (f"`{field}`", _type(form), "yes" if field in required else "")
+        for field, form in record.get("properties", {}).items()
+    )
+    return f"{heading}\n\n{_table(('field', 'type', 'required'), rows)}"
+
+
+def _type(form: dict[str, Any]) -> str:
+    if "$ref" in form:
+        name = form["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in form:
+        return " or ".join(dict.fromkeys(_type(each) for each in form["anyOf"]))
+    if "enum" in form:
+        return ", ".join(f'`"{value}"`' for value in form["enum"])
+    if form.get("type") == "array":
+        return f"list of {_type(form['items'])}" if form.get("items") else "list"
+    return str(form.get("type", "any value"))
+
+
+def api() -> str:
+    """Name every public object for mkdocstrings, functions first."""
+    import harness
+
+    homes = {name: f"{harness._HOME[name]}.{name}" for name in harness.__all__ if name in harness._HOME}
+    functions = sorted(name for name in homes if name[0].islower())
+    errors = sorted(name for name, home in homes.items() if home.startswith("harness.errors."))
+    others = sorted(set(homes) - {*functions, *errors})
+    sections = []
+    for title, names in (("Functions", functions), ("Classes", others), ("Errors", errors)):
+        objects = [f"::: {homes[name]}\n    options:\n      heading: harness.{name}" for name in names]
+        sections.append("\n\n".join([f"## {title}", *objects]))
+    return "\n\n".join(sections)
+
+
+#: The tables by the name that a page's marker gives.
+TABLES: dict[str, Callable[[], str]] = {
+    "finding-kinds": finding_kinds,
+    "checks": checks,
+    "command-line": command_line,
+    "plugin-options": plugin_options,
+    "device-profiles": device_profiles,
+    "run-json": run_json,
+    "api": api,
+}
