@@ -100,6 +100,13 @@ def plugin_options() -> str:
     return _table(("option", "meaning"), options.rows)
 
 
+def device_specs() -> str:
+    """List the forms of a device spec."""
+    from harness.devices.spec import spec_forms
+
+    return _table(("spec", "devices"), ((f"`{form.written}`", form.meaning) for form in spec_forms()))
+
+
 def device_profiles() -> str:
     """List the shipped device profiles."""
     from harness.devices.profile import shipped_profiles
@@ -165,6 +172,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "checks": checks,
     "command-line": command_line,
     "plugin-options": plugin_options,
+    "device-specs": device_specs,
     "device-profiles": device_profiles,
     "run-json": run_json,
     "api": api,

@@ -52,7 +52,7 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its 
                 tally.unproven(f"{result.check} on {HOSTS} hosts: {result.reason}")
     return tally.outcome(
         f"{', '.join(CHECKS)} passed on {HOSTS} hosts of this machine, each op proven on its host",
-        "the finding names the host; docs/cluster.md lists what can be wrong with one",
+        "the finding names the host; docs/guides/other-hosts.md lists what can be wrong with one",
     )
 
 

@@ -108,7 +108,7 @@ def recipe_lines(block: Block) -> Iterator[str]:
 
 def agree(shown: str, printed: str) -> bool:
     """Whether a command printed what its page shows: numbers and spaces aside, with any text for each ``…``."""
-    pattern = re.escape(_plain(shown)).replace("…", ".*?").replace("\\.*?", ".*?")
+    pattern = re.sub(r"(?:\\ )?…(?:\\ )?", ".*?", re.escape(_plain(shown)))
     return re.fullmatch(pattern, _plain(printed), re.DOTALL) is not None
 
 

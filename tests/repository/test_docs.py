@@ -32,6 +32,7 @@ from harness.checks.registry import SUITE
 from harness.devices.needs import KINDS
 from harness.devices.profile import load_profile, shipped_profile_names
 from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable
+from harness.devices.spec import spec_forms
 from harness.pytest_plugin.plugin import DEFAULT_DEVICES, ENVIRONMENT_DEVICES, MARKER
 from harness.records import FINDING_KINDS, ExitCode, Verdict
 
@@ -43,8 +44,15 @@ _RUN_FROM_THE_WHEEL = {"test_model.py"}
 PATTERNS = ("make-parallel", "pipeline", "ensemble", "tasks", "tf-distribute", "other-hosts")
 
 
+@pytest.mark.parametrize("onednn", ["0", "1"])
 @pytest.mark.parametrize("group", GROUPS)
-def test_the_scripts_of_the_pages_print_what_the_pages_show(group: str, tmp_path: Path) -> None:
+def test_the_scripts_of_the_pages_print_what_the_pages_show(
+    group: str, onednn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is shown is that of the user's ops, whichever kernels TensorFlow uses."""
+    if onednn == "0" and len(GROUPS[group]) == 1:
+        pytest.skip("programs that start their own processes are run with the default kernels")
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", onednn)
     for script, printed in run_scripts(GROUPS[group], tmp_path).items():
         where = f"{script.page}, {script.name}; to accept what it prints now: python tests/repository/pages.py"
         assert _lines(printed) == _lines(script.shown), where
@@ -193,6 +201,7 @@ def test_the_generated_tables_are_complete_and_each_is_on_a_page() -> None:
         "checks": [f"| `{name}` |" for name in SUITE.ids],
         "finding-kinds": [f"| `{kind}` |" for kind in FINDING_KINDS],
         "command-line": [f"### harness {name}\n" for name in hook.commands()],
+        "device-specs": [f"| `{form.written}` |" for form in spec_forms()],
         "device-profiles": [f"| `@{name}` |" for name in shipped_profile_names()],
         "api": [f"heading: harness.{name}\n" for name in harness._HOME],
         "run-json": ["### run.json\n", "### Finding\n", "[Finding](#finding)", "`schema_version`"],
