@@ -19,8 +19,8 @@ def test_the_first_command_installs_an_extra_that_exists() -> None:
 
 
 def test_the_test_command_is_the_one_that_ci_runs() -> None:
-    command = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1]
-    assert command == "python -m pip install tox && tox"
+    command = "python -m pip install tox && tox"
+    assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert any(block.text == f"{command}\n" for block in _recipes())
     assert f"`{command}`" in read("tox.ini").splitlines()[0]
 
