@@ -215,7 +215,7 @@ def _update_pages() -> None:
                 lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
                 head = re.escape(script.name)
                 block = re.compile(rf'(^```text (?:title="{_OUTPUT})?{head}"?\n)(?:.*\n)*?(```\n)', re.MULTILINE)
-                changed = block.sub(lambda match, lines=lines: f"{match[1]}{lines}{match[2]}", text)
+                changed = block.sub(r"\g<1>" + lines.replace("\\", r"\\") + r"\g<2>", text)
                 if changed != text:
                     print(f"{script.page}: {script.name}")
                     (ROOT / script.page).write_text(changed, encoding="utf-8")

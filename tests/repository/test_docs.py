@@ -167,7 +167,7 @@ def test_every_page_is_in_the_contents() -> None:
 
 @pytest.mark.parametrize("page", [*pages(), "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_lead_to_files_and_headings(page: str) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", re.sub(r"^```.*?^```$", "", read(page), flags=re.M | re.S)):
+    for target in re.findall(r"\]\(([^)]+)\)", re.sub(r"^```.*?^```$", "", read(page), flags=re.MULTILINE | re.DOTALL)):
         if target.startswith("https://"):
             continue
         name, _, anchor = target.partition("#")
