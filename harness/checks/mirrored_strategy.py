@@ -21,9 +21,9 @@ LEARNING_RATE, MOMENTUM = 0.1, 0.9
 
 def run(context: CheckContext) -> CheckOutcome:
     """Judge the training with Keras's ``fit`` and with a custom loop."""
-    from harness.distribute.batches import Data
-    from harness.distribute.examine import examine
-    from harness.distribute.reference import Asked
+    from harness.distribute.one_process import examine
+    from harness.distribute.single_device import Experiment
+    from harness.distribute.training import Data
     from harness.strategies import sample, training_setups
 
     devices = context.devices
@@ -32,12 +32,12 @@ def run(context: CheckContext) -> CheckOutcome:
     rows = 2 * batch + batch // 2
     x = random.standard_normal((rows, FEATURES)).astype(np.float32)
     y = random.standard_normal((rows, OUTPUTS)).astype(np.float32)
-    found = examine("mirrored", devices, Asked(build, "the check's model", Data(x, y, batch), STEPS))
+    found = examine("mirrored", devices, Experiment(build, "the check's model", Data(x, y, batch), STEPS))
     tally = Tally()
     tally.add(found)
     examples = EXAMPLES[context.level]
     for setup in sample(training_setups(replicas=len(devices)), examples, seed=context.seed) if examples else ():
-        asked = Asked(setup.build, repr(setup), Data(*setup.data(), setup.batch_size), setup.steps)
+        asked = Experiment(setup.build, repr(setup), Data(*setup.data(), setup.batch_size), setup.steps)
         tally.add(examine("mirrored", devices, asked), repr(setup))
     tally.measured.update(found.measured)
     tally.require_devices(devices)

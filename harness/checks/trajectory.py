@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.checking.tally import Tally
-from harness.distribute.differences import ROUNDING_FACTOR, bounds
+from harness.distribute.compare import ROUNDING_FACTOR, bounds
 from harness.records import Exercised, Finding
 
 Array = npt.NDArray[np.float64]

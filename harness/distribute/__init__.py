@@ -1,4 +1,4 @@
-"""``harness.distribute``: trainings under ``tf.distribute`` and DTensor, judged by the same training on one device."""
+"""``harness.distribute``: trainings under ``tf.distribute`` and DTensor, compared with the single-device run."""
 
 from __future__ import annotations
 

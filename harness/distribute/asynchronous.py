@@ -1,4 +1,4 @@
-"""Asynchronous training with parameter servers: workers take steps in no order, and all of their updates must count."""
+"""Asynchronous training with parameter servers, as its coordinator runs it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.distribute.batches import Data
-from harness.distribute.custom_loop import CustomLoop, share_of_loss
+from harness.distribute.loops import CustomLoop, share_of_loss
 from harness.distribute.session import SEED, number
-from harness.distribute.training import checked
+from harness.distribute.training import Data, check_training
 
 
 @dataclass(frozen=True)
-class AsynchronousCourse:
-    """What an asynchronous training came to.
+class AsynchronousHistory:
+    """What an asynchronous training computed.
 
-    ``added`` is what the workers have added up in an integer variable, one for each of ``steps``; ``iterations`` what
-    the optimizer counts, ``counters`` what the variables hold that the training names so; ``by_worker`` is how many
-    steps each worker took, the busiest first. ``staleness`` says of each step how many
-    updates of others came between its reading of the weights and its own update. ``homes`` are the devices of the
-    variables. ``losses`` are those of the whole data: before, and after the last step.
+    ``added`` is an integer variable to which the workers add 1 in each of ``steps`` steps; ``iterations`` is the
+    optimizer's counter, ``counters`` are those of the training. ``by_worker`` is how many steps each worker took, the
+    busiest first. ``staleness`` is for each step how many updates of others came between its reading of the weights
+    and its own update. ``variable_devices`` are names and devices. ``losses`` are those of all the data, before the
+    first step and after the last.
     """
 
     steps: int
@@ -29,7 +28,7 @@ class AsynchronousCourse:
     iterations: int
     by_worker: tuple[int, ...]
     staleness: tuple[int, ...]
-    homes: tuple[tuple[str, str], ...]
+    variable_devices: tuple[tuple[str, str], ...]
     losses: tuple[float, float]
     counters: tuple[tuple[str, int], ...] = ()
 
@@ -43,7 +42,7 @@ class AsynchronousTraining:
         self.strategy, self.coordinator, self.data, self.workers = strategy, coordinator, data, workers
         tf.keras.utils.set_random_seed(SEED)
         with strategy.scope():
-            self.training = checked(build(), name)
+            self.training = check_training(build(), name)
             self.optimizer = self.training.optimizer
             self.optimizer.build(self.training.model.trainable_variables)
             self.added = tf.Variable(0, dtype=tf.int64, trainable=False, name="added")
@@ -52,8 +51,8 @@ class AsynchronousTraining:
         """The values of the model's variables."""
         return [variable.value.numpy() for variable in self.training.model.weights]
 
-    def run(self, steps: int) -> AsynchronousCourse:
-        """Take so many steps, shared out among the workers as they come."""
+    def run(self, steps: int) -> AsynchronousHistory:
+        """Take this many steps, each on the next free worker."""
         import tensorflow as tf
 
         data, workers = self.data, self.workers
@@ -62,10 +61,10 @@ class AsynchronousTraining:
             return tf.data.Dataset.from_tensor_slices(data.arrays).batch(data.batch_size).repeat()
 
         def input_of_worker() -> Any:
-            # TensorFlow does not tell a worker which one it is, and gives all of them the same seeds. So each is known
-            # by the microsecond at which it first read.
-            began = tf.data.Dataset.from_tensors(0).map(lambda _: tf.cast(tf.timestamp() * 1e6, tf.int64)).cache()
-            return tf.data.Dataset.zip((batches(), began.repeat()))
+            # A worker does not know which one it is, and all have the same seeds. So each is identified by the
+            # microsecond at which it first read.
+            started = tf.data.Dataset.from_tensors(0).map(lambda _: tf.cast(tf.timestamp() * 1e6, tf.int64)).cache()
+            return tf.data.Dataset.zip((batches(), started.repeat()))
 
         iterator = iter(self.coordinator.create_per_worker_dataset(input_of_worker))
         before = self.loss()
@@ -75,7 +74,7 @@ class AsynchronousTraining:
         taken = [tuple(int(part) for part in each) for each in self.coordinator.fetch(waiting)]
         counts = sorted(Counter(worker for _, worker in taken).values(), reverse=True)
         model = self.training.model
-        return AsynchronousCourse(
+        return AsynchronousHistory(
             steps=steps,
             added=int(self.added.numpy()),
             iterations=int(self.optimizer.iterations.numpy()),
@@ -85,7 +84,7 @@ class AsynchronousTraining:
                 (str(getattr(counter, "path", counter.name)), int(number(counter)))
                 for counter in self.training.counters
             ),
-            homes=tuple(
+            variable_devices=tuple(
                 (str(variable.path), str(variable.value.device))
                 for variable in (*model.weights, *self.optimizer.variables)
             ),
@@ -93,7 +92,7 @@ class AsynchronousTraining:
         )
 
     def loss(self) -> float:
-        """The loss of the whole data with the weights as they are now."""
+        """The loss of all the data with the present weights."""
         import tensorflow as tf
 
         x, y = (tf.convert_to_tensor(array) for array in self.data.arrays)
@@ -116,7 +115,7 @@ class AsynchronousTraining:
                         loss = share_of_loss(made.loss, y, model(x, training=True), rows)
                     variables = model.trainable_variables
                     optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-            # Read after this step's updates of the weights: reads of a variable come after its writes in a function.
+            # Read after this step's updates: in a function, reads of a variable follow its writes.
             with tf.control_dependencies([variable.value.read_value() for variable in model.trainable_variables]):
                 stale = self.added.read_value() - seen
             with tf.control_dependencies([stale]):
@@ -132,16 +131,16 @@ class AsynchronousTraining:
 
 
 def serial_losses(build: Any, initial: Sequence[Any], data: Data, steps: int, name: str) -> tuple[float, ...]:
-    """The loss of the whole data on one device, from the same weights: after half of the steps, and each later one."""
+    """Return the losses of all the data on one device: after half the steps, and after each later one."""
     import tensorflow as tf
 
     session = CustomLoop(build, tf.distribute.get_strategy(), data, name=name)
-    course = session.run(initial, data, steps)
+    history = session.run(initial, data, steps)
     x, y = (tf.convert_to_tensor(array) for array in data.arrays)
     losses = []
     for step in range(max(steps // 2 - 1, 0), steps):
         for path, variable in session.weights.items():
-            variable.assign(course.values["weight"][path][step].reshape(variable.shape))
+            variable.assign(history.values["weight"][path][step].reshape(variable.shape))
         predicted = session.model(x, training=False)
         losses.append(float(share_of_loss(session.training.loss, y, predicted, tf.shape(x)[0])))
     return tuple(losses)

@@ -1,68 +1,57 @@
-"""Why a training under a strategy is not that of one device: the cause is named only where a test confirms it.
+"""Explains why a training under a strategy diverged. A cause is named only where a test confirms it.
 
 The usual causes are few: Keras divides what it adds up by the number of replicas, or does not, whatever it was; it
-clips gradients, and normalises batches, before replicas have exchanged anything. Each is tested by making both runs
-again without it: where they then agree, it is the cause.
+clips gradients, and normalises batches, before replicas exchange anything. Each is tested by repeating both runs
+without it: if they then agree, it is the cause.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from harness.distribute.batches import Data
-from harness.distribute.course import Course
-from harness.distribute.differences import Compared
+from harness.distribute.compare import Compared
 from harness.distribute.facts import Facts
+from harness.distribute.history import History
+from harness.distribute.training import Data
 from harness.records import Finding
 
-#: Runs both trainings again, changed in the ways that are named (``facts.CHANGES``; ``even`` leaves out the rows that
-#: cannot be divided among the replicas), for so many steps; says whether they agree.
-Again: TypeAlias = Callable[[tuple[str, ...], int], bool]
+#: Repeats both runs with the named changes (``facts.CHANGES``; ``even`` drops the rows that cannot be divided among the
+#: replicas) for so many steps, and returns whether they agree.
+Rerun: TypeAlias = Callable[[tuple[str, ...], int], bool]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A training that differs: what it did, what it should have done, and what it is made of."""
+    """A training that diverged, the single-device run, and what the training is made of."""
 
-    found: Course
-    single: Course
+    found: History
+    single: History
     compared: Compared
     facts: Facts
     data: Data
-    replicas: int
-    #: Steps that a test takes: up to the first that differs.
-    steps: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", self.compared.first + 1)
 
 
-def causes(case: Case, again: Again | None) -> list[Finding]:
-    """Findings that name the causes. ``again`` is ``None`` where no run can be made again: arithmetic must do then."""
+def find_causes(case: Case, rerun: Rerun | None) -> list[Finding]:
+    """Findings that name the causes. ``rerun`` is ``None`` where runs cannot be repeated: then by arithmetic alone."""
     found = [*_from_metrics(case), *_from_sums(case)]
-    if found or again is None:
+    if found or rerun is None:
         return found
+    steps = case.compared.first_step + 1
     suspects = list(_suspects(case))
     for change, finding in suspects:
-        if again((change,), case.steps):
+        if rerun((change,), steps):
             return [finding]
-    if len(suspects) > 1 and again(tuple(change for change, _ in suspects), case.steps):
+    if len(suspects) > 1 and rerun(tuple(change for change, _ in suspects), steps):
         return [finding for _, finding in suspects]
     return []
 
 
-def drawn(facts: Facts) -> str:
-    """Why values prove nothing where layers draw random numbers: each run, and each replica, draws others."""
-    names = ", ".join(facts.random)
-    return f"layer {names} draws random numbers, and each replica draws its own: no value can be compared"
-
-
 def _from_metrics(case: Case) -> Iterator[Finding]:
-    """What is reported differs, and nothing else: metrics keep what one replica wrote last, or the mean of all."""
+    """Only metrics differ: they keep what one replica wrote last, or the mean of all."""
     reported = {"metric", "loss"} if case.found.loop == "fit" else {"metric"}
     names = [each.name for each in case.compared.differences]
     if names and {each.quantity for each in case.compared.differences} <= reported:
@@ -70,33 +59,35 @@ def _from_metrics(case: Case) -> Iterator[Finding]:
             "value",
             f"metrics {', '.join(names)} ({case.found.loop})",
             None,
-            "what all replicas have added up",
-            "something else, where weights, slots and gradients are right",
-            "Keras's metrics, and with them the loss that fit reports, are not added up over the replicas of this "
-            "strategy: the training is right, and what is told of it is not",
+            "the totals of all replicas",
+            "other values, with correct weights, slots and gradients",
+            "Keras does not add up metrics, nor the loss that fit reports, over the replicas of this strategy: the "
+            "training is correct, the reported numbers are not",
         )
 
 
 def _from_sums(case: Case) -> Iterator[Finding]:
-    """Layers that add a sum over the rows to the loss: the loss then lacks all but one part in N of it."""
-    loss, want = (float(course.values["loss"]["loss"][0, 0]) for course in (case.found, case.single))
+    """Layers that add a sum over the rows to the loss: only 1/N of it arrives there."""
+    loss, want = _first_losses(case)
+    replicas = case.found.replicas
     for added in case.facts.added:
-        share = added.whole * (1 - 1 / case.replicas)
+        share = added.whole * (1 - 1 / replicas)
         if added.is_sum and np.isclose(want - loss, share, rtol=1e-3, atol=1e-6 * abs(want)):
             yield Finding(
                 "value",
                 f"layer {added.layer}, add_loss ({case.found.loop})",
                 None,
                 f"{added.whole:.6g} added to the loss of the first batch",
-                f"{added.whole / case.replicas:.6g}, which is 1/{case.replicas} of it",
-                f"layer {added.layer} adds a sum over the rows of the batch to the loss, and what layers add is "
-                f"divided by the number of replicas ({case.replicas}); add a mean over the rows, or multiply by "
-                "the number of replicas",
+                f"{added.whole / replicas:.6g}, which is 1/{replicas} of it",
+                f"layer {added.layer} adds a sum over the rows of the batch to the loss, but the losses of layers are "
+                f"divided by the number of replicas ({replicas}); add a mean over the rows, or multiply by the number "
+                "of replicas",
             )
 
 
 def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
-    facts, replicas, loop = case.facts, case.replicas, case.found.loop
+    facts, replicas, loop = case.facts, case.found.replicas, case.found.loop
+    loss, want = _first_losses(case)
     if facts.scalar_loss:
         yield (
             "scalar loss",
@@ -105,9 +96,9 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
                 f"loss {facts.loss} ({loop})",
                 None,
                 "the mean over the rows of all replicas",
-                f"{_ratio(case):.3g} times the step of one device, with {replicas} replicas",
-                f"the loss {facts.loss} returns one number for all its rows, which cannot be divided by the rows of "
-                "the whole batch: each replica's counts in full; return a value for each row",
+                f"{loss / want if want else np.nan:.3g} times the single-device loss, with {replicas} replicas",
+                f"the loss {facts.loss} returns one number for all its rows instead of one per row, so each replica's "
+                "counts in full instead of by its share of the batch; return a value for each row",
             ),
         )
     if facts.clipping:
@@ -117,10 +108,10 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
                 "value",
                 f"optimizer {facts.optimizer}, {facts.clipping} ({loop})",
                 None,
-                "gradients added up over the replicas, and then clipped",
-                "each replica's gradients clipped, and then added up",
+                "gradients added up over the replicas, then clipped",
+                "each replica's gradients clipped, then added up",
                 f"{facts.clipping} clips the gradients of each replica before they are added up; without it the "
-                "training is that of one device; clip what strategy.all_reduce gives, in a step of your own",
+                "training matches the single-device run; clip the result of all_reduce in a custom step",
             ),
         )
     if facts.per_replica_statistics:
@@ -132,29 +123,29 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
                 f"layer {names} ({loop})",
                 None,
                 "the mean and variance of the whole batch",
-                "those of the rows of each replica",
-                f"batch normalisation in {names} takes its statistics from the rows of one replica alone; with "
-                "synchronized=True the training is that of one device",
+                "those of each replica's rows",
+                f"batch normalisation in {names} uses the statistics of one replica's rows; with synchronized=True the "
+                "training matches the single-device run",
             ),
         )
-    if case.data.rows(case.compared.first) % replicas:
-        rows = case.data.rows(case.compared.first)
+    step = case.compared.first_step
+    rows = case.data.rows(step)
+    if rows % replicas:
         yield (
             "even",
             Finding(
                 "value",
-                f"loss {facts.loss}, step {case.compared.first} ({loop})",
+                f"loss {facts.loss}, step {step} ({loop})",
                 None,
                 f"the mean over {rows} rows",
                 f"the mean of the means of {replicas} replicas with different numbers of rows",
-                f"a batch of {rows} rows does not divide among {replicas} replicas, and {loop} takes the mean of each "
-                "replica's mean: the rows of the smaller ones count for more; leave out the remainder, or divide a sum "
-                "by the rows of the whole batch in a loop of your own",
+                f"a batch of {rows} rows does not divide among {replicas} replicas, and {loop} averages the replicas' "
+                "means, so that rows on a replica with fewer of them count for more; drop the remainder, or divide a "
+                "sum by the number of rows in the whole batch in a custom loop",
             ),
         )
 
 
-def _ratio(case: Case) -> float:
-    """How many times as large the first step is as on one device, by the loss."""
-    loss, want = (float(course.values["loss"]["loss"][0, 0]) for course in (case.found, case.single))
-    return loss / want if want else np.nan
+def _first_losses(case: Case) -> tuple[float, float]:
+    """The losses of the first step, under the strategy and on one device."""
+    return float(case.found.values["loss"]["loss"][0, 0]), float(case.single.values["loss"]["loss"][0, 0])

@@ -1,21 +1,21 @@
-"""A custom loop under DTensor: the forward and the backward pass run on a mesh of devices, the optimizer on the host.
+"""A custom loop under DTensor: the forward and backward passes run on a mesh of devices, the optimizer on the host.
 
-Keras 3 keeps its weights in variables of its own that know no layout. So each step lays them out on the mesh, and calls
-the model with them in place of its own; the gradients come back to the host, where the optimizer updates the weights.
+Keras 3's variables have no layout. So each step copies the weights to the mesh and calls the model with these copies;
+the gradients come back to the host, where the optimizer updates the weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from harness.distribute.batches import Data, digests
-from harness.distribute.course import Course, Recorder
-from harness.distribute.custom_loop import CustomLoop, share_of_loss
-from harness.distribute.session import Watch
-from harness.distribute.state import named
+from harness.distribute.history import History, Recorder
+from harness.distribute.loops import CustomLoop, share_of_loss
+from harness.distribute.session import Watch, named_variables
+from harness.distribute.training import Data, row_digests
 from harness.errors import TrainingError
 
 #: The only dimension of the mesh.
@@ -23,7 +23,7 @@ _DIMENSION = "devices"
 
 
 class DTensorLoop(CustomLoop):
-    """``shards``: ``"data"``, each device gets its rows of the batch; ``"model"``, its columns of the weights."""
+    """``shards`` is what is divided: ``"data"``, the rows of the batch; ``"model"``, the columns of the weights."""
 
     loop = "custom loop"
     shards = "data"
@@ -39,7 +39,7 @@ class DTensorLoop(CustomLoop):
         self._layouts = [self._layout_of(tuple(variable.shape)) for variable in self.model.trainable_variables]
         if shards == "model" and all(layout.is_fully_replicated() for layout in self._layouts):
             raise TrainingError(
-                f"no weight has columns that can be divided among {len(self.devices)} devices; give layers whose units "
+                f"no weight has columns that can be divided among {len(self.devices)} devices; use layers whose units "
                 "are a multiple of the number of devices"
             )
 
@@ -54,18 +54,18 @@ class DTensorLoop(CustomLoop):
         self._step = step
 
     def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:  # noqa: ARG002
-        """Take the steps. Nothing is watched: ops on a mesh are not traced."""
+        """Take the steps, unwatched: ops on a mesh cannot be traced."""
         import tensorflow as tf
 
         dtensor = tf.experimental.dtensor
         variables = self.model.trainable_variables
-        self._homes: dict[str, tuple[str, ...]] = {}
+        self._places: dict[str, tuple[str, ...]] = {}
         for number in range(steps):
             x, y = data.batch(number)
             if self.shards == "data" and len(x) % len(self.devices):
                 raise TrainingError(
                     f"the batch of step {number} has {len(x)} rows, which DTensor cannot divide among "
-                    f"{len(self.devices)} devices; choose data and batch_size so that every batch can be divided"
+                    f"{len(self.devices)} devices; choose batch_size and the number of rows so that every batch divides"
                 )
             rows_layout = [_DIMENSION] if self.shards == "data" else [dtensor.UNSHARDED]
             on_mesh = [self._on_mesh(each, [*rows_layout, *[dtensor.UNSHARDED] * (each.ndim - 1)]) for each in (x, y)]
@@ -76,24 +76,22 @@ class DTensorLoop(CustomLoop):
             others = [self._on_mesh(variable.value.numpy()) for variable in self.model.non_trainable_variables]
             rows = self._on_mesh(np.int32(len(x)))
             loss, gradients = self._step(weights, others, *on_mesh, rows)
-            self._note_parts(recorder, on_mesh, variables, weights)
+            self._record_parts(recorder, on_mesh, variables, weights)
             whole = [self._fetched(gradient) for gradient in gradients]
-            for name, gradient in zip(named(variables), whole, strict=True):
+            for name, gradient in zip(named_variables(variables), whole, strict=True):
                 recorder.add("gradient", name, gradient)
             self.optimizer.apply_gradients(
                 [(tf.constant(gradient), variable) for gradient, variable in zip(whole, variables, strict=True)]
             )
             self.record(recorder, float(self._fetched(loss)), {})
 
-    def run(self, initial: Sequence[Any], data: Data, steps: int, watch: Watch | None = None) -> Course:
-        """As any session; the replicas and places are those of the mesh."""
-        from dataclasses import replace
-
-        course = super().run(initial, data, steps, watch)
-        return replace(course, replicas=len(self.devices), devices=self.devices, homes=self._homes)
+    def run(self, initial: Sequence[Any], data: Data, steps: int, watch: Watch | None = None) -> History:
+        """Take the steps; the replicas and the devices of variables are those of the mesh."""
+        history = super().run(initial, data, steps, watch)
+        return replace(history, replicas=len(self.devices), devices=self.devices, variable_devices=self._places)
 
     def _layout_of(self, shape: tuple[int, ...]) -> Any:
-        """Columns, the last axis, where they can be divided; else every device has the whole."""
+        """Divide the columns, the last axis, where possible; otherwise every device has a whole copy."""
         import tensorflow as tf
 
         dtensor = tf.experimental.dtensor
@@ -117,20 +115,20 @@ class DTensorLoop(CustomLoop):
         whole = dtensor.relayout(tensor, dtensor.Layout.replicated(self._mesh, rank))
         return dtensor.unpack(whole)[0].numpy()
 
-    def _note_parts(self, recorder: Recorder, batch: Sequence[Any], variables: Sequence[Any], weights: Any) -> None:
-        """Which rows each device was given, where the parts of the weights are, and whether whole copies agree."""
+    def _record_parts(self, recorder: Recorder, batch: Sequence[Any], variables: Sequence[Any], weights: Any) -> None:
+        """Record each device's rows, the devices of the parts of the weights, and whole copies that differ."""
         import tensorflow as tf
 
         dtensor = tf.experimental.dtensor
         x, y = (dtensor.unpack(each) for each in batch)
-        parts = [digests(one.numpy(), other.numpy()) for one, other in zip(x, y, strict=True)]
-        # With the weights divided, all devices work on the same rows: they count once.
+        parts = [row_digests(one.numpy(), other.numpy()) for one, other in zip(x, y, strict=True)]
+        # With divided weights all devices work on the same rows, which count once.
         recorder.rows.append(tuple(parts if self.shards == "data" else parts[:1]))
-        for name, weight, layout in zip(named(variables), weights, self._layouts, strict=True):
+        for name, weight, layout in zip(named_variables(variables), weights, self._layouts, strict=True):
             held = dtensor.unpack(weight)
-            self._homes[name] = tuple(str(part.backing_device) for part in held)
+            self._places[name] = tuple(str(part.backing_device) for part in held)
             if layout.is_fully_replicated():
                 first = held[0].numpy()
                 for part in held[1:]:
                     if part.numpy().tobytes() != first.tobytes():
-                        recorder.is_apart(name, str(part.backing_device), float(np.abs(part.numpy() - first).max()))
+                        recorder.add_different_copy(name, str(part.backing_device), part.numpy(), first)

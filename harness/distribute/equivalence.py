@@ -1,8 +1,8 @@
-"""What ``harness.distribute.equivalent`` returns."""
+"""The result of ``harness.distribute.equivalent``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCount:
-    """What a device gave to the collectives of one step. ``size_bytes`` is ``None`` where it is not known of each."""
+    """A device's part in the collectives of one step. ``size_bytes`` is ``None`` if a size is unknown."""
 
     loop: str
     type: str
@@ -28,8 +28,8 @@ class CollectiveCount:
 class Equivalence(Verification):
     """The judgement of a training under a strategy: a :class:`~harness.judgement.verification.Verification`.
 
-    ``strategy`` is the name that was asked for, ``loops`` what was run, ``steps`` how many steps each took.
-    ``collectives`` are those of one step, per device. ``measured`` holds figures, by name with the unit in it.
+    ``loops`` are those that were run, and ``steps`` is how many steps each took. ``collectives`` are those of one
+    step, per device. ``measured`` holds figures, by names that end with the unit.
     """
 
     strategy: str = ""
@@ -42,10 +42,10 @@ class Equivalence(Verification):
 def conclude(
     findings: Sequence[Finding], undecided: Sequence[str], exercised: Exercised, passed: str, *, traced: bool = True
 ) -> tuple[Verdict, str]:
-    """The verdict and its reason; ``passed`` is that of a PASS.
+    """Return the verdict and its reason; ``passed`` is the reason of a PASS.
 
-    ``traced`` says whether the ops of a step can be seen under this strategy: where they can, none is no proof, and
-    where they cannot, the reason says so.
+    ``traced`` says whether the ops of a step can be traced under this strategy. If they can, a training without any
+    is UNKNOWN; if not, the reason says so.
     """
     severities = {finding.severity for finding in findings}
     if Verdict.FAIL in severities:
@@ -53,28 +53,19 @@ def conclude(
     if undecided:
         return Verdict.UNKNOWN, "; ".join(undecided)
     if exercised.nothing or (traced and not exercised.ops):
-        return Verdict.UNKNOWN, "no op was traced that computes, so nothing is proven about where it ran"
+        return Verdict.UNKNOWN, "no computing op was traced, so nothing is proven about where ops ran"
     return (
         Verdict.WARN if severities else Verdict.PASS,
-        passed if traced else f"{passed}; where their ops ran cannot be seen, and is not proven",
+        passed if traced else f"{passed}; where ops ran cannot be traced, and is not proven",
     )
 
 
 def count_collectives(trace: Trace, loop: str) -> list[CollectiveCount]:
-    """The collectives of a trace, added up for each type and device."""
+    """Add up the collectives of a trace for each type and device."""
     groups: dict[tuple[str, str], list[int | None]] = {}
     for collective in trace.collectives:
         groups.setdefault((collective.type, str(collective.device)), []).append(collective.size_bytes)
     return [
-        CollectiveCount(loop, type_, device, len(sizes), _sum(sizes))
+        CollectiveCount(loop, type_, device, len(sizes), None if None in sizes else sum(filter(None, sizes)))
         for (type_, device), sizes in sorted(groups.items())
     ]
-
-
-def _sum(sizes: Iterable[int | None]) -> int | None:
-    total = 0
-    for size in sizes:
-        if size is None:
-            return None
-        total += size
-    return total

@@ -1,4 +1,4 @@
-"""What a training is made of that does not divide among replicas by itself."""
+"""The parts of a training that replicas do not handle as one device does."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.distribute.batches import Data
-from harness.distribute.custom_loop import CustomLoop, values_of_loss
+from harness.distribute.loops import CustomLoop, values_of_loss
 from harness.distribute.session import Change
-from harness.distribute.training import Training
+from harness.distribute.training import Data, Training
 
-#: Options of Keras optimizers that change each replica's gradient before they are added up.
+#: Options of Keras optimizers that change each replica's gradients before these are added up.
 CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
 @dataclass(frozen=True)
-class Added:
-    """What a layer adds to the loss: on the first batch, and on each half of it."""
+class AddedLoss:
+    """A layer's own loss: on the first batch, and on each half of it."""
 
     layer: str
     whole: float
@@ -25,29 +24,28 @@ class Added:
 
     @property
     def is_sum(self) -> bool:
-        """Whether it is a sum over the rows: what it adds for the halves makes up what it adds for the whole."""
+        """Whether it is a sum over the rows: the losses of the halves add up to that of the whole."""
         return abs(sum(self.halves) - self.whole) <= 1e-4 * abs(self.whole) and self.whole != 0.0
 
 
 @dataclass(frozen=True)
 class Facts:
-    """``scalar_loss``: the loss gives one number for all its rows, and is called so. ``clipping``: the optimizer's
-    option, such as ``clipnorm=1.0``. ``per_replica_statistics`` and ``random``: layers that normalise with the
-    statistics of the rows that they get, and layers that draw random numbers."""
+    """``scalar_loss``: the loss returns one number for all its rows. ``clipping``: the optimizer's option, such as
+    ``clipnorm=1.0``. ``per_replica_statistics``: layers that normalise with the statistics of their replica's rows.
+    ``random``: layers that draw random numbers. ``coarsest``: the narrowest dtype that a layer computes in."""
 
     loss: str
     scalar_loss: bool
-    averages: bool
     optimizer: str
     clipping: str
-    added: tuple[Added, ...]
+    added: tuple[AddedLoss, ...]
     per_replica_statistics: tuple[str, ...]
     random: tuple[str, ...]
     coarsest: str
 
 
-def facts_of(session: CustomLoop, data: Data) -> Facts:
-    """Look at a training on one device. Its model is called three times; its weights stay as they are."""
+def collect_facts(session: CustomLoop, data: Data) -> Facts:
+    """Inspect a training on one device. Its model is called, and its weights are restored afterwards."""
     import tensorflow as tf
 
     made = session.training
@@ -65,35 +63,35 @@ def facts_of(session: CustomLoop, data: Data) -> Facts:
     return Facts(
         loss=_name_of_loss(made.loss),
         scalar_loss=values.shape.rank == 0,
-        averages=getattr(tf.keras.losses.get(made.loss), "reduction", "sum_over_batch_size") != "sum",
         optimizer=type(optimizer).__name__,
         clipping=", ".join(clipping),
         added=tuple(
-            Added(name, whole, (halves[0].get(name, 0.0), halves[1].get(name, 0.0))) for name, whole in wholes.items()
+            AddedLoss(name, whole, (halves[0].get(name, 0.0), halves[1].get(name, 0.0)))
+            for name, whole in wholes.items()
         ),
-        per_replica_statistics=tuple(layer.name for layer in layers if _normalises_alone(layer)),
-        random=tuple(layer.name for layer in layers if _draws(layer)),
+        per_replica_statistics=tuple(layer.name for layer in layers if _normalises_per_replica(layer)),
+        random=tuple(layer.name for layer in layers if _is_random(layer)),
         coarsest=_coarsest({str(layer.compute_dtype) for layer in layers if layer.weights}),
     )
 
 
 def without_clipping(training: Training) -> Training:
-    """The same without clipping of gradients."""
+    """Turn off the clipping of gradients."""
     for option in CLIPPING:
         setattr(training.optimizer, option, None)
     return training
 
 
 def with_joint_statistics(training: Training) -> Training:
-    """The same with batch normalisation over the rows of all replicas."""
+    """Make batch normalisation use the rows of all replicas."""
     for layer in _layers(training.model):
-        if _normalises_alone(layer):
+        if _normalises_per_replica(layer):
             layer.synchronized = True
     return training
 
 
 def with_divided_loss(training: Training) -> Training:
-    """The same with a loss that is divided by the number of replicas."""
+    """Divide the loss by the number of replicas."""
     import tensorflow as tf
 
     own = tf.keras.losses.get(training.loss)
@@ -105,7 +103,7 @@ def with_divided_loss(training: Training) -> Training:
     return replace(training, loss=divided)
 
 
-#: A training that differs from the user's in one thing, by the name of that thing.
+#: Changes of one thing in the user's training, by the name of that thing.
 CHANGES: dict[str, Change] = {
     "clipping": without_clipping,
     "statistics": with_joint_statistics,
@@ -117,7 +115,7 @@ def _layers(model: Any) -> Iterator[Any]:
     yield from model._flatten_layers(include_self=False, recursive=True)
 
 
-def _normalises_alone(layer: Any) -> bool:
+def _normalises_per_replica(layer: Any) -> bool:
     import tensorflow as tf
 
     return (
@@ -127,13 +125,13 @@ def _normalises_alone(layer: Any) -> bool:
     )
 
 
-def _draws(layer: Any) -> bool:
-    """Whether a layer draws random numbers in training: Keras gives such layers a generator of their own."""
+def _is_random(layer: Any) -> bool:
+    """Whether a layer draws random numbers in training: Keras gives such layers a seed generator."""
     return getattr(layer, "seed_generator", None) is not None and getattr(layer, "rate", 1.0) != 0.0
 
 
 def _added(model: Any, x: Any) -> dict[str, float]:
-    """What each layer itself adds to the loss for these rows."""
+    """The loss that each layer itself adds for these rows."""
     model(x, training=True)
     found = {}
     for layer in _layers(model):

@@ -1,11 +1,11 @@
-"""The task of one worker of ``MultiWorkerMirroredStrategy``, and that of the process with the single-device run."""
+"""Trainings under ``MultiWorkerMirroredStrategy``: starts the processes, judges their histories, and runs in each."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,140 +13,243 @@ import numpy as np
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from harness.runner.builder import Builder
+from harness.distribute.arguments import TrainingArguments
+from harness.distribute.compare import compare
+from harness.distribute.equivalence import CollectiveCount, Equivalence
+from harness.distribute.facts import Facts
+from harness.distribute.history import Array, History
+from harness.distribute.judgement import Judgement
+from harness.distribute.rules import judge_collectives_of_workers, judge_rows, judge_updates, judge_workers
+from harness.distribute.training import Data
+from harness.judgement.tolerance import epsilon_of_name
+from harness.records import Exercised, Finding
+from harness.runner.ask import ask
 from harness.runner.exception_text import one_line
+from harness.runner.job import Job, WorkerFiles
+from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.messages import Answer, Started, plain
+from harness.runner.together import Ended, work_at_addresses
 from harness.runner.users_error import users_code
 
 if TYPE_CHECKING:
-    from harness.distribute.reference import Asked
     from harness.runner.worker import Send
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """The arguments of both tasks. ``folder`` is where courses are kept; ``addresses`` are those of all workers."""
+class WorkerArguments(TrainingArguments):
+    """The arguments of both tasks. ``folder`` is for the histories; ``addresses`` are those of all workers."""
 
-    module: str
-    file: str
-    function: str
-    data: str
-    batch_size: int
-    steps: int
-    loops: tuple[str, ...]
     folder: str
     addresses: tuple[str, ...] = ()
     index: int = 0
 
 
-def single(folder: Path, loop: str) -> Path:
-    """The file of the course on one device."""
+@dataclass(frozen=True)
+class WorkerAnswer:
+    """The ops that a worker ran in one step of each loop, and the loops that Keras refused, with the reason."""
+
+    collectives: tuple[CollectiveCount, ...]
+    devices: tuple[str, ...]
+    ops: int
+    gradient_ops: int
+    refused: dict[str, str]
+
+
+def train_with_workers(
+    arguments: Mapping[str, object], data: Data, workers: int, limit_s: float, folder: Path
+) -> Equivalence:
+    """Run the training on one device, then in all workers, and judge it."""
+    given = TypeAdapter(WorkerArguments).validate_python({**arguments, "folder": str(folder.absolute())})
+    longest_s = max(limit_s, STARTUP_LIMIT_S)
+    job = Job(f"{__name__}:run_reference", asdict(given), limit_s=longest_s + LAST_RESORT_S)
+    answer = ask(job, WorkerFiles.create(folder, "one-device"), limit_s=longest_s)
+    facts = TypeAdapter(Facts).validate_python(answer["facts"])
+    moved_runs = TypeAdapter(int).validate_python(answer["moved"])
+
+    def jobs(addresses: Sequence[str]) -> list[tuple[Job, WorkerFiles]]:
+        tasks = [replace(given, addresses=tuple(addresses), index=index) for index in range(workers)]
+        return [
+            (
+                Job(f"{__name__}:run_worker", asdict(task), longest_s + LAST_RESORT_S),
+                WorkerFiles.create(folder, f"worker-{task.index}"),
+            )
+            for task in tasks
+        ]
+
+    ended = work_at_addresses(workers, jobs, limit_s)
+    judgement = Judgement("multi_worker", given.loops, given.steps)
+    names = [f"worker {number} of {workers}" for number in range(workers)]
+    judgement.findings += errors_of(names, ended, given.steps, limit_s)
+    if not judgement.findings:
+        answers = [TypeAdapter(WorkerAnswer).validate_python(each.answer) for each in ended]
+        refused = answers[0].refused
+        judgement.findings += [_refused(loop, why) for loop, why in refused.items()]
+        for loop in given.loops:
+            if loop not in refused:
+                histories = [History.load(_worker_file(folder, loop, index)) for index in range(workers)]
+                moved = [History.load(_moved_file(folder, loop, number)) for number in range(moved_runs)]
+                _judge(judgement, histories, History.load(_single_file(folder, loop)), moved, facts, data)
+        for answer_of_worker in answers:
+            judgement.collectives += answer_of_worker.collectives
+            judgement.exercised += Exercised(
+                ops=answer_of_worker.ops, gradient_ops=answer_of_worker.gradient_ops, devices=answer_of_worker.devices
+            )
+    judgement.findings += judge_collectives_of_workers(judgement.collectives, workers)
+    return judgement.equivalence(f"in {workers} processes")
+
+
+def errors_of(names: Sequence[str], ended: Sequence[Ended], steps: int, limit_s: float) -> list[Finding]:
+    """A finding for each process that did not answer."""
+    return [
+        Finding("error", name, None, f"{steps} steps within {limit_s:g} s", each.details, each.message)
+        for name, each in zip(names, ended, strict=True)
+        if each.answer is None
+    ]
+
+
+def _judge(
+    judgement: Judgement,
+    histories: Sequence[History],
+    single: History,
+    moved: Sequence[History],
+    facts: Facts,
+    data: Data,
+) -> None:
+    """Judge one loop of all workers."""
+    found = joined(histories)
+    broken = [
+        *judge_rows(histories, data),
+        *(
+            finding
+            for number, history in enumerate(histories)
+            for finding in judge_updates(history, single, f"worker {number}")
+        ),
+        *judge_workers(histories),
+    ]
+    compared = compare(found, single, moved, epsilon_of_name(facts.coarsest))
+    judgement.add(found, single, compared, facts, data, broken, None)
+
+
+def joined(histories: Sequence[History]) -> History:
+    """One history of all workers: the shares of the loss and of the gradients are added up, the rest is the first's."""
+    first = histories[0]
+    values = {kind: dict(named) for kind, named in first.values.items()}
+    for quantity in ("loss", "gradient") if first.loop == "custom loop" else ():
+        values[quantity] = _added([history.values[quantity] for history in histories])
+    return replace(first, values=values)
+
+
+def _added(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    steps = min((len(array) for part in parts for array in part.values()), default=0)
+    return {
+        name: sum((part[name][:steps] for part in parts[1:] if name in part), parts[0][name][:steps])
+        for name in parts[0]
+    }
+
+
+def _refused(loop: str, why: str) -> Finding:
+    return Finding(
+        "error",
+        f"{loop} under MultiWorkerMirroredStrategy",
+        None,
+        "it runs",
+        why,
+        "Keras's fit fails in Keras's own code with several processes; use a custom loop",
+    )
+
+
+def _single_file(folder: Path, loop: str) -> Path:
     return folder / f"single-{loop}.npz"
 
 
-def moved(folder: Path, loop: str, number: int) -> Path:
-    """The file of a course on one device from moved weights and data."""
+def _moved_file(folder: Path, loop: str, number: int) -> Path:
     return folder / f"moved-{number}-{loop}.npz"
 
 
-def initial(folder: Path, loop: str) -> Path:
-    """The file of the weights that all begin with."""
+def _initial_file(folder: Path, loop: str) -> Path:
     return folder / f"initial-{loop}.npz"
 
 
-def of_worker(folder: Path, loop: str, index: int) -> Path:
-    """The file of the course of a worker."""
+def _worker_file(folder: Path, loop: str, index: int) -> Path:
     return folder / f"worker-{index}-{loop}.npz"
 
 
 def run_reference(arguments: dict[str, object], send: Send) -> None:
-    """Run the training on one device, keep the courses, and answer with what it is made of."""
+    """Do the task of one process: run the training on one device, and save the histories and the initial weights."""
     from harness.devices.runtime import configure
-    from harness.distribute.reference import Reference, look_at
+    from harness.distribute.single_device import Reference, facts_of
 
-    asked = TypeAdapter(Arguments).validate_python(arguments)
-    folder = Path(asked.folder)
-
-    def work() -> dict[str, object]:
-        training = _training(asked)
+    given = TypeAdapter(WorkerArguments).validate_python(arguments)
+    folder = Path(given.folder)
+    with users_code(given.builder.target):
+        experiment = given.experiment()
         configure("cpu:1")
-        facts = look_at(training)
-        for loop in asked.loops:
-            reference = Reference(training, loop, facts)
-            course, others = reference.courses(training.data, asked.steps)
-            course.save(single(folder, loop))
-            for number, other in enumerate(others):
-                other.save(moved(folder, loop, number))
-            np.savez(initial(folder, loop), *reference.initial)
-        return {"facts": asdict(facts), "moved": len(others)}
-
-    with users_code(_builder(asked).target):
-        send(Answer(work()))
+        facts = facts_of(experiment)
+        for loop in given.loops:
+            reference = Reference(experiment, loop, facts)
+            single, moved = reference.run(experiment.data, given.steps)
+            single.save(_single_file(folder, loop))
+            for number, history in enumerate(moved):
+                history.save(_moved_file(folder, loop, number))
+            np.savez(_initial_file(folder, loop), *reference.initial)
+        send(Answer({"facts": asdict(facts), "moved": len(moved)}))
 
 
 def run_worker(arguments: dict[str, object], send: Send) -> None:
-    """Take part in the training, keep the course, and answer with what ran here in a step."""
-    asked = TypeAdapter(Arguments).validate_python(arguments)
-    folder = Path(asked.folder)
+    """Do the task of one process: take part in the training, save the history, and answer with what ran in a step."""
+    given = TypeAdapter(WorkerArguments).validate_python(arguments)
     os.environ["TF_CONFIG"] = json.dumps(
-        {"cluster": {"worker": list(asked.addresses)}, "task": {"type": "worker", "index": asked.index}}
+        {"cluster": {"worker": list(given.addresses)}, "task": {"type": "worker", "index": given.index}}
     )
-
-    def work() -> dict[str, object]:
-        import tensorflow as tf
-
-        from harness.devices.loopback import restrict_listening
-        from harness.distribute.equivalence import count_collectives
-        from harness.distribute.reference import make_session
-        from harness.evidence.trace import trace
-        from harness.judgement.arithmetic import proven
-        from harness.judgement.placement import gradient_ops
-
-        tf.config.set_visible_devices([], "GPU")
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        # Before anything starts the runtime: the strategy sets up its server first.
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        restrict_listening()
-        send(Started("training"))
-        training = _training(asked)
-        answer: dict[str, Any] = {"collectives": [], "devices": [], "ops": 0, "gradient_ops": 0, "refused": []}
-        for loop in asked.loops:
-            with np.load(initial(folder, loop)) as stored:
-                weights = [stored[f"arr_{number}"] for number in range(len(stored.files))]
-
-            def watch(step: Callable[[], Any], loop: str = loop) -> Any:
-                seen = trace(step)
-                answer["collectives"] += [plain(count) for count in count_collectives(seen, loop)]
-                answer["devices"] += sorted({str(op.device) for op in proven(seen)})
-                answer["ops"] += len(proven(seen))
-                answer["gradient_ops"] += gradient_ops(seen)
-                return seen.outputs
-
-            session = make_session(training, loop, strategy, training.data)
-            try:
-                course = session.run(weights, training.data, asked.steps, watch)
-            except ValueError as error:
-                # Keras's own code hands a value of all replicas to what takes a tensor, before the first step.
-                if loop != "fit" or "PerReplica" not in str(error):
-                    raise
-                answer["refused"].append([loop, one_line(error)])
-                continue
-            course.save(of_worker(folder, loop, asked.index))
-        return answer
-
-    with users_code(_builder(asked).target):
-        send(Answer(work()))
+    with users_code(given.builder.target):
+        answer = plain(_work(given, send))
+    assert isinstance(answer, dict)
+    send(Answer(answer))
 
 
-def _training(asked: Arguments) -> Asked:
-    from harness.distribute.batches import Data
-    from harness.distribute.reference import Asked
+def _work(given: WorkerArguments, send: Send) -> WorkerAnswer:
+    import tensorflow as tf
 
-    builder = _builder(asked)
-    with np.load(asked.data, allow_pickle=False) as stored:
-        data = Data(stored["x"], stored["y"], asked.batch_size)
-    return Asked(builder.load(), str(builder), data, asked.steps, asked.loops)
+    from harness.devices.loopback import restrict_listening
+    from harness.distribute.equivalence import count_collectives
+    from harness.distribute.single_device import make_session
+    from harness.evidence.trace import Trace, trace
+    from harness.judgement.arithmetic import proven
+    from harness.judgement.placement import gradient_ops
 
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    # Before anything else starts the runtime: the strategy sets up its server first.
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    restrict_listening()
+    send(Started("training"))
+    experiment = given.experiment()
+    folder = Path(given.folder)
+    traces: dict[str, Trace] = {}
+    refused: dict[str, str] = {}
+    for loop in given.loops:
+        with np.load(_initial_file(folder, loop)) as stored:
+            weights = [stored[f"arr_{number}"] for number in range(len(stored.files))]
 
-def _builder(asked: Arguments) -> Builder:
-    return Builder(asked.module, asked.file, asked.function)
+        def watch(step: Callable[[], Any], loop: str = loop) -> Any:
+            traces[loop] = trace(step)
+            return traces[loop].outputs
+
+        session = make_session(experiment, loop, strategy, experiment.data)
+        try:
+            history = session.run(weights, experiment.data, given.steps, watch)
+        except ValueError as error:
+            # Keras passes a value of all replicas to code that takes a tensor, before the first step.
+            if loop != "fit" or "PerReplica" not in str(error):
+                raise
+            refused[loop] = one_line(error)
+            continue
+        history.save(_worker_file(folder, loop, given.index))
+    ran = [op for seen in traces.values() for op in proven(seen)]
+    return WorkerAnswer(
+        tuple(count for loop, seen in traces.items() for count in count_collectives(seen, loop)),
+        tuple(sorted({str(op.device) for op in ran})),
+        len(ran),
+        sum(map(gradient_ops, traces.values())),
+        refused,
+    )

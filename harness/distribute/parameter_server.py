@@ -1,17 +1,29 @@
-"""The tasks of the processes of ``ParameterServerStrategy``: its coordinator, and the servers that work for it."""
+"""Trainings under ``ParameterServerStrategy``: starts the processes, judges the result, and runs in each.
+
+An asynchronous training cannot match a serial one; other properties must hold, see :func:`judge_asynchronous`.
+"""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from harness.runner.builder import Builder
+from harness.devices.name import DeviceName
+from harness.distribute.arguments import TrainingArguments
+from harness.distribute.asynchronous import AsynchronousHistory
+from harness.distribute.equivalence import Equivalence, conclude
+from harness.distribute.multi_worker import errors_of
+from harness.records import Exercised, Finding, Verdict
+from harness.runner.job import Job, WorkerFiles
+from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.messages import Answer, Started
+from harness.runner.together import work_at_addresses
 from harness.runner.users_error import users_code
 
 if TYPE_CHECKING:
@@ -20,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServerArguments:
-    """The arguments of a server: the addresses of all, by the names of their jobs, and which one it is."""
+    """The arguments of a server: the addresses of all servers by job, and which of them it is."""
 
     cluster: dict[str, tuple[str, ...]]
     job: str
@@ -28,61 +40,163 @@ class ServerArguments:
 
 
 @dataclass(frozen=True)
-class CoordinatorArguments:
-    """The arguments of the coordinator: as for the other strategies, and the addresses of the servers."""
+class CoordinatorArguments(TrainingArguments):
+    """The arguments of the coordinator."""
 
-    module: str
-    file: str
-    function: str
-    data: str
-    batch_size: int
-    steps: int
     cluster: dict[str, tuple[str, ...]]
 
 
-def serve(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - it answers the coordinator alone
-    """Serve until the process is ended."""
+def train_asynchronously(arguments: Mapping[str, object], workers: int, limit_s: float, folder: Path) -> Equivalence:
+    """Start a coordinator, a server for the variables and the workers; train, and judge."""
+    longest_s = max(limit_s, STARTUP_LIMIT_S) + LAST_RESORT_S
+    servers = [("ps", 0), *(("worker", index) for index in range(workers))]
+    names = ["coordinator", *(f"{job}-{index}" for job, index in servers)]
+
+    def jobs(addresses: Sequence[str]) -> list[tuple[Job, WorkerFiles]]:
+        cluster = {"worker": list(addresses[:workers]), "ps": list(addresses[workers:])}
+        made = [Job(f"{__name__}:coordinate", {**arguments, "cluster": cluster}, longest_s)]
+        for job, index in servers:
+            made.append(Job(f"{__name__}:serve", {"cluster": cluster, "job": job, "index": index}, longest_s))
+        return [(job, WorkerFiles.create(folder, name)) for job, name in zip(made, names, strict=True)]
+
+    ended = work_at_addresses(workers + 1, jobs, limit_s, needed=1)
+    steps = TypeAdapter(int).validate_python(arguments["steps"])
+    errors = errors_of(names, ended, steps, limit_s)
+    if errors:
+        verdict, reason = conclude(errors, (), Exercised(), "")
+        return Equivalence(
+            verdict, reason, tuple(errors), Exercised(), strategy="parameter_server", loops=("custom",), steps=steps
+        )
+    answer = ended[0].answer or {}
+    history = TypeAdapter(AsynchronousHistory).validate_python(answer["history"])
+    serial = TypeAdapter(tuple[float, ...]).validate_python(answer["serial"])
+    findings = tuple(judge_asynchronous(history, serial))
+    exercised = Exercised(programs=1, values=2 + len(history.by_worker) + len(history.variable_devices))
+    passed = f"{steps} asynchronous updates by {workers} workers, none lost, reach the loss of the single-device run"
+    verdict, reason = conclude(findings, (), exercised, passed, traced=False)
+    stale = history.staleness
+    return Equivalence(
+        verdict,
+        reason,
+        findings,
+        exercised,
+        strategy="parameter_server",
+        loops=("custom",),
+        steps=steps,
+        measured={
+            "staleness_mean_updates": sum(stale) / len(stale),
+            "staleness_largest_updates": float(max(stale)),
+            "loss_before": history.losses[0],
+            "loss_after": history.losses[1],
+            "loss_of_one_device_after_half": serial[0],
+            "loss_of_one_device_after_all": serial[-1],
+            **{f"steps_of_worker_{number}": float(count) for number, count in enumerate(history.by_worker)},
+        },
+    )
+
+
+def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) -> Iterator[Finding]:
+    """Judge that no update is lost, every worker takes steps, variables are on parameter servers, and the loss falls.
+
+    ``serial`` are the losses of one device after half of the updates and after each later one. An update from stale
+    weights helps less than a fresh one, but must help at least half as much; and around a minimum losses go up and down
+    by as much as they do on one device. So a convex problem has to reach the same minimum.
+    """
+    steps = history.steps
+    if history.added != steps:
+        yield _lost("the integer variable that the workers add to", steps, history.added)
+    for name, value in history.counters:
+        if value != steps:
+            yield _lost(f"counter {name}", steps, value)
+    if history.iterations != steps:
+        # Keras 3 writes its counter as what it reads plus 1 (optimizers/base_optimizer.py). Weights are not affected.
+        yield replace(
+            _lost("the optimizer's counter of its updates", steps, history.iterations),
+            message="Keras reads its counter, adds 1 and writes it back, so that workers overwrite one another's "
+            "updates of it; learning rate schedules, and Adam's correction of its first steps, lag behind",
+            severity=Verdict.WARN,
+        )
+    for number, count in enumerate(history.by_worker):
+        if not count:
+            yield Finding(
+                "unused-device", f"worker {number}", None, f"some of {steps} steps", "none", "a worker took no step"
+            )
+    strays = [(name, device) for name, device in history.variable_devices if DeviceName.parse(device).job != "ps"]
+    if strays:
+        name, device = strays[0]
+        yield Finding(
+            "variable-placement",
+            f"{name} and {len(strays) - 1} more" if len(strays) > 1 else name,
+            device,
+            "/job:ps",
+            device,
+            "a variable is not on a parameter server: it was created outside the strategy's scope",
+        )
+    after = history.losses[1]
+    bound = max(serial) + (max(serial) - min(serial))
+    if not after <= bound:  # a NaN is above
+        yield Finding(
+            "value",
+            f"loss of all the data after {steps} updates",
+            None,
+            f"at most {bound:.4g}: that of one device after half as many updates, and its ups and downs",
+            f"{after:.4g}",
+            "the training got less far than with half as many updates on one device: gradients are too stale, or wrong",
+        )
+
+
+def _lost(what: str, want: int, got: int) -> Finding:
+    lost = f"{want - got} update(s) were lost" if got < want else f"{got - want} update(s) too many"
+    return Finding(
+        "update-count",
+        what,
+        None,
+        f"{want}, one for each step",
+        str(got),
+        f"{lost}: workers that read a value, change it and write it back overwrite one another; use assign_add",
+    )
+
+
+def serve(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - it answers only the coordinator
+    """Do the task of a server, until the process is ended."""
     import tensorflow as tf
 
     from harness.devices.loopback import restrict_listening
 
-    asked = TypeAdapter(ServerArguments).validate_python(arguments)
-    tf.config.set_visible_devices([], "GPU")
-    cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in asked.cluster.items()})
-    settings = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=4)
-    server = tf.distribute.Server(cluster, job_name=asked.job, task_index=asked.index, protocol="grpc", config=settings)
+    given = TypeAdapter(ServerArguments).validate_python(arguments)
+    cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in given.cluster.items()})
+    # A server takes its devices from these settings alone: hiding GPUs with set_visible_devices has no effect on it.
+    settings = tf.compat.v1.ConfigProto(
+        device_count={"GPU": 0}, intra_op_parallelism_threads=1, inter_op_parallelism_threads=4
+    )
+    server = tf.distribute.Server(cluster, job_name=given.job, task_index=given.index, protocol="grpc", config=settings)
     restrict_listening()
-    print(f"serving {asked.job} {asked.index} as {server.target}", flush=True)  # noqa: T201 - for its log
+    print(f"serving {given.job} {given.index} as {server.target}", flush=True)  # noqa: T201 - for its log
     threading.Event().wait()
 
 
 def coordinate(arguments: dict[str, object], send: Send) -> None:
-    """Connect to the servers, train, and answer with the course, and the losses of one device."""
-    asked = TypeAdapter(CoordinatorArguments).validate_python(arguments)
-    builder = Builder(asked.module, asked.file, asked.function)
-    with users_code(builder.target):
-        answer = _train(asked, builder, send)
+    """Do the task of the coordinator: train, and answer with the history and the losses of one device."""
+    given = TypeAdapter(CoordinatorArguments).validate_python(arguments)
+    with users_code(given.builder.target):
+        answer = _train(given, send)
     send(Answer(answer))
 
 
-def _train(asked: CoordinatorArguments, builder: Builder, send: Send) -> dict[str, object]:
+def _train(given: CoordinatorArguments, send: Send) -> dict[str, object]:
     import tensorflow as tf
 
     from harness.distribute.asynchronous import AsynchronousTraining, serial_losses
-    from harness.distribute.batches import Data
 
     tf.config.set_visible_devices([], "GPU")
-    with np.load(asked.data, allow_pickle=False) as stored:
-        data = Data(stored["x"], stored["y"], asked.batch_size)
-    build = builder.load()
-    cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in asked.cluster.items()})
+    experiment = given.experiment()
+    cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in given.cluster.items()})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     send(Started("training"))
-    workers = len(asked.cluster["worker"])
-    training = AsynchronousTraining(build, strategy, coordinator, data, workers, str(builder))
+    build, data, name = experiment.build, experiment.data, experiment.name
+    training = AsynchronousTraining(build, strategy, coordinator, data, len(given.cluster["worker"]), name)
     initial = training.initial()
-    course = training.run(asked.steps)
-    losses = serial_losses(build, initial, data, asked.steps, str(builder))
-    return {"course": asdict(course), "serial": list(losses)}
+    history = training.run(given.steps)
+    return {"history": asdict(history), "serial": list(serial_losses(build, initial, data, given.steps, name))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,14 @@ from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from harness.devices.request import resolve
-from harness.distribute.asynchronous_processes import train_asynchronously
-from harness.distribute.batches import Data
+from harness.distribute.arguments import TrainingArguments
 from harness.distribute.equivalence import CollectiveCount, Equivalence
-from harness.distribute.reference import LOOPS, loops_of
-from harness.distribute.several import Several
-from harness.distribute.strategies import known
-from harness.errors import TrainingError
+from harness.distribute.multi_worker import train_with_workers
+from harness.distribute.parameter_server import train_asynchronously
+from harness.distribute.single_device import LOOPS, check_loops
+from harness.distribute.strategies import IN_ONE_PROCESS, STRATEGIES
+from harness.distribute.training import Data
+from harness.errors import TrainingError, UnknownStrategy, UsageError
 from harness.judgement.verification import Comparison
 from harness.records import Exercised, Finding, Verdict
 from harness.runner.ask import ask
@@ -27,10 +28,96 @@ from harness.runner.builder import Builder
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 
+#: The devices of a strategy of one process, unless the caller names others.
+DEFAULT_DEVICES = "cpu:2"
+
+
+def equivalent(
+    strategy: str,
+    build: str | Callable[[], object],
+    data: object,
+    steps: int,
+    *,
+    batch_size: int = 8,
+    devices: str | None = None,
+    workers: int = 2,
+    loops: Sequence[str] = tuple(LOOPS),
+    limit_s: float = STARTUP_LIMIT_S,
+    logs: str | Path | None = None,
+) -> Equivalence:
+    """Train on one device and under a strategy, for ``steps`` steps from the same weights, and compare step by step.
+
+    Compared are the loss, metrics, gradients (custom loop), weights, optimizer slots, and the optimizer's counter;
+    replicas must hold the same bits, variables and slots must be where the strategy keeps them, and the ops and
+    collectives of a step must use all devices. The bound of each value is measured: how far the single-device run moves
+    when its weights and data move by one unit in the last place.
+
+    Args:
+        strategy: ``"mirrored"``, ``"central_storage"``, ``"multi_worker"``, ``"parameter_server"``,
+            ``"dtensor_data"`` or ``"dtensor_model"``.
+        build: a function without arguments at the top level of a module, or ``"FILE.py:FUNCTION"`` or
+            ``"module:function"``; it returns a ``Training``. Each process calls it again.
+        data: ``(x, y)`` or ``{"x": x, "y": y}``: NumPy arrays ``[rows, ...]`` of any dtype, used in order. The last
+            batch of an epoch has the rows that are left.
+        steps: how many steps to take; after the last batch the data starts again.
+        batch_size: rows of a whole batch, over all replicas.
+        devices: the devices of ``mirrored``, ``central_storage`` and DTensor, as ``configure`` takes them; by default
+            ``"cpu:2"``. The other strategies train on one logical CPU in each process, and take none.
+        workers: how many processes ``multi_worker`` and ``parameter_server`` train with.
+        loops: ``"custom"``, a loop of ``strategy.run``, and ``"fit"``, Keras's own.
+        limit_s: how long the training may take once its processes have started, in seconds. A hang is a finding, with
+            the stacks of each process.
+        logs: the folder for the output of the processes; by default a temporary one, which is removed after a PASS.
+
+    Raises:
+        UnknownStrategy: the strategy is not known.
+        TrainingError: the data, or what ``build`` returns, cannot be trained with.
+        UsageError: ``devices`` is given for a strategy of several processes, or a loop is not known.
+        InvalidTarget: ``build`` is not a function that another process can find.
+        RefusedByWorker: the function raised, or the devices are unavailable.
+        WorkerFailed: a process crashed, or exceeded its time limit.
+    """
+    if strategy not in STRATEGIES:
+        raise UnknownStrategy(strategy, tuple(STRATEGIES))
+    builder = Builder.of(build)
+    checked = Data.of(data, batch_size)
+    if steps < 1:
+        raise TrainingError(f"steps={steps}; accepted: 1 or more")
+    chosen = check_loops(loops)
+    if devices is not None and strategy not in IN_ONE_PROCESS:
+        raise UsageError(
+            f"devices={devices!r} with strategy {strategy!r}, which trains on one logical CPU in each process; leave "
+            "devices out, and set workers"
+        )
+    resolve(devices or DEFAULT_DEVICES)
+    folder = Path(tempfile.mkdtemp(prefix="harness-distribute-") if logs is None else logs)
+    folder.mkdir(parents=True, exist_ok=True)
+    stored = (folder / f"{strategy}-data.npz").absolute()
+    np.savez(stored, x=checked.x, y=checked.y)
+    arguments: dict[str, object] = asdict(
+        TrainingArguments(
+            builder.module, builder.file, builder.function, str(stored), checked.batch_size, steps, chosen
+        )
+    )
+    try:
+        if strategy == "multi_worker":
+            found = train_with_workers(arguments, checked, workers, limit_s, folder)
+        elif strategy == "parameter_server":
+            found = train_asynchronously(arguments, workers, limit_s, folder)
+        else:
+            own = {**arguments, "strategy": strategy, "spec": devices or DEFAULT_DEVICES}
+            job = Job("harness.distribute.one_process:run", own, limit_s=limit_s + LAST_RESORT_S)
+            found = _parse(ask(job, WorkerFiles.create(folder, strategy), limit_s=limit_s))
+    finally:
+        stored.unlink(missing_ok=True)
+    if logs is None and found.verdict is Verdict.PASS:
+        shutil.rmtree(folder, ignore_errors=True)  # the output is of use where something is wrong
+    return found
+
 
 @dataclass(frozen=True)
-class _Told:
-    """What a process says of an ``Equivalence``: all but the traces."""
+class _Answer:
+    """An ``Equivalence`` without its traces, as a process sends it."""
 
     verdict: Verdict
     reason: str
@@ -44,106 +131,6 @@ class _Told:
     measured: dict[str, float]
 
 
-def told(answer: dict[str, object]) -> Equivalence:
-    """The judgement that a process answered with."""
-    said = TypeAdapter(_Told).validate_python({name: value for name, value in answer.items() if name != "traces"})
-    return Equivalence(**{field.name: getattr(said, field.name) for field in fields(said)})
-
-
-def equivalent(
-    strategy: str,
-    build: str | Callable[[], object],
-    data: object,
-    steps: int,
-    *,
-    batch_size: int = 8,
-    devices: str = "cpu:2",
-    workers: int = 2,
-    loops: Sequence[str] = tuple(LOOPS),
-    limit_s: float = STARTUP_LIMIT_S,
-    logs: str | Path | None = None,
-) -> Equivalence:
-    """Train on one device and under a strategy, for ``steps`` steps from the same weights, and compare step by step.
-
-    Compared are the loss, metrics, gradients (custom loop), weights, optimizer slots, and the optimizer's counter;
-    replicas must hold the same bits, variables and slots be where the strategy keeps them, and the ops and collectives
-    of a step be on all devices. The bound of each value is measured: how far the run on one device moves when its
-    weights and data move by one unit in the last place.
-
-    Args:
-        strategy: ``"mirrored"``, ``"central_storage"``, ``"multi_worker"``, ``"parameter_server"``,
-            ``"dtensor_data"`` or ``"dtensor_model"``.
-        build: a function without arguments at the top level of a module, or ``"FILE.py:FUNCTION"`` or
-            ``"module:function"``; it returns a ``Training``. Each process calls it anew.
-        data: ``(x, y)`` or ``{"x": x, "y": y}``: NumPy arrays ``[rows, ...]`` of any dtype, taken in their order. The
-            last batch of an epoch has what is left.
-        steps: how many steps to take; after the last batch the data begins anew.
-        batch_size: rows of a whole batch, over all replicas.
-        devices: the devices of the one process of ``mirrored``, ``central_storage`` and DTensor, as ``configure`` takes
-            them.
-        workers: how many processes ``multi_worker`` and ``parameter_server`` train with, one logical CPU each.
-        loops: ``"custom"``, a loop of ``strategy.run``, and ``"fit"``, Keras's own.
-        limit_s: seconds that the training may take once its processes are up. A hang is a finding, with the stacks of
-            each process.
-        logs: the folder for what the processes print; by default a temporary one, which is
-            removed after a PASS.
-
-    Raises:
-        UnknownStrategy: the strategy is not known.
-        TrainingError: the data, or what ``build`` returns, cannot be trained with.
-        InvalidTarget: ``build`` is no function that another process can find.
-        RefusedByWorker: the function raised, or the devices cannot be had.
-        WorkerFailed: a process crashed, or took longer than it may.
-    """
-    known(strategy)
-    builder = Builder.of(build)
-    taken = Data.of(data, batch_size)
-    if steps < 1:
-        raise TrainingError(f"steps={steps}; accepted: 1 or more")
-    chosen = loops_of(loops)
-    resolve(devices)
-    if logs is not None:
-        folder = Path(logs)
-        folder.mkdir(parents=True, exist_ok=True)
-        return _train(strategy, builder, taken, steps, chosen, devices, workers, limit_s, folder)
-    folder = Path(tempfile.mkdtemp(prefix="harness-distribute-"))
-    found = _train(strategy, builder, taken, steps, chosen, devices, workers, limit_s, folder)
-    if found.verdict is Verdict.PASS:
-        shutil.rmtree(folder, ignore_errors=True)  # what was printed is of use where something is wrong
-    return found
-
-
-def _train(
-    strategy: str,
-    builder: Builder,
-    data: Data,
-    steps: int,
-    loops: tuple[str, ...],
-    devices: str,
-    workers: int,
-    limit_s: float,
-    folder: Path,
-) -> Equivalence:
-    stored = (folder / f"{strategy}-data.npz").absolute()
-    np.savez(stored, x=data.x, y=data.y)
-    arguments: dict[str, object] = {
-        "module": builder.module,
-        "file": builder.file,
-        "function": builder.function,
-        "data": str(stored),
-        "batch_size": data.batch_size,
-        "steps": steps,
-        "loops": list(loops),
-    }
-    try:
-        if strategy == "multi_worker":
-            several = {**arguments, "folder": str(folder.absolute())}
-            return Several(several, data, steps, loops, workers, limit_s, folder).equivalent()
-        if strategy == "parameter_server":
-            return train_asynchronously(arguments, steps, workers, limit_s, folder)
-        own = {**arguments, "strategy": strategy, "spec": devices}
-        job = Job("harness.distribute.training_process:run", own, limit_s=limit_s + LAST_RESORT_S)
-        answer = ask(job, WorkerFiles.create(folder, strategy), limit_s=limit_s)
-    finally:
-        stored.unlink(missing_ok=True)
-    return told(answer)
+def _parse(answer: dict[str, object]) -> Equivalence:
+    parsed = TypeAdapter(_Answer).validate_python({name: value for name, value in answer.items() if name != "traces"})
+    return Equivalence(**{field.name: getattr(parsed, field.name) for field in fields(parsed)})

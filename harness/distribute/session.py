@@ -1,25 +1,27 @@
-"""A training that is set up once and can be run several times from weights that are given."""
+"""A training that is set up once, and can be run several times from given weights."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from harness.distribute.batches import Data
-from harness.distribute.course import Course, Recorder
-from harness.distribute.state import homes, look, named, read, slots_of
-from harness.distribute.training import Training, checked
+from harness.distribute.history import History, Recorder
+from harness.distribute.training import Data, Training, check_training, make_metrics
 from harness.errors import TrainingError
 from harness.parallel.notes import add_note
 
-#: Called with a function of no arguments: calls it, watches what it does, and returns what it returns.
+#: Called with a function of no arguments: calls it, traces it, and returns what it returns.
 Watch: TypeAlias = Callable[[Callable[[], Any]], Any]
 #: Changes a training before it is run, in the strategy's scope.
 Change: TypeAlias = Callable[[Training], Training]
 
-#: Of everything that is drawn at random where the user's function does not say so: the same in all processes.
+#: The seed of everything random that the user's function does not seed: the same in all processes.
 SEED = 20170717
+
+#: What TensorFlow reports of a collective whose number two strategies use.
+_CLASHES = ("group size", "group_size", "instance_key", "group_key", "do not match")
 
 
 class Session(ABC):
@@ -34,21 +36,25 @@ class Session(ABC):
         import tensorflow as tf
 
         self.strategy = strategy
-        # Names of layers start anew, so that they are the same each time; and so do random numbers.
+        # Layers are named, and random numbers drawn, as the first time. Collecting garbage would take seconds.
         policy = tf.keras.config.dtype_policy()
-        tf.keras.backend.clear_session()
+        tf.keras.backend.clear_session(free_memory=False)
         tf.keras.config.set_dtype_policy(policy)
         tf.keras.utils.set_random_seed(SEED)
         with strategy.scope():
-            self.training = checked(build(), name)
+            self.training = check_training(build(), name)
             if tf.keras.distribution.distribution() is not None:
                 tf.keras.distribution.set_distribution(None)
                 raise TrainingError(
-                    f"{name} sets a keras.distribution, which Keras accepts with TensorFlow and then ignores: all "
-                    "would run on one device; leave it out, and name a strategy here"
+                    f"{name} sets a keras.distribution, which Keras accepts with TensorFlow and then ignores: "
+                    "everything would run on one device; remove it, and choose a strategy here"
                 )
-            if not self.training.model.built:
-                self.training.model(data.x[:1])
+            if not self.model.built:
+                self.model(data.x[:1])
+            metrics = self.training.metrics
+            if not all(isinstance(metric, tf.keras.metrics.Metric) for metric in metrics):
+                metrics = make_metrics(metrics, data.y, self.model(data.x[:1]))
+                self.training = replace(self.training, metrics=metrics)
             for change in changes:
                 self.training = change(self.training)
             self.set_up()
@@ -60,13 +66,13 @@ class Session(ABC):
 
     @property
     def optimizer(self) -> Any:
-        """The optimizer that is used: in mixed precision Keras wraps the one that it is given."""
+        """The optimizer in use: in mixed precision Keras wraps the one that it is given."""
         return self.training.optimizer
 
     @property
     def weights(self) -> dict[str, Any]:
-        """The model's variables, those too that are not trained."""
-        return named(self.model.weights)
+        """The model's variables, including those that are not trained."""
+        return named_variables(self.model.weights)
 
     @abstractmethod
     def set_up(self) -> None:
@@ -74,64 +80,71 @@ class Session(ABC):
 
     @abstractmethod
     def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:
-        """Take the steps; call :meth:`record` after each. ``watch`` is used for one call that does what a step does."""
+        """Take the steps, and call :meth:`record` after each. ``watch`` is used for one call that does what a step
+        does."""
 
     def initial(self) -> list[Any]:
         """The values of all the model's variables, as NumPy arrays."""
         return [read(variable) for variable in self.weights.values()]
 
-    def run(self, initial: Sequence[Any], data: Data, steps: int, watch: Watch | None = None) -> Course:
-        """Take ``steps`` steps from the weights ``initial``, with slots as new."""
+    def run(self, initial: Sequence[Any], data: Data, steps: int, watch: Watch | None = None) -> History:
+        """Take ``steps`` steps from the weights ``initial`` and new slots."""
         import tensorflow as tf
 
         for variable, value in zip(self.weights.values(), initial, strict=True):
             variable.assign(value)
         if self.optimizer.built:
-            self._renew_slots()
+            self._reset_optimizer()
         for metric in self.training.metrics:
             metric.reset_state()
         recorder = Recorder()
         try:
             self.take_steps(data, steps, recorder, watch)
         except tf.errors.OpError as error:
-            if "ollective" in str(error):
-                add_note(
-                    error,
-                    "replicas did not agree on a collective: a second strategy in one process is the usual cause, for "
-                    "both number their collectives alike",
-                )
+            if is_collective_clash(str(error)):
+                note = "usually caused by a second strategy in one process, which numbers its collectives alike"
+                add_note(error, note)
             raise
-        variables = {**self.weights, **slots_of(self.optimizer)}
-        return Course(
-            loop=self.loop,
-            replicas=int(self.strategy.num_replicas_in_sync),
-            devices=self._devices(),
-            values=recorder.values(),
-            iterations=tuple(recorder.iterations),
-            rates=tuple(recorder.rates),
-            rows=tuple(recorder.rows),
-            apart=tuple(recorder.apart.values()),
-            homes=homes(self.strategy, variables),
-        )
+        variables = {**self.weights, **optimizer_slots(self.optimizer)}
+        # The strategy of a single device names none.
+        replicas = int(self.strategy.num_replicas_in_sync)
+        devices = tuple(str(device) for device in self.strategy.extended.worker_devices) if replicas > 1 else ()
+        places = {
+            name: tuple(str(copy.device) for copy in self.copies(variable)) for name, variable in variables.items()
+        }
+        return recorder.history(self.loop, replicas, devices, variable_devices=places)
 
     def record(self, recorder: Recorder, loss: float, metrics: dict[str, float]) -> None:
-        """Record what there is after a step."""
+        """Record the state after a step."""
         recorder.add("loss", "loss", loss)
         for name, value in metrics.items():
             recorder.add("metric", name, value)
-        look(recorder, self.strategy, "weight", self.weights)
-        look(recorder, self.strategy, "slot", slots_of(self.optimizer))
+        self._record_variables(recorder, "weight", self.weights)
+        self._record_variables(recorder, "slot", optimizer_slots(self.optimizer))
         recorder.rates.append(float(number(self.optimizer.learning_rate)))
         recorder.iterations.append(int(number(self.optimizer.iterations)))
 
-    def _devices(self) -> tuple[str, ...]:
-        """The devices of the replicas of this process; the strategy of a single device tells none."""
-        if int(self.strategy.num_replicas_in_sync) == 1:
-            return ()
-        return tuple(str(device) for device in self.strategy.extended.worker_devices)
+    def copies(self, variable: Any) -> tuple[Any, ...]:
+        """The TensorFlow variables that hold a Keras variable: one for each replica of this process, or just one."""
+        return tuple(self.strategy.experimental_local_results(variable.value))
 
-    def _renew_slots(self) -> None:
-        """Slots and the counter as they were before the first step."""
+    def _record_variables(self, recorder: Recorder, quantity: str, variables: dict[str, Any]) -> None:
+        import tensorflow as tf
+
+        for name, variable in variables.items():
+            recorder.add(quantity, name, read(variable))
+            copies = self.copies(variable)
+            # Copies that are added up when they are read may differ.
+            on_read = tf.VariableSynchronization.ON_READ
+            if len(copies) < 2 or getattr(variable.value, "synchronization", None) == on_read:
+                continue
+            first, *others = [copy.read_value().numpy() for copy in copies]
+            for copy, other in zip(copies[1:], others, strict=True):
+                if first.tobytes() != other.tobytes():
+                    recorder.add_different_copy(name, str(copy.device), other, first)
+
+    def _reset_optimizer(self) -> None:
+        """Set the slots and the counter to their values before the first step."""
         variables = self.optimizer.variables
         if not hasattr(self, "_new_slots"):
             self._new_slots = [read(variable) for variable in variables]
@@ -139,9 +152,37 @@ class Session(ABC):
             variable.assign(value)
 
 
+def is_collective_clash(message: str) -> bool:
+    """Whether an error of TensorFlow's is one of collectives whose members do not fit together."""
+    return "ollective" in message and any(clash in message for clash in _CLASHES)
+
+
+def named_variables(variables: Sequence[Any]) -> dict[str, Any]:
+    """Keras variables by path; where several share a path, with their index."""
+    found: dict[str, Any] = {}
+    for index, variable in enumerate(variables):
+        path = str(variable.path)
+        found[path if path not in found else f"{path} ({index})"] = variable
+    return found
+
+
+def optimizer_slots(optimizer: Any) -> dict[str, Any]:
+    """The floating-point variables of an optimizer, without its learning rate."""
+    optimizers = [optimizer, *filter(None, [getattr(optimizer, "inner_optimizer", None)])]
+    others = {id(getattr(each, name, None)) for each in optimizers for name in ("iterations", "_learning_rate")}
+    slots = named_variables([variable for variable in optimizer.variables if id(variable) not in others])
+    return {name: variable for name, variable in slots.items() if "float" in str(variable.dtype)}
+
+
+def read(variable: Any) -> Any:
+    """The value of a Keras variable, read outside of all replicas."""
+    value = variable.value
+    return (value.read_value() if hasattr(value, "read_value") else value).numpy()
+
+
 def number(value: Any) -> Any:
-    """What a Keras variable, a tensor or a number holds."""
-    # A Keras variable has its value as an attribute, a variable of TensorFlow's has a method of that name.
+    """The value of a Keras variable, a tensor or a number."""
+    # A Keras variable has its value as an attribute, a TensorFlow variable has a method of that name.
     if hasattr(value, "value") and not callable(value.value):
         return read(value)
     return value.numpy() if hasattr(value, "numpy") else value

@@ -1,4 +1,4 @@
-"""The strategies by name, and how each is made in a process whose devices are configured."""
+"""The strategies by name, and how to make one in a process whose devices are configured."""
 
 from __future__ import annotations
 
@@ -12,39 +12,27 @@ STRATEGIES = {
     "mirrored": "MirroredStrategy: a copy of the variables on each device of one process",
     "central_storage": "CentralStorageStrategy: the variables in one place, the work on all devices of one process",
     "multi_worker": "MultiWorkerMirroredStrategy: a copy of the variables in each of several processes",
-    "parameter_server": "ParameterServerStrategy: the variables in a process of their own, updated in no order",
+    "parameter_server": "ParameterServerStrategy: the variables in a process of their own, updated asynchronously",
     "dtensor_data": "DTensor, each device with its rows of the batch",
     "dtensor_model": "DTensor, each device with its columns of the weights",
 }
-#: Those whose every step is that of one device, and which one process can run.
+#: Those that one process can run, and whose every step must match the single-device run.
 IN_ONE_PROCESS = ("mirrored", "central_storage", "dtensor_data", "dtensor_model")
 
-
-def known(name: str) -> str:
-    """``name``, if it is one of :data:`STRATEGIES`.
-
-    Raises:
-        UnknownStrategy: it is not.
-    """
-    if name not in STRATEGIES:
-        raise UnknownStrategy(name, tuple(STRATEGIES))
-    return name
-
-
-#: What this process has made, by name and devices.
+#: The strategy of this process, by name and devices.
 _made: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def make_strategy(name: str, devices: Sequence[str]) -> Any:
-    """The strategy over these devices (full names), each of which it is told: by itself it would take all there are,
-    and the batch of a replica would change with the machine (FAULTS C06).
+    """Make the strategy over these devices (full names), or return the one that this process already has.
 
-    A process has one strategy, whoever asks: each numbers its collectives from the same number on, so that those of a
-    second one are taken for parts of the first one's, and fail or hang (FAULTS C07).
+    The devices are always given: by default a strategy takes all it finds, and a replica's batch would change with the
+    machine. A process has one strategy: each numbers its collectives from the same number on, so that those of
+    a second one would be mixed up with those of the first, and fail or hang.
 
     Raises:
         UnknownStrategy: no such strategy works in one process.
-        StrategyTaken: this process has another one already.
+        StrategyTaken: this process already has another one.
     """
     import tensorflow as tf
 

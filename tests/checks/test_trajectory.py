@@ -7,7 +7,7 @@ import pytest
 
 from harness.checking.tally import Tally
 from harness.checks.trajectory import Array, Trajectory, compare
-from harness.distribute.differences import ROUNDING_FACTOR, bounds
+from harness.distribute.compare import ROUNDING_FACTOR, bounds
 from harness.records import Verdict
 
 STEPS, WEIGHTS = 50, 7

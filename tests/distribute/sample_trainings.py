@@ -37,11 +37,26 @@ def _model(*between: Any, **dense: Any) -> Any:
     )
 
 
+def _sgd() -> Any:
+    import tensorflow as tf
+
+    return tf.keras.optimizers.SGD(0.1)
+
+
 def clean() -> Training:
     import tensorflow as tf
 
     metrics = [tf.keras.metrics.MeanAbsoluteError(name="mae")]
     return Training(_model(), tf.keras.losses.MeanSquaredError(), tf.keras.optimizers.SGD(0.1, momentum=0.9), metrics)
+
+
+def named_metrics() -> Training:
+    """Metrics by the names that ``compile`` takes."""
+    return Training(_model(), "mse", _sgd(), ["accuracy", "mae"])
+
+
+def unknown_metric() -> Training:
+    return Training(_model(), "mse", _sgd(), ["acuracy"])
 
 
 def adam() -> Training:

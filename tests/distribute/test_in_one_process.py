@@ -13,6 +13,9 @@ import harness
 from harness.distribute import STRATEGIES, Equivalence, equivalent
 from harness.errors import InvalidTarget, RefusedByWorker, TrainingError, UnknownStrategy, UsageError
 
+pytest_plugins = ["forked_workers"]
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 
 def train(strategy: str, build: Any, folder: Path, **options: Any) -> Equivalence:
     return equivalent(strategy, build, samples.data(), 3, **{"loops": ("custom",), "logs": folder, **options})
@@ -45,7 +48,8 @@ def test_a_dtensor_layout_is_equal_to_one_device(strategy: str, build: Any, tmp_
     [
         ("dtensor_model", samples.clean, {}, "no weight has columns that can be divided among 2 devices"),
         ("mirrored", samples.with_keras_distribution, {}, "sets a keras.distribution, which Keras accepts"),
-        ("mirrored", samples.second_strategy, {}, "a second strategy in one process is the usual cause"),
+        ("mirrored", samples.second_strategy, {}, "usually caused by a second strategy in one process"),
+        ("mirrored", samples.unknown_metric, {}, "metrics: 'acuracy' is not known to Keras; accepted: Keras metrics"),
         ("mirrored", samples.breaks, {}, "sample_trainings:breaks raised KeyError: 'gone'"),
         ("mirrored", samples.no_training, {}, r"no_training returned a int; accepted: a harness.distribute.Training"),
     ],
@@ -79,6 +83,8 @@ def test_an_unknown_strategy_is_refused_with_those_that_there_are() -> None:
         ({"batch_size": 0}, TrainingError, "batch_size=0; accepted: 1 or more"),
         ({"loops": ("custm",)}, UsageError, r"loops=\('custm',\); accepted: a sequence of custom, fit"),
         ({"devices": "cpus:2"}, UsageError, "device spec 'cpus:2'"),
+        ({"strategy": "multi_worker", "devices": "gpu:1"}, UsageError, "trains on one logical CPU in each process"),
+        ({"strategy": "parameter_server", "devices": "gpu:1"}, UsageError, "devices='gpu:1' with strategy"),
         ({"build": lambda: None}, InvalidTarget, "is made inside a function"),
         ({"build": "nothing.py:build"}, InvalidTarget, "there is no file nothing.py"),
         ({"build": "nothing"}, InvalidTarget, "is not of the form FILE.py:FUNCTION or MODULE:FUNCTION"),
@@ -88,7 +94,7 @@ def test_an_unknown_strategy_is_refused_with_those_that_there_are() -> None:
 def test_bad_input_is_refused_before_a_process_starts(change: dict[str, Any], error: type, said: str) -> None:
     given: dict[str, Any] = {"build": samples.clean, "data": samples.data(), "steps": 3, **change}
     with pytest.raises(error, match=said):
-        equivalent("mirrored", **given)
+        equivalent(**{"strategy": "mirrored", **given})
 
 
 def test_a_strategy_over_other_devices_is_refused_in_a_process_that_has_one(monkeypatch: pytest.MonkeyPatch) -> None:

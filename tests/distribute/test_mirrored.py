@@ -14,23 +14,24 @@ CUSTOM, BOTH = ("custom",), ("custom", "fit")
 
 #: What is planted, the loops, and what the findings must name: the kind, and a text of where and message.
 FAULTS = {
-    "scalar_loss": (BOTH, [("value", "loss squares", "each replica's counts in full")]),
+    "scalar_loss": (BOTH, [("value", "loss squares", "counts in full instead of by its share")]),
     "added_sum": (BOTH, [("value", "layer activity, add_loss", "divided by the number of replicas (2)")]),
     "clipped": (BOTH, [("value", "optimizer SGD, clipnorm=0.1", "clips the gradients of each replica before")]),
     "normalised": (
         BOTH,
         [
-            ("value", "layer norm", "with synchronized=True the training is that of one device"),
+            ("value", "layer norm", "with synchronized=True the training matches the single-device run"),
             ("sync", "sequential/norm/moving_mean", "a replica's copy differs"),
         ],
     ),
     "applied_per_shard": (CUSTOM, [("update-count", "step 0", "counts 2 updates in 1 step(s)")]),
     "misses_an_update": (CUSTOM, [("sync", "step 2", "it missed an update")]),
     "reads_the_same": (CUSTOM, [("input", "step 0", "all 2 replicas were given the same 4 rows")]),
-    "reads_a_batch_each": (CUSTOM, [("input", "step 0", "a step's batch grows with the number of devices")]),
+    "reads_a_batch_each": (CUSTOM, [("input", "step 0", "the batch grows with the number of devices")]),
 }
 CLEAN = {
     "clean": BOTH,
+    "named_metrics": BOTH,
     "adam": CUSTOM,
     "loss_per_row": CUSTOM,
     "added_mean": CUSTOM,
@@ -46,25 +47,25 @@ def judge_all() -> None:
     import sample_trainings
 
     import harness
-    from harness.distribute.batches import Data
-    from harness.distribute.examine import examine
-    from harness.distribute.reference import Asked
+    from harness.distribute.one_process import examine
+    from harness.distribute.single_device import Experiment
+    from harness.distribute.training import Data
     from harness.runner.messages import plain
 
     devices = harness.configure("cpu:2")
     x, y = sample_trainings.data()
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, loops in {**{name: loops for name, (loops, _) in FAULTS.items()}, **CLEAN, "dropped_out": CUSTOM}.items():
         # Two whole batches, and for the trainings that read data by TensorFlow one of six rows.
         steps = 2 if name.startswith("reads") else 3
-        asked = Asked(getattr(sample_trainings, name), name, Data(x, y, 8), steps, loops)
+        asked = Experiment(getattr(sample_trainings, name), name, Data(x, y, 8), steps, loops)
         found = examine("mirrored", devices, asked)
-        told[name] = {"text": str(found), "verdict": found.verdict.value, "reason": found.reason}
-        told[name]["findings"] = plain(found.findings)
-        told[name]["exercised"] = plain(found.exercised)
-        told[name]["collectives"] = plain(found.collectives)
-        told[name]["shares"] = found.measured
-    print(json.dumps(told))
+        results[name] = {"text": str(found), "verdict": found.verdict.value, "reason": found.reason}
+        results[name]["findings"] = plain(found.findings)
+        results[name]["exercised"] = plain(found.exercised)
+        results[name]["collectives"] = plain(found.collectives)
+        results[name]["shares"] = found.measured
+    print(json.dumps(results))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,9 @@ import sample_trainings as samples
 import harness
 from harness.distribute import Equivalence, equivalent
 
+pytest_plugins = ["forked_workers"]
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 
 def train(build: Any, folder: Path, steps: int = 3, **options: Any) -> Equivalence:
     options = {"loops": ("custom",), "limit_s": 300.0, **options}
@@ -25,7 +28,7 @@ def named(found: Equivalence, kind: str, text: str) -> list[harness.Finding]:
 def test_two_workers_are_equal_to_one_device_and_fit_is_refused_by_keras(tmp_path: Path) -> None:
     found = train(samples.clean, tmp_path, loops=("custom", "fit"))
     assert [finding.kind for finding in found.findings] == ["error"], found
-    assert named(found, "error", "fit under MultiWorkerMirroredStrategy: Keras's fit fails in its own code")
+    assert named(found, "error", "fit under MultiWorkerMirroredStrategy: Keras's fit fails in Keras's own code")
     assert found.exercised.gradients == 3 * 66
     assert len(found.exercised.devices) == 2
     # 66 weights in float32, from each worker.
@@ -35,8 +38,8 @@ def test_two_workers_are_equal_to_one_device_and_fit_is_refused_by_keras(tmp_pat
 
 def test_a_worker_with_another_learning_rate_is_named(tmp_path: Path) -> None:
     found = train(samples.other_learning_rate, tmp_path / "planted")
-    assert named(found, "value", "worker 1 learns at another rate")
-    assert named(found, "sync", "worker 1 holds another value than worker 0")
+    assert named(found, "value", "the learning rate of worker 1 is not that")
+    assert named(found, "sync", "worker 1 has another value than worker 0")
 
 
 def test_workers_that_read_the_same_rows_are_named(tmp_path: Path) -> None:
@@ -49,14 +52,14 @@ def test_workers_that_read_the_same_rows_are_named(tmp_path: Path) -> None:
     [(samples.hangs, "took longer than 20 s", 20.0), (samples.dies, "ended: killed by SIGKILL", 300.0)],
 )
 def test_a_hang_and_a_death_are_results_with_stacks_and_nothing_is_left(
-    build: Any, said: str, limit_s: float, tmp_path: Path
+    build: Any, said: str, limit_s: float, tmp_path: Path, forked_workers: int
 ) -> None:
     found = train(build, tmp_path, limit_s=limit_s)
     assert found.verdict is harness.Verdict.FAIL
     assert {finding.where for finding in named(found, "error", "")} == {"worker 0 of 2", "worker 1 of 2"}
     assert any(said in finding.message for finding in found.findings), found
     if build is samples.hangs:
-        slept = named(found, "error", "worker 1 of 2")[0]
-        assert "in hangs" in slept.message
-        assert "Python stacks" in slept.found
-    assert psutil.Process().children(recursive=True) == []
+        asleep = named(found, "error", "worker 1 of 2")[0]
+        assert "in hangs" in asleep.message
+        assert "Python stacks" in asleep.found
+    assert [child.pid for child in psutil.Process().children(recursive=True)] == [forked_workers]

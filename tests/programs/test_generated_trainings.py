@@ -42,16 +42,16 @@ def train() -> None:
     """A process has one strategy."""
     import harness
     from harness import Verdict, strategies
-    from harness.distribute.batches import Data
-    from harness.distribute.examine import examine
-    from harness.distribute.reference import Asked
+    from harness.distribute.one_process import examine
+    from harness.distribute.single_device import Experiment
+    from harness.distribute.training import Data
 
     name = os.environ["STRATEGY"]
     devices = harness.configure(os.environ["DEVICES"])
     setups = strategies.training_setups(replicas=len(devices), **_OPTIONS[name])
     for setup in strategies.sample(setups, EXAMPLES, seed=SEED + len(devices)):
         data = Data(*setup.data(), setup.batch_size)
-        found = examine(name, devices, Asked(setup.build, repr(setup), data, setup.steps, _LOOPS[name]))
+        found = examine(name, devices, Experiment(setup.build, repr(setup), data, setup.steps, _LOOPS[name]))
         assert found.verdict is Verdict.PASS, f"{setup!r}\n{found}"
         assert found.exercised.gradients, f"{setup!r}: no gradient was compared"
     print(f"{EXAMPLES} trainings under {name} on {len(devices)} devices")

@@ -1,4 +1,4 @@
-"""The training on one device: its course, and its courses from weights and data that are moved a little."""
+"""The single-device run: its history, and the histories of runs from slightly moved weights and data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.distribute.batches import Data
-from harness.distribute.course import Course
-from harness.distribute.custom_loop import CustomLoop
-from harness.distribute.differences import MOVED_RUNS
-from harness.distribute.facts import CHANGES, Facts, facts_of
-from harness.distribute.keras_fit import KerasFit
+from harness.distribute.compare import MOVED_RUNS
+from harness.distribute.facts import CHANGES, Facts, collect_facts
+from harness.distribute.history import History
+from harness.distribute.loops import CustomLoop, KerasFit
 from harness.distribute.session import Session
+from harness.distribute.training import Data
 from harness.errors import UsageError
 from harness.judgement.tolerance import epsilon_of_name, move
 
@@ -23,7 +22,7 @@ LOOPS: dict[str, type[Session]] = {"custom": CustomLoop, "fit": KerasFit}
 
 
 @dataclass(frozen=True)
-class Asked:
+class Experiment:
     """What is to be judged. ``name`` is what messages call the function ``build``."""
 
     build: Callable[[], object]
@@ -33,8 +32,8 @@ class Asked:
     loops: tuple[str, ...] = tuple(LOOPS)
 
 
-def loops_of(names: Sequence[str]) -> tuple[str, ...]:
-    """``names``, if they are loops.
+def check_loops(names: Sequence[str]) -> tuple[str, ...]:
+    """Return ``names``, if they are loops.
 
     Raises:
         UsageError: there is none, or one is not known.
@@ -44,36 +43,36 @@ def loops_of(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def make_session(asked: Asked, loop: str, strategy: Any, data: Data, changes: Sequence[str] = ()) -> Session:
-    """A loop over the training. ``strategy``: ``None`` for one device."""
+def make_session(experiment: Experiment, loop: str, strategy: Any, data: Data, changes: Sequence[str] = ()) -> Session:
+    """Set up a loop over the training. ``strategy``: ``None`` for one device."""
     import tensorflow as tf
 
     return LOOPS[loop](
-        asked.build,
+        experiment.build,
         tf.distribute.get_strategy() if strategy is None else strategy,
         data,
-        name=asked.name,
+        name=experiment.name,
         changes=[CHANGES[change] for change in changes],
     )
 
 
-def look_at(asked: Asked) -> Facts:
-    """What the training is made of."""
-    looker = make_session(asked, "custom", None, asked.data)
-    assert isinstance(looker, CustomLoop)
-    return facts_of(looker, asked.data)
+def facts_of(experiment: Experiment) -> Facts:
+    """Collect what the training is made of."""
+    session = make_session(experiment, "custom", None, experiment.data)
+    assert isinstance(session, CustomLoop)
+    return collect_facts(session, experiment.data)
 
 
 class Reference:
-    """The training on one device, set up once. ``initial`` is what all runs begin with."""
+    """The training on one device, set up once. ``initial`` are the weights that all runs start from."""
 
-    def __init__(self, asked: Asked, loop: str, facts: Facts, changes: Sequence[str] = ()) -> None:
-        self.session = make_session(asked, loop, None, asked.data, changes)
+    def __init__(self, experiment: Experiment, loop: str, facts: Facts, changes: Sequence[str] = ()) -> None:
+        self.session = make_session(experiment, loop, None, experiment.data, changes)
         self.initial = self.session.initial()
         self.epsilon = epsilon_of_name(facts.coarsest)
 
-    def courses(self, data: Data, steps: int) -> tuple[Course, list[Course]]:
-        """The course, and those from moved weights and data."""
+    def run(self, data: Data, steps: int) -> tuple[History, list[History]]:
+        """Return the history, and those from moved weights and data."""
         random = np.random.default_rng(0)
         single = self.session.run(self.initial, data, steps)
         moved = []

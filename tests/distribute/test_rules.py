@@ -1,4 +1,4 @@
-"""The rules on how a training went about it, on records: each finds its fault and leaves the clean twin alone."""
+"""The rules on how a training ran, on records: each finds its fault and passes the clean twin."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from harness.devices.device import Device, Devices
-from harness.distribute.conduct import judge_homes
-from harness.distribute.course import Course
 from harness.distribute.equivalence import CollectiveCount, conclude
-from harness.distribute.uneven_collectives import judge_collectives, uneven_collectives
+from harness.distribute.history import History
+from harness.distribute.rules import judge_collectives, judge_collectives_of_workers, judge_variable_devices
+from harness.distribute.session import is_collective_clash
 from harness.records import Exercised, Finding, Verdict
 
 NAMES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{index}" for index in range(3))
@@ -40,29 +40,39 @@ def test_a_device_that_takes_another_part_is_named(counts: list[CollectiveCount]
 
 def test_replicas_that_exchange_nothing_are_found_where_the_strategy_must() -> None:
     (finding,) = judge_collectives([], "custom", DEVICES, needed=True)
-    assert finding.message == "replicas exchange nothing: each trains for itself"
+    assert finding.message == "replicas exchange nothing: each trains on its own"
     assert judge_collectives([], "custom", DEVICES, needed=False) == []
     assert judge_collectives([], "custom", DEVICES[:1], needed=True) == []
 
 
 def test_workers_that_give_other_bytes_to_a_collective_are_found() -> None:
     clean = [given(f"/job:worker/replica:0/task:{index}/device:CPU:0") for index in range(2)]
-    assert uneven_collectives(clean, 2) == []
+    assert judge_collectives_of_workers(clean, 2) == []
     for planted in ([clean[0]], [clean[0], given("/job:worker/replica:0/task:1/device:CPU:0", size_bytes=8)]):
-        (finding,) = uneven_collectives(planted, 2)
+        (finding,) = judge_collectives_of_workers(planted, 2)
         assert finding.kind == "sync"
 
 
-def course(homes: dict[str, tuple[str, ...]]) -> Course:
-    return Course("custom loop", 3, NAMES, {}, (), (), homes=homes)
+def history(devices: dict[str, tuple[str, ...]]) -> History:
+    return History("custom loop", 3, NAMES, {}, (), (), variable_devices=devices)
 
 
 def test_a_variable_that_is_not_where_the_strategy_keeps_its_own_is_found() -> None:
-    assert list(judge_homes(course({"kernel": NAMES, "momentum": NAMES}), NAMES)) == []
-    planted = course({"kernel": NAMES, "momentum": NAMES[:1], "velocity": NAMES[:1], "bias": NAMES[::-1]})
-    found = list(judge_homes(planted, NAMES))
+    assert list(judge_variable_devices(history({"kernel": NAMES, "momentum": NAMES}), NAMES)) == []
+    planted = history({"kernel": NAMES, "momentum": NAMES[:1], "velocity": NAMES[:1], "bias": NAMES[::-1]})
+    found = list(judge_variable_devices(planted, NAMES))
     assert [finding.where for finding in found] == ["momentum and 1 more (custom loop)", "bias (custom loop)"]
     assert {finding.kind for finding in found} == {"variable-placement"}
+
+
+def test_an_error_of_a_collective_is_explained_only_where_two_strategies_are_mixed_up() -> None:
+    clash = "Collective ops is aborted by: Group 1 has group size 2, but received 4"
+    assert is_collective_clash(clash)
+    for other in (
+        "CollectiveReduceV2: NCCL: Unable to load libnccl.so.2",
+        "Collective ops is aborted by: worker 1 died",
+    ):
+        assert not is_collective_clash(other)
 
 
 FINDING = Finding("sync", "", None, "", "", "")
@@ -83,6 +93,6 @@ WARNING = Finding("update-count", "", None, "", "", "", Verdict.WARN)
 )
 def test_a_verdict_is_never_better_than_what_it_rests_on(told: dict[str, Any], verdict: Verdict) -> None:
     everything: dict[str, Any] = {"findings": [], "undecided": [], "exercised": Exercised(values=3, ops=2), **told}
-    found, reason = conclude(**everything, passed="equal to one device")
+    found, reason = conclude(**everything, passed="match the single-device run")
     assert found is verdict
     assert ("is not proven" in reason) is (verdict is Verdict.PASS and told.get("traced") is False)

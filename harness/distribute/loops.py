@@ -1,19 +1,20 @@
-"""The custom loop: each replica computes its share of the loss of the whole batch, as TensorFlow's guide has it."""
+"""The loops that train: a custom one, as in TensorFlow's guide, and Keras's ``fit``."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from harness.distribute.batches import Data, digests
-from harness.distribute.course import Recorder
-from harness.distribute.session import Session, Watch
-from harness.distribute.state import named
+from harness.distribute.history import Recorder
+from harness.distribute.session import Session, Watch, named_variables
+from harness.distribute.training import Data, row_digests
 
 
 class CustomLoop(Session):
-    """Steps of ``strategy.run`` in a ``tf.function``."""
+    """Steps of ``strategy.run`` in a ``tf.function``. A replica computes its share of the loss of the whole batch."""
 
     loop = "custom loop"
 
@@ -32,20 +33,21 @@ class CustomLoop(Session):
         self._step = step
 
     def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:
-        """Take the steps. The last one is the one that is watched."""
+        """Take the steps. The last one is watched."""
         import tensorflow as tf
 
         batches = iter(self._batches(data))
         for number in range(steps):
             x, y = next(batches)
             rows = tf.constant(data.rows(number), tf.int32)
-            self._note_rows(recorder, x, y)
+            parts = zip(*map(self.strategy.experimental_local_results, (x, y)), strict=True)
+            recorder.rows.append(tuple(row_digests(one.numpy(), other.numpy()) for one, other in parts))
 
             def step(x: Any = x, y: Any = y, rows: Any = rows) -> Any:
                 return self._step(x, y, rows)
 
             loss, gradients = watch(step) if watch is not None and number == steps - 1 else step()
-            for name, gradient in zip(named(self.model.trainable_variables), gradients or (), strict=False):
+            for name, gradient in zip(named_variables(self.model.trainable_variables), gradients or (), strict=False):
                 if gradient is not None:
                     recorder.add("gradient", name, self._summed(gradient))
             metrics = {str(metric.name): float(metric.result()) for metric in self.training.metrics}
@@ -60,7 +62,7 @@ class CustomLoop(Session):
         )
 
     def _part(self, x: Any, y: Any, rows: Any) -> tuple[Any, Any]:
-        """What one replica does in a step."""
+        """Do one replica's part of a step."""
         import tensorflow as tf
 
         optimizer, variables = self.optimizer, self.model.trainable_variables
@@ -68,7 +70,7 @@ class CustomLoop(Session):
             predicted = self.model(x, training=True)
             loss = share_of_loss(self.training.loss, y, predicted, rows)
             if self.model.losses:
-                # What is added to the loss is taken for a mean, or for a function of the weights alone, as Keras does.
+                # As in Keras: layers are taken to add means over rows, or functions of the weights alone.
                 replicas = tf.distribute.get_strategy().num_replicas_in_sync
                 loss += tf.add_n([tf.cast(added, loss.dtype) for added in self.model.losses]) / replicas
             scaled = optimizer.scale_loss(loss)
@@ -83,18 +85,52 @@ class CustomLoop(Session):
         parts = self.strategy.experimental_local_results(value)
         return sum(np.asarray(part.numpy(), np.float64) for part in parts)
 
-    def _note_rows(self, recorder: Recorder, x: Any, y: Any) -> None:
-        """Which rows each replica is given."""
-        parts = zip(
-            self.strategy.experimental_local_results(x), self.strategy.experimental_local_results(y), strict=True
+
+class KerasFit(Session):
+    """Keras's ``fit`` on the arrays, in their order. Metrics and the loss are running means, as Keras reports them."""
+
+    loop = "fit"
+
+    def set_up(self) -> None:
+        """Compile without XLA, which would hide where ops run, and round differently on one device."""
+        made = self.training
+        self.model.compile(optimizer=made.optimizer, loss=made.loss, metrics=list(made.metrics), jit_compile=False)
+        # In mixed precision the model now has another optimizer.
+        self.training = replace(made, optimizer=self.model.optimizer, metrics=())
+        if self.strategy.num_replicas_in_sync == 1:
+            # Under a strategy fit makes the slots when it starts, and their devices are checked. On one device they
+            # are made now, so that the training can be restarted.
+            self.optimizer.build(self.model.trainable_variables)
+
+    def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:
+        """Take the steps; to be watched, take one more that is not recorded."""
+        import tensorflow as tf
+
+        session = self
+
+        class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]
+            def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:  # noqa: ARG002
+                logs = {name: float(value) for name, value in (logs or {}).items()}
+                session.record(recorder, logs.pop("loss", math.nan), logs)
+                if len(recorder.iterations) == steps:
+                    self.model.stop_training = True
+
+        epochs = -(-steps // data.batches)
+        self._fit(data, epochs, [Record()])
+        if watch is not None:
+            x, y = data.batch(0)
+            watch(lambda: self._fit(Data(x, y, data.batch_size), 1, []))
+
+    def _fit(self, data: Data, epochs: int, callbacks: list[Any]) -> None:
+        self.model.fit(
+            data.x, data.y, batch_size=data.batch_size, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks
         )
-        recorder.rows.append(tuple(digests(one.numpy(), other.numpy()) for one, other in parts))
 
 
 def share_of_loss(loss: Any, y: Any, predicted: Any, rows: Any) -> Any:
-    """A replica's share of the loss of a batch of ``rows`` rows; the shares of all replicas add up to it.
+    """Return a replica's share of the loss of a batch of ``rows`` rows; the shares of all replicas add up to it.
 
-    A loss that gives one number for its rows cannot be divided by the rows of the whole batch: it is taken as it is.
+    A loss that returns one number for its rows cannot be divided by the rows of the whole batch: it is left as it is.
     """
     import tensorflow as tf
 
@@ -109,7 +145,7 @@ def share_of_loss(loss: Any, y: Any, predicted: Any, rows: Any) -> Any:
 
 
 def values_of_loss(loss: Any, y: Any, predicted: Any) -> Any:
-    """What a loss gives before it is made one number, if it lets that be seen: ``[rows, ...]``; float32 or float64."""
+    """Return a loss before its reduction, where it has one of its own: ``[rows, ...]``, float32 or float64."""
     import tensorflow as tf
 
     if predicted.dtype in (tf.float16, tf.bfloat16):

@@ -1,0 +1,41 @@
+"""The arguments of the tasks of worker processes that train, and what they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic.dataclasses import dataclass
+
+from harness.distribute.training import Data
+from harness.runner.builder import Builder
+
+if TYPE_CHECKING:
+    from harness.distribute.single_device import Experiment
+
+
+@dataclass(frozen=True)
+class TrainingArguments:
+    """What to train: the function ``build`` (its module or file, and its name), the file of the data, and the rest as
+    ``equivalent`` takes it."""
+
+    module: str
+    file: str
+    function: str
+    data: str
+    batch_size: int
+    steps: int
+    loops: tuple[str, ...]
+
+    @property
+    def builder(self) -> Builder:
+        """The function ``build``."""
+        return Builder(self.module, self.file, self.function)
+
+    def experiment(self) -> Experiment:
+        """Load the function and the data."""
+        from harness.distribute.single_device import Experiment
+
+        with np.load(self.data, allow_pickle=False) as stored:
+            data = Data(stored["x"], stored["y"], self.batch_size)
+        return Experiment(self.builder.load(), str(self.builder), data, self.steps, self.loops)

@@ -1,0 +1,141 @@
+"""Compares a training with the same training on one device, step by step.
+
+Two correct runs differ by their order of summation, and training amplifies that. By how much is measured: the
+single-device run is repeated several times from weights and data that are moved by one unit in the last place, and the
+distance of these runs is what rounding does to this training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.distribute.history import QUANTITIES, Array, History
+from harness.judgement.verification import Comparison
+from harness.records import Finding
+
+#: How many times the measured effect of rounding two runs may be apart: both are rounded versions of one run, on
+#: either side of it, and the largest of a few samples may be smaller than the next.
+ROUNDING_FACTOR = 8.0
+#: Where the moved runs happen to agree, this many units in the last place of the largest value so far are rounding.
+ROUNDING_ULPS = 16.0
+#: How often the single-device run is repeated from moved weights and data.
+MOVED_RUNS = 3
+
+#: Keras adds up metrics, and the loss that ``fit`` reports, in float32 whatever the model computes in
+#: (keras/src/metrics/reduction_metrics.py: the dtype is ``floatx``).
+_METRICS_EPSILON = float(np.finfo(np.float32).eps)
+
+RULE = f"{ROUNDING_FACTOR:g} times the measured effect of rounding, and {ROUNDING_ULPS:g} units in the last place"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first step at which a value exceeds its bound."""
+
+    quantity: str
+    name: str
+    step: int
+    error: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The result of comparing two histories. ``structure`` lists what only one of them has, or in another shape: its
+    name, what was expected, and what was found."""
+
+    differences: tuple[Difference, ...]
+    comparisons: tuple[Comparison, ...]
+    structure: tuple[tuple[str, str, str], ...]
+    undecided: tuple[str, ...]
+
+    @property
+    def agree(self) -> bool:
+        """Whether nothing differs, and everything could be compared."""
+        return not (self.differences or self.structure or self.undecided)
+
+    @property
+    def first_step(self) -> int:
+        """The first step at which anything differs."""
+        return min((difference.step for difference in self.differences), default=0)
+
+    def findings(self, loop: str) -> Iterator[Finding]:
+        """One finding for each quantity: the first step, and at this step the variable that is furthest off."""
+        for name, want, got in self.structure[:1]:
+            kind = "missing-gradient" if name.startswith("gradient") and got == "missing" else "structure"
+            count = f"{len(self.structure)} such difference(s) from the single-device run"
+            yield Finding(kind, f"{name} ({loop})", None, want, got, count)
+        groups: dict[str, list[Difference]] = {}
+        for difference in self.differences:
+            groups.setdefault(difference.quantity, []).append(difference)
+        for quantity, differences in groups.items():
+            first = min(differences, key=lambda difference: (difference.step, -difference.error / difference.bound))
+            more = "" if len(differences) == 1 else f" and {len(differences) - 1} more"
+            name = quantity if first.name == quantity else f"{quantity} {first.name}{more}"
+            yield Finding(
+                "gradient" if quantity == "gradient" else "value",
+                f"{name}, step {first.step} ({loop})",
+                None,
+                f"within {first.bound:.3g} of the single-device run (rounding)",
+                f"{first.error:.3g} away",
+                f"{quantity} diverged from the single-device run at step {first.step}",
+            )
+
+
+def compare(found: History, single: History, moved: Sequence[History], epsilon: float) -> Compared:
+    """Compare everything that both histories have, step by step. ``epsilon`` is that of the arithmetic."""
+    differences: list[Difference] = []
+    comparisons: list[Comparison] = []
+    structure: list[tuple[str, str, str]] = []
+    undecided: list[str] = []
+    for quantity in QUANTITIES:
+        want, got = single.values[quantity], found.values[quantity]
+        structure += [(f"{quantity} {name}", "present", "missing") for name in want if name not in got]
+        structure += [(f"{quantity} {name}", "missing", "present") for name in got if name not in want]
+        for name, reference in want.items():
+            if name not in got:
+                continue
+            value = got[name]
+            if value.shape != reference.shape:
+                structure.append((f"{quantity} {name}", str(reference.shape), str(value.shape)))
+                continue
+            if not np.isfinite(reference).all():
+                undecided.append(f"{quantity} {name} is not finite on one device, so it proves nothing")
+                continue
+            from_keras = quantity == "metric" or (quantity == "loss" and found.loop == "fit")
+            own = max(epsilon, _METRICS_EPSILON) if from_keras else epsilon
+            bound = bounds(reference, [run.values[quantity][name] for run in moved], own)
+            error = np.abs(value - reference).max(axis=1, initial=0.0)
+            worst = int(np.argmax(np.nan_to_num(error / bound, nan=np.inf, posinf=np.inf)))
+            comparisons.append(
+                Comparison(
+                    found.loop,
+                    f"{quantity} {name}",
+                    "float64",
+                    value.size,
+                    value.size,
+                    float(error[worst]),
+                    float(bound[worst]),
+                    RULE,
+                )
+            )
+            outside = ~(error <= bound)  # a NaN is outside
+            if outside.any():
+                step = int(np.argmax(outside))
+                differences.append(Difference(quantity, name, step, float(error[step]), float(bound[step])))
+    return Compared(tuple(differences), tuple(comparisons), tuple(structure), tuple(undecided))
+
+
+def bounds(single: Array, moved: Sequence[Array], epsilon: float) -> Array:
+    """Return the bound of each step, from arrays ``[steps, elements]``: above 0, and never smaller than before."""
+    distance = np.zeros(len(single))
+    for run in moved:
+        distance = np.maximum(distance, np.abs(run - single).max(axis=1, initial=0.0))
+    so_far = np.maximum.accumulate(np.nan_to_num(distance, nan=0.0, posinf=0.0))
+    scale = np.maximum.accumulate(np.abs(single).max(axis=1, initial=0.0))
+    tiny = float(np.finfo(np.float32).tiny)
+    bound: Array = ROUNDING_FACTOR * so_far + ROUNDING_ULPS * epsilon * scale + tiny
+    return bound

@@ -1,0 +1,142 @@
+"""Trainings under the strategies of one process: run, traced and judged in this process, or in one of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from harness.devices.device import Devices
+from harness.distribute.arguments import TrainingArguments
+from harness.distribute.compare import Compared, compare
+from harness.distribute.dtensor_loop import DTensorLoop
+from harness.distribute.equivalence import Equivalence, count_collectives
+from harness.distribute.facts import Facts
+from harness.distribute.history import History
+from harness.distribute.judgement import Judgement
+from harness.distribute.rules import (
+    judge_collectives,
+    judge_rows,
+    judge_sync,
+    judge_updates,
+    judge_variable_devices,
+)
+from harness.distribute.single_device import Experiment, Reference, facts_of, make_session
+from harness.distribute.strategies import make_strategy
+from harness.evidence.trace import Trace, trace
+from harness.judgement.arithmetic import proven
+from harness.judgement.placement import gradient_ops, judge_replicas
+from harness.records import Exercised
+from harness.runner.messages import Answer, plain
+from harness.runner.users_error import users_code
+
+if TYPE_CHECKING:
+    from harness.runner.worker import Send
+
+
+@dataclass(frozen=True)
+class OneProcessArguments(TrainingArguments):
+    """The arguments of :func:`run`."""
+
+    strategy: str
+    spec: str
+
+
+def run(arguments: dict[str, object], send: Send) -> None:
+    """Do the task of a worker process: configure the devices, and examine the training."""
+    from harness.devices.runtime import configure
+
+    given = TypeAdapter(OneProcessArguments).validate_python(arguments)
+    devices = configure(given.spec)
+    with users_code(given.builder.target):
+        found = examine(given.strategy, devices, given.experiment())
+    # Traces stay here: they hold the outputs of the steps, and are judged already.
+    answer = plain(replace(found, traces={}))
+    assert isinstance(answer, dict)
+    send(Answer(answer))
+
+
+def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equivalence:
+    """Run a training on one device and under a strategy of one process, and judge it."""
+    if strategy_name.startswith("dtensor"):
+        # DTensor has no strategy, and Keras 3 no fit on it.
+        experiment = replace(experiment, loops=("custom",))
+        strategy = None
+    else:
+        strategy = make_strategy(strategy_name, devices.names)
+    facts = facts_of(experiment)
+    judgement = Judgement(strategy_name, experiment.loops, experiment.steps)
+    for loop in experiment.loops:
+        reference = Reference(experiment, loop, facts)
+        single, moved = reference.run(experiment.data, experiment.steps)
+        traces: list[Trace] = []
+
+        def watch(step: Callable[[], Any], traces: list[Trace] = traces) -> Any:
+            traces.append(trace(step))
+            return traces[0].outputs
+
+        if strategy is None:
+            found = _run_dtensor(strategy_name, devices, experiment, reference)
+            single = replace(single, values={**single.values, "metric": {}})
+        else:
+            session = make_session(experiment, loop, strategy, experiment.data)
+            found = session.run(reference.initial, experiment.data, experiment.steps, watch)
+        compared = compare(found, single, moved, reference.epsilon)
+        rerun = None if strategy is None else partial(_agree, experiment, facts, loop, strategy)
+        broken = [
+            *judge_rows([found], experiment.data),
+            *judge_updates(found, single),
+            *judge_sync(found),
+            *judge_variable_devices(found, devices.names[:1] if strategy_name == "central_storage" else devices.names),
+        ]
+        judgement.add(found, single, compared, facts, experiment.data, broken, rerun)
+        _measure(judgement, compared, loop)
+        if traces:
+            _judge_trace(judgement, traces[0], devices, found.loop)
+    return judgement.equivalence(f"on {len(devices)} replicas", traced=strategy is not None)
+
+
+def _run_dtensor(strategy_name: str, devices: Devices, experiment: Experiment, reference: Reference) -> History:
+    import tensorflow as tf
+
+    session = DTensorLoop(experiment.build, tf.distribute.get_strategy(), experiment.data, name=experiment.name)
+    session.lay_out(strategy_name.partition("_")[2], devices.names)
+    return session.run(reference.initial, experiment.data, experiment.steps)
+
+
+def _measure(judgement: Judgement, compared: Compared, loop: str) -> None:
+    """Note how close each quantity came to its bound."""
+    for comparison in compared.comparisons:
+        key = f"largest_share_of_bound_{comparison.where.partition(' ')[0]}_{loop}"
+        share = comparison.largest_error / comparison.bound
+        judgement.measured[key] = max(judgement.measured.get(key, 0.0), share)
+
+
+def _judge_trace(judgement: Judgement, seen: Trace, devices: Devices, loop: str) -> None:
+    """Judge where the ops of a step ran, and its collectives."""
+    judgement.traces[loop] = seen
+    counts = count_collectives(seen, loop)
+    judgement.collectives += counts
+    judgement.findings += judge_replicas(seen, devices, loop)
+    judgement.findings += judge_collectives(counts, loop, devices, judgement.strategy == "mirrored")
+    ran = proven(seen)
+    names = tuple(sorted({str(op.device) for op in ran}))
+    judgement.exercised += Exercised(ops=len(ran), gradient_ops=gradient_ops(seen), devices=names)
+
+
+def _agree(
+    experiment: Experiment, facts: Facts, loop: str, strategy: Any, changes: tuple[str, ...], steps: int
+) -> bool:
+    """Whether both runs agree with these changes; see ``causes.Rerun``."""
+    data = experiment.data
+    if "even" in changes:
+        data = data.divisible(int(strategy.num_replicas_in_sync))
+    own = [change for change in changes if change != "even"]
+    reference = Reference(experiment, loop, facts, own)
+    single, moved = reference.run(data, steps)
+    found = make_session(experiment, loop, strategy, data, own).run(reference.initial, data, steps)
+    return compare(found, single, moved, reference.epsilon).agree
