@@ -1,7 +1,7 @@
 """Starts the worker processes of a test file as forks of one process that has imported TensorFlow.
 
-That process has not started TensorFlow's runtime, so each fork configures devices of its own, and none spends seconds on
-the import. A fork is handed to this process to be waited for: while the fixture is in use, this process adopts orphans.
+That process has not started TensorFlow's runtime, so each fork configures devices of its own, and none spends seconds
+on the import. While the fixture is in use, the test's process adopts orphans, and so can wait for the forks.
 """
 
 from __future__ import annotations

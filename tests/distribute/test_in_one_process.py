@@ -30,7 +30,7 @@ def test_central_storage_trains_right_and_reports_wrong_metrics(tmp_path: Path) 
     assert twin.verdict is harness.Verdict.PASS, twin
     assert len(twin.exercised.devices) == 2
     found = train("central_storage", samples.clean, tmp_path / "metrics")
-    assert named(found, "value", "metrics mae (custom loop): Keras's metrics")
+    assert named(found, "value", "metrics mae (custom loop): Keras does not add up metrics")
     assert {finding.where.split()[0] for finding in found.findings} == {"metrics", "metric"}, found
 
 
