@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import TypeAdapter
 
 Array = npt.NDArray[np.float64]
 
@@ -60,12 +59,22 @@ class History:
         """Read what :meth:`save` wrote."""
         values: dict[str, dict[str, Array]] = {kind: {} for kind in QUANTITIES}
         with np.load(path, allow_pickle=False) as stored:
-            scalars = json.loads(str(stored["history"]))
+            scalars: dict[str, Any] = json.loads(str(stored["history"]))
             for key in stored.files:
                 kind, tab, name = key.partition("\t")
                 if tab:
                     values[kind][name] = stored[key]
-        return replace(TypeAdapter(cls).validate_python(scalars), values=values)
+        return cls(
+            loop=scalars["loop"],
+            replicas=scalars["replicas"],
+            devices=tuple(scalars["devices"]),
+            values=values,
+            iterations=tuple(scalars["iterations"]),
+            rates=tuple(scalars["rates"]),
+            rows=tuple(tuple(tuple(replica) for replica in step) for step in scalars["rows"]),
+            different_copies=tuple(DifferentCopy(**each) for each in scalars["different_copies"]),
+            variable_devices={name: tuple(devices) for name, devices in scalars["variable_devices"].items()},
+        )
 
 
 class Recorder:

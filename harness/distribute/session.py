@@ -21,7 +21,7 @@ Change: TypeAlias = Callable[[Training], Training]
 SEED = 20170717
 
 #: What TensorFlow reports of a collective whose number two strategies use.
-_CLASHES = ("group size", "group_size", "instance_key", "group_key", "do not match")
+_CLASHES = ("mismatch in the collective instance", "group size", "group_size")
 
 
 class Session(ABC):

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 #: TensorFlow puts the place in the user's code, and for a graph the whole story, before the message itself.
-_PREAMBLES = ("in user code:", "Graph execution error:", "Exception encountered when calling")
+_PREAMBLES = ("in user code:", "Graph execution error:", "Detected at node", "Exception encountered when calling")
 #: TensorFlow's marks for the place in a graph, and what it leaves behind a message for a name that there is not.
 _MARKS = re.compile(r"\{\{[^{}]*\}\}\s*|\s+name:\s*$")
+#: What stands before the messages of a graph in which several ops failed.
+_ROOTS = re.compile(r"\d+ root error")
 #: Files of no folder: Python's import machinery, and the code that AutoGraph makes of the user's.
 _NOBODYS = ("<frozen importlib", "__autograph_generated_file")
 
@@ -27,8 +29,15 @@ def _headline(error: BaseException) -> str:
     if not lines:
         return kind
     if lines[0].startswith(_PREAMBLES):
-        own = [line for line in lines if line.startswith(f"{kind}: ")]
-        return own[-1] if own else f"{kind}: {lines[-1]}"
+        # The message follows the last line with its type, or the user's frames.
+        own = [number for number, line in enumerate(lines) if line.startswith(f"{kind}: ")]
+        frames = [number for number, line in enumerate(lines) if line.startswith('File "')]
+        if own:
+            lines = [lines[own[-1]].removeprefix(f"{kind}: "), *lines[own[-1] + 1 :]]
+        elif frames:
+            lines = lines[frames[-1] + 1 :] or lines
+    while len(lines) > 1 and (lines[0].startswith(_PREAMBLES) or _ROOTS.match(lines[0])):
+        lines = lines[1:]
     return f"{kind}: {lines[0]}"
 
 

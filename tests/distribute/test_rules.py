@@ -66,7 +66,7 @@ def test_a_variable_that_is_not_where_the_strategy_keeps_its_own_is_found() -> N
 
 
 def test_an_error_of_a_collective_is_explained_only_where_two_strategies_are_mixed_up() -> None:
-    clash = "Collective ops is aborted by: Group 1 has group size 2, but received 4"
+    clash = "Collective ops is aborted by: Shape mismatch in the collective instance 100. Op at device CPU:1 expected"
     assert is_collective_clash(clash)
     for other in (
         "CollectiveReduceV2: NCCL: Unable to load libnccl.so.2",

@@ -26,6 +26,32 @@ from harness.runner.exception_text import frames_without, one_line
             "RuntimeError: bad sizes [Op:Mul]",
         ),
         (RuntimeError("Graph execution error:\n\nDetected at node x\nno space left"), "RuntimeError: no space left"),
+        (
+            RuntimeError(
+                'Graph execution error:\n\nDetected at node x defined at:\n  File "a.py", line 7, in f\n\n'
+                "Shapes differ.\nRestart the program.\n\t [[{{node x}}]] [Op:__inference_step_1]"
+            ),
+            "RuntimeError: Shapes differ.",
+        ),
+        (
+            RuntimeError(
+                'Graph execution error:\n\n  File "a.py", line 7, in f\n2 root error(s) found.\n  (0) INTERNAL: lost'
+            ),
+            "RuntimeError: (0) INTERNAL: lost",
+        ),
+        (
+            ValueError(
+                "Exception encountered when calling A.call().\n\nbad axis\n\nArguments received by A.call():\n x"
+            ),
+            "ValueError: bad axis",
+        ),
+        (
+            ValueError(
+                'in user code:\n\n    File "a.py", line 5, in f\n        layer(x)\n\n    ValueError: '
+                "Exception encountered when calling A.call().\n\n    bad axis\n\n    Arguments received by A.call():\n      x"
+            ),
+            "ValueError: bad axis",
+        ),
     ],
 )
 def test_an_exception_is_one_line(error: Exception, text: str) -> None:
