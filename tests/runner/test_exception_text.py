@@ -48,7 +48,7 @@ from harness.runner.exception_text import frames_without, one_line
         (
             ValueError(
                 'in user code:\n\n    File "a.py", line 5, in f\n        layer(x)\n\n    ValueError: '
-                "Exception encountered when calling A.call().\n\n    bad axis\n\n    Arguments received by A.call():\n      x"
+                "Exception encountered when calling A.call().\n\n    bad axis\n\n    Arguments received:\n      x"
             ),
             "ValueError: bad axis",
         ),
