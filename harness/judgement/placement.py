@@ -109,7 +109,7 @@ def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
             continue
         if forward.device is None or forward.device == op.device or not computes(forward):
             continue
-        message = "a backward op ran on another device than its forward op; a tape runs it where gradient() is called"
+        message = "a backward op ran on another device than its forward op; harness.colocate_gradients() puts it there"
         yield op, forward.device, message
 
 

@@ -1,0 +1,115 @@
+"""Towers as people write them, after well-known recipes, and random ones: one line puts their backward ops in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from generated_towers import GeneratedTowers
+from tower_programs import elsewhere, numbers
+
+from harness import Devices, Verdict, colocate_gradients, trace, verify
+
+Model = Callable[[Any], Any]
+
+
+def guide(model: Model, devices: Devices) -> Model:
+    """TensorFlow's guide to several GPUs: a loop over the devices, and the results brought to the host."""
+
+    def parallel(x: Any) -> Any:
+        results = []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                results.append(model(part))
+        with tf.device(devices.host):
+            return tf.concat(results, axis=0)
+
+    return parallel
+
+
+def by_slices(model: Model, devices: Devices) -> Model:
+    """As kuza55's ``make_parallel``: each device cuts its slice out of the batch by the batch's shape."""
+
+    def parallel(x: Any) -> Any:
+        results = []
+        for index, device in enumerate(devices):
+            with tf.device(device.name), tf.name_scope(f"tower_{index}"):
+                rows = tf.shape(x)[0] // len(devices)
+                results.append(model(tf.slice(x, tf.stack([index * rows, 0]), tf.stack([rows, -1]))))
+        with tf.device(devices.host):
+            return tf.concat(results, axis=0)
+
+    return parallel
+
+
+def by_replicas(model: Model, devices: Devices) -> Model:
+    """As Keras's ``multi_gpu_model``: slices are made in the replica, and the last one takes what is left over."""
+
+    def parallel(x: Any) -> Any:
+        results = []
+        for index, device in enumerate(devices):
+            with tf.device(device.name), tf.name_scope(f"replica_{index}"):
+                step = tf.shape(x)[0] // len(devices)
+                end = tf.shape(x)[0] if index == len(devices) - 1 else (index + 1) * step
+                results.append(model(x[index * step : end]))
+        with tf.device(devices.host), tf.name_scope("joined"):
+            return tf.concat(results, axis=0)
+
+    return parallel
+
+
+@pytest.mark.parametrize("recipe", [guide, by_slices, by_replicas], ids=lambda recipe: recipe.__name__)
+def test_a_recipe_for_towers_passes_within_the_context_and_not_without(devices: Devices, recipe: Any) -> None:
+    w, b, v = tf.Variable(numbers(6, 8)), tf.Variable(numbers(8)), tf.Variable(numbers(8, 3))
+
+    def model(x: Any) -> Any:
+        return tf.matmul(tf.nn.relu(tf.matmul(x, w) + b), v)
+
+    inputs = {"x": np.random.default_rng(0).normal(size=(4 * len(devices), 6)).astype("float32")}
+    parallel = recipe(model, devices)
+    plain = verify(parallel, model, inputs, devices=devices, variables=[w, b, v])
+    assert {finding.kind for finding in plain.findings} == {"gradient-placement"}, plain
+    with colocate_gradients():
+        cured = verify(parallel, model, inputs, devices=devices, variables=[w, b, v])
+    assert cured.verdict is Verdict.PASS, cured
+    assert cured.exercised.gradients >= 4
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_towers_whose_losses_are_averaged_are_cured(devices: Devices, mode: str) -> None:
+    """As the cifar10 example: a loss in each tower, the mean gradient on the host; here with one tape around all."""
+    w, b = tf.Variable(numbers(6, 3)), tf.Variable(numbers(3))
+    x, labels = numbers(4 * len(devices), 6), tf.constant([0, 1, 2, 1] * len(devices))
+
+    def step() -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            losses = []
+            parts = zip(devices, tf.split(x, len(devices)), tf.split(labels, len(devices)), strict=True)
+            for index, (device, rows, own) in enumerate(parts):
+                with tf.device(device.name), tf.name_scope(f"tower_{index}"):
+                    logits = tf.matmul(rows, w) + b
+                    losses.append(
+                        tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=own, logits=logits))
+                    )
+        towers = [tape.gradient(loss, [w, b]) for loss in losses]
+        with tf.device(devices.host):
+            return [tf.reduce_mean(tf.stack(grads), axis=0) for grads in zip(*towers, strict=True)]
+
+    run = step if mode == "eager" else tf.function(step)
+    assert elsewhere(trace(run))
+    with colocate_gradients():
+        assert elsewhere(trace(run)) == []
+        for found, expected in zip(run(), step(), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_generated_towers_are_cured(devices: Devices, seed: int) -> None:
+    towers = GeneratedTowers(devices, seed)
+    expected = [value.numpy() for value in towers.gradients()]
+    with colocate_gradients():
+        assert elsewhere(trace(towers.gradients)) == [], towers.drawn
+        assert [value.numpy().tobytes() for value in towers.gradients()] == [value.tobytes() for value in expected]

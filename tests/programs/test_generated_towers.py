@@ -1,0 +1,42 @@
+"""Generated towers by hand: ``colocate_gradients`` leaves no backward op elsewhere, and changes no value.
+
+HYPOTHESIS_PROFILE=ci runs 15, =long 500.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import numpy as np
+import tensorflow as tf
+from generated_towers import GeneratedTowers
+from tower_programs import elsewhere
+
+from harness import Devices, colocate_gradients, trace
+
+EXAMPLES = {"dev": 8, "ci": 15, "long": 500}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+#: Other examples for each number.
+SEED = 1000 * int(os.environ.get("HARNESS_PROGRAMS_SEED", "0")) + 100
+
+
+def test_generated_towers_have_their_backward_ops_in_place_and_the_same_gradients(devices: Devices) -> None:
+    drawn: Counter[str] = Counter()
+    to_mend = 0
+    for seed in range(SEED, SEED + EXAMPLES):
+        towers = GeneratedTowers(devices, seed)
+        to_mend += bool(elsewhere(trace(towers.gradients)))
+        expected = [value.numpy() for value in towers.gradients()]
+        graph = tf.function(towers.gradients, autograph=False)
+        with colocate_gradients():
+            assert elsewhere(trace(towers.gradients)) == [], (seed, towers.drawn)
+            assert elsewhere(trace(graph)) == [], (seed, towers.drawn)
+            found = [value.numpy() for value in towers.gradients()]
+            of_graph = [value.numpy() for value in graph()]
+        for value, from_graph, wanted in zip(found, of_graph, expected, strict=True):
+            assert value.tobytes() == wanted.tobytes(), (seed, towers.drawn)
+            np.testing.assert_allclose(from_graph, wanted, rtol=1e-3, atol=1e-5, err_msg=f"{seed}: {towers.drawn}")
+        drawn.update(towers.drawn)
+        tf.keras.backend.clear_session()
+    assert to_mend == (EXAMPLES if len(devices) > 1 else 0)
+    assert len(drawn) > 10, drawn
