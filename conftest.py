@@ -6,8 +6,10 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -55,10 +57,11 @@ def fresh_process() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
-    """Runs pytest with the plug-in, in a process of its own, on a machine with ``gpus`` GPUs.
+    """Runs pytest with the plug-in on a machine with ``gpus`` GPUs of a fake TensorFlow, in this process.
 
-    Its TensorFlow is the fake one, which is there at once; with ``real=True`` it is the real one. Of other plug-ins,
-    xdist alone is there, and only where ``-n`` asks for it: the rest would cost a second each time.
+    With xdist (``-n``), with the real TensorFlow (``real=True``), with pytest-benchmark, which measures, or where
+    a test says so (``apart=True``) it runs in a process of its own. Of other plug-ins xdist alone is loaded, and only for
+    ``-n``: the rest would take a second each.
     """
     monkeypatch.delenv("HARNESS_DEVICES", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -67,14 +70,36 @@ def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     fake = pytester.mkdir("fake")
     (fake / "tensorflow.py").write_bytes(_FAKE_TENSORFLOW.read_bytes())
-    # The driver would tell of the cards that are really there.
+    # The driver would report the GPUs that are really there.
     (fake / "pynvml.py").write_text("raise ImportError\n", encoding="utf-8")
 
-    def run(*arguments: str, gpus: int = 0, real: bool = False) -> pytest.RunResult:
+    def run(*arguments: str, gpus: int = 0, real: bool = False, apart: bool = False) -> pytest.RunResult:
         paths = [str(_IMPORT_ROOT)] if real else [str(fake), str(_IMPORT_ROOT)]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*paths, *filter(None, [_PYTHONPATH])]))
         monkeypatch.setenv("FAKE_TENSORFLOW_GPUS", str(gpus))
-        xdist = ["-p", "xdist.plugin"] if "-n" in arguments else []
-        return pytester.runpytest_subprocess("-p", "harness.pytest_plugin.plugin", *xdist, *arguments)
+        plugin = ("-p", "harness.pytest_plugin.plugin")
+        if "-n" in arguments:
+            return pytester.runpytest_subprocess(*plugin, "-p", "xdist.plugin", *arguments)
+        if real or apart or "pytest_benchmark.plugin" in arguments:
+            return pytester.runpytest_subprocess(*plugin, *arguments)
+        with _without_modules("harness", "tensorflow", "keras", "pynvml"), monkeypatch.context() as inner:
+            inner.syspath_prepend(str(fake))
+            return pytester.runpytest_inprocess(*plugin, *arguments)
 
     return run
+
+
+@contextmanager
+def _without_modules(*packages: str) -> Iterator[None]:
+    """Within it these packages are as if never imported: the devices that this process has are kept out of sight."""
+
+    def drop() -> dict[str, ModuleType]:
+        names = [name for name in sys.modules if name.partition(".")[0] in packages]
+        return {name: sys.modules.pop(name) for name in names}
+
+    kept = drop()
+    try:
+        yield
+    finally:
+        drop()
+        sys.modules.update(kept)

@@ -141,8 +141,8 @@ def test_a_killed_run_leaves_no_process_and_an_incomplete_record(tmp_path: Path)
     ("arguments", "message"),
     [
         (["--devices", "cpu:0"], "device spec 'cpu:0': there must be 1 device or more"),
-        (["--devices", "four"], "device spec 'four': unknown; accepted: 'auto', 'cpu:N'"),
-        (["--devices", "@nope"], "no profile of that name is shipped; there are @cpu-2"),
+        (["--devices", "four"], "device spec 'four': unknown; accepted: auto, cpu:N"),
+        (["--devices", "@nope"], "no such profile; accepted: @cpu-2"),
         (["--devices", "nope.toml"], "device spec 'nope.toml': the profile cannot be read"),
         (["--devices", "broken.toml"], "profile broken.toml: soft_placement = 3"),
         (["--devices", "cpu:7"], "device spec 'cpu:7' needs 7 moons; available: CPU:0"),
