@@ -59,8 +59,8 @@ def fresh_process() -> Callable[..., subprocess.CompletedProcess[str]]:
 def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Runs pytest with the plug-in on a machine with ``gpus`` GPUs of a fake TensorFlow, in this process.
 
-    It runs in a process of its own with xdist (``-n``), with the real TensorFlow (``real=True``), with pytest-benchmark,
-    which measures, and where a test says so (``apart=True``). Of other plug-ins only xdist is loaded, and only for
+    A process of its own is for xdist (``-n``), the real TensorFlow (``real=True``), pytest-benchmark, which measures,
+    and ``apart=True``. Of other plug-ins only xdist is loaded, and only for
     ``-n``: the rest would take a second each.
     """
     monkeypatch.delenv("HARNESS_DEVICES", raising=False)
