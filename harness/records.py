@@ -1,7 +1,7 @@
-"""What the harness keeps: frozen, typed, versioned records. Units stand in the field names; missing is ``None``.
+"""Records that the harness keeps: frozen, typed and versioned. Units are in the field names; ``None`` means missing.
 
-The records are plain dataclasses, so that making one costs nothing and importing this module loads no library.
-``harness.report.storage`` writes and reads them, validated by Pydantic.
+They are plain dataclasses, so importing this module loads no library. ``harness.report.storage`` reads and writes them,
+validated by Pydantic.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-#: Version of the stored form of :class:`RunRecord`. A reader accepts this one and all earlier ones.
+#: Version of the stored form of :class:`RunRecord`. Readers accept this version and all earlier ones.
 RUN_SCHEMA_VERSION = 2
 
 
 class Verdict(str, Enum):
-    """What a check or a verification says. UNKNOWN is not success: nothing was exercised, so nothing is proven."""
+    """Result of a check or a verification. UNKNOWN is not success: nothing was exercised, so nothing is proven."""
 
     PASS = "PASS"
     WARN = "WARN"
@@ -37,7 +37,7 @@ class ExitCode(int, Enum):
 
 
 def overall(verdicts: Iterable[Verdict]) -> Verdict:
-    """Join verdicts: FAIL, then UNKNOWN, then WARN, then PASS. Nothing, or nothing but SKIP, is UNKNOWN."""
+    """Return the first of FAIL, UNKNOWN, WARN and PASS that occurs; UNKNOWN if none does."""
     seen = set(verdicts)
     for verdict in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS):
         if verdict in seen:
@@ -46,7 +46,7 @@ def overall(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def exit_code(verdict: Verdict) -> ExitCode:
-    """The exit code for an overall verdict: 0 for PASS and WARN, 1 for FAIL, 3 for everything else."""
+    """Return the exit code of a verdict: 0 for PASS and WARN, 1 for FAIL, 3 otherwise."""
     if verdict in (Verdict.PASS, Verdict.WARN):
         return ExitCode.SUCCESS
     return ExitCode.FAILURE if verdict is Verdict.FAIL else ExitCode.UNKNOWN
@@ -54,10 +54,10 @@ def exit_code(verdict: Verdict) -> ExitCode:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """One problem that was found.
 
-    ``kind`` is one of :data:`FINDING_KINDS`; ``where`` says which output, gradient, variable or op; ``device`` is
-    the full name of the device it concerns, or ``None``. ``severity`` is FAIL, or WARN where the values still hold.
+    ``kind`` is one of :data:`FINDING_KINDS`. ``where`` names the output, gradient, variable or op for people.
+    ``device`` is the full name of the device concerned, if any. ``severity`` is FAIL, or WARN if the values are right.
     """
 
     kind: str
@@ -67,6 +67,16 @@ class Finding:
     found: str
     message: str
     severity: Verdict = Verdict.FAIL
+    #: What to do about it.
+    next_step: str = ""
+    #: ``eager`` or ``graph``, for a finding about a program.
+    mode: str = ""
+    #: The operation, algorithm or index concerned, for programs to compare: ``matmul float32``, ``ring``, ``index 1``.
+    subject: str = ""
+    #: Labels of the two devices of a copy, source first.
+    pair: tuple[str, str] | None = None
+    #: Whether one occurrence is enough: the finding stays a FAIL even if a second pass does not show it again.
+    lasting: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in FINDING_KINDS:
@@ -111,7 +121,7 @@ FINDING_KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Exercised:
-    """What a verdict rests on. All counts; ``devices`` are full device names on which ops were proven to run."""
+    """What a verdict is based on: counts, and the full names of the devices on which ops were proven to run."""
 
     programs: int = 0
     values: int = 0
@@ -132,7 +142,7 @@ class Exercised:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing that a verdict could rest on."""
+        """Whether there is no evidence for a verdict."""
         return not (self.values or self.gradients or self.ops)
 
     def __str__(self) -> str:
@@ -144,7 +154,7 @@ class Exercised:
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """One GPU as the driver names it."""
+    """One GPU as the driver reports it."""
 
     name: str
     uuid: str | None = None
@@ -154,7 +164,7 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The hardware and software that a result was obtained on. ``None`` is "not there" or "not known"."""
+    """The hardware and software that produced a result. ``None`` means absent or unknown."""
 
     tensorflow: str
     keras: str | None
@@ -181,9 +191,9 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One card (or logical CPU) of a machine. ``label`` is how reports call it, such as ``GPU:1``.
+    """One GPU or CPU device of a machine. Reports call it by its ``label``, such as ``GPU:1`` or ``worker/1/GPU:0``.
 
-    ``device`` is TensorFlow's full name, ``pci`` the bus id ``0000:3B:00.0``, ``numa_node`` the node it hangs on.
+    ``device`` is TensorFlow's full name, ``pci`` the bus id ``0000:3B:00.0``, ``numa_node`` the node it is attached to.
     """
 
     label: str
@@ -195,8 +205,36 @@ class Card:
     compute_capability: str | None = None
     memory_bytes: int | None = None
     numa_node: int | None = None
-    #: Which profile of ``profiles/hardware`` it is judged against; ``None``: against the machine's own median.
+    #: The profile in ``profiles/hardware`` that it is judged against; ``None``: against the other devices.
     profile: str | None = None
+    #: ``CPU`` or ``GPU``. Taken from the label if left out, as in older records.
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            kind = self.label.rpartition("/")[2].partition(":")[0]
+            # The driver's GPUs that TensorFlow does not see are labelled nvml:3.
+            object.__setattr__(self, "kind", "GPU" if kind == "nvml" else kind)
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU, physical or logical, on this host or another."""
+        return self.kind == "GPU"
+
+    @property
+    def shares_threads(self) -> bool:
+        """Whether it is a logical CPU of this process. They share one thread pool, so their rates say nothing."""
+        return self.kind == "CPU" and "/" not in self.label
+
+
+class Quantity(str, Enum):
+    """What a figure measures, which decides how it is judged: the rate of an operation, the bandwidth of copies, …"""
+
+    RATE = "rate"
+    BANDWIDTH = "bandwidth"
+    LATENCY = "latency"
+    LINK = "link"
+    POWER = "power"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +242,7 @@ class Figure:
     """One measured figure: ``name`` such as ``matmul float32``, ``unit`` such as ``GFLOP/s``, ``GB/s`` (1e9) or ``us``.
 
     ``device`` and ``peer`` are labels of cards; a copy goes from ``device`` to ``peer``, and either may be ``host``.
-    ``expected`` is what it was judged against and ``expected_from`` says where that comes from.
+    ``expected`` is the value it was judged against and ``expected_from`` its source.
     """
 
     name: str
@@ -215,11 +253,13 @@ class Figure:
     size_bytes: int | None = None
     expected: float | None = None
     expected_from: str | None = None
+    #: ``None`` in records written before it existed.
+    quantity: Quantity | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A sensor over time: ``name`` such as ``temperature``, ``unit`` such as ``C``; ``at_s`` counts from its start."""
+    """A sensor over time: ``name`` such as ``temperature``, ``unit`` such as ``C``; ``at_s`` starts at 0."""
 
     name: str
     unit: str
@@ -230,7 +270,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class PlacedOp:
-    """One op of a program that was proven on a device: ``order`` counts from 0 in the order in which they ran."""
+    """One op of a program, proven to have run on ``device``; ``order`` counts from 0 in order of execution."""
 
     order: int
     name: str
@@ -241,7 +281,7 @@ class PlacedOp:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the ops of one program ran. ``ops`` are the first of them; ``total`` says how many there were."""
+    """Where the ops of one program ran: the first of them, and how many there were in ``total``."""
 
     program: str
     ops: tuple[PlacedOp, ...]
@@ -250,7 +290,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The verdict of one check on one device set."""
+    """Verdict of one check on one device set."""
 
     check: str
     verdict: Verdict
@@ -261,22 +301,22 @@ class CheckResult:
     elapsed_s: float = 0.0
     spec: str = ""
     log: str | None = None
-    #: Figures that belong to the result, by name with the unit in it, such as ``largest_error_ulp``.
+    #: Figures by name, with the unit in the name, such as ``largest_error_ulp``.
     measured: dict[str, float] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     series: tuple[Series, ...] = ()
     placements: tuple[Placement, ...] = ()
-    #: What was exercised that no count of ``exercised`` says, such as ``7.2 GB of 8.0 GB free on GPU:0``.
+    #: What was exercised beyond the counts of ``exercised``, such as ``7.2 GB of 8.0 GB free on GPU:0``.
     scope: tuple[str, ...] = ()
-    #: How to run this alone again: a command line.
+    #: Command line that runs this check again.
     replay: str | None = None
-    #: Text of the entry of ``--known-failures`` that accepts this result; its verdict then counts as WARN.
+    #: The entry of ``--known-failures`` that accepts this result; its verdict then counts as WARN.
     accepted_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A whole run of ``harness validate``: written after each result, so that nothing is lost when it is cut short."""
+    """One run of ``harness validate``, written after each result so that an interrupted run loses nothing."""
 
     started_at: str
     harness: str
@@ -292,8 +332,8 @@ class RunRecord:
     elapsed_s: float = 0.0
     level: str = "quick"
     cards: tuple[Card, ...] = ()
-    #: Whether the machine was described in a file (``--fake``) and is no hardware.
+    #: Whether the machine was described in a file (``--fake``) instead of being real.
     described: bool = False
-    #: Entries of ``--known-failures`` whose check passes again.
+    #: Entries of ``--known-failures`` that no longer occur.
     passes_again: tuple[str, ...] = ()
     schema_version: int = RUN_SCHEMA_VERSION

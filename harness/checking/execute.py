@@ -68,15 +68,11 @@ def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
 
 #: Findings that say that bits were wrong.
 _LASTING = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
-#: Where a finding about an error that the driver reported under load stands.
-XID_UNDER_LOAD = "Xid under load"
-#: Where a finding says of something that happens once, and that nothing which comes later undoes.
-_HAPPENED = frozenset({XID_UNDER_LOAD})
 
 
 def _weakened(finding: Finding, again: Collection[tuple[str, str | None]]) -> Finding:
     """``finding``, as a warning where it is one that has to come ``again`` and did not."""
-    lasting = finding.kind in _LASTING or finding.where in _HAPPENED
+    lasting = finding.lasting or finding.kind in _LASTING
     if lasting or (finding.kind, finding.device) in again:
         return finding
     return replace(finding, severity=Verdict.WARN)

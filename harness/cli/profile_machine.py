@@ -45,7 +45,7 @@ def profile_machine(
     with clear_errors():
         check_spec(devices)
         files = WorkerFiles.create(report / "logs", "profile-machine")
-        answer = ask(Job("harness.hardware.profile_process:run", {"spec": devices}), files)
+        answer = ask(Job("harness.hardware.profile_rates:run", {"spec": devices}), files)
         rates = TypeAdapter(list[Rate]).validate_python(answer["rates"])
         name, cards = str(answer["name"]), TypeAdapter(list[str]).validate_python(answer["cards"])
         note = f"{len(cards)} card(s): {', '.join(cards)}; --devices {devices}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,76 +21,94 @@ _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One card as the driver knows it. ``uuid`` is in the driver's form, ``GPU-xxxxxxxx-xxxx-…``."""
+    """One card as the driver reports it. ``uuid`` is in the driver's form, ``GPU-xxxxxxxx-xxxx-…``."""
 
     name: str
     uuid: str
     total_mib: int
     free_mib: int
+    index: int | None = None
+    pci: str | None = None
 
 
-def read_cards() -> tuple[Card, ...]:
-    """The cards, through the driver's management library. Empty without ``nvidia-ml-py``, driver or cards."""
+@contextmanager
+def opened_nvml() -> Iterator[Any | None]:
+    """Open the driver's management library; ``None`` without ``nvidia-ml-py`` or a driver."""
     try:
         import pynvml
-    except ImportError:
-        return ()
-    try:
+
         pynvml.nvmlInit()
+    except ImportError:
+        yield None
+        return
     except pynvml.NVMLError:
-        return ()
+        yield None
+        return
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return tuple(_card(pynvml, handle) for handle in handles)
-    except pynvml.NVMLError:
-        # A card that has fallen off the bus answers nothing: what is not known is left out, nothing depends on it.
-        return ()
+        yield pynvml
     finally:
         pynvml.nvmlShutdown()
+
+
+def read_cards(library: Any = None) -> tuple[Card, ...]:
+    """Return the cards in the driver's order, without those that have fallen off the bus and answer nothing.
+
+    ``library`` is an open ``pynvml``, by default the one of this machine.
+    """
+    if library is None:
+        with opened_nvml() as found:
+            return () if found is None else read_cards(found)
+    cards = []
+    with suppress(library.NVMLError):
+        for index in range(library.nvmlDeviceGetCount()):
+            with suppress(library.NVMLError):
+                cards.append(_card(library, library.nvmlDeviceGetHandleByIndex(index), index))
+    return tuple(cards)
 
 
 def memory_by_process() -> dict[tuple[str, int], int | None]:
-    """GPU memory that processes use: (UUID of the card, process id) to MiB. Empty where the driver does not say.
-
-    ``None``: the process is there, and the driver does not say how much it has.
+    """Return the GPU memory of processes: (UUID of the card, process id) to MiB, ``None`` if the driver hides it.
 
     In a container the driver may name processes by ids that mean nothing inside.
     """
-    try:
-        import pynvml
-    except ImportError:
-        return {}
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return {}
     used: dict[tuple[str, int], int | None] = {}
-    try:
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
-            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                mib = process.usedGpuMemory
-                used[uuid, int(process.pid)] = None if mib is None else int(mib) // _MIB
-    except pynvml.NVMLError:
-        return used
-    finally:
-        pynvml.nvmlShutdown()
+    with opened_nvml() as library:
+        if library is None:
+            return used
+        with suppress(library.NVMLError):
+            for index in range(library.nvmlDeviceGetCount()):
+                handle = library.nvmlDeviceGetHandleByIndex(index)
+                uuid = _text(library.nvmlDeviceGetUUID(handle))
+                for process in library.nvmlDeviceGetComputeRunningProcesses(handle):
+                    mib = process.usedGpuMemory
+                    used[uuid, int(process.pid)] = None if mib is None else int(mib) // _MIB
     return used
 
 
-def _card(pynvml: Any, handle: Any) -> Card:
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+def _card(library: Any, handle: Any, index: int) -> Card:
+    memory = library.nvmlDeviceGetMemoryInfo(handle)
     return Card(
-        name=_text(pynvml.nvmlDeviceGetName(handle)),
-        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        name=_text(library.nvmlDeviceGetName(handle)),
+        uuid=_text(library.nvmlDeviceGetUUID(handle)),
         total_mib=int(memory.total) // _MIB,
         free_mib=int(memory.free) // _MIB,
+        index=index,
+        pci=_pci(library, handle),
     )
 
 
+def _pci(library: Any, handle: Any) -> str | None:
+    """Return the bus id as the kernel writes it: ``0000:3B:00.0`` of NVML's ``00000000:3B:00.0``."""
+    try:
+        text = _text(library.nvmlDeviceGetPciInfo(handle).busId)
+    except (library.NVMLError, AttributeError):
+        return None
+    domain, separator, rest = text.partition(":")
+    return f"{domain[-4:]}{separator}{rest}" if separator and len(domain) > 4 else text
+
+
 def _text(value: str | bytes) -> str:
-    """Older releases of nvidia-ml-py answer in bytes."""
+    """Decode what older releases of nvidia-ml-py return as bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 

@@ -1,32 +1,31 @@
-"""Copies of a pattern from card to card, and whether it is the way that is wrong or the memory at one of its ends."""
+"""Tells a faulty path between two cards from faulty memory at one of its ends."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.hardware.advised import Advised
 from harness.hardware.machine import Buffer, Machine, Mismatch, Pattern
 from harness.hardware.memory.judge import judge_pattern
-from harness.records import Card
+from harness.records import Card, Finding
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What arrived. ``memory`` is a finding about a card that cannot even keep the pattern: then no way is to blame."""
+    """What arrived. ``memory`` is a finding about a card that cannot hold the pattern; then the path is innocent."""
 
     mismatch: Mismatch
-    memory: Advised | None = None
+    memory: Finding | None = None
 
     @property
     def wrong(self) -> bool:
-        """Whether the way is wrong."""
+        """Whether the path is at fault."""
         return self.mismatch.count > 0 and self.memory is None
 
     def text(self, words: int) -> str:
-        """What is wrong, of ``words`` 64-bit words."""
+        """Describe what is wrong, of ``words`` 64-bit words."""
         zeros = ": zeros arrived" if self.mismatch.count == words and self.mismatch.found == 0 else ""
-        return f"{self.mismatch.count} of {words} words differ, the first is word {self.mismatch.first_word}{zeros}"
+        return f"{self.mismatch.count:,} of {words:,} words differ, the first is word {self.mismatch.first_word}{zeros}"
 
 
 def judge_delivery(
@@ -39,16 +38,16 @@ def judge_delivery(
     pattern: Pattern,
     size: int,
 ) -> Delivery:
-    """Where what arrived on ``target`` is wrong, look at the memory of both ends.
+    """Look at the memory of both ends if what arrived on ``target`` is wrong.
 
-    ``sent`` lies on ``source`` and has ``size`` bytes. What arrived is free again, so that its place is used anew.
+    ``sent`` is on ``source`` and has ``size`` bytes. The arrived copy is free again, so its place is reused.
     """
     if not mismatch.count:
         return Delivery(mismatch)
     at_source = machine.mismatch(sent, pattern)
     if at_source.count:
         return Delivery(mismatch, judge_pattern(cards[source], pattern, "of a copy, before it was sent", 0, at_source))
-    # The same pattern, written there without a copy: a cell that keeps a bit does so again.
+    # Write the same pattern there without a copy: a stuck cell shows again.
     written = machine.fill(target, size, pattern)
     there = machine.mismatch(written, pattern)
     if there.count:

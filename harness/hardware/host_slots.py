@@ -1,10 +1,10 @@
-"""Memory of the host that copies are written into, kept from one copy to the next.
+"""Reusable memory of the host that copies are written into.
 
-On logical CPUs TensorFlow's ``Identity`` copies nothing: both devices then share one buffer. And an op that makes a new
-buffer of some MiB spends most of its time on pages that the kernel hands out one by one, which is no figure of the
-memory. So a copy is written into memory that is there already: by ``ResourceScatterUpdate``, which copies a whole row
-with ``memmove``, into a variable of one row. ``DisableCopyOnRead`` then lets the variable be read without another copy;
-should anybody still hold the earlier content, TensorFlow gives the variable new memory, so that nothing is overwritten.
+On logical CPUs TensorFlow's ``Identity`` copies nothing: both devices share one buffer. An op that makes a new buffer
+of some MiB spends most of its time on new pages, which says nothing about the memory. So a copy is written into
+existing memory: by ``ResourceScatterUpdate``, which copies a whole row with ``memmove``, into a variable of one row.
+``DisableCopyOnRead`` then lets the variable be read without another copy;
+if the earlier content is still referenced, TensorFlow gives the variable new memory, so nothing is overwritten.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ import numpy.typing as npt
 
 from harness.devices.device import Device
 
-#: Memory that is kept while nobody uses it: beyond that, what was used longest ago is let go.
+#: Unused memory that is kept: beyond that, what was used longest ago is freed.
 _KEPT_BYTES = 512 * 1024 * 1024
-#: TensorFlow's ops end the process when a tensor lies at another multiple (EIGEN_MAX_ALIGN_BYTES).
+#: TensorFlow's ops abort the process if a tensor is not aligned to this (EIGEN_MAX_ALIGN_BYTES).
 _ALIGNMENT = 64
 
 #: From this size on NumPy asks for large pages.
 _LARGE_BYTES = 4 * 1024 * 1024
 
-#: Raises where a device has no room for so many bytes.
+#: Raises if a device lacks memory for that many bytes.
 RequireRoom = Callable[[Device, int], None]
 
 
 class Lease:
-    """Holds a slot for as long as it is referred to."""
+    """Holds a slot as long as it is referenced."""
 
 
 @dataclass(slots=True)
@@ -47,20 +47,17 @@ class _Slot:
 
 
 class HostSlots:
-    """Slots by what they hold; taken for a copy, and given back when nothing refers to the copy any more."""
+    """Slots by content type: taken for a copy, and returned when the copy is no longer referenced."""
 
     def __init__(self, require_room: RequireRoom) -> None:
         self._require_room = require_room
         self._free: dict[tuple[object, ...], list[tuple[Any, int]]] = {}
         self._kept_bytes = 0
-        # Reentrant: what gives a slot back may run wherever Python collects what nobody refers to.
+        # Reentrant, because a slot may be returned wherever Python collects garbage.
         self._lock = threading.RLock()
 
     def copy(self, tensor: Any, device: Device, repeats: int = 1) -> tuple[Any, Lease]:
-        """A copy of a tensor of this host on another of its CPU devices, and what keeps its memory.
-
-        Written ``repeats`` times into the same memory.
-        """
+        """Copy a tensor to another CPU device of this host ``repeats`` times, and return the copy with its lease."""
         import tensorflow as tf
 
         shape = tuple(tensor.shape)
@@ -82,9 +79,9 @@ class HostSlots:
         return copied, lease
 
     def tensor_of(self, array: npt.NDArray[Any], device: Device) -> Any | None:
-        """``array``, copied once into memory that a tensor of the CPU device then lies in; ``None`` if it cannot be.
+        """Copy ``array`` once into the memory of a tensor of the CPU device; ``None`` if the dtype does not allow it.
 
-        The memory is handed to TensorFlow by DLPack, which knows no bfloat16, float8 or text of NumPy's.
+        The memory is passed to TensorFlow by DLPack, which lacks bfloat16, float8 and text.
         """
         import tensorflow as tf
 
@@ -99,14 +96,14 @@ class HostSlots:
         np.copyto(lent, array)
         with tf.device(device.name):
             tensor = tf.identity(tf.experimental.dlpack.from_dlpack(lent.__dlpack__()))
-        # TensorFlow refers to this very array until the last tensor that lies in its memory is gone.
+        # TensorFlow references this array until the last tensor in its memory is gone.
         weakref.finalize(lent, self._give_back, key, block, array.nbytes).atexit = False
         return tensor
 
     def array_of(self, *tensors: Any) -> npt.NDArray[Any] | None:
-        """The content of a tensor of this host in an array of the caller's, or ``None`` where it has no NumPy form.
+        """Copy a tensor of this host to an array, or return ``None`` for a dtype without a NumPy form.
 
-        Of several tensors of one dtype, ``[n]`` of all their elements.
+        Several tensors of one dtype become ``[n]`` of all their elements.
         """
         views = [view for tensor in tensors if (view := view_of(tensor)) is not None]
         if len(views) < len(tensors):
@@ -125,7 +122,7 @@ class HostSlots:
         return np.asarray(lent)
 
     def drop(self) -> None:
-        """Let go of all memory that nobody uses."""
+        """Free all unused memory."""
         with self._lock:
             self._free.clear()
             self._kept_bytes = 0
@@ -138,7 +135,7 @@ class HostSlots:
         with self._lock:
             if size_bytes > _KEPT_BYTES:
                 return
-            # What was used last is what is copied into next: sizes that are done with go.
+            # The size used last is likely to be used next, so the others go first.
             while self._kept_bytes + size_bytes > _KEPT_BYTES:
                 self._pop(next(iter(self._free)))
             self._free.setdefault(key, []).append((slot, size_bytes))
@@ -154,7 +151,7 @@ class HostSlots:
 
 
 class _Lent:
-    """What an array of a slot has for its base: the slot goes back when the last view of it is gone."""
+    """The base of an array of a slot, which returns the slot when the last view is gone."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
         self._array = array
@@ -173,9 +170,9 @@ def _new_slot(dtype: Any, shape: tuple[int, ...]) -> _Slot:
 
 
 def view_of(tensor: Any) -> npt.NDArray[Any] | None:
-    """The memory of a tensor of this host, read-only; ``None`` where NumPy has no such dtype (bfloat16).
+    """Return a read-only view of a tensor of this host; ``None`` if NumPy lacks the dtype (bfloat16).
 
-    A tensor of another device is copied to the host first, once: TensorFlow keeps that with the tensor.
+    A tensor of another device is copied to the host first; TensorFlow caches that copy with the tensor.
     """
     try:
         return np.asarray(memoryview(tensor))
@@ -184,9 +181,9 @@ def view_of(tensor: Any) -> npt.NDArray[Any] | None:
 
 
 def _ask_for_large_pages(tensor: Any) -> None:
-    """Ask Linux for large pages under a tensor that nobody has written to yet, as NumPy does for its arrays.
+    """Ask Linux for large pages under a new tensor, as NumPy does for its arrays.
 
-    With small ones a copy of many MiB takes some 10 % longer. Where the kernel has none, nothing changes.
+    With small pages a copy of many MiB takes some 10 % longer.
     """
     view = view_of(tensor)
     if view is None:
@@ -200,7 +197,7 @@ def _ask_for_large_pages(tensor: Any) -> None:
 
 
 def _aligned(dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
-    """``[size]`` of zeros where a tensor may lie. Written once, so that its pages are there."""
+    """Return ``[size]`` of zeros, aligned for a tensor and written once, so that its pages exist."""
     raw = np.zeros(size * dtype.itemsize + _ALIGNMENT, np.uint8)
     offset = -raw.ctypes.data % _ALIGNMENT
     made: npt.NDArray[Any] = raw[offset : offset + size * dtype.itemsize].view(dtype)

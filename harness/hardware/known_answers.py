@@ -1,4 +1,4 @@
-"""Programs whose result is exact, whatever the order of summation, and a digest of it that is computed on the card."""
+"""Programs with an exact result, whatever the order of summation, and a digest of it computed on the card."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.hardware.operation import Operation
+from harness.hardware.machine import Operation
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 #: Rows and columns of the matrices.
 SIDE = 64
-#: The largest whole number in the matrices: SIDE * value**2 stays below 2**24 and 2**53, where float32 and float64 have
-#: every whole number; 511 has 9 bits, so that TF32, with 11, multiplies it exactly too.
+#: The largest integer in the matrices: SIDE * value**2 stays below 2**24 and 2**53, up to which float32 and float64
+#: have every integer; 511 has 9 bits, so TF32, with 11, multiplies it exactly too.
 LARGEST = {"float32": 511, "float64": 2**23 - 1, "int32": 5_000}
 
 
@@ -30,7 +30,7 @@ class KnownAnswer:
 
 
 def known_answers(seed: int, index: int, *, on_cpu: bool = False) -> tuple[KnownAnswer, ...]:
-    """The programs with data for shard ``index``. TensorFlow multiplies int32 matrices on CPUs alone."""
+    """Return the programs with data for shard ``index``. TensorFlow multiplies int32 matrices only on CPUs."""
     random = np.random.default_rng([seed, index])
     dtypes = ("float32", "float64", "int32") if on_cpu else ("float32", "float64")
     return (*(_product(random, dtype) for dtype in dtypes), _permutation(random))
@@ -39,7 +39,7 @@ def known_answers(seed: int, index: int, *, on_cpu: bool = False) -> tuple[Known
 def _product(random: np.random.Generator, dtype: str) -> KnownAnswer:
     top = LARGEST[dtype]
     whole = [random.integers(-top, top + 1, (SIDE, SIDE)) for _ in range(2)]
-    # In int64 first, where nothing is rounded: what is compared with has not gone through the arithmetic under test.
+    # In int64, where nothing is rounded: the reference does not use the arithmetic under test.
     expected = (whole[0] @ whole[1]).astype(dtype)
     return KnownAnswer(product(dtype), tuple(array.astype(dtype) for array in whole), expected)
 
@@ -53,7 +53,7 @@ def _permutation(random: np.random.Generator) -> KnownAnswer:
 # One operation for all data: a machine builds it once for each card.
 @cache
 def product(dtype: str) -> Operation:
-    """The product of two matrices ``[SIDE, SIDE]``."""
+    """Multiply two matrices ``[SIDE, SIDE]``."""
 
     def multiply(a: Any, b: Any) -> Any:
         import tensorflow as tf
@@ -65,7 +65,7 @@ def product(dtype: str) -> Operation:
 
 @cache
 def permutation() -> Operation:
-    """Words in another order, followed by the sums of its two halves: int64 ``[SIDE * SIDE * 3 / 2]``, which wrap."""
+    """Permute words and append the sums of both halves, which wrap: int64 ``[SIDE * SIDE * 3 / 2]``."""
 
     def permute(a: Any, b: Any) -> Any:
         import tensorflow as tf
@@ -82,7 +82,7 @@ def _permuted(values: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> np
 
 
 def digest_weights(count: int, seed: int) -> npt.NDArray[np.int64]:
-    """Odd weights for :func:`digest`, one for each element: int64 ``[count]``."""
+    """Return odd weights for :func:`digest`, one for each element: int64 ``[count]``."""
     made: npt.NDArray[np.int64] = np.random.default_rng([seed, count]).integers(-(2**62), 2**62, count)
     # An odd weight times any change of less than 2**64 is never 0 modulo 2**64: no single change is lost.
     made |= 1
@@ -91,9 +91,9 @@ def digest_weights(count: int, seed: int) -> npt.NDArray[np.int64]:
 
 @cache
 def digest(dtype: str) -> Operation:
-    """The sum of an array's elements, taken as whole numbers bit by bit, times weights, modulo 2**64: int64 ``[1]``.
+    """Sum an array's elements, their bits read as integers, times weights, modulo 2**64: int64 ``[1]``.
 
-    Its arguments are the array, of ``dtype`` and any shape, and weights of as many elements.
+    The arguments are the array, of ``dtype`` and any shape, and as many weights.
     """
     whole = f"int{np.dtype(dtype).itemsize * 8}"
 
@@ -112,7 +112,7 @@ def digest(dtype: str) -> Operation:
 
 
 def digest_of(array: npt.NDArray[Any], weights: npt.NDArray[np.int64]) -> np.int64:
-    """The digest of an array of the host."""
+    """Return the digest of an array of the host."""
     whole = np.dtype(f"int{array.dtype.itemsize * 8}")
     bits = np.ascontiguousarray(array).reshape(-1).view(whole).astype(np.int64)
     with np.errstate(over="ignore"):

@@ -1,27 +1,33 @@
-"""What the hardware checks work on: a :class:`Machine`, which is real or, for the self-test, described in a file.
+"""The machine that the hardware checks work on: a :class:`Machine`, real or described in a file for the self-test.
 
-A check is written once, against this interface. Everything is synchronous: when a call returns, the work is done, and
-``clock_s`` says how long it took, in real seconds here and in simulated ones on a described machine.
+All calls are synchronous: when one returns, its work is done, and ``clock_s`` tells how long it took, in real seconds
+or in the simulated seconds of a described machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
-    from harness.hardware.operation import Operation
     from harness.hardware.software.installed import Software
-    from harness.hardware.telemetry import Reading
     from harness.records import Card
+
+#: The memory of the host, where a card is expected.
+HOST = "host"
+#: One direction of one PCIe lane by generation, in GB/s (1e9), after line coding (PCI-SIG base specifications).
+PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+#: Something in the memory of a card; only the machine that made it can read it.
+Buffer = Any
 
 
 class DeviceMemoryFull(Exception):
-    """A buffer could not be made: the card (or the host) has no room for ``size_bytes``."""
+    """A buffer of ``size_bytes`` does not fit into the memory of ``device`` (or of the host)."""
 
     def __init__(self, device: str, size_bytes: int) -> None:
         self.device = device
@@ -29,15 +35,11 @@ class DeviceMemoryFull(Exception):
         super().__init__(f"{device} could not allocate {size_bytes} bytes")
 
 
-#: Something that lies on a card; only the machine that made it can look into it.
-Buffer = Any
-
-
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a buffer is filled with: its 64-bit word ``i`` is ``first + i * step`` modulo 2**64.
+    """Content of a buffer whose 64-bit word ``i`` is ``first + i * step`` modulo 2**64.
 
-    It can be made anew wherever it is compared, so that what is compared with has not gone the way that is tested.
+    It is generated again wherever it is compared, so the reference never travels the path under test.
     """
 
     first: int
@@ -46,90 +48,193 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """How a buffer differs from its pattern: ``count`` 64-bit words, the index of the first, and what is there."""
+    """How a buffer differs from its pattern: ``count`` 64-bit words, the index of the first one and its value."""
 
     count: int
     first_word: int | None = None
     found: int | None = None
 
 
-class Machine(Protocol):
-    """The cards of a machine and what can be done on them.
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation: ``tensorflow`` takes tensors on a card, ``reference`` float64 or integer arrays of NumPy.
 
-    A card is named by its label (``records.Card.label``, such as ``GPU:1``); ``HOST`` is the memory of the host.
+    ``dtype`` is that of the arguments, ``result_dtype`` that of the result, by NumPy's or ml_dtypes' name. ``flop`` is
+    the number of floating-point operations of one run (of the best algorithm) and ``traffic_bytes`` how many bytes it
+    must read and write; ``None`` if that is meaningless. ``unit`` is the unit of its rate.
     """
+
+    name: str
+    dtype: str
+    result_dtype: str
+    tensorflow: Callable[..., Any]
+    reference: Callable[..., Any]
+    flop: float | None = None
+    traffic_bytes: float | None = None
+    unit: Literal["GFLOP/s", "GB/s"] = "GFLOP/s"
+
+    @property
+    def work(self) -> float:
+        """The work of one run, in GFLOP or GB as ``unit`` says."""
+        return ((self.flop if self.unit == "GFLOP/s" else self.traffic_bytes) or 0.0) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The sensors of a card at one moment; ``None`` for what it does not report.
+
+    ``throttle_reasons`` are NVML's names, empty if there are none.
+    """
+
+    at_s: float
+    clock_mhz: float | None = None
+    clock_max_mhz: float | None = None
+    temperature_c: float | None = None
+    temperature_slowdown_c: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    utilization_percent: float | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    remapped_rows: int | None = None
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_replays: int | None = None
+    nvlinks_active: int | None = None
+    nvlinks_total: int | None = None
+    xid: tuple[int, ...] | None = None
+
+    @property
+    def pcie_peak_gbs(self) -> float | None:
+        """What the PCIe link can carry one way at best, in GB/s; ``None`` if unknown."""
+        lane = PCIE_LANE_GBS.get(self.pcie_generation_max or 0)
+        return lane * self.pcie_width_max if lane is not None and self.pcie_width_max else None
+
+
+class Machine(Protocol):
+    """The cards of a machine and what can be done on them. A card is named by its label, the host by ``HOST``."""
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards that are to be checked, in TensorFlow's order."""
+        """The cards to check, in TensorFlow's order."""
 
     @property
     def present(self) -> tuple[Card, ...]:
-        """The cards that the driver knows, in the driver's order; those of ``cards`` where there is no driver."""
+        """The cards that the driver reports, in its order; without a driver, ``cards``."""
 
     @property
     def described(self) -> bool:
-        """Whether this machine is a description for the self-test and not hardware."""
+        """Whether this machine is described in a file instead of being real."""
 
     def clock_s(self) -> float:
-        """A clock that only goes forward, in seconds."""
+        """Return the time of a monotonic clock, in seconds."""
 
     def wait_s(self, seconds: float) -> None:
         """Let time pass."""
 
     def software(self) -> Software:
-        """What the driver, the libraries and TensorFlow say of themselves."""
+        """Return what the driver, the libraries and TensorFlow report about themselves."""
 
     def reading(self, card: str) -> Reading:
-        """What the card's sensors say now."""
+        """Read the sensors of a card."""
 
     def free_bytes(self, card: str) -> int | None:
-        """Memory of the card that a buffer could have, in bytes; ``None`` where nobody can tell."""
+        """Return the memory that buffers on the card could get, in bytes; ``None`` if unknown."""
 
     def used_bytes(self, card: str) -> int | None:
-        """Memory of the card (of this process, for the host) that is in use, in bytes."""
+        """Return the memory of the card (for the host: of this process) in use, in bytes; ``None`` if unknown."""
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
-        """What a process of its own could have of a card with each setting, all at once; a text says why none is known.
+        """Return what a separate process gets of a card with each setting, all at once; a text is an error.
 
-        A GPU is given to its process by its UUID, so that one without cannot be tried.
+        A process is given a GPU by its UUID, so a GPU without one cannot be tried.
         """
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> Buffer:
-        """A buffer on the card that holds ``pattern``, written by ops there. ``size_bytes`` is a multiple of 8.
+        """Make a buffer that holds ``pattern``, written by ops on the card. ``size_bytes`` is a multiple of 8.
 
         Raises:
-            DeviceMemoryFull: there is no room.
+            DeviceMemoryFull: there is not enough memory.
         """
 
     def mismatch(self, buffer: Buffer, pattern: Pattern) -> Mismatch:
-        """Where the buffer is not ``pattern``, found by ops on its own card, which make the pattern anew."""
+        """Compare the buffer with ``pattern``, by ops on its own card."""
 
     def put(self, array: npt.NDArray[Any], card: str) -> Buffer:
-        """``array`` of the host's memory on the card."""
+        """Copy an array of the host to the card."""
 
     def fetch(self, buffer: Buffer) -> npt.NDArray[Any]:
-        """The buffer as an array of the host."""
+        """Copy the buffer to an array of the host."""
 
     def move(self, buffer: Buffer, card: str, repeats: int = 1) -> Buffer:
-        """The buffer, copied to another card ``repeats`` times, one copy after the other; the last of them."""
+        """Copy the buffer to another card ``repeats`` times, one after the other, and return the last copy."""
 
     def exchange(self, moves: Sequence[tuple[Buffer, str]], repeats: int = 1) -> list[Buffer]:
-        """Several copies to cards, all at once, each made ``repeats`` times."""
+        """Make several copies to cards at once, each ``repeats`` times."""
 
     def run(self, operation: Operation, card: str, buffers: Sequence[Buffer], repeats: int = 1) -> Buffer:
-        """Run the operation ``repeats`` times on buffers of the card, one after the other, and give the last result."""
+        """Run the operation ``repeats`` times on buffers of the card and return the last result."""
 
     def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """What each card has after a collective over all cards, each giving its array.
+        """Return what each card holds after a collective over all cards, to which each card contributes its array.
 
         ``kind`` is ``all-reduce``, ``all-gather``, ``reduce-scatter`` or ``broadcast``; ``algorithm`` one of
         :meth:`algorithms`.
         """
 
     def algorithms(self) -> tuple[str, ...]:
-        """What collectives can use here, of ``nccl``, ``ring``, ``hierarchical-copy`` and ``reduce-to-one``."""
+        """Return the available ones of ``nccl``, ``ring``, ``hierarchical-copy`` and ``reduce-to-one``."""
 
 
-#: The memory of the host, where a card is asked for.
-HOST = "host"
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An operation on buffers of one card, run ``repeats`` times in a row."""
+
+    operation: Operation
+    card: str
+    buffers: tuple[Buffer, ...]
+    repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The result of a job and how long it took, in seconds."""
+
+    result: Buffer
+    elapsed_s: float
+
+
+@runtime_checkable
+class RunsAtOnce(Protocol):
+    """A machine that runs several jobs at once itself, as one with a simulated clock must."""
+
+    def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
+        """Run all jobs at once, and call ``meanwhile`` while they run."""
+
+
+def at_once(
+    machine: Machine, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None, every_s: float = 0.1
+) -> list[Ran]:
+    """Run all jobs at once, one thread each, and return their results in order.
+
+    ``meanwhile`` is called about every ``every_s`` seconds while they run, at least once.
+    """
+    if isinstance(machine, RunsAtOnce):
+        return machine.at_once(jobs, meanwhile)
+
+    def work(job: Job) -> Ran:
+        began = machine.clock_s()
+        result = machine.run(job.operation, job.card, job.buffers, job.repeats)
+        return Ran(result, machine.clock_s() - began)
+
+    with ThreadPoolExecutor(max_workers=max(1, len(jobs)), thread_name_prefix="card") as pool:
+        running = [pool.submit(work, job) for job in jobs]
+        pending = set(running)
+        while pending:
+            pending = wait(pending, timeout=every_s if meanwhile is not None else None).not_done
+            if meanwhile is not None:
+                meanwhile()
+        return [each.result() for each in running]

@@ -1,20 +1,20 @@
-"""What NVIDIA's management library says of cards: which there are, and what their sensors read.
+"""Sensors: of NVIDIA's cards through NVML, of CPUs through the kernel. Which cards exist, ``devices.nvidia`` reads.
 
-Each question may fail on its own (a card without ECC, a driver in a container that refuses one): then that field is
-``None``. No question needs more rights than a user has, and none starts CUDA.
+Each query may fail on its own (a card without ECC, a driver in a container that refuses one); its field is then
+``None``. No query needs privileges, and none starts CUDA.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from harness.hardware.telemetry import Reading
+from harness.hardware.machine import Reading
+from harness.records import Card
 
 _T = TypeVar("_T")
 
-#: NVML's names of the reasons for a lower clock. Idle is one too, and is no fault; older releases of nvidia-ml-py have
+#: NVML's names of the reasons for a lower clock; idling is one too. Older releases of nvidia-ml-py have
 #: ``nvmlClocksThrottleReason…`` for what newer ones call ``nvmlClocksEventReason…``.
 _REASONS = (
     "GpuIdle",
@@ -29,19 +29,50 @@ _REASONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DriverCard:
-    """One card as the driver knows it, in the driver's order."""
+#: What Linux's drivers call the sensor of a whole CPU: Intel, AMD, Arm boards, and ACPI as the last resort.
+_CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
-    index: int
-    name: str
-    uuid: str
-    pci: str | None = None
-    memory_bytes: int | None = None
+
+class Sensors:
+    """Reads the sensors of ``cards`` by UUID. NVML is opened only if a card has one."""
+
+    def __init__(self, cards: Iterable[Card], nvml: Nvml | None = None) -> None:
+        self._cards = {card.label: card for card in cards}
+        needed = any(card.uuid is not None for card in self._cards.values())
+        self._nvml = nvml if nvml is not None else Nvml.load() if needed else Nvml(None)
+
+    def reading(self, label: str, at_s: float) -> Reading:
+        """Read the sensors of a card."""
+        card = self._cards[label]
+        if card.uuid is not None:
+            return self._nvml.reading(card.uuid, at_s)
+        # The servers of cores:N are on this host too; nothing is known of other hosts.
+        here = card.shares_threads or label.startswith("core/")
+        return cpu_reading(at_s) if here else Reading(at_s)
+
+
+def cpu_reading(at_s: float) -> Reading:
+    """Read the clock (mean of all CPUs), temperature (hottest) and utilization of this host, as far as known."""
+    import psutil
+
+    clock = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
+    sensors = psutil.sensors_temperatures() if hasattr(psutil, "sensors_temperatures") else {}
+    of_cpu = next((sensors[name] for name in _CPU_SENSORS if sensors.get(name)), ())
+    temperatures = [each.current for each in of_cpu if each.current]
+    slowdown = [each.high for each in of_cpu if each.high]
+    return Reading(
+        at_s=at_s,
+        # In many virtual machines the kernel says 0, which is not a clock.
+        clock_mhz=float(clock.current) if clock is not None and clock.current else None,
+        clock_max_mhz=float(clock.max) if clock is not None and clock.max else None,
+        temperature_c=float(max(temperatures)) if temperatures else None,
+        temperature_slowdown_c=float(min(slowdown)) if slowdown else None,
+        utilization_percent=float(psutil.cpu_percent(interval=None)),
+    )
 
 
 class Nvml:
-    """The library, opened. ``module`` is ``pynvml``, or for tests something that has its functions."""
+    """The open library. ``module`` is ``pynvml``; ``None`` answers every query with ``None``."""
 
     def __init__(self, module: Any | None) -> None:
         self._module = module
@@ -51,7 +82,7 @@ class Nvml:
 
     @classmethod
     def load(cls) -> Nvml:
-        """The library of this machine; one that knows no card where there is no ``nvidia-ml-py`` or no driver."""
+        """Open the library of this machine; without ``nvidia-ml-py`` or a driver, one that knows nothing."""
         try:
             import pynvml
         except ImportError:
@@ -62,35 +93,13 @@ class Nvml:
             return cls(None)
         return cls(pynvml)
 
-    def cards(self) -> tuple[DriverCard, ...]:
-        """The cards in the driver's order. One that has fallen off the bus and answers nothing is left out."""
-        module = self._module
-        if module is None:
-            return ()
-        found = []
-        for index in range(self._ask(lambda: int(module.nvmlDeviceGetCount())) or 0):
-            handle = self._ask(lambda index=index: module.nvmlDeviceGetHandleByIndex(index))  # type: ignore[misc]
-            uuid = self._text(lambda handle=handle: module.nvmlDeviceGetUUID(handle))  # type: ignore[misc]
-            if handle is None or uuid is None:
-                continue
-            found.append(
-                DriverCard(
-                    index=index,
-                    name=self._text(lambda handle=handle: module.nvmlDeviceGetName(handle)) or "GPU",  # type: ignore[misc]
-                    uuid=uuid,
-                    pci=self._pci(handle),
-                    memory_bytes=self._ask(lambda handle=handle: int(module.nvmlDeviceGetMemoryInfo(handle).total)),  # type: ignore[misc]
-                )
-            )
-        return tuple(found)
-
     def driver_version(self) -> str | None:
-        """The driver's version, such as ``550.54.15``."""
+        """Return the driver's version, such as ``550.54.15``."""
         module = self._module
         return None if module is None else self._text(lambda: module.nvmlSystemGetDriverVersion())
 
     def cuda_version(self) -> str | None:
-        """The newest CUDA that the driver can run, such as ``12.4``."""
+        """Return the newest CUDA version that the driver supports, such as ``12.4``."""
         module = self._module
         if module is None:
             return None
@@ -98,7 +107,7 @@ class Nvml:
         return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
     def reading(self, uuid: str, at_s: float) -> Reading:
-        """The sensors of the card with this UUID."""
+        """Read the sensors of the card with this UUID."""
         handle = self._handle(uuid)
         if handle is None:
             return Reading(at_s)
@@ -158,7 +167,7 @@ class Nvml:
         return None
 
     def _reason_bit(self, prefix: str, name: str) -> int | None:
-        """nvidia-ml-py gives the bits of hardware reasons by the older prefix alone."""
+        """Return the bit of a reason; nvidia-ml-py has those of hardware reasons only with the older prefix."""
         for each in (prefix, "nvmlClocksThrottleReason"):
             bit = getattr(self._module, f"{each}{name}", None)
             if bit is not None:
@@ -166,7 +175,7 @@ class Nvml:
         return None
 
     def _ecc(self, handle: Any, kind: str) -> int | None:
-        """Errors since the card was made (aggregate): they outlast a restart of the driver."""
+        """Return the aggregate count of errors, which outlasts a restart of the driver."""
         module = self._module
         assert module is not None
         return self._ask(
@@ -174,7 +183,7 @@ class Nvml:
         )
 
     def _nvlinks(self, handle: Any) -> dict[str, int | None]:
-        """How many links are active of those that the card answers for; ``None`` where it has none."""
+        """Count the links, and the active ones; ``None`` for a card without links."""
         module = self._module
         assert module is not None
         states = []
@@ -188,7 +197,7 @@ class Nvml:
         return {"nvlinks_active": sum(state == active for state in states), "nvlinks_total": len(states)}
 
     def _xid(self, uuid: str, handle: Any) -> tuple[int, ...] | None:
-        """Critical errors that the driver has told of since the first reading; ``None`` where it tells of none."""
+        """Return the critical errors since the first reading; ``None`` if the driver does not report any."""
         module = self._module
         assert module is not None
         if uuid not in self._events:
@@ -198,25 +207,19 @@ class Nvml:
         if events is None:
             return None
         while True:
-            # Waiting 0 ms: what is not there yet is an error (timeout), and so the end.
+            # With a wait of 0 ms, no further event is an error (timeout).
             event = self._ask(lambda: module.nvmlEventSetWait_v2(events, 0))
             if event is None or not int(event.eventType) & int(module.nvmlEventTypeXidCriticalError):
                 return tuple(self._xids[uuid])
             self._xids[uuid].append(int(event.eventData))
 
-    def _pci(self, handle: Any) -> str | None:
-        module = self._module
-        assert module is not None
-        found = self._text(lambda: module.nvmlDeviceGetPciInfo(handle).busId)
-        return None if found is None else short_bus_id(found)
-
     def _text(self, question: Callable[[], str | bytes]) -> str | None:
-        """Older releases of nvidia-ml-py answer in bytes."""
+        """Decode what older releases of nvidia-ml-py return as bytes."""
         answer = self._ask(question)
         return answer.decode() if isinstance(answer, bytes) else answer
 
     def _ask(self, question: Callable[[], _T]) -> _T | None:
-        """An answer, or ``None`` where this driver, card or release of nvidia-ml-py has none."""
+        """Answer a query, with ``None`` if this driver, card or release of nvidia-ml-py cannot."""
         module = self._module
         if module is None:
             return None
@@ -234,9 +237,3 @@ def _register(module: Any, handle: Any) -> Any:
         module.nvmlEventSetFree(events)
         raise
     return events
-
-
-def short_bus_id(text: str) -> str:
-    """NVML's ``00000000:3B:00.0`` as the kernel and everybody else write it: ``0000:3B:00.0``."""
-    domain, separator, rest = text.partition(":")
-    return f"{domain[-4:]}{separator}{rest}" if separator and len(domain) > 4 else text

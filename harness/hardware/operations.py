@@ -1,4 +1,4 @@
-"""The operations of the arithmetic checks: TensorFlow's op, and the same by NumPy in float64 or whole numbers."""
+"""The operations of the arithmetic check: TensorFlow's op, and the same by NumPy in float64 or integers."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.hardware.operation import Operation
+from harness.hardware.machine import Operation
 from harness.judgement.tolerance import epsilon_of_name
 
-#: Of the convolution: a window of 3 by 3, moved by 2. So no kernel is a Winograd or a Fourier one, which have a stride
-#: of 1, and the bound of a sum of products holds.
+#: The convolution has a window of 3 by 3 and a stride of 2, because Winograd and Fourier kernels have a stride of 1,
+#: and the bound of a sum of products does not hold for them.
 WINDOW = 3
 STRIDE = 2
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of an element, by NumPy's or ml_dtypes' name."""
+    """Return the bytes of an element, by NumPy's or ml_dtypes' name."""
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
 
 def wide(array: NDArray[Any]) -> NDArray[Any]:
-    """``array`` in the widest dtype of its kind: complex128, float64 or int64."""
+    """Return ``array`` in the widest dtype of its kind: complex128, float64 or int64."""
     if np.iscomplexobj(array):
         return array.astype(np.complex128)
     return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
 
 
 def matmul(n: int, dtype: str) -> Operation:
-    """The product of two ``[n, n]`` matrices. int8 gives int32."""
+    """Multiply two ``[n, n]`` matrices. int8 gives int32."""
     result = "int32" if dtype == "int8" else dtype
 
     def tensorflow(a: Any, b: Any) -> Any:
@@ -52,12 +52,12 @@ def _product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     first, second = wide(a), wide(b)
     if first.dtype.kind != "i":
         return np.asarray(first @ second)
-    # Small whole numbers are exact in float64, whose products NumPy computes a hundred times faster.
+    # Small integers are exact in float64, whose products NumPy computes a hundred times faster.
     return np.asarray((first.astype(np.float64) @ second.astype(np.float64)).astype(np.int64))
 
 
 def convolution(images: int, size: int, channels: int, dtype: str) -> Operation:
-    """``[images, size, size, channels]`` with ``[3, 3, channels, channels]``, moved by 2, where it fits."""
+    """Convolve ``[images, size, size, channels]`` with ``[3, 3, channels, channels]``, with a stride of 2."""
     out = (size - WINDOW) // STRIDE + 1
 
     def tensorflow(images: Any, windows: Any) -> Any:
@@ -88,7 +88,7 @@ def _convolve(images: NDArray[Any], windows: NDArray[Any]) -> NDArray[Any]:
 
 
 def reduction(rows: int, columns: int, dtype: str) -> Operation:
-    """The sums of the rows of ``[rows, columns]``."""
+    """Sum the rows of ``[rows, columns]``."""
 
     def tensorflow(a: Any) -> Any:
         import tensorflow as tf
@@ -103,11 +103,12 @@ def reduction(rows: int, columns: int, dtype: str) -> Operation:
         lambda a: np.sum(wide(a), axis=1),
         flop=float(rows * columns),
         traffic_bytes=float(rows * (columns + 1) * itemsize(dtype)),
+        unit="GB/s",
     )
 
 
 def addition(size: int, dtype: str) -> Operation:
-    """The sum of two vectors of ``size`` elements: one rounding, two reads and a write."""
+    """Add two vectors of ``size`` elements: one rounding, two reads and a write."""
 
     def tensorflow(a: Any, b: Any) -> Any:
         return a + b
@@ -120,17 +121,18 @@ def addition(size: int, dtype: str) -> Operation:
         lambda a, b: wide(a) + wide(b),
         flop=float(size),
         traffic_bytes=3.0 * size * itemsize(dtype),
+        unit="GB/s",
     )
 
 
-#: Roundings of :func:`elementwise`: one each of the product and the sum; a GPU's root may be 3 units in the last place
-#: off and its quotient 2, which are 6 and 4 roundings (CUDA C++ Programming Guide, mathematical functions, without
-#: ``-prec-sqrt`` and ``-prec-div``); the rest is for a float16 that goes through float32.
+#: Roundings of :func:`elementwise`: one each for the product and the sum; a GPU's root may be off by 3 units in the
+#: last place and its quotient by 2, which are 6 and 4 roundings (CUDA C++ Programming Guide, mathematical functions,
+#: without ``-prec-sqrt`` and ``-prec-div``); the rest is for float16 computed by way of float32.
 ELEMENTWISE_ROUNDINGS = 16
 
 
 def elementwise(size: int, dtype: str) -> Operation:
-    """``sqrt(a) * b / (a + b)`` of positive vectors of ``size`` elements; ``a * b`` of whole numbers."""
+    """Compute ``sqrt(a) * b / (a + b)`` of positive vectors of ``size`` elements; ``a * b`` of integers."""
     whole = epsilon_of_name(dtype) == 0
 
     def tensorflow(a: Any, b: Any) -> Any:
@@ -150,11 +152,12 @@ def elementwise(size: int, dtype: str) -> Operation:
         reference,
         flop=float(size * (1 if whole else 4)),
         traffic_bytes=3.0 * size * itemsize(dtype),
+        unit="GB/s",
     )
 
 
 def fft(rows: int, points: int, dtype: str) -> Operation:
-    """The Fourier transform of each row of ``[rows, points]``; ``5 n log2(n)`` operations for each, as is usual."""
+    """Fourier-transform each row of ``[rows, points]``, counted as ``5 n log2(n)`` operations, as is usual."""
 
     def tensorflow(a: Any) -> Any:
         import tensorflow as tf
@@ -173,7 +176,7 @@ def fft(rows: int, points: int, dtype: str) -> Operation:
 
 
 def sort(rows: int, columns: int, dtype: str) -> Operation:
-    """Each row of ``[rows, columns]`` sorted: at least one read and one write."""
+    """Sort each row of ``[rows, columns]``: at least one read and one write."""
 
     def tensorflow(a: Any) -> Any:
         import tensorflow as tf
@@ -187,4 +190,32 @@ def sort(rows: int, columns: int, dtype: str) -> Operation:
         tensorflow,
         lambda a: np.sort(wide(a), axis=-1),
         traffic_bytes=2.0 * rows * columns * itemsize(dtype),
+        unit="GB/s",
     )
+
+
+#: What TensorFlow says when it places an op without soft placement, or when no kernel takes a dtype.
+_NO_KERNEL = (
+    "could not find device for node",
+    "no opkernel was registered",
+    "no supported kernel",
+    "not in the list of allowed values",
+    "no registered",
+)
+
+
+class NoKernel(Exception):
+    """TensorFlow has no kernel of the operation for this kind of device."""
+
+
+class raising_no_kernel:  # noqa: N801 - used as a statement
+    """Turn TensorFlow's error for a missing kernel into :class:`NoKernel`, without loading TensorFlow."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is None or kind.__module__.partition(".")[0] != "tensorflow":
+            return
+        if any(text in str(error).lower() for text in _NO_KERNEL):
+            raise NoKernel(str(error).partition("\n")[0]) from error

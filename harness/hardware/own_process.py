@@ -1,4 +1,4 @@
-"""Modules that run in processes of their own, all at once, and answer with one line of JSON each."""
+"""Runs modules in separate processes, all at once. Each answers with one line of JSON."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-#: What the line with the answer begins with.
+#: Start of the line with the answer.
 _MARK = "seen "
 
 
 def answer(seen: Mapping[str, object]) -> None:
-    """Say what there was to see: for the module that runs in the process."""
+    """Print the answer of this process."""
     print(_MARK + json.dumps(seen), flush=True)  # noqa: T201 - what the parent reads
 
 
-def ask_each(module: str, told: Sequence[Mapping[str, object]], limit_s: float) -> list[tuple[str | None, str]]:
-    """Run ``module`` once for each of ``told``, all at the same time; it gets that as JSON, its one argument.
+def ask_each(module: str, arguments: Sequence[Mapping[str, object]], limit_s: float) -> list[tuple[str | None, str]]:
+    """Run ``module`` once for each of ``arguments``, all at once, with that as its one argument, JSON.
 
-    Each gives the JSON that it answered with, or ``None`` and why there is none. All are gone when this returns.
+    Return for each the JSON of its answer, or ``None`` and why there is none. All have ended when this returns.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     end = time.monotonic() + limit_s
     with ExitStack() as stack:
         processes = []
-        for each in told:
+        for each in arguments:
             command = [sys.executable, "-m", module, json.dumps(each)]
             process = subprocess.Popen(
                 command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
             stack.enter_context(process)
-            # Before the process is waited for, so that one which hears nothing is not waited for for ever.
+            # Runs before the stack waits for the process, so one that hangs is not waited for.
             stack.callback(process.kill)
             processes.append(process)
-        return [_heard(process, end, limit_s) for process in processes]
+        return [_answer_of(process, end, limit_s) for process in processes]
 
 
-def _heard(process: subprocess.Popen[str], end: float, limit_s: float) -> tuple[str | None, str]:
+def _answer_of(process: subprocess.Popen[str], end: float, limit_s: float) -> tuple[str | None, str]:
     try:
         out, errors = process.communicate(timeout=max(1.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
-        return None, f"nothing was heard of it for {limit_s:g} s"
+        return None, f"no answer within {limit_s:g} s"
     lines = [line.removeprefix(_MARK) for line in out.splitlines() if line.startswith(_MARK)]
     if process.returncode or len(lines) != 1:
-        said = [line for line in errors.splitlines() if line.strip()]
-        return None, f"exit code {process.returncode}: {said[-1] if said else 'it said nothing'}"
+        output = [line for line in errors.splitlines() if line.strip()]
+        return None, f"exit code {process.returncode}: {output[-1] if output else 'no output'}"
     return lines[0], ""

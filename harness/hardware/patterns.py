@@ -1,75 +1,128 @@
-"""Writes patterns on a card and compares them there, by TensorFlow's ops.
+"""The words of a pattern: by NumPy in the host's memory, and by TensorFlow's ops on a card.
 
-A GPU has no kernels for some ops on int64 (``Range`` in older releases, ``Cumsum``, ``Sum``), so that only these are
-used, which have one on every device: Fill, AddV2 and Mul (both wrap modulo 2**64), ConcatV2, Slice, NotEqual, Any,
-Where.
+A GPU has no kernels for some ops on int64 (``Range`` in older releases, ``Cumsum``, ``Sum``), so only these are used,
+which every device has: Fill, AddV2 and Mul (both wrap modulo 2**64), ConcatV2, Slice, NotEqual, Any, Where.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from harness.hardware.machine import Mismatch, Pattern
 
-#: What is made or compared at once: 16 MiB of 64-bit words, so that comparing needs about 50 MiB besides the buffer.
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: What is made or compared at once: 16 MiB of 64-bit words, so comparing needs about 50 MiB besides the buffer.
 CHUNK_WORDS = 2 * 1024 * 1024
-#: Size of the tensors that a large buffer is made of: 64 MiB, large enough for copies to run at full speed.
+#: Size of the tensors that a large buffer consists of: 64 MiB, large enough for copies at full speed.
 PIECE_WORDS = 4 * CHUNK_WORDS
-
-_WRAP = 1 << 64
-
-
-def signed(word: int) -> int:
-    """A 64-bit word as the signed number that has its bits."""
-    word %= _WRAP
-    return word - _WRAP if word >= _WRAP // 2 else word
+#: Odd, with about as many ones as zeros: as a step it makes each word unique, and most bits change from word to word.
+STEP = 0x9E3779B97F4A7C15
+#: Longer patterns are not cached, so that memory under test is not kept.
+_CACHED_WORDS = 2**21
+_MODULUS = 2**64
 
 
-def count_up(words: int) -> Any:
-    """``[0, 1, …, words - 1]`` in int64, made on the present device by doubling."""
+def next_first(first: int) -> int:
+    """Return the first word of another pattern, so that what an earlier copy left behind cannot pass for it."""
+    return (first * 6364136223846793005 + 1442695040888963407) % _MODULUS
+
+
+def word_at(pattern: Pattern, index: int) -> int:
+    """Return word ``index`` of ``pattern``, from 0 to 2**64 - 1."""
+    return (pattern.first + index * pattern.step) % _MODULUS
+
+
+def words(pattern: Pattern, count: int) -> npt.NDArray[np.int64]:
+    """Return the first ``count`` words: int64 ``[count]`` with the bits of the unsigned words, read-only."""
+    return _cached(pattern, count) if count <= _CACHED_WORDS else _made(pattern, count)
+
+
+def _made(pattern: Pattern, count: int) -> npt.NDArray[np.int64]:
+    made = np.arange(count, dtype=np.uint64)
+    made *= np.uint64(pattern.step % _MODULUS)
+    made += np.uint64(pattern.first % _MODULUS)
+    made.flags.writeable = False
+    return made.view(np.int64)
+
+
+@lru_cache(maxsize=2)
+def _cached(pattern: Pattern, count: int) -> npt.NDArray[np.int64]:
+    return _made(pattern, count)
+
+
+def array_mismatch(array: npt.NDArray[Any], pattern: Pattern) -> Mismatch:
+    """Compare the words of ``array`` (any dtype, a multiple of 8 bytes) with ``pattern``."""
+    found = np.ascontiguousarray(array).reshape(-1).view(np.int64)
+    differs = found != words(pattern, len(found))
+    count = int(np.count_nonzero(differs))
+    if not count:
+        return Mismatch(0)
+    first = int(np.argmax(differs))
+    return Mismatch(count, first, int(found[first]) % _MODULUS)
+
+
+def pattern_mismatch(there: Pattern, expected: Pattern, count: int) -> Mismatch:
+    """Compare ``count`` words of two patterns without making either.
+
+    Word ``i`` is the same where ``first + i * step`` is 0 modulo 2**64, for the differences of the two.
+    """
+    first, step = (there.first - expected.first) % _MODULUS, (there.step - expected.step) % _MODULUS
+    if not step:
+        return Mismatch(count, 0, word_at(there, 0)) if first and count else Mismatch(0)
+    common = math.gcd(step, _MODULUS)
+    same = 0
+    equal_at = None
+    if first % common == 0:
+        period = _MODULUS // common
+        equal_at = (-first // common) * pow(step // common, -1, period) % period
+        same = 0 if equal_at >= count else 1 + (count - 1 - equal_at) // period
+    if same == count:
+        return Mismatch(0)
+    at = 1 if equal_at == 0 else 0
+    return Mismatch(count - same, at, word_at(there, at))
+
+
+def count_up(length: int) -> Any:
+    """Make ``[0, 1, …, length - 1]`` in int64 on the current device, by doubling."""
     import tensorflow as tf
 
     made = tf.zeros([1], tf.int64)
-    length = 1
-    while length < words:
-        made = tf.concat([made, made + tf.constant(length, tf.int64)], axis=0)
-        length *= 2
-    return made if length == words else tf.raw_ops.Slice(input=made, begin=[0], size=[words])
+    have = 1
+    while have < length:
+        made = tf.concat([made, made + tf.constant(have, tf.int64)], axis=0)
+        have *= 2
+    return made if have == length else tf.raw_ops.Slice(input=made, begin=[0], size=[length])
 
 
-def make(counting: Any, pattern: Pattern, start: int, words: int) -> Any:
-    """Words ``start`` to ``start + words`` of the pattern, on the present device.
+def make_piece(counting: Any, pattern: Pattern, start: int, length: int) -> Any:
+    """Make words ``start`` to ``start + length`` on the current device, in chunks.
 
-    ``counting`` is :func:`count_up` of at least ``words``.
+    ``counting`` is :func:`count_up` of at least as many as a chunk has.
     """
     import tensorflow as tf
 
-    if pattern.step % _WRAP == 0:
-        return tf.fill([words], tf.constant(signed(pattern.first), tf.int64))
-    if counting.shape[0] != words:
-        counting = tf.raw_ops.Slice(input=counting, begin=[0], size=[words])
-    base = tf.constant(signed(pattern.first + start * pattern.step), tf.int64)
-    return counting * tf.constant(signed(pattern.step), tf.int64) + base
-
-
-def make_piece(counting: Any, pattern: Pattern, start: int, words: int) -> Any:
-    """The same for more words than ``counting`` has, joined from chunks."""
-    import tensorflow as tf
-
-    chunks = [make(counting, pattern, start + at, min(CHUNK_WORDS, words - at)) for at in range(0, words, CHUNK_WORDS)]
+    chunks = [
+        _chunk(counting, pattern, start + at, min(CHUNK_WORDS, length - at)) for at in range(0, length, CHUNK_WORDS)
+    ]
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)
 
 
 def compare(counting: Any, found: Any, pattern: Pattern, start: int) -> Mismatch:
-    """How int64 words, ``[n]``, differ from the pattern's from word ``start`` on. ``first_word`` is the pattern's."""
+    """Compare int64 words ``[n]`` with the pattern from word ``start`` on. ``first_word`` is the pattern's index."""
     import tensorflow as tf
 
     total = int(found.shape[0])
     count, first, word = 0, None, None
     for at in range(0, total, CHUNK_WORDS):
-        words = min(CHUNK_WORDS, total - at)
-        chunk = found if words == total else tf.raw_ops.Slice(input=found, begin=[at], size=[words])
-        wrong = tf.not_equal(chunk, make(counting, pattern, start + at, words))
+        length = min(CHUNK_WORDS, total - at)
+        chunk = found if length == total else tf.raw_ops.Slice(input=found, begin=[at], size=[length])
+        wrong = tf.not_equal(chunk, _chunk(counting, pattern, start + at, length))
         if not bool(tf.reduce_any(wrong)):
             continue
         places = tf.where(wrong)
@@ -77,5 +130,22 @@ def compare(counting: Any, found: Any, pattern: Pattern, start: int) -> Mismatch
         if first is None:
             index = int(tf.raw_ops.Slice(input=places, begin=[0, 0], size=[1, 1]).numpy()[0, 0])
             first = start + at + index
-            word = int(tf.raw_ops.Slice(input=chunk, begin=[index], size=[1]).numpy()[0]) % _WRAP
+            word = int(tf.raw_ops.Slice(input=chunk, begin=[index], size=[1]).numpy()[0]) % _MODULUS
     return Mismatch(count, first, word)
+
+
+def _chunk(counting: Any, pattern: Pattern, start: int, length: int) -> Any:
+    import tensorflow as tf
+
+    if pattern.step % _MODULUS == 0:
+        return tf.fill([length], tf.constant(_signed(pattern.first), tf.int64))
+    if counting.shape[0] != length:
+        counting = tf.raw_ops.Slice(input=counting, begin=[0], size=[length])
+    base = tf.constant(_signed(pattern.first + start * pattern.step), tf.int64)
+    return counting * tf.constant(_signed(pattern.step), tf.int64) + base
+
+
+def _signed(word: int) -> int:
+    """Return the signed number with the bits of a 64-bit word."""
+    word %= _MODULUS
+    return word - _MODULUS if word >= _MODULUS // 2 else word

@@ -1,21 +1,66 @@
-"""Loads ``profiles/hardware/*.toml``: what a card should reach."""
+"""Hardware profiles, ``profiles/hardware/*.toml``: what a card should reach, each figure with its source and date."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from harness.devices.shipped import shipped_folder
 from harness.errors import InvalidProfile
-from harness.hardware.expectation import CardProfile
+from harness.records import Card
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One figure of a profile. ``figure`` is the name of a ``records.Figure``, such as ``matmul float32``.
+
+    A measured value below ``value * low`` is too slow, one above ``value * high`` is impossible.
+    """
+
+    figure: str
+    value: float
+    unit: str
+    source: str
+    date: str
+    low: float = 0.5
+    high: float = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class CardProfile:
+    """What cards of one model should reach. ``matches`` are names as the driver reports them."""
+
+    name: str
+    matches: tuple[str, ...]
+    expected: tuple[Expected, ...]
+
+    def figure(self, name: str) -> Expected | None:
+        """Return the figure of that name, if there is one."""
+        return next((each for each in self.expected if each.figure == name), None)
+
+
+#: Returns the profile of a card, or ``None``.
+ProfileOf = Callable[[Card], CardProfile | None]
+
+
+def profile_of(card: Card) -> CardProfile | None:
+    """Return the profile that the card names, or else the one for its model."""
+    named = (profile for profile in shipped_hardware_profiles() if profile.name == card.profile)
+    return next(named, None) or profile_for(card.name)
+
+
+def profiles_of(cards: Iterable[Card], find: ProfileOf = profile_of) -> dict[str, CardProfile]:
+    """Return the profiles of those cards that have one, by label."""
+    return {card.label: profile for card in cards if (profile := find(card)) is not None}
 
 
 def profile_for(name: str, extra: Iterable[Path | str] = ()) -> CardProfile | None:
-    """The profile of the card that NVML calls ``name``, or ``None``. Files of ``extra`` come before the shipped ones.
+    """Return the profile for what NVML calls ``name``, or ``None``. Files of ``extra`` come before the shipped ones.
 
     Raises:
-        InvalidProfile: a file is broken.
+        InvalidProfile: a file is invalid.
     """
     wanted = _plain(name)
     for profile in (*(load_hardware_profile(path) for path in extra), *shipped_hardware_profiles()):
@@ -26,7 +71,7 @@ def profile_for(name: str, extra: Iterable[Path | str] = ()) -> CardProfile | No
 
 @lru_cache(maxsize=1)
 def shipped_hardware_profiles() -> tuple[CardProfile, ...]:
-    """All shipped profiles, sorted by file name."""
+    """Return all shipped profiles, sorted by file name."""
     return tuple(load_hardware_profile(path) for path in sorted(shipped_folder("hardware").glob("*.toml")))
 
 
@@ -34,7 +79,7 @@ def load_hardware_profile(path: Path | str) -> CardProfile:
     """Read and validate one file.
 
     Raises:
-        InvalidProfile: the file cannot be read, is not TOML, or a key in it is unknown, missing or not accepted.
+        InvalidProfile: the file cannot be read, is not TOML, or has a key that is unknown, missing or invalid.
     """
     from harness.hardware.profile_schema import read_hardware_document
 
@@ -48,5 +93,5 @@ def load_hardware_profile(path: Path | str) -> CardProfile:
 
 
 def _plain(name: str) -> str:
-    """Drivers before 470 left the maker's name out."""
+    """Normalise a name: drivers before 470 left out the vendor."""
     return " ".join(name.split()).removeprefix("NVIDIA ").casefold()

@@ -1,4 +1,4 @@
-"""Measures what the cards of a machine reach: the figures of a hardware profile."""
+"""Measures what the cards of a machine reach, for ``harness profile-machine``."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.hardware.operation import Operation
+from harness.errors import UsageError
+from harness.hardware.machine import Machine, Operation
+from harness.hardware.tensor_float import may_use, tf32_set
+from harness.runner.messages import Answer, plain
 
 if TYPE_CHECKING:
-    from harness.hardware.machine import Machine
     from harness.records import Card
+    from harness.runner.worker import Send
 
-#: Times of one figure; the fastest counts, because whatever else runs only makes them longer. The first one, which
-#: builds and warms up, does not.
+#: Times of one figure. The fastest counts, because other work only makes them longer. The first one, which builds and
+#: warms up, does not count.
 ROUNDS = 7
-#: How long one time is meant to take, in seconds: long beside what starting an op and seeing its result takes (some
-#: 100 µs), so that what is over sooner is run several times. A short one is for what the host's other work disturbs.
+#: Target length of one time, in seconds: long compared with starting an op and reading its result (some 100 µs), so
+#: faster operations are repeated. A short one is for what other work of the host disturbs.
 _ROUND_S, _SHORT_ROUND_S = 0.1, 0.02
-#: Sides of the matrices: what the time is guessed from, and the largest, with which GPUs are at their best.
+#: Sides of the matrices: the first, from which the time is estimated, and the largest, best for GPUs.
 _FIRST_SIDE, _LARGEST_SIDE = 256, 8192
-#: Elements of a float32 vector whose addition shows the memory: on a GPU far more than its cache, on a CPU just as
-#: much as the C library hands out again without new pages (32 MiB), because new pages are no figure of the memory.
+#: Elements of a float32 vector whose addition measures the memory: on a GPU far more than its cache, on a CPU as much
+#: as the C library reuses without new pages (32 MiB), because getting pages would be measured too.
 _GPU_ELEMENTS, _CPU_ELEMENTS = 64 * 1024 * 1024, 4 * 1024 * 1024
 _GPU_COPY_BYTES, _CPU_COPY_BYTES = 256 * 1024 * 1024, 64 * 1024 * 1024
-#: Large copies from card to card are made so often in one call, so that what the call itself costs is told once.
+#: Large copies between cards are repeated in one call, so that the cost of the call is measured once.
 COPIES = 6
 
 _PRODUCTS = ("float64", "float32", "tfloat32", "float16", "bfloat16", "int8")
@@ -37,15 +40,43 @@ _PRODUCTS = ("float64", "float32", "tfloat32", "float16", "bfloat16", "int8")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One figure of a card, in the unit of ``hardware_schema.FIGURE_UNITS``: of the fastest time, and of the median."""
+    """One figure of a card, in the unit of ``profile_schema.FIGURE_UNITS``: of the fastest time, and of the median."""
 
     figure: str
     value: float
     median: float
 
 
+def run(arguments: dict[str, object], send: Send) -> None:
+    """Measure each card of ``arguments["spec"]`` and send the joined figures: the task of a worker process."""
+    from harness.devices.runtime import configure
+    from harness.hardware.real import TensorFlowMachine
+
+    spec = str(arguments["spec"])
+    devices = configure(spec)
+    if any(device.kind == "logical-gpu" for device in devices):
+        raise UsageError(f"--devices {spec}: logical GPUs share a card; accepted: gpu, gpu:N, cpu:N or cores:N")
+    machine = TensorFlowMachine(devices)
+    names = sorted({card.name for card in machine.cards})
+    if len(names) > 1:
+        raise UsageError(f"--devices {spec}: devices of several models ({', '.join(names)}); select one model")
+    figures: dict[str, list[Rate]] = {}
+    for _, rate in measure(machine):
+        figures.setdefault(rate.figure, []).append(rate)
+    send(
+        Answer(
+            {
+                "name": names[0],
+                "cards": [card.label for card in machine.cards],
+                "reason": devices.reason,
+                "rates": [plain(joined(rates)) for rates in figures.values()],
+            }
+        )
+    )
+
+
 def measure(machine: Machine) -> Iterator[tuple[Card, Rate]]:
-    """All figures of all cards, one after the other. A dtype that the cards have no kernel for is left out."""
+    """Measure all figures of all cards, one after the other. A dtype without a kernel is left out."""
     for card in machine.cards:
         for dtype in _PRODUCTS:
             rate = product_rate(machine, card, dtype)
@@ -64,16 +95,13 @@ def measure(machine: Machine) -> Iterator[tuple[Card, Rate]]:
 
 
 def joined(rates: Sequence[Rate]) -> Rate:
-    """The figure of several cards of one kind: the median over the cards."""
-    return Rate(
-        rates[0].figure,
-        statistics.median(rate.value for rate in rates),
-        statistics.median(rate.median for rate in rates),
-    )
+    """Return the medians over several cards of one model."""
+    values, medians = [rate.value for rate in rates], [rate.median for rate in rates]
+    return Rate(rates[0].figure, statistics.median(values), statistics.median(medians))
 
 
 def product_of(side: int, dtype: str) -> Operation:
-    """The product of two matrices ``[side, side]``."""
+    """Multiply two matrices ``[side, side]``."""
 
     def multiply(a: Any, b: Any) -> Any:
         import tensorflow as tf
@@ -91,20 +119,16 @@ def product_of(side: int, dtype: str) -> Operation:
 
 
 def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
-    """Matrix products in GFLOP/s; ``None`` where there is no such kernel, or no TF32."""
+    """Measure matrix products in GFLOP/s; ``None`` without a kernel, or without TF32."""
     import tensorflow as tf
 
-    on_gpu = card.uuid is not None or card.label.rpartition("/")[2].startswith("GPU")
-    if dtype == "tfloat32" and not (on_gpu and _has_tf32(card)):
+    if dtype == "tfloat32" and not (card.compute_capability and may_use(card, True)):
         return None
-    before = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(dtype == "tfloat32")
     try:
-        return _product_rate(machine, card, dtype, tf)
+        with tf32_set(dtype == "tfloat32"):
+            return _product_rate(machine, card, dtype, tf)
     except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
         return None
-    finally:
-        tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
 def _product_rate(machine: Machine, card: Card, dtype: str, tensorflow: Any) -> Rate:
@@ -114,13 +138,13 @@ def _product_rate(machine: Machine, card: Card, dtype: str, tensorflow: Any) -> 
         buffers = [machine.put(array, card.label) for array in arrays]
         return lambda repeats: machine.run(operation, card.label, buffers, repeats)
 
-    side, run, repeats = _FIRST_SIDE, run_of(_FIRST_SIDE), 1
-    # A short time tells little of a large product, whose rate is higher: so it is guessed twice.
+    side, multiply, repeats = _FIRST_SIDE, run_of(_FIRST_SIDE), 1
+    # The rate of a large product is higher than that of a small one, so the side is estimated twice.
     for _ in range(2):
-        fastest_s = min(times_s(machine, partial(run, 1), 3))
+        fastest_s = min(times_s(machine, partial(multiply, 1), 3))
         before, side = side, int(min(_LARGEST_SIDE, max(side, side * (_ROUND_S / fastest_s) ** (1 / 3))) // 64 * 64)
-        run, repeats = run_of(side), _repeats(fastest_s * (side / before) ** 3, _ROUND_S)
-    times = times_s(machine, partial(run, repeats), ROUNDS)
+        multiply, repeats = run_of(side), _repeats(fastest_s * (side / before) ** 3, _ROUND_S)
+    times = times_s(machine, partial(multiply, repeats), ROUNDS)
     return _rate(f"matmul {dtype}", repeats * 2.0 * side**3 / 1e9, times)
 
 
@@ -129,28 +153,28 @@ def _repeats(once_s: float, round_s: float) -> int:
 
 
 def matrices(side: int, dtype: Any) -> list[npt.NDArray[Any]]:
-    """Two matrices ``[side, side]`` of small numbers, the same each time."""
+    """Return two matrices ``[side, side]`` of small numbers, the same each time."""
     random = np.random.default_rng(0)
     return [random.integers(-4, 5, (side, side)).astype(dtype) for _ in range(2)]
 
 
 def memory_rate(machine: Machine, card: Card) -> Rate:
-    """The sum of two vectors: two reads and a write, in GB/s."""
-    elements = _CPU_ELEMENTS if _is_cpu(card) else _GPU_ELEMENTS
+    """Measure the addition of two vectors, which is two reads and a write, in GB/s."""
+    elements = _GPU_ELEMENTS if card.is_gpu else _CPU_ELEMENTS
     addition = Operation("addition float32", "float32", "float32", lambda a, b: a + b, lambda a, b: a + b)
     vectors = [machine.put(np.full(elements, 1.5, np.float32), card.label) for _ in range(2)]
 
-    def run(repeats: int) -> object:
+    def add(repeats: int) -> object:
         return machine.run(addition, card.label, vectors, repeats)
 
-    repeats = _repeats(min(times_s(machine, partial(run, 1), 3)), _SHORT_ROUND_S)
-    times = times_s(machine, partial(run, repeats), 3 * ROUNDS)
+    repeats = _repeats(min(times_s(machine, partial(add, 1), 3)), _SHORT_ROUND_S)
+    times = times_s(machine, partial(add, repeats), 3 * ROUNDS)
     return _rate("memory bandwidth", repeats * 12.0 * elements / 1e9, times)
 
 
 def copy_rates(machine: Machine, card: Card) -> Iterator[Rate]:
-    """Copies with the host and to the next card, in GB/s."""
-    size = _CPU_COPY_BYTES if _is_cpu(card) else _GPU_COPY_BYTES
+    """Measure copies with the host and to the next card, in GB/s."""
+    size = _GPU_COPY_BYTES if card.is_gpu else _CPU_COPY_BYTES
     array = np.arange(size // 8, dtype=np.int64)
     there = machine.put(array, card.label)
     yield _rate("copy host-to-device", size / 1e9, times_s(machine, lambda: machine.put(array, card.label), ROUNDS))
@@ -163,7 +187,7 @@ def copy_rates(machine: Machine, card: Card) -> Iterator[Rate]:
 
 
 def times_s(machine: Machine, call: Callable[[], object], rounds: int) -> list[float]:
-    """How long ``rounds`` calls took, in seconds, after one that does not count. Results are let go in between."""
+    """Time ``rounds`` calls in seconds, after one that does not count. Results are released in between."""
     call()
     times = []
     for _ in range(rounds):
@@ -175,12 +199,3 @@ def times_s(machine: Machine, call: Callable[[], object], rounds: int) -> list[f
 
 def _rate(figure: str, amount: float, times: Sequence[float]) -> Rate:
     return Rate(figure, amount / min(times), amount / statistics.median(times))
-
-
-def _is_cpu(card: Card) -> bool:
-    return card.label.rpartition("/")[2].startswith("CPU")
-
-
-def _has_tf32(card: Card) -> bool:
-    """Tensor cores have TF32 from compute capability 8.0 on."""
-    return card.compute_capability is not None and int(card.compute_capability.split(".")[0]) >= 8

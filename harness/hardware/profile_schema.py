@@ -1,26 +1,20 @@
-"""The form of a hardware profile, as Pydantic models. Loaded only when one is read or written."""
+"""The schema of a hardware profile, as Pydantic models. Loaded only when a profile is read or written."""
 
 from __future__ import annotations
 
 import difflib
-import sys
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.devices.toml_file import parse_model
 from harness.errors import InvalidProfile
-from harness.hardware.expectation import CardProfile, Expected
+from harness.hardware.profile import CardProfile, Expected
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
-#: The version of the form that is written down here. Earlier ones stay readable.
+#: The version of the schema in this module. Earlier ones stay readable.
 SCHEMA_VERSION = 1
 
-#: Each figure that a profile may have, and its unit.
+#: The figures that a profile may contain, with their units.
 FIGURE_UNITS = {
     **{f"matmul {dtype}": "GFLOP/s" for dtype in ("float64", "float32", "tfloat32", "float16", "bfloat16", "int8")},
     "memory bandwidth": "GB/s",
@@ -39,14 +33,14 @@ class _Table(BaseModel):
 
 
 class SourceTable(_Table):
-    """``[sources.NAME]``: where figures come from."""
+    """``[sources.NAME]``: a source of figures."""
 
     title: str = Field(min_length=1, description="a text: the title of the document")
     date: str = Field(pattern=_DATE, description="a text: 'YYYY', 'YYYY-MM' or 'YYYY-MM-DD'")
 
 
 class FigureTable(_Table):
-    """``[[figures]]``: one figure. ``low`` and ``high`` are shares of ``value`` that a sound card stays within."""
+    """``[[figures]]``: one figure. A healthy card stays between ``low`` and ``high`` times ``value``."""
 
     figure: str = Field(description="one of " + ", ".join(f"'{name}'" for name in FIGURE_UNITS))
     value: float = Field(gt=0, allow_inf_nan=False, description="a number above 0, in the unit of the figure")
@@ -68,7 +62,7 @@ class HardwareDocument(_Table):
     figures: list[FigureTable] = Field(default_factory=list, description="a list of tables")
 
     def profile(self) -> CardProfile:
-        """The profile that the checks work with."""
+        """Return the profile that the checks use."""
         return CardProfile(
             name=self.name,
             matches=tuple(self.matches),
@@ -91,7 +85,7 @@ def read_hardware_document(path: Path, text: str) -> HardwareDocument:
     """Parse and validate the text of a hardware profile.
 
     Raises:
-        InvalidProfile: names ``path``, the first key that is wrong, what it holds and what is accepted.
+        InvalidProfile: a key is wrong; the error names the first one, its value and what is accepted.
     """
     document = parse_model(path, text, HardwareDocument)
     _check_figures(path, document)
@@ -99,7 +93,7 @@ def read_hardware_document(path: Path, text: str) -> HardwareDocument:
 
 
 def _check_figures(path: Path, document: HardwareDocument) -> None:
-    """What depends on more than one key."""
+    """Check what depends on more than one key."""
     seen: set[str] = set()
     for number, each in enumerate(document.figures):
         place = f"figures[{number}]"
@@ -112,5 +106,5 @@ def _check_figures(path: Path, document: HardwareDocument) -> None:
             raise InvalidProfile(path, f"{place}.figure", each.figure, "each figure once")
         seen.add(each.figure)
         if each.source not in document.sources:
-            there = ", ".join(document.sources) or "none: add a table [sources.NAME] with title and date"
-            raise InvalidProfile(path, f"{place}.source", each.source, f"the name of a source that is there: {there}")
+            known = ", ".join(document.sources) or "none: add a table [sources.NAME] with title and date"
+            raise InvalidProfile(path, f"{place}.source", each.source, f"the name of one of the sources: {known}")

@@ -1,4 +1,4 @@
-"""Writes a hardware profile of measured figures, which the loader reads back."""
+"""Writes a hardware profile of measured figures."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from harness.errors import UsageError
 from harness.hardware.profile_rates import Rate
 from harness.hardware.profile_schema import FIGURE_UNITS, SCHEMA_VERSION, read_hardware_document
 
-#: A later run on the same machine with nothing else to do stays within this of the figures, which are those of the
-#: fastest times: cards differ by 8 % from one another and with their temperature, and a median is below the fastest.
+#: A later run on the same idle machine stays within this of the figures, which are of the fastest times: cards differ
+#: by 8 % from one another and with their temperature, and a median is below the fastest.
 LOW, HIGH = 0.7, 1.2
-#: What is set and not measured has one value.
+#: Settings, which have one value.
 _EXACT = ("pcie width", "pcie generation")
 
 SOURCE = "measured on this machine"
 
 
 def profile_text(name: str, matches: Sequence[str], rates: Sequence[Rate], *, date: str, note: str = "") -> str:
-    """The TOML of a profile. ``date`` is ``YYYY-MM-DD``."""
+    """Return the TOML of a profile. ``date`` is ``YYYY-MM-DD``."""
     lines = [
-        "# Written by harness profile-machine: what the cards of one machine reached.",
+        "# Written by harness profile-machine: what the devices of one machine reached.",
         f"schema_version = {SCHEMA_VERSION}",
         f"name = {_quoted(name)}",
         f"matches = [{', '.join(_quoted(each) for each in matches)}]",
@@ -48,10 +48,10 @@ def profile_text(name: str, matches: Sequence[str], rates: Sequence[Rate], *, da
 
 
 def write_profile(path: Path, text: str) -> None:
-    """Write the file at once or not at all, after reading it as the loader will.
+    """Validate the text and write it atomically.
 
     Raises:
-        UsageError: it cannot be written there.
+        UsageError: the file cannot be written.
     """
     read_hardware_document(path, text)
     try:
@@ -63,10 +63,10 @@ def write_profile(path: Path, text: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """A TOML text. JSON's form is one, as long as nothing is escaped that TOML does not know."""
+    """Quote as JSON does, which is TOML too as long as no escape is used that TOML lacks."""
     return json.dumps("".join(each if each.isprintable() else " " for each in text), ensure_ascii=False)
 
 
 def _number(value: float) -> str:
-    """Four digits are more than a measurement has. Always with a point, so that TOML reads a float."""
+    """Round to four digits, always with a decimal point, so that TOML reads a float."""
     return repr(float(f"{value:.4g}"))

@@ -1,51 +1,69 @@
-"""Whether cards are as fast as they should be: against their profile, against each other, and against earlier runs.
+"""Judges rates and bandwidths against a card's profile, the cards like it, earlier runs, and what its link can carry.
 
-Too fast is wrong too: no card does more than its peak, so that a higher figure says that the work was not done or the
-clock is wrong.
+Too fast is wrong too: no card exceeds its peak, so a higher figure means that work was skipped or the clock is wrong.
 
-Cards of one model differ: 8 % on average and up to 22 % in five large clusters (P. Sinha et al., Not All GPUs Are
-Created Equal: Characterizing Variability in Large-Scale, Accelerator-Rich Systems, SC 2022). So from 8 % off the
-median it is a WARN and from 20 % a FAIL. CPU cores work for whatever else runs too: they are judged from 75 % off, and
-never worse than WARN, also where a profile says what a core should reach. The logical CPUs of a process share their
-threads: their rates are told beside their median, and not judged by it.
+GPUs of one model differ: by 8 % on average and by up to 22 % in five large clusters (P. Sinha et al., Not All GPUs Are
+Created Equal: Characterizing Variability in Large-Scale, Accelerator-Rich Systems, SC 2022). CPU cores also run
+whatever else the host does, so they warn at most, and only far from the reference. Logical CPUs of one process share
+their threads, so they are not judged against each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from statistics import median
 
-from harness.hardware.expectation import CardProfile
-from harness.hardware.naming import alike, described, device_of, is_gpu, shares_threads
-from harness.records import Card, Figure, Finding, RunRecord, Verdict
-
-#: Share of the median that is normal either way, and from which it fails.
-WARN_FROM, FAIL_FROM = 0.08, 0.20
-#: For CPUs, which share cores.
-WARN_FROM_CPU = 0.75
-#: Cards from which a median says which of them is too fast.
-_CARDS_FOR_TOO_FAST = 3
+from harness.hardware.finding import amount, finding
+from harness.hardware.profile import CardProfile
+from harness.records import Card, Figure, Finding, Quantity, RunRecord, Verdict
 
 
-@dataclass(frozen=True)
-class Judged:
-    """``figures`` with what they were judged against, the findings, and what they could not be judged against."""
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Limits as shares of the reference. GPUs warn and fail outside of theirs; CPUs only warn."""
 
-    figures: tuple[Figure, ...]
-    findings: tuple[Finding, ...]
-    scope: tuple[str, ...]
+    warn_below: float
+    fail_below: float
+    warn_above: float
+    fail_above: float
+    cpu_warn_below: float
+    cpu_warn_above: float
 
 
-@dataclass(frozen=True)
-class _Measure:
-    """Something to judge one figure by: it is fine from ``low`` to ``high``, and fails below or above the last two.
+#: The limits of each quantity; others are not judged. docs/hardware.md has the same table.
+POLICIES = {
+    Quantity.RATE: Policy(0.92, 0.80, 1.08, 1.20, 0.25, 4.0),
+    # Copies depend on where the card is attached and on what else uses the host's memory. Their ceiling is the link.
+    Quantity.BANDWIDTH: Policy(0.75, 0.50, inf, inf, 0.20, inf),
+}
+#: The rate at the end of a sustained load against the rate at its start: a card that warms up loses a few percent.
+DRIFT = Policy(0.92, 0.80, inf, inf, 0.40, inf)
+#: From this many values on, a median tells which of them is too fast. Of two, only the slower one is known to be slow.
+_FOR_TOO_FAST = 3
+#: A bandwidth this far above the peak of the link is not a bandwidth.
+_ABOVE_PEAK = 1.05
 
-    One that does not judge is told beside the figure.
+SLOW = (
+    "look at its clocks, temperature and power (check sustained-load) and at its link (check copies), then swap it "
+    "with another one: if the slowness moves with the card, the card is faulty"
+)
+TOO_FAST = (
+    "do not trust its times or results: work was skipped, or the clock or the profile is wrong; compare the name in "
+    "nvidia-smi -L with the profile, and run the checks software and arithmetic again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a figure is compared with: good from ``low`` to ``high``, a FAIL beyond the last two.
+
+    One that does not judge is only reported beside the figure.
     """
 
     value: float
-    whence: str
+    source: str
     low: float
     high: float
     fail_low: float
@@ -53,134 +71,222 @@ class _Measure:
     judges: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """A figure of ``card`` outside the limits of ``reference``."""
+
+    figure: Figure
+    card: Card
+    reference: Reference
+    severity: Verdict
+
+    @property
+    def too_fast(self) -> bool:
+        """Whether the figure is above the limits, not below."""
+        return self.figure.value > self.reference.high
+
+    @property
+    def expected(self) -> str:
+        """The limits and their source."""
+        low, high = (amount(each, self.figure.unit) for each in (self.reference.low, self.reference.high))
+        limits = f"at most {high}" if self.too_fast else f"at least {low}"
+        return f"{limits} ({self.reference.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Figures with their references, those outside of their limits, and how they were judged."""
+
+    figures: tuple[Figure, ...]
+    offences: tuple[Offence, ...]
+    scope: tuple[str, ...]
+
+
 def judge_rates(
     figures: Iterable[Figure],
     cards: Sequence[Card],
     profiles: Mapping[str, CardProfile],
     history: Sequence[RunRecord] = (),
+    *,
+    peaks: Mapping[str, float] | None = None,
+    in_profile: Mapping[str, str] | None = None,
 ) -> Judged:
-    """Judge the rates of cards. More is better: not for latencies.
+    """Judge figures of which more is better by every reference available; the first that is violated counts.
 
-    ``profiles`` are by label of the card. ``history`` are earlier runs on this machine; a card is the same by its
-    UUID, or, where it has none, by its label and name. A figure is judged by all that there is; beside it stands what
-    found it wrong, or else the profile, the median, the history, whichever is there first.
+    ``profiles`` are by label. ``history`` are earlier runs on this machine; a card is the same by its UUID, or without
+    one by its label and name. ``peaks`` are the GB/s that the PCIe links of cards can carry one way. ``in_profile``
+    gives the names under which profiles have figures, where they differ.
     """
     given = list(figures)
-    by_label = {card.label: card for card in cards}
-    # What is too fast to be true for its profile is no measure for the others.
-    untrue = [each for each in given if _beyond(each, by_label.get(each.device or ""), profiles)]
-    judged: list[Figure] = []
-    findings: list[Finding] = []
+    judge = _Judge({card.label: card for card in cards}, profiles, history, peaks or {}, in_profile or {})
+    # What is impossible by its profile or its link is no reference for the others.
+    credible = [each for each in given if not any(each.value > limit.fail_high for limit in judge.absolute(each))]
+    made: list[Figure] = []
+    offences: list[Offence] = []
     unjudged: list[str] = []
-    told: set[str] = set()
+    informational: set[str] = set()
     for figure in given:
-        card = by_label.get(figure.device or "")
-        if card is None:
-            judged.append(figure)
+        card = judge.card_of(figure)
+        if card is None or (figure.quantity or Quantity.RATE) not in POLICIES:
+            made.append(figure)
             continue
-        measures = [
-            *_by_profile(figure, card, profiles.get(card.label)),
-            *_by_median(figure, card, [each for each in given if each not in untrue], tuple(cards)),
-            *_by_history(figure, card, history),
-        ]
-        if not measures:
+        references = judge.references(figure, card, credible)
+        wrong = [offence for each in references if (offence := _offence(figure, card, each))]
+        offences += wrong[:1]
+        if not references:
             unjudged.append(f"{figure.name} of {card.label}")
-        against = next((each for each in measures if _finding(figure, card, each)), measures[0] if measures else None)
-        findings += [found for each in measures if (found := _finding(figure, card, each))][:1]
-        if against is not None and not against.judges:
-            told.add(against.whence)
-        judged.append(
-            replace(figure, expected=against.value, expected_from=against.whence) if against is not None else figure
-        )
-    return Judged(tuple(judged), tuple(findings), _scope(judged, unjudged, told))
+            made.append(figure)
+            continue
+        shown = wrong[0].reference if wrong else references[0]
+        if not shown.judges:
+            informational.add(shown.source)
+        made.append(replace(figure, expected=shown.value, expected_from=shown.source))
+    return Judged(tuple(made), tuple(offences), _scope(made, unjudged, informational))
 
 
-def _by_profile(figure: Figure, card: Card, profile: CardProfile | None) -> list[_Measure]:
-    expected = profile.figure(figure.name) if profile is not None else None
-    if profile is None or expected is None or expected.unit != figure.unit:
-        return []
-    low, high = expected.value * expected.low, expected.value * expected.high
-    whence = f"profile {profile.name} ({expected.source}, {expected.date})"
-    fails = (low, high) if is_gpu(card) else (0.0, float("inf"))
-    return [_Measure(expected.value, whence, low, high, *fails)]
-
-
-def _beyond(figure: Figure, card: Card | None, profiles: Mapping[str, CardProfile]) -> bool:
-    measures = _by_profile(figure, card, profiles.get(card.label)) if card is not None else []
-    return any(figure.value > measure.fail_high for measure in measures)
-
-
-def _by_median(figure: Figure, card: Card, figures: Sequence[Figure], cards: tuple[Card, ...]) -> list[_Measure]:
-    like = next(group for group in alike(cards).values() if card in group)
-    labels = {each.label for each in like}
-    values = [each.value for each in figures if each.device in labels and _same(each, figure)]
-    if len(values) < 2:
-        return []
-    if shares_threads(card):
-        whence = f"median of the {len(values)} logical CPUs here, which share their threads"
-        return [_Measure(median(values), whence, 0.0, float("inf"), 0.0, float("inf"), judges=False)]
-    if len(values) < _CARDS_FOR_TOO_FAST:
-        # Of two, the slower one is known to be slow; that the faster one is wrong, two cannot tell.
-        return [_measure(max(values), f"the faster of the {len(values)} cards of its kind here", card, fast=False)]
-    return [_measure(median(values), f"median of the {len(values)} cards of its kind here", card)]
-
-
-def _by_history(figure: Figure, card: Card, history: Sequence[RunRecord]) -> list[_Measure]:
-    values = []
-    for run in history:
-        labels = {each.label for each in run.cards if _same_card(each, card)}
-        values += [
-            each.value
-            for result in run.results
-            for each in result.figures
-            if each.device in labels and _same(each, figure)
-        ]
-    return [_measure(median(values), f"median of {len(values)} earlier measurements of it", card)] if values else []
-
-
-def _same(one: Figure, other: Figure) -> bool:
-    return (one.name, one.unit, one.size_bytes, one.peer) == (other.name, other.unit, other.size_bytes, other.peer)
-
-
-def _same_card(one: Card, other: Card) -> bool:
-    if one.uuid is not None or other.uuid is not None:
-        return one.uuid == other.uuid
-    return (one.label, one.name) == (other.label, other.name)
-
-
-def _measure(value: float, whence: str, card: Card, fast: bool = True) -> _Measure:
-    if not is_gpu(card):
-        high = value / (1 - WARN_FROM_CPU) if fast else float("inf")
-        return _Measure(value, whence, value * (1 - WARN_FROM_CPU), high, 0.0, float("inf"))
-    high, fail_high = (value * (1 + WARN_FROM), value * (1 + FAIL_FROM)) if fast else (float("inf"), float("inf"))
-    return _Measure(value, whence, value * (1 - WARN_FROM), high, value * (1 - FAIL_FROM), fail_high)
-
-
-def _finding(figure: Figure, card: Card, measure: _Measure) -> Finding | None:
-    if measure.low <= figure.value <= measure.high:
-        return None
-    failed = figure.value < measure.fail_low or figure.value > measure.fail_high
-    how = "too slow" if figure.value < measure.low else "faster than it can be"
-    share = figure.value / measure.value if measure.value else 0.0
-    return Finding(
-        kind="rate",
-        where=figure.name,
-        device=device_of(card),
-        expected=f"{measure.low:.4g} to {measure.high:.4g} {figure.unit}: {measure.whence}",
-        found=f"{figure.value:.4g} {figure.unit}",
-        message=f"{described(card)} is {how}: {figure.name} {figure.value:.4g} {figure.unit}, {share:.0%} of "
-        f"{measure.value:.4g} {figure.unit} ({measure.whence})",
-        severity=Verdict.FAIL if failed else Verdict.WARN,
+def rate_finding(offence: Offence) -> Finding:
+    """Return the finding about the card that reached the figure."""
+    figure, reference = offence.figure, offence.reference
+    share = figure.value / reference.value if reference.value else 0.0
+    return finding(
+        "rate",
+        offence.card,
+        figure.name,
+        expected=offence.expected,
+        found=amount(figure.value, figure.unit),
+        message=f"is {'too fast to be true' if offence.too_fast else 'too slow'}: {figure.name} "
+        f"{amount(figure.value, figure.unit)}, {share:.0%} of {amount(reference.value, figure.unit)} "
+        f"({reference.source})",
+        next_step=TOO_FAST if offence.too_fast else SLOW,
+        severity=offence.severity,
+        subject=figure.name,
     )
 
 
-def _scope(figures: Sequence[Figure], unjudged: Sequence[str], told: set[str]) -> tuple[str, ...]:
-    sources = sorted({each.expected_from for each in figures if each.expected_from} - told)
-    said = [f"rates judged against: {'; '.join(sources)}"] if sources else []
-    said += [f"rates told and not judged, beside the {each}" for each in sorted(told)]
+def judge_drift(rates: Sequence[float], card: Card) -> Finding | None:
+    """Compare the last third of the rates of a card under load with the first. Fewer than six say nothing."""
+    if len(rates) < 6 or card.shares_threads:
+        return None
+    third = len(rates) // 3
+    before, after = median(rates[:third]), median(rates[-third:])
+    share = after / before
+    if share >= (DRIFT.warn_below if card.is_gpu else DRIFT.cpu_warn_below):
+        return None
+    return finding(
+        "rate",
+        card,
+        "drift under load",
+        expected=f"at least {DRIFT.warn_below if card.is_gpu else DRIFT.cpu_warn_below:.0%} of the first rate",
+        found=f"{share:.0%}",
+        message=f"slowed down under load from {amount(before, 'GFLOP/s')} to {amount(after, 'GFLOP/s')}",
+        next_step=SLOW,
+        severity=Verdict.FAIL if card.is_gpu and share < DRIFT.fail_below else Verdict.WARN,
+        subject="drift",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    cards: Mapping[str, Card]
+    profiles: Mapping[str, CardProfile]
+    history: Sequence[RunRecord]
+    peaks: Mapping[str, float]
+    in_profile: Mapping[str, str]
+
+    def card_of(self, figure: Figure) -> Card | None:
+        """Return the card that the figure is about: for a copy, the target, or the source of one to the host."""
+        return self.cards.get(figure.peer or "") or self.cards.get(figure.device or "")
+
+    def references(self, figure: Figure, card: Card, credible: Sequence[Figure]) -> list[Reference]:
+        """Return all references of a figure, the one to show first in front."""
+        absolute = self.absolute(figure)
+        peak = [each for each in absolute if each.low == 0]
+        relative = [*self._by_median(figure, card, credible), *self._by_history(figure, card)]
+        return [*(each for each in absolute if each.low), *relative, *peak]
+
+    def absolute(self, figure: Figure) -> list[Reference]:
+        """Return what the profile of the card and its link allow."""
+        card = self.card_of(figure)
+        if card is None:
+            return []
+        found = []
+        profile = self.profiles.get(card.label)
+        expected = profile.figure(self.in_profile.get(figure.name, figure.name)) if profile is not None else None
+        if profile is not None and expected is not None and expected.unit == figure.unit:
+            limits = expected.value * expected.low, expected.value * expected.high
+            source = f"profile {profile.name} ({expected.source}, {expected.date})"
+            found.append(Reference(expected.value, source, *limits, *(limits if card.is_gpu else (0.0, inf))))
+        host_copy = (figure.device in self.cards) != (figure.peer in self.cards)
+        peak = self.peaks.get(card.label) if figure.quantity is Quantity.BANDWIDTH and host_copy else None
+        if peak is not None and card.is_gpu:
+            found.append(Reference(peak, "peak of the PCIe link", 0.0, peak * _ABOVE_PEAK, 0.0, peak * _ABOVE_PEAK))
+        return found
+
+    def _by_median(self, figure: Figure, card: Card, credible: Sequence[Figure]) -> list[Reference]:
+        values = [
+            each.value
+            for each in credible
+            if _key(each) == _key(figure)
+            and (other := self.card_of(each)) is not None
+            and (other.kind, other.name) == (card.kind, card.name)
+        ]
+        count = len(values)
+        if count < 2:
+            return []
+        if card.shares_threads:
+            source = f"median of {count} on logical CPUs, which share their threads"
+            return [Reference(median(values), source, 0.0, inf, 0.0, inf, judges=False)]
+        noun = "copies of this kind" if figure.peer else "GPUs of this model" if card.is_gpu else "CPU cores"
+        if count < _FOR_TOO_FAST:
+            return [_relative(max(values), f"the faster of {count} {noun}", figure, card, fast=False)]
+        return [_relative(median(values), f"median of {count} {noun}", figure, card)]
+
+    def _by_history(self, figure: Figure, card: Card) -> list[Reference]:
+        ends = [_identity(end, self.cards) for end in (figure.device, figure.peer)]
+        values = []
+        for run in self.history:
+            before = {each.label: each for each in run.cards}
+            values += [
+                each.value
+                for result in run.results
+                for each in result.figures
+                if _key(each) == _key(figure) and [_identity(end, before) for end in (each.device, each.peer)] == ends
+            ]
+        if not values:
+            return []
+        return [_relative(median(values), f"median of {len(values)} earlier measurements", figure, card)]
+
+
+def _key(figure: Figure) -> tuple[object, ...]:
+    return figure.name, figure.unit, figure.size_bytes
+
+
+def _identity(label: str | None, cards: Mapping[str, Card]) -> object:
+    """Return what tells a card from others in every run: its UUID, or its label and name."""
+    card = cards.get(label or "")
+    return label if card is None else card.uuid or (card.label, card.name)
+
+
+def _relative(value: float, source: str, figure: Figure, card: Card, fast: bool = True) -> Reference:
+    policy = POLICIES[figure.quantity or Quantity.RATE]
+    if not card.is_gpu:
+        high = value * policy.cpu_warn_above if fast else inf
+        return Reference(value, source, value * policy.cpu_warn_below, high, 0.0, inf)
+    high, fail_high = (value * policy.warn_above, value * policy.fail_above) if fast else (inf, inf)
+    return Reference(value, source, value * policy.warn_below, high, value * policy.fail_below, fail_high)
+
+
+def _offence(figure: Figure, card: Card, reference: Reference) -> Offence | None:
+    if reference.low <= figure.value <= reference.high:
+        return None
+    failed = figure.value < reference.fail_low or figure.value > reference.fail_high
+    return Offence(figure, card, reference, Verdict.FAIL if failed else Verdict.WARN)
+
+
+def _scope(figures: Sequence[Figure], unjudged: Sequence[str], informational: set[str]) -> tuple[str, ...]:
+    sources = sorted({each.expected_from for each in figures if each.expected_from} - informational)
+    scope = [f"rates judged against: {'; '.join(sources)}"] if sources else []
+    scope += [f"rates not judged, only reported beside the {each}" for each in sorted(informational)]
     if unjudged:
-        said.append(
-            "rates measured and not judged, for there is no profile, no other card of the kind and no earlier run: "
-            + ", ".join(unjudged)
-        )
-    return tuple(said)
+        scope.append(f"rates not judged (no profile, no other device like it, no earlier run): {', '.join(unjudged)}")
+    return tuple(scope)

@@ -1,4 +1,4 @@
-"""The real machine: what the hardware checks ask of it, done by TensorFlow's ops on configured devices."""
+"""The real machine of the hardware checks: TensorFlow's ops on configured devices."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from harness.devices.device import Device, Devices
 from harness.devices.runtime import server_process
 from harness.errors import UsageError
 from harness.hardware import patterns
-from harness.hardware.buffer import TensorBuffer
 from harness.hardware.host_slots import HostSlots, view_of
-from harness.hardware.machine import HOST, DeviceMemoryFull, Mismatch, Pattern
+from harness.hardware.machine import HOST, DeviceMemoryFull, Mismatch, Operation, Pattern, Reading
 from harness.hardware.room import (
     give_back_unused_memory,
     gpu_free_bytes,
@@ -26,34 +25,31 @@ from harness.hardware.room import (
     host_used_bytes,
     in_host_room,
 )
-from harness.hardware.settled import in_host_memory, require_on, settle
+from harness.hardware.tensors import TensorBuffer, in_host_memory, require_on, settle
 
 if TYPE_CHECKING:
     from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
-    from harness.hardware.operation import Operation
     from harness.hardware.software.installed import Software
-    from harness.hardware.telemetry import Reading
     from harness.records import Card
 
-#: What a host must keep for itself when a buffer is made there, in bytes: refusing is better than being ended.
+#: What a host keeps when a buffer is made there, in bytes: a refusal is better than being killed for lack of memory.
 _HOST_RESERVE_BYTES = 128 * 1024 * 1024
-#: For so long ascending words are kept on a card, in seconds: making them takes some 40 ms of a CPU.
+#: How long ascending words are kept on a card, in seconds: making them takes some 40 ms on a CPU.
 _COUNTING_KEPT_S = 1.0
-#: Less than this is not looked up beforehand: asking the kernel takes longer than copying it.
+#: For less than this, free memory is not looked up first: that takes longer than copying it.
 _SMALL_BYTES = 8 * 1024 * 1024
 
 
 class TensorFlowMachine:
-    """A :class:`~harness.hardware.machine.Machine` on devices that are configured.
+    """A :class:`~harness.hardware.machine.Machine` on configured devices.
 
-    All calls wait for what they did. Every result is proven to lie on the card that it was made for. Copies between
-    logical CPUs are real ones (``host_slots`` says how). The first :meth:`run` of an operation on a card builds it:
-    measure later ones.
+    Every result is proven to be on the card that it was made for. Copies between logical CPUs are real (see
+    ``host_slots``). The first :meth:`run` of an operation on a card builds it: measure later ones.
     """
 
     def __init__(self, devices: Devices) -> None:
         from harness.hardware.card import cards_of
-        from harness.hardware.sensors import Sensors
+        from harness.hardware.nvml import Sensors
 
         self._devices = {device.parsed.short: device for device in devices}
         self.spec = devices.spec
@@ -66,26 +62,26 @@ class TensorFlowMachine:
         self._built: dict[tuple[Operation, str], Any] = {}
         self._sensors = Sensors(self._cards)
         self._collectives: Any = None
-        #: How long the ops of the last :meth:`collective` took, in seconds, without bringing arrays to and from cards.
+        #: How long the ops of the last :meth:`collective` took, in seconds, without copies to and from cards.
         self.collective_s: float | None = None
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards that are to be checked, in TensorFlow's order."""
+        """The cards to check, in TensorFlow's order."""
         return self._cards
 
     @property
     def present(self) -> tuple[Card, ...]:
-        """The cards that the driver knows, in the driver's order; those of ``cards`` where there is no driver."""
+        """The cards that the driver reports, in its order; without a driver, ``cards``."""
         return self._present
 
     @property
     def described(self) -> bool:
-        """This is hardware."""
+        """Return False: this is real hardware."""
         return False
 
     def clock_s(self) -> float:
-        """Python's clock for durations."""
+        """Return Python's clock for durations."""
         return time.perf_counter()
 
     def wait_s(self, seconds: float) -> None:
@@ -93,18 +89,18 @@ class TensorFlowMachine:
         time.sleep(seconds)
 
     def software(self) -> Software:
-        """What the driver, the libraries and TensorFlow say of themselves."""
-        from harness.hardware.software.facts import read_software
+        """Return what the driver, the libraries and TensorFlow report about themselves."""
+        from harness.hardware.software.measure import read_software
 
         return read_software()
 
     def reading(self, card: str) -> Reading:
-        """What the card's sensors say now; of a logical CPU, what the host's say."""
+        """Read the sensors of a card; for a CPU, those of the host."""
         self._device(card)
         return self._sensors.reading(card, self.clock_s())
 
     def free_bytes(self, card: str) -> int | None:
-        """Memory that a buffer could have. ``None`` on other hosts, and of a GPU whose driver cannot be asked."""
+        """Return the memory that buffers could get; ``None`` on other hosts, and for a GPU without a driver library."""
         if card == HOST:
             return host_free_bytes()
         device = self._device(card)
@@ -113,7 +109,7 @@ class TensorFlowMachine:
         return gpu_free_bytes(device, self._by_label[card].uuid) if device.parsed.in_this_process else None
 
     def used_bytes(self, card: str) -> int | None:
-        """Memory that is in use: by this process, by the server of a core, by TensorFlow on a GPU."""
+        """Return the memory in use: by this process, by the server of a core, by TensorFlow on a GPU."""
         if card == HOST:
             return host_used_bytes()
         device = self._device(card)
@@ -125,13 +121,13 @@ class TensorFlowMachine:
         return gpu_used_bytes(device) if device.parsed.in_this_process else None
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
-        """What a process of its own could have of a card with each setting, all at once."""
+        """Return what a separate process gets of a card with each setting, all at once."""
         from harness.hardware.memory_settings.setting import see_each
 
         return see_each([(self._by_label[card].uuid, setting) for card, setting in trials])
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> TensorBuffer:
-        """A buffer that holds the pattern, written by ops on the card, in pieces of 64 MiB."""
+        """Make a buffer that holds the pattern, written by ops on the card, in pieces of 64 MiB."""
         if size_bytes < 8 or size_bytes % 8:
             raise UsageError(f"a buffer of {size_bytes} bytes: accepted: a multiple of 8, 8 or more")
         device = self._device(card)
@@ -149,7 +145,7 @@ class TensorFlowMachine:
         return TensorBuffer(card, tuple(pieces))
 
     def mismatch(self, buffer: TensorBuffer, pattern: Pattern) -> Mismatch:
-        """Where the buffer is not the pattern, found by ops on its card, chunk by chunk."""
+        """Compare the buffer with the pattern by ops on its card, chunk by chunk."""
         device = self._device(buffer.card)
         if buffer.size_bytes % 8:
             raise UsageError(f"a buffer of {buffer.size_bytes} bytes: accepted: one of whole 64-bit words")
@@ -166,12 +162,12 @@ class TensorFlowMachine:
         return Mismatch(count, first, found)
 
     def put(self, array: npt.NDArray[Any], card: str) -> TensorBuffer:
-        """``array`` on the card. A GPU gets it from pageable memory, as TensorFlow's own programs do."""
+        """Copy ``array`` to the card. A GPU gets it from pageable memory, as in TensorFlow's own programs."""
         import tensorflow as tf
 
         device = self._device(card)
         with _memory(card, array.nbytes):
-            # By tf.constant the host would copy it twice before it is sent, each time into new memory.
+            # With tf.constant the host would copy it twice more, each time into new memory.
             tensor = self._slots.tensor_of(array, device if in_host_memory(device) else self._host_device)
             if tensor is None or not in_host_memory(device):
                 self._require_room(device, array.nbytes)
@@ -182,9 +178,9 @@ class TensorFlowMachine:
         return TensorBuffer(card, (tensor,))
 
     def fetch(self, buffer: TensorBuffer) -> npt.NDArray[Any]:
-        """The buffer as an array: with its shape if it is one tensor, ``[n]`` of int64 words if it is in pieces.
+        """Copy the buffer to an array: with its shape if it is one tensor, ``[n]`` of int64 words if it is in pieces.
 
-        It is copied from the card each time. What comes from another memory than the host's in one tensor is read-only.
+        A single tensor that is not in the host's memory becomes a read-only array.
         """
         device = self._device(buffer.card)
         pieces = buffer.pieces
@@ -199,11 +195,11 @@ class TensorFlowMachine:
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def move(self, buffer: TensorBuffer, card: str, repeats: int = 1) -> TensorBuffer:
-        """The buffer, copied to another card ``repeats`` times; the last of them. What a call costs is there once."""
+        """Copy the buffer to another card ``repeats`` times and return the last copy."""
         return self.exchange([(buffer, card)], repeats)[0]
 
     def exchange(self, moves: Sequence[tuple[TensorBuffer, str]], repeats: int = 1) -> list[TensorBuffer]:
-        """Several copies at once, each started by a thread of its own; all are done when this returns."""
+        """Make several copies at once, each started by its own thread."""
         _require_repeats(repeats)
         if len(moves) == 1:
             moved = [self._start_move(*moves[0], repeats)]
@@ -231,7 +227,7 @@ class TensorFlowMachine:
         return TensorBuffer(card, tuple(pieces), tuple(keeper))
 
     def run(self, operation: Operation, card: str, buffers: Sequence[TensorBuffer], repeats: int = 1) -> TensorBuffer:
-        """Run the operation on buffers of the card. Its first run on a card builds it: time later ones."""
+        """Run the operation on buffers of the card. The first run on a card builds it."""
         import tensorflow as tf
 
         _require_repeats(repeats)
@@ -250,7 +246,7 @@ class TensorFlowMachine:
         return TensorBuffer(card, (result,))
 
     def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """What each card has after a collective over all cards. ``collectives`` says what each algorithm is."""
+        """Run a collective over all cards and return what each card holds."""
         from harness.hardware.collectives.measure import Collectives
 
         if self._collectives is None:
@@ -268,7 +264,7 @@ class TensorFlowMachine:
         return [np.array(result.numpy()) for result in results]
 
     def algorithms(self) -> tuple[str, ...]:
-        """What collectives can use here."""
+        """Return the algorithms that collectives can use."""
         from harness.hardware.collectives.measure import algorithms_for
 
         return algorithms_for([self._devices[card.label] for card in self._cards])
@@ -276,13 +272,13 @@ class TensorFlowMachine:
     def _device(self, card: str) -> Device:
         device = self._devices.get(card)
         if device is None:
-            raise UsageError(f"card {card!r} is not there; accepted: {', '.join(self._devices)}")
+            raise UsageError(f"device {card!r} is not configured; accepted: {', '.join(self._devices)}")
         return device
 
     def _counting_on(self, card: str, words: int) -> Any:
-        """Ascending words of the card, at most 16 MiB, made there and kept for a while.
+        """Return ascending words on the card, at most 16 MiB, made there and kept for a while.
 
-        They are made again so that a bit which flips in them is not taken for a fault of every later copy and pass.
+        They are remade so that a bit which flips in them is not taken for a fault of every later copy.
         """
         there, made_s = self._counting.get(card, (None, 0.0))
         if there is None or there.shape[0] < words or self.clock_s() - made_s > _COUNTING_KEPT_S:
@@ -292,7 +288,7 @@ class TensorFlowMachine:
         return there
 
     def _require_room(self, device: Device, size_bytes: int) -> None:
-        """Of the host, too much is refused beforehand: Linux would give it, and end the process later."""
+        """Refuse too much of the host's memory: Linux would grant it and kill the process later."""
         if size_bytes < _SMALL_BYTES or not in_host_room(device):
             return
         if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
@@ -309,7 +305,7 @@ def _on(device: Device) -> Any:
 
 
 def _sent(tensor: Any, source: Device, target: Device) -> Any:
-    """A new copy of a tensor on another device."""
+    """Copy a tensor to another device."""
     import tensorflow as tf
 
     fresh = _renewed(tensor, source)
@@ -318,9 +314,9 @@ def _sent(tensor: Any, source: Device, target: Device) -> Any:
 
 
 def _renewed(tensor: Any, device: Device) -> Any:
-    """The tensor by a new handle, which costs no copy.
+    """Return the tensor by a new handle, without copying.
 
-    TensorFlow keeps with a tensor what was copied of it to another device, or to the host, and copies nothing again.
+    TensorFlow caches copies of a tensor on other devices with its handle, and would not copy again.
     """
     import tensorflow as tf
 
@@ -335,7 +331,7 @@ def _require_repeats(repeats: int) -> None:
 
 @contextlib.contextmanager
 def _memory(card: str, size_bytes: int) -> Iterator[None]:
-    """Turns TensorFlow's error for a lack of memory into the one of the interface."""
+    """Turn TensorFlow's error for a lack of memory into that of the interface."""
     import tensorflow as tf
 
     try:

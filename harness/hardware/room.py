@@ -1,4 +1,4 @@
-"""How much memory there is room for, and how much is in use: of the host, and of a GPU that TensorFlow works on."""
+"""Free and used memory: of the host, and of a GPU that TensorFlow uses."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from harness.devices.device import Device
 from harness.devices.nvidia import read_cards
 
 _MIB = 1024 * 1024
-#: What a CUDA context and its libraries take of a card besides TensorFlow's own pool. They take 0.4 to 0.9 GiB on
-#: recent cards, so that this is on the safe side.
+#: Upper bound of what a CUDA context and its libraries take besides TensorFlow's pool: 0.4 to 0.9 GiB on recent cards.
 CONTEXT_BYTES = 1024 * _MIB
 
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def host_free_bytes(cgroup: Path = _CGROUP) -> int:
-    """Memory that this process could still have: what the host has available, or what its cgroup leaves of it."""
+    """Return what this process can still allocate: what the host has available, or what its cgroup leaves of it."""
     import psutil
 
     available = int(psutil.virtual_memory().available)
@@ -28,9 +27,9 @@ def host_free_bytes(cgroup: Path = _CGROUP) -> int:
 
 
 def give_back_unused_memory() -> None:
-    """Hand memory that was freed in this process back to the system, which glibc keeps for later otherwise.
+    """Return memory that this process has freed to the system.
 
-    What it keeps in the arena of one thread is no use to another, so that a process could run out of what it has freed.
+    glibc keeps it in the arena of one thread, where other threads cannot use it.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
     if trim is not None:
@@ -38,7 +37,7 @@ def give_back_unused_memory() -> None:
 
 
 def host_used_bytes(process: int | None = None) -> int | None:
-    """Resident memory of this process, or of the one with this id; ``None`` where that has ended."""
+    """Return the resident memory of this process, or of the one with this id; ``None`` if that has ended."""
     import psutil
 
     try:
@@ -48,7 +47,7 @@ def host_used_bytes(process: int | None = None) -> int | None:
 
 
 def _cgroup_free_bytes(folder: Path) -> int | None:
-    """What a container's limit leaves, with the file cache that would be given up counted as free."""
+    """Return what a container's limit leaves, counting reclaimable file cache as free."""
     for limit, usage, statistics, inactive in (
         ("memory.max", "memory.current", "memory.stat", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
@@ -57,7 +56,7 @@ def _cgroup_free_bytes(folder: Path) -> int | None:
             allowed = int((folder / limit).read_text(encoding="ascii"))
             used = int((folder / usage).read_text(encoding="ascii"))
             lines = (folder / statistics).read_text(encoding="ascii").splitlines()
-        except (OSError, ValueError):  # not there, or "max": no limit
+        except (OSError, ValueError):  # missing, or "max": no limit
             continue
         cache = next((int(value) for key, _, value in (line.partition(" ") for line in lines) if key == inactive), 0)
         return allowed - used + cache
@@ -65,24 +64,24 @@ def _cgroup_free_bytes(folder: Path) -> int | None:
 
 
 def gpu_used_bytes(device: Device) -> int | None:
-    """What TensorFlow's tensors take of a GPU now, as its allocator counts it."""
+    """Return what TensorFlow's tensors take of a GPU, as counted by its allocator."""
     import tensorflow as tf
 
     try:
         return int(tf.config.experimental.get_memory_info(device.parsed.short)["current"])
-    except (ValueError, RuntimeError):  # a device without an allocator that counts
+    except (ValueError, RuntimeError):  # the allocator does not count
         return None
 
 
 def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
-    """What a GPU has room for: of the card where memory grows, else of what TensorFlow may have of it."""
+    """Return the free memory of a GPU: of the card if memory grows, otherwise of TensorFlow's pool."""
     import tensorflow as tf
 
     if _grows(tf, device):
         card = next((card for card in read_cards() if card.uuid == uuid), None)
         return None if card is None else card.free_mib * _MIB
-    # Without memory growth TensorFlow takes its whole pool with the first tensor, and nothing more after that. What the
-    # driver then calls free is what is left beside the pool, and in a container it does not say who holds what.
+    # Without memory growth TensorFlow takes its whole pool with the first tensor and nothing more after that. What the
+    # driver reports as free is then only what is left beside the pool.
     used, limit = gpu_used_bytes(device), _limit_bytes(tf, device)
     return None if used is None or limit is None else max(limit - used, 0)
 
@@ -92,13 +91,13 @@ def _physical(tensorflow: Any, device: Device) -> Any | None:
 
 
 def _limit_bytes(tensorflow: Any, device: Device) -> int | None:
-    """What TensorFlow may have of a GPU in all; ``None`` where it does not say."""
+    """Return the size of TensorFlow's pool on a GPU; ``None`` if unknown."""
     limit = _logical_limit_bytes(tensorflow, device)
     return limit if limit is not None else memory_limits().get(device.name) or None
 
 
 def _logical_limit_bytes(tensorflow: Any, device: Device) -> int | None:
-    """The limit of a logical GPU: they are numbered card by card."""
+    """Return the limit of a logical GPU. They are numbered card by card."""
     index = device.parsed.index
     if index is None:
         return None
@@ -117,5 +116,5 @@ def _grows(tensorflow: Any, device: Device) -> bool:
 
 
 def in_host_room(device: Device) -> bool:
-    """Whether a device has its memory from this host: a CPU of this process, or a server of ``cores:N``."""
+    """Return whether a device uses the memory of this host: a CPU of this process, or a server of ``cores:N``."""
     return device.kind in ("logical-cpu", "core")

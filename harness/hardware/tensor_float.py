@@ -1,11 +1,11 @@
-"""TF32: whether float32 products may use it, whether they did, and what is said of it."""
+"""TF32: whether float32 products may use it, whether they did, and how to switch it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from harness.hardware.naming import is_gpu
 from harness.hardware.software.kernels import capability
 from harness.records import Card
 
@@ -23,16 +23,32 @@ class TensorFloat:
 
 
 def may_use(card: Card, setting: bool | None) -> bool:
-    """Whether float32 products of the card may be as coarse as TF32.
+    """Return whether float32 products of the card may be as coarse as TF32.
 
-    TensorFlow's setting is on where nobody changes it, so that a setting which is not known may be on.
+    TensorFlow's setting is on by default, so an unknown setting may be on.
     """
     own = capability(card.compute_capability)
-    return is_gpu(card) and setting is not False and (own is None or own >= _FIRST)
+    return card.is_gpu and setting is not False and (own is None or own >= _FIRST)
 
 
-def said(seen: Sequence[TensorFloat]) -> tuple[str, ...]:
-    """A sentence for each way in which cards behave; of CPUs, that there is none."""
+@contextmanager
+def tf32_set(on: bool | None) -> Iterator[None]:
+    """Switch TF32 on or off for the kernels that run inside; ``None`` changes nothing and loads no TensorFlow."""
+    if on is None:
+        yield
+        return
+    import tensorflow as tf
+
+    before = bool(tf.config.experimental.tensor_float_32_execution_enabled())
+    tf.config.experimental.enable_tensor_float_32_execution(on)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)
+
+
+def describe_tf32(seen: Sequence[TensorFloat]) -> tuple[str, ...]:
+    """Describe how the cards use TF32, one sentence for each group of cards."""
     groups: dict[str, list[str]] = {}
     for each in seen:
         groups.setdefault(_sentence(each), []).append(each.card.label)
@@ -40,10 +56,9 @@ def said(seen: Sequence[TensorFloat]) -> tuple[str, ...]:
 
 
 def _sentence(each: TensorFloat) -> str:
-    if not is_gpu(each.card):
-        return "TF32 is not there, float32 products are float32"
-    setting = {True: "on", False: "off", None: "of unknown setting"}[each.setting]
+    if not each.card.is_gpu:
+        return "no TF32, float32 products use float32"
+    setting = {True: "TF32 is on", False: "TF32 is off", None: "TF32 setting unknown"}[each.setting]
     if each.coarse is None:
-        return f"TF32 is {setting}, and no float32 product showed whether it is used"
-    how = "use it (about 3 decimal digits)" if each.coarse else "do not use it"
-    return f"TF32 is {setting}, and float32 products {how}"
+        return f"{setting}, no float32 product ran"
+    return f"{setting}, float32 products {'use it (about 3 decimal digits)' if each.coarse else 'do not use it'}"

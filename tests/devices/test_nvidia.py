@@ -12,7 +12,7 @@ import pytest
 from harness.devices.nvidia import Card, cuda_uuids, driver_version, match_cards, read_cards
 
 _UUIDS = [uuid.UUID(int=17), uuid.UUID(int=42)]
-_CARDS = tuple(Card(f"Card {index}", f"GPU-{_UUIDS[index]}", 81_000, 80_000) for index in range(2))
+_CARDS = tuple(Card(f"Card {index}", f"GPU-{_UUIDS[index]}", 81_000, 80_000, index) for index in range(2))
 
 
 class _NVMLError(Exception):

@@ -6,33 +6,12 @@ import re
 from collections.abc import Iterable
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checks.registry import SUITE
 from harness.faults.machine import DescribedMachine, devices, read_description
-from harness.hardware.arithmetic import check as arithmetic
-from harness.hardware.cards import check as cards
-from harness.hardware.collectives import check as collectives
-from harness.hardware.copies import check as copies
-from harness.hardware.corruption import check as corruption
-from harness.hardware.memory import check as memory
-from harness.hardware.memory_settings import check as memory_settings
-from harness.hardware.software import check as software
-from harness.hardware.sustained_load import check as sustained_load
 from harness.records import Finding
 
 #: All that run on a described machine. ``isolation`` starts processes of its own.
-CHECKS = tuple(
-    each.CHECK
-    for each in (
-        memory_settings,
-        software,
-        cards,
-        memory,
-        copies,
-        arithmetic,
-        corruption,
-        collectives,
-        sustained_load,
-    )
-)
+CHECKS = tuple(check for check in SUITE.checks if check.hardware and check.id != "isolation")
 H100 = "NVIDIA H100 80GB HBM3"
 #: A card by its slot, an ordered pair of slots, an index of a shard, or the software.
 Subject = int | tuple[int, int] | str
@@ -72,10 +51,10 @@ def blamed(made: DescribedMachine, findings: Iterable[Finding]) -> set[Subject]:
 def _subject(made: DescribedMachine, finding: Finding) -> Subject:
     slot_of = {card.label: _slot(card.uuid) for card in (*made.cards, *made.present)}
     slot_of |= {card.device: _slot(card.uuid) for card in made.cards if card.device}
-    if pair := re.match(r"((?:GPU|nvml):\d+) -> ((?:GPU|nvml):\d+)", finding.where):
-        return slot_of[pair[1]], slot_of[pair[2]]
-    if finding.where.startswith("index "):
-        return finding.where
+    if finding.pair:
+        return slot_of[finding.pair[0]], slot_of[finding.pair[1]]
+    if finding.subject.startswith("index "):
+        return finding.subject
     if finding.device is None and finding.kind == "software":
         return "software"
     assert finding.device is not None, finding

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from described_machines import H100, machine
 
-from harness.hardware.at_once import Job, at_once
-from harness.hardware.machine import HOST, DeviceMemoryFull, Mismatch, Pattern
-from harness.hardware.operation import Operation
+from harness.hardware.machine import HOST, DeviceMemoryFull, Job, Mismatch, Operation, Pattern, at_once
 
 DOUBLE = Operation("double", "float32", "float32", lambda x: x + x, lambda x: x + x, flop=1e9)
 GB = 10**9

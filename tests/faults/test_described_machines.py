@@ -162,13 +162,13 @@ def test_a_card_that_nobody_sees_is_not_made_up_and_is_not_counted() -> None:
 
 def test_a_card_is_named_by_its_slot_and_told_what_to_do() -> None:
     said = results(machine(4, H100, "link-width card = 3"), [sustained_load.CHECK])["sustained-load"]
-    assert said.reason == "GPU:3 (PCI 0000:24:00.0) runs at x4 of x16"
-    assert said.next_step.startswith("GPU:3 (PCI 0000:24:00.0): reseat the card, or look at the BIOS setting")
+    assert said.reason == "GPU:3 (PCI 0000:24:00.0) runs at PCIe x4 instead of x16 under load"
+    assert said.next_step.startswith("GPU:3: reseat the card, or look at the BIOS setting")
 
 
 def test_a_rate_that_comes_and_goes_is_told_with_its_interval() -> None:
     said = results(machine(4, H100, "bit-flip card = 2"), [corruption.CHECK])["corruption"]
-    told = re.search(r"intermittent: \d+ of \d+ trials \((.+)%, 95 % interval (.+)% to (.+)%\)", said.reason)
+    told = re.search(r"in \d+ of \d+ trials \((.+)%, 95% interval (.+)% to (.+)%\)", said.reason)
     assert told, said.reason
     rate, low, high = (float(each) for each in told.groups())
     assert low < rate < high

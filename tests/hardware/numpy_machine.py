@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from harness.checking.check import CheckContext, Level
 from harness.devices.device import Devices
 from harness.hardware.arithmetic.trials import numpy_dtype
-from harness.hardware.kernels import NoKernel
-from harness.hardware.machine import Mismatch, Pattern
+from harness.hardware.machine import Mismatch, Operation, Pattern, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
-from harness.hardware.operation import Operation
+from harness.hardware.operations import NoKernel
 from harness.hardware.software.installed import Software
-from harness.hardware.telemetry import Reading
 from harness.records import Card
 
 GPU_SOFTWARE = Software(

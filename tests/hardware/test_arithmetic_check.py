@@ -15,7 +15,7 @@ from numpy_machine import CPU_SOFTWARE, Change, NumpyMachine, context, cpus, gpu
 from harness.checking.check import CheckOutcome, Level
 from harness.hardware.arithmetic.check import CHECK
 from harness.hardware.arithmetic.trials import Trial, rates_of, values_of
-from harness.hardware.operation import Operation
+from harness.hardware.machine import Operation
 from harness.records import Card, Verdict
 
 FOUR = gpus(4)
@@ -111,7 +111,7 @@ def test_a_card_is_judged_against_the_median_of_its_kind(speed: float, verdict: 
     outcome = _run(NumpyMachine(gpus(8), speed={"GPU:5": speed}))
     assert outcome.verdict is verdict
     assert {finding.device for finding in outcome.findings} <= {gpus(8)[5].device}
-    assert all("median of the 8 cards" in (figure.expected_from or "") for figure in outcome.figures)
+    assert all("median of 8 GPUs of this model" in (figure.expected_from or "") for figure in outcome.figures)
     assert verdict is Verdict.PASS or "GPU:5" in outcome.next_step
 
 
@@ -126,7 +126,7 @@ def test_a_core_that_is_slow_for_a_while_is_no_more_than_a_warning() -> None:
 def test_rates_of_logical_cpus_are_told_and_not_judged() -> None:
     tenth = _run(NumpyMachine(cpus(4), facts=CPU_SOFTWARE, speed={"CPU:1": 0.1}))
     assert tenth.verdict is Verdict.PASS
-    assert any("told and not judged, beside the median of the 4 logical CPUs" in each for each in tenth.scope)
+    assert any("not judged, only reported beside the median of 4 on logical CPUs" in each for each in tenth.scope)
     assert not any(each.startswith("rates judged against") for each in tenth.scope)
 
 
@@ -146,7 +146,7 @@ def _coarse(card: str) -> Change:
 def test_tf32_is_seen_from_the_arithmetic_and_its_rates_have_its_name() -> None:
     outcome = _run(NumpyMachine(gpus(1), change=_coarse("GPU:0")))
     assert outcome.verdict is Verdict.PASS, outcome.findings
-    assert "TF32 is on, and float32 products use it (about 3 decimal digits): GPU:0" in outcome.scope
+    assert "TF32 is on, float32 products use it (about 3 decimal digits): GPU:0" in outcome.scope
     assert {figure.name for figure in outcome.figures} >= {"matmul tfloat32", "memory bandwidth"}
 
 
@@ -165,13 +165,13 @@ def test_arithmetic_as_coarse_as_tf32_is_a_fault_where_there_is_none(machine: Nu
 
 
 def test_tf32_that_is_on_and_not_used_is_said() -> None:
-    assert "TF32 is on, and float32 products do not use it: GPU:0" in _run(NumpyMachine(gpus(1))).scope
+    assert "TF32 is on, float32 products do not use it: GPU:0" in _run(NumpyMachine(gpus(1))).scope
 
 
 def test_a_missing_kernel_is_said_and_no_failure() -> None:
     outcome = _run(NumpyMachine(FOUR, without_kernels=("matmul int32",)))
     assert outcome.verdict is Verdict.PASS
-    assert "no kernel of matmul int32 on GPU:0, GPU:1, GPU:2, GPU:3" in outcome.scope
+    assert "no kernel for matmul int32 on GPU:0, GPU:1, GPU:2, GPU:3" in outcome.scope
 
 
 def test_a_machine_that_can_run_nothing_does_not_pass() -> None:
@@ -185,7 +185,7 @@ def test_a_clock_that_stands_still_gives_no_rate_and_no_pass() -> None:
     outcome = _run(NumpyMachine(gpus(1), stopped=True))
     assert outcome.verdict is Verdict.UNKNOWN
     assert outcome.figures == ()
-    assert "clock stood still" in outcome.reason
+    assert "clock did not advance" in outcome.reason
 
 
 def test_without_a_machine_or_a_card_nothing_is_said_to_be_right() -> None:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from numpy_machine import NumpyMachine, context, gpus, wrong_element
 
 from harness.hardware.corruption.check import CHECK
-from harness.hardware.machine import Mismatch, Pattern
-from harness.hardware.operation import Operation
+from harness.hardware.machine import Mismatch, Operation, Pattern
 from harness.records import Verdict
 
 

@@ -12,7 +12,6 @@ from harness.devices import nvidia
 from harness.hardware import room
 from harness.hardware.card import cards_of
 from harness.hardware.collectives.measure import algorithms_for
-from harness.hardware.nvml import Nvml
 
 _MIB = 2**20
 _CARD = nvidia.Card("NVIDIA H100 80GB HBM3", UUIDS[0], 80_000, 79_000)
@@ -27,7 +26,7 @@ def renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("renumbered")
 def test_cards_are_known_by_their_uuid_in_the_order_of_either() -> None:
-    cards, present = cards_of(gpus(), Nvml(fake_nvml()))
+    cards, present = cards_of(gpus(), nvidia.read_cards(fake_nvml()))
     assert [(card.label, card.uuid, card.pci) for card in cards] == [
         ("GPU:0", UUIDS[1], "0000:3C:00.0"),
         ("GPU:1", UUIDS[0], "0000:3B:00.0"),
@@ -35,12 +34,12 @@ def test_cards_are_known_by_their_uuid_in_the_order_of_either() -> None:
     assert present == (cards[1], cards[0])
     first = cards[0]
     assert (first.name, first.compute_capability, first.profile) == ("NVIDIA H100 80GB HBM3", "9.0", "H100 SXM")
-    assert first.memory_bytes == 85_000_000_000
+    assert first.memory_bytes == 85_000_000_000 // _MIB * _MIB
 
 
 @pytest.mark.usefixtures("renumbered")
 def test_a_card_that_no_device_is_on_is_present_all_the_same() -> None:
-    cards, present = cards_of(gpus()[:1], Nvml(fake_nvml()))
+    cards, present = cards_of(gpus()[:1], nvidia.read_cards(fake_nvml()))
     assert [card.label for card in cards] == ["GPU:0"]
     assert [(card.label, card.uuid, card.device) for card in present] == [
         ("nvml:0", UUIDS[0], None),
@@ -50,7 +49,7 @@ def test_a_card_that_no_device_is_on_is_present_all_the_same() -> None:
 
 def test_without_a_driver_the_cards_are_those_of_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus())
-    cards, present = cards_of(gpus(), Nvml(None))
+    cards, present = cards_of(gpus(), ())
     assert present == cards
     assert [(card.label, card.uuid, card.profile) for card in cards] == [
         ("GPU:0", None, "H100 SXM"),
@@ -61,7 +60,7 @@ def test_without_a_driver_the_cards_are_those_of_tensorflow(monkeypatch: pytest.
 def test_a_card_is_not_guessed_where_cuda_does_not_say_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus())
     monkeypatch.setattr(nvidia, "cuda_uuids", lambda: (UUIDS[1],))
-    cards, present = cards_of(gpus(), Nvml(fake_nvml()))
+    cards, present = cards_of(gpus(), nvidia.read_cards(fake_nvml()))
     assert [card.uuid for card in cards] == [None, None]
     assert [card.label for card in present] == ["nvml:0", "nvml:1"]
 

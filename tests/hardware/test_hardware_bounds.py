@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from harness.hardware.arithmetic.bounds import Allowed, coarse_as_tf32, exact, rounded, summed, transformed
-from harness.hardware.disagreement import bits, deviation, odd_ones
+from harness.hardware.arithmetic.disagreement import deviation, odd_ones
+from harness.hardware.bits import changed_bits
 
 N = 512
 
@@ -105,22 +106,22 @@ def test_what_is_not_finite_or_not_exact_is_beyond_an_exact_bound(wrong: float) 
 
 def test_another_shape_is_wrong_everywhere() -> None:
     assert deviation(np.zeros(3), np.zeros(4), exact()).count == 4
-    assert bits(np.zeros(3), np.zeros(4)).count == 4
-    assert bits(np.zeros(3), np.zeros(3, np.float32)).count == 3
+    assert changed_bits(np.zeros(3), np.zeros(4)).elements == 4
+    assert changed_bits(np.zeros(3), np.zeros(3, np.float32)).elements == 3
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8", "int32", "complex64", "complex128"])
 def test_bits_are_compared_as_bits(dtype: str) -> None:
     array = np.ones((3, 4), dtype)
-    assert bits(array, array.copy()).count == 0
+    assert changed_bits(array, array.copy()).elements == 0
     other = array.copy()
     raw = other.view(np.uint8).reshape(-1)
     raw[-1] ^= 1
-    found = bits(array, other)
-    assert (found.count, found.index) == (1, (2, 3))
+    found = changed_bits(array, other)
+    assert (found.elements, found.index) == (1, (2, 3))
     if dtype.startswith("float"):
-        assert bits(np.full(2, np.nan, dtype), np.full(2, np.nan, dtype)).count == 0
-        assert bits(np.zeros(2, dtype), -np.zeros(2, dtype)).count == 2
+        assert changed_bits(np.full(2, np.nan, dtype), np.full(2, np.nan, dtype)).elements == 0
+        assert changed_bits(np.zeros(2, dtype), -np.zeros(2, dtype)).elements == 2
 
 
 def test_the_odd_one_is_who_differs_from_more_than_half() -> None:

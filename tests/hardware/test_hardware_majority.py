@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.hardware.majority import Blame, Trial, blame_computing, blame_copying, unseen_rate, wilson
+from harness.hardware.blame import Blame, Trial, blame_computing, blame_copying, unseen_rate, wilson
 
 CARDS = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
 

@@ -11,7 +11,7 @@ from harness.records import Card, Verdict
 
 UUIDS = [f"GPU-{letter * 8}" for letter in "abcd"]
 DRIVER = [
-    Card(f"driver:{index}", "a card", None, index, uuid, f"0000:{index:02X}:00.0") for index, uuid in enumerate(UUIDS)
+    Card(f"nvml:{index}", "a card", None, index, uuid, f"0000:{index:02X}:00.0") for index, uuid in enumerate(UUIDS)
 ]
 
 
@@ -23,7 +23,7 @@ def said(slots: list[int], visible: str | None = None) -> list[tuple[str | None,
     cards = tensorflow(*slots)
     found, scope = judge_numbering(cards, DRIVER, [card.uuid or "" for card in cards], visible)
     assert scope
-    return [(each.finding.device, each.finding.severity) for each in found]
+    return [(each.device, each.severity) for each in found]
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_what_cuda_visible_devices_makes_is_right(slots: list[int], visible: str
 
 
 def test_a_card_that_is_missing_is_named_and_one_that_is_hidden_is_not() -> None:
-    assert said([0, 1, 3]) == [("driver:2", Verdict.FAIL)]
-    assert said([3], "3,1") == [("driver:1", Verdict.FAIL)]
+    assert said([0, 1, 3]) == [("nvml:2", Verdict.FAIL)]
+    assert said([3], "3,1") == [("nvml:1", Verdict.FAIL)]
     assert said([0, 1], "0,1") == []
 
 
@@ -69,10 +69,10 @@ def test_a_subset_that_was_asked_for_is_not_missing_cards() -> None:
 def test_without_a_driver_it_is_said_and_not_passed_over() -> None:
     cpus = [Card(f"CPU:{index}", "a processor", f"/device:CPU:{index}") for index in range(2)]
     found, scope = judge_numbering(cpus, cpus, (), None)
-    assert (found, scope) == ([], ["logical CPUs: there is no driver to compare their numbers with"])
+    assert (found, scope) == ([], ["CPUs: there is no driver whose numbers could be compared"])
     found, scope = judge_numbering([replace(card, uuid=None) for card in tensorflow(0, 1)], [], (), None)
     assert not found
-    assert "is not proven" in scope[0]
+    assert "would not be noticed" in scope[0]
 
 
 def test_one_device_twice_is_found() -> None:

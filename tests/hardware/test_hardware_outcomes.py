@@ -10,10 +10,10 @@ from harness.checking.execute import execute
 from harness.faults.machine import DescribedMachine, devices, read_description
 from harness.hardware.arithmetic import check as arithmetic
 from harness.hardware.cards import check as cards
-from harness.hardware.copies import check as copies
+from harness.hardware.copies import check as copies, measure
 from harness.hardware.corruption import check as corruption
-from harness.hardware.expectation import CardProfile, Expected
 from harness.hardware.memory import check as memory
+from harness.hardware.profile import CardProfile, Expected
 from harness.hardware.sustained_load import check as sustained_load
 from harness.records import Card, Verdict
 
@@ -46,23 +46,23 @@ def test_memory_of_which_nobody_knows_how_much_is_free_is_unknown(monkeypatch: p
     monkeypatch.setattr(DescribedMachine, "free_bytes", lambda self, card: None)
     result = execute(memory.CHECK, context())
     assert result.verdict is Verdict.UNKNOWN
-    assert "GPU:0: nobody can tell how much of its memory is free" in result.reason
+    assert "GPU:0: free memory unknown" in result.reason
 
 
 def test_where_memory_in_use_is_not_known_nothing_is_said_to_be_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "200 steps left nothing behind" in execute(memory.CHECK, context()).reason
+    assert "no leak in 200 steps" in execute(memory.CHECK, context()).reason
     monkeypatch.setattr(DescribedMachine, "used_bytes", lambda self, card: None)
     result = execute(memory.CHECK, context())
-    assert "leaks were not looked for on all cards" in result.reason
-    assert "left nothing behind" not in result.reason
+    assert "leaks were not looked for on all devices" in result.reason
+    assert "no leak" not in result.reason
 
 
 def test_with_one_card_alone_nothing_is_said_of_its_like() -> None:
     alone, two = execute(arithmetic.CHECK, context(1)), execute(arithmetic.CHECK, context(2))
-    assert two.reason.endswith("a second run and on cards alike")
-    assert alone.reason.endswith("a second run; there are no cards alike to compare")
-    for count, whence in ((1, None), (2, "the median of its like on this machine")):
-        outcome = sustained_load.run(context(count), profile_for=lambda card: None)
+    assert two.reason.endswith("a second run and on devices of one model")
+    assert alone.reason.endswith("a second run; no devices of one model to compare")
+    for count, whence in ((1, None), (2, "the faster of 2 GPUs of this model")):
+        outcome = sustained_load.run(context(count), find=lambda card: None)
         figures = [figure for figure in outcome.figures if figure.name.startswith("sustained matmul")]
         assert [(figure.expected_from, figure.expected is None) for figure in figures] == [
             (whence, whence is None)
@@ -72,7 +72,7 @@ def test_with_one_card_alone_nothing_is_said_of_its_like() -> None:
 def test_sensors_that_are_not_there_are_told_and_the_rates_are_judged() -> None:
     well = execute(sustained_load.CHECK, context(2, cards="sensors = false"))
     assert well.verdict is Verdict.PASS
-    assert "no sensors on these cards: the rates alone were judged" in well.reason
+    assert "no sensors on these devices: only the rates were judged" in well.reason
     assert {series.name for series in well.series} == {"rate"}
     slow = execute(sustained_load.CHECK, context(3, L4, "slow card = 2", cards="sensors = false"))
     assert slow.verdict is Verdict.FAIL
@@ -103,17 +103,19 @@ def test_copies_give_a_matrix_of_bandwidths_and_latencies() -> None:
         if figure.size_bytes == copies.SIZES[Level.QUICK][-1]
     }
     labels = [f"GPU:{index}" for index in range(3)]
-    assert {(d, p) for name, d, p in largest if name == copies.ACROSS} == {
+    assert {(d, p) for name, d, p in largest if name == measure.ACROSS} == {
         (one, other) for one in labels for other in labels if one != other
     }
-    assert {p for name, d, p in largest if name == copies.TO_CARD and d == "host"} == set(labels)
-    assert {d for name, d, p in largest if name == copies.TO_HOST and p == "host"} == set(labels)
-    assert len([name for name, _, _ in largest if name == copies.BOTH]) == 3
+    assert {p for name, d, p in largest if name == measure.TO_CARD and d == "host"} == set(labels)
+    assert {d for name, d, p in largest if name == measure.TO_HOST and p == "host"} == set(labels)
+    assert len([name for name, _, _ in largest if name == measure.BOTH]) == 3
     latencies = [figure for figure in result.figures if figure.name.startswith("latency")]
     assert {figure.unit for figure in latencies} == {"us"}
     assert len(latencies) == 6 + 2 * 3
-    both = [f.value for f in result.figures if f.name == copies.BOTH and f.size_bytes == copies.SIZES[Level.QUICK][-1]]
-    one = [f.value for f in result.figures if f.name == copies.ACROSS and f.size_bytes == copies.SIZES[Level.QUICK][-1]]
+    both = [f.value for f in result.figures if f.name == measure.BOTH and f.size_bytes == copies.SIZES[Level.QUICK][-1]]
+    one = [
+        f.value for f in result.figures if f.name == measure.ACROSS and f.size_bytes == copies.SIZES[Level.QUICK][-1]
+    ]
     assert min(both) > 1.5 * max(one), "both ways at once carry about twice as much"
 
 
@@ -126,13 +128,13 @@ def test_a_profile_judges_cards_that_are_all_alike(value: float, verdict: Verdic
     """All links of the machine carry about 26 GB/s: too little for one profile, and too much for another."""
 
     def profile_for(card: Card) -> CardProfile:
-        return _profile(copies.TO_CARD, value)
+        return _profile(measure.TO_CARD, value)
 
     outcome = copies.run(context(2), profile_for)
     assert outcome.verdict is verdict
     assert {
-        figure.expected_from for figure in outcome.figures if figure.name == copies.TO_CARD and figure.expected
-    } == {"profile: a data sheet"}
+        figure.expected_from for figure in outcome.figures if figure.name == measure.TO_CARD and figure.expected
+    } == {"profile a profile (a data sheet, 2024-01-01)"}
 
 
 @pytest.mark.parametrize(("tf32", "figure"), [("true", "matmul tfloat32"), ("false", "matmul float32")])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from harness.hardware.expectation import CardProfile, Expected
-from harness.hardware.rates import Judged, judge_rates
-from harness.records import Card, CheckResult, Exercised, Figure, RunRecord, Verdict
+from harness.hardware.profile import CardProfile, Expected
+from harness.hardware.rates import Judged, judge_drift, judge_rates, rate_finding
+from harness.records import Card, CheckResult, Exercised, Figure, Quantity, RunRecord, Verdict
 
 NAME = "matmul float32"
 PROFILE = CardProfile(
@@ -34,7 +37,7 @@ def _run(cards: list[Card], *values: float, name: str = NAME) -> RunRecord:
 
 
 def _said(judged: Judged) -> list[tuple[str | None, Verdict]]:
-    return [(finding.device, finding.severity) for finding in judged.findings]
+    return [(each.card.device, each.severity) for each in judged.offences]
 
 
 @pytest.mark.parametrize(
@@ -55,9 +58,9 @@ def test_a_card_within_its_profile_that_is_slower_than_the_others_is_found() -> 
     judged = judge_rates(_figures(cards, 900, 905, 600, 898), cards, dict.fromkeys(("GPU:0", "GPU:2"), PROFILE))
     assert _said(judged) == [("/device:GPU:2", Verdict.FAIL)]
     assert judged.figures[2].expected == pytest.approx(899)
-    assert judged.figures[2].expected_from == "median of the 4 cards of its kind here"
+    assert judged.figures[2].expected_from == "median of 4 GPUs of this model"
     assert judged.figures[0].expected_from == "profile Example (a data sheet, 2024)"
-    assert judged.figures[1].expected_from == "median of the 4 cards of its kind here"
+    assert judged.figures[1].expected_from == "median of 4 GPUs of this model"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_cards_of_other_models_and_other_figures_are_no_measure() -> None:
     cards = [*_cards(3), Card("GPU:3", "Slow GPU", device="/device:GPU:3")]
     figures = [*_figures(cards, 10, 10, 10, 1), *_figures(cards, 3, 3, 3, 1, name="memory bandwidth", unit="GB/s")]
     judged = judge_rates(figures, cards, {})
-    assert judged.findings == ()
+    assert judged.offences == ()
     assert judged.scope[-1].endswith("matmul float32 of GPU:3, memory bandwidth of GPU:3")
 
 
@@ -92,17 +95,17 @@ def test_a_card_that_lost_speed_since_earlier_runs_is_found_wherever_it_is_plugg
     judged = judge_rates(_figures(now, 70), now, {}, history)
     assert _said(judged) == [("/device:GPU:1", Verdict.FAIL)]
     assert judged.figures[0].expected == 100
-    assert judged.figures[0].expected_from == "median of 3 earlier measurements of it"
-    assert judge_rates(_figures(now, 95), now, {}, history).findings == ()
+    assert judged.figures[0].expected_from == "median of 3 earlier measurements"
+    assert judge_rates(_figures(now, 95), now, {}, history).offences == ()
 
 
 def test_the_history_of_another_card_or_figure_is_no_measure() -> None:
     cards = _cards(1)
     others = [_run(_cards(1, uuid="other"), 100), _run(cards, 100, name="memory bandwidth")]
     judged = judge_rates(_figures(cards, 10), cards, {}, others)
-    assert judged.findings == ()
+    assert judged.offences == ()
     assert judged.figures[0].expected is None
-    assert "measured and not judged" in judged.scope[0]
+    assert "not judged (no profile" in judged.scope[0]
 
 
 @pytest.mark.parametrize(("value", "found"), [(30.0, False), (20.0, True), (390.0, False), (410.0, True)])
@@ -118,5 +121,54 @@ def test_one_figure_gives_one_finding_and_what_has_no_card_is_left_alone() -> No
     cards = _cards(3)
     bus = Figure("all-reduce ring bus", 10.0, "GB/s")
     judged = judge_rates([*_figures(cards, 1000, 1000, 100), bus], cards, {"GPU:2": PROFILE}, [_run(cards, 1, 1, 1000)])
-    assert [finding.device for finding in judged.findings].count("/device:GPU:2") == 1
+    assert [each.card.device for each in judged.offences].count("/device:GPU:2") == 1
     assert judged.figures[-1] == bus
+
+
+def test_a_finding_says_what_was_expected_and_what_to_do_both_ways() -> None:
+    cards = _cards(1)
+    slow, fast = (
+        rate_finding(judge_rates(_figures(cards, value), cards, {"GPU:0": PROFILE}).offences[0])
+        for value in (400.0, 1100.0)
+    )
+    assert slow.message.startswith("GPU:0 is too slow: matmul float32 400 GFLOP/s, 40% of 1,000 GFLOP/s (profile Exam")
+    assert slow.expected == "at least 500 GFLOP/s (profile Example (a data sheet, 2024))"
+    assert "swap it" in slow.next_step
+    assert fast.message.startswith("GPU:0 is too fast to be true")
+    assert fast.expected.startswith("at most 1,050 GFLOP/s")
+    assert "do not trust" in fast.next_step
+
+
+def test_a_sustained_rate_is_judged_by_the_figure_of_its_profile() -> None:
+    cards, sustained = _cards(1), "sustained matmul float32"
+    figures = _figures(cards, 400.0, name=sustained)
+    judged = judge_rates(figures, cards, {"GPU:0": PROFILE}, in_profile={sustained: NAME})
+    assert _said(judged) == [("/device:GPU:0", Verdict.FAIL)]
+    assert judge_rates(figures, cards, {"GPU:0": PROFILE}).offences == ()
+    before = _run(cards, 900.0, name=sustained)
+    assert _said(judge_rates(figures, cards, {}, [before])) == [("/device:GPU:0", Verdict.FAIL)], "and by history"
+
+
+def test_latencies_are_not_judged_as_rates() -> None:
+    cards = _cards(3)
+    figures = [replace(each, quantity=Quantity.LATENCY) for each in _figures(cards, 1, 1, 100)]
+    assert judge_rates(figures, cards, {}) == Judged(tuple(figures), (), ())
+
+
+def test_a_rate_that_falls_is_drift_and_one_that_is_noisy_is_not() -> None:
+    gpu, core, logical = _cards(1)[0], Card("core/0/CPU:0", "a core"), Card("CPU:0", "a core")
+    noise = np.random.default_rng(0).normal(1.0, 0.02, 30)
+    assert judge_drift(list(100 * noise), gpu) is None
+    falling = [100 - 2 * step for step in range(30)]
+    found = judge_drift(falling, gpu)
+    assert found is not None
+    assert found.severity is Verdict.FAIL
+    assert judge_drift(falling, core) is None
+    assert judge_drift([100.0, 10.0], gpu) is None, "two rates say nothing"
+    warned = judge_drift([100 - 0.5 * step for step in range(30)], gpu)
+    assert warned is not None
+    assert warned.severity is Verdict.WARN
+    far = judge_drift([100.0] * 10 + [5.0] * 10, core)
+    assert far is not None
+    assert far.severity is Verdict.WARN
+    assert judge_drift([100.0] * 10 + [5.0] * 10, logical) is None, "one pool of threads"

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.hardware.links import Watched, judge_links, link_figures, pcie_peak_gbs
-from harness.hardware.sustained_load.sensors import judge_sensors, silent
-from harness.hardware.telemetry import Reading
+from harness.hardware.known_answers import known_answers
+from harness.hardware.machine import Reading
+from harness.hardware.profile import profile_for
+from harness.hardware.sustained_load.judge import judge_sensors, settings_of, silent_sensors
+from harness.hardware.sustained_load.measure import Load
 from harness.records import Card, Verdict
 
 CARD = Card("GPU:3", "a card", "/job:localhost/replica:0/task:0/device:GPU:3", pci="0000:3B:00.0")
@@ -20,32 +22,57 @@ BUSY = replace(
 )  # fmt: skip
 
 
-def watched(before: dict[str, Any] | None = None, count: int = 10, **during: Any) -> Watched:
-    return Watched(CARD, replace(IDLE, **(before or {})), tuple(replace(BUSY, **during) for _ in range(count)))
+def load(before: Reading, *during: Reading) -> Load:
+    return Load(CARD, (), before, known_answers(0, 0)[0], (), list(during))
 
 
-def said(each: Watched, *others: Watched) -> list[tuple[str, str, Verdict]]:
-    found = [*judge_links(each, [each, *others]), *judge_sensors(each)]
-    return [(one.finding.kind, one.finding.where, one.finding.severity) for one in found]
+def watched(before: dict[str, Any] | None = None, count: int = 10, **during: Any) -> Load:
+    return load(replace(IDLE, **(before or {})), *[replace(BUSY, **during)] * count)
+
+
+def said(each: Load, *others: Load) -> list[tuple[str, str, Verdict]]:
+    return [(one.kind, one.where, one.severity) for one in judge_sensors(each, [each, *others])]
 
 
 def test_a_card_at_its_power_limit_with_old_corrected_errors_and_replays_is_well() -> None:
     assert said(watched()) == []
-    assert said(Watched(CARD, Reading(0.0), (Reading(1.0),))) == [], "no sensors, nothing to say"
+    assert said(load(Reading(0.0), Reading(1.0))) == [], "no sensors, nothing to say"
 
 
-def test_a_link_is_told_with_what_it_could_be_where_the_driver_says() -> None:
-    made = Watched(CARD, IDLE, (replace(BUSY, pcie_width=4, pcie_generation=1), replace(BUSY, pcie_width=4)))
-    told = [(each.name, each.value, each.unit, each.device, each.expected) for each in link_figures(made)]
-    assert told == [
-        ("PCIe width under load", 4, "lanes", "GPU:3", 16),
-        ("PCIe generation under load", 5, "", "GPU:3", 5),
+def test_the_link_and_the_power_limit_are_figures_beside_what_card_and_slot_can_do() -> None:
+    made = load(IDLE, replace(BUSY, pcie_width=4, pcie_generation=1), replace(BUSY, pcie_width=4))
+    figures, findings = settings_of(made, None)
+    assert [(each.name, each.value, each.unit, each.device, each.expected) for each in figures] == [
+        ("pcie width", 4, "lanes", "GPU:3", 16),
+        ("pcie generation", 5, "", "GPU:3", 5),
+        ("power limit", 700.0, "W", "GPU:3", None),
     ]
-    assert list(link_figures(Watched(CARD, Reading(0.0), (Reading(1.0),)))) == []
+    assert findings == []
+    assert settings_of(load(Reading(0.0), Reading(1.0)), profile_for("NVIDIA H100 80GB HBM3")) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("during", "name"),
+    [
+        ({}, None),
+        ({"power_limit_w": 500.0}, "power limit"),
+        ({"pcie_width": 8, "pcie_width_max": 8}, "pcie width"),
+        ({"pcie_generation": 3, "pcie_generation_max": 3}, "pcie generation"),
+        ({"pcie_generation": 4, "pcie_generation_max": 4}, None),
+        ({"pcie_width": 8}, None),
+    ],
+    ids=["as shipped", "less power", "narrow slot", "old slot", "the generation before", "a finding of its own"],
+)
+def test_less_than_a_profile_says_is_a_warning_if_the_slot_allows_no_more(
+    during: dict[str, Any], name: str | None
+) -> None:
+    figures, findings = settings_of(watched(**during), profile_for("NVIDIA H100 80GB HBM3"))
+    assert [(each.subject, each.severity) for each in findings] == ([(name, Verdict.WARN)] if name else [])
+    assert all(each.expected_from for each in figures)
 
 
 def test_an_idle_link_that_reports_a_low_speed_is_well() -> None:
-    assert said(Watched(CARD, IDLE, (replace(BUSY, pcie_generation=1), BUSY))) == []
+    assert said(load(IDLE, replace(BUSY, pcie_generation=1), BUSY)) == []
 
 
 @pytest.mark.parametrize(
@@ -68,15 +95,16 @@ def test_an_idle_link_that_reports_a_low_speed_is_well() -> None:
 def test_what_is_wrong_under_load_is_named(during: dict[str, Any], kind: str, where: str, severity: Verdict) -> None:
     made = watched(**during)
     assert said(made) == [(kind, where, severity)]
-    (found,) = [*judge_links(made), *judge_sensors(made)]
-    assert found.finding.device == CARD.device
-    assert found.finding.message.startswith("GPU:3 (PCI 0000:3B:00.0) ")
-    assert found.do.startswith("GPU:3 (PCI 0000:3B:00.0): ")
+    (found,) = judge_sensors(made)
+    assert found.device == CARD.device
+    assert found.message.startswith("GPU:3 (PCI 0000:3B:00.0) ")
+    assert found.next_step
+    assert found.lasting is (where == "Xid under load"), "a second pass does not undo it"
 
 
 def test_heat_for_a_moment_is_a_warning() -> None:
     hot = replace(BUSY, throttle_reasons=("SwThermalSlowdown",))
-    assert said(Watched(CARD, IDLE, (hot, *[BUSY] * 9))) == [("sensor", "throttling under load", Verdict.WARN)]
+    assert said(load(IDLE, hot, *[BUSY] * 9)) == [("sensor", "throttling under load", Verdict.WARN)]
 
 
 def test_what_was_there_before_is_told_as_such() -> None:
@@ -96,11 +124,11 @@ def test_nvlinks_are_held_against_the_other_cards() -> None:
 
 
 def test_the_sensors_that_no_card_has_are_told() -> None:
-    assert silent([watched({"power_w": None}, power_w=None)]) == ("power_w",)
-    assert silent([watched(), watched({"power_w": None}, power_w=None)]) == ()
-    assert len(silent([Watched(CARD, Reading(0.0), (Reading(1.0),))])) == len(Reading.__dataclass_fields__) - 1
+    assert silent_sensors([watched({"power_w": None}, power_w=None)]) == ("power_w",)
+    assert silent_sensors([watched(), watched({"power_w": None}, power_w=None)]) == ()
+    assert len(silent_sensors([load(Reading(0.0), Reading(1.0))])) == len(Reading.__dataclass_fields__) - 1
 
 
 def test_what_a_link_can_carry() -> None:
-    assert pcie_peak_gbs(BUSY) == pytest.approx(63.0, abs=0.1), "PCIe 5.0 x16"
-    assert pcie_peak_gbs(Reading(0.0)) is None
+    assert BUSY.pcie_peak_gbs == pytest.approx(63.0, abs=0.1), "PCIe 5.0 x16"
+    assert Reading(0.0).pcie_peak_gbs is None

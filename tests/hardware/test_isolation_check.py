@@ -33,11 +33,11 @@ def test_a_process_with_its_card_alone_is_right() -> None:
     [
         (GIVEN, replace(SEEN, gpus=2, uuids=("GPU-00000000", "GPU-00000001")), "sees 2 GPU(s)"),
         (GIVEN, replace(SEEN, uuids=("GPU-00000000",)), "sees 1 GPU(s), GPU-00000000"),
-        (GIVEN, replace(SEEN, used=("GPU-00000000", "GPU-00000001")), "memory on other cards: GPU-00000000"),
+        (GIVEN, replace(SEEN, used=("GPU-00000000", "GPU-00000001")), "memory on other GPUs: GPU-00000000"),
         (GIVEN, replace(SEEN, right=False), "wrong"),
         (GIVEN, replace(SEEN, device="/job:localhost/replica:0/task:0/device:CPU:0"), "computed on"),
-        (GIVEN, None, "ended: exit code 1"),
-        (ON_CPU, replace(SEEN_ON_CPU, cpus=(2, 3)), "run on CPUs 2, 3"),
+        (GIVEN, None, "failed: exit code 1"),
+        (ON_CPU, replace(SEEN_ON_CPU, cpus=(2, 3)), "has threads on CPUs 2, 3"),
         (ON_CPU, replace(SEEN_ON_CPU, gpus=1), "sees 1 GPU(s)"),
     ],
 )
@@ -65,7 +65,7 @@ def test_real_processes_have_a_cpu_each_and_compute_right() -> None:
 
 
 def test_a_process_that_says_nothing_is_a_finding_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "alone_module", lambda: "harness.hardware.not_there")
+    monkeypatch.setattr(isolation, "MODULE", "harness.hardware.not_there")
     outcome = CHECK.run(_context(1))
     assert outcome.verdict is Verdict.FAIL
     assert "not_there" in outcome.findings[0].message
@@ -76,11 +76,11 @@ def test_a_process_that_hears_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(isolation, "LIMIT_S", 0.0)
     outcome = CHECK.run(_context(1))
     assert outcome.verdict is Verdict.FAIL
-    assert "nothing was heard" in outcome.findings[0].message
+    assert "no answer within" in outcome.findings[0].message
 
 
 def test_the_cpus_of_threads_are_read_of_this_process() -> None:
-    from harness.hardware.isolation.alone import allowed_cpus_of_threads
+    from harness.hardware.isolation.measure import allowed_cpus_of_threads
 
     assert allowed_cpus_of_threads() == os.sched_getaffinity(0)
 
@@ -93,4 +93,4 @@ def test_where_no_process_can_have_a_card_it_is_skipped_with_the_reason() -> Non
     parts = Devices([Device("/device:GPU:0", "logical-gpu", "/physical_device:GPU:0")], spec="gpu:1x2")
     shared = CHECK.run(CheckContext(parts, machine=NumpyMachine(gpus(1), described=False)))
     assert shared.verdict is Verdict.SKIP
-    assert "parts of a card" in shared.reason
+    assert "parts of a GPU" in shared.reason

@@ -56,28 +56,32 @@ def test_a_setting_that_does_what_it_says_is_right(setting: MemorySetting, seen:
 @pytest.mark.parametrize(
     ("setting", "seen", "said"),
     [
-        (GROWTH, replace(GREW, held_bytes=18_000 * _MIB), "gave a process with memory growth 18000 MiB, where 64 MiB"),
-        (GROWTH, replace(GREW, had_bytes=(16 * _MIB,)), "have 16 MiB alone on its GPU:0"),
-        (LIMIT, replace(LIMITED, had_bytes=(272 * _MIB,)), "have 272 MiB on its GPU:0"),
-        (LIMIT, replace(LIMITED, had_bytes=(128 * _MIB,)), "have 128 MiB alone"),
-        (LIMIT, replace(LIMITED, held_bytes=18_000 * _MIB), "gave a process with a limit of 256 MiB 18000 MiB"),
-        (LIMIT, replace(LIMITED, wrong=1), "1 buffer(s) held something else"),
-        (SPLIT, replace(HALVES, parts=("GPU:0",), had_bytes=(112 * _MIB,), placed=(_PLACE + "GPU:0",)), "is 1 ("),
-        (SPLIT, replace(HALVES, had_bytes=(112 * _MIB, 16 * _MIB)), "have 16 MiB alone on its GPU:1"),
-        (SPLIT, replace(HALVES, placed=(_PLACE + "GPU:0", _PLACE + "CPU:0")), "is on /job:localhost"),
-        (CPU_SPLIT, replace(CPUS, parts=("CPU:0",), had_bytes=(1,), placed=(_PLACE + "CPU:0",)), "is 1 (CPU:0)"),
-        (GROWTH, "exit code 1: no such card", "nothing to see: exit code 1"),
+        (
+            GROWTH,
+            replace(GREW, held_bytes=18_000 * _MIB),
+            "gives a process 18,000 MiB where it uses 64 MiB",
+        ),
+        (GROWTH, replace(GREW, had_bytes=(16 * _MIB,)), "only 16 MiB on its GPU:0"),
+        (LIMIT, replace(LIMITED, had_bytes=(272 * _MIB,)), "allocate 272 MiB on its GPU:0"),
+        (LIMIT, replace(LIMITED, had_bytes=(128 * _MIB,)), "only 128 MiB"),
+        (LIMIT, replace(LIMITED, held_bytes=18_000 * _MIB), "with a limit of 256 MiB gives a process 18,000 MiB"),
+        (LIMIT, replace(LIMITED, wrong=1), "changed the content of 1 buffer(s)"),
+        (SPLIT, replace(HALVES, parts=("GPU:0",), had_bytes=(112 * _MIB,), placed=(_PLACE + "GPU:0",)), "gives 1 ("),
+        (SPLIT, replace(HALVES, had_bytes=(112 * _MIB, 16 * _MIB)), "only 16 MiB on its GPU:1"),
+        (SPLIT, replace(HALVES, placed=(_PLACE + "GPU:0", _PLACE + "CPU:0")), "on /job:localhost"),
+        (CPU_SPLIT, replace(CPUS, parts=("CPU:0",), had_bytes=(1,), placed=(_PLACE + "CPU:0",)), "gives 1 (CPU:0)"),
+        (GROWTH, "exit code 1: no such card", "failed: exit code 1"),
     ],
 )
 def test_one_that_does_not_is_found_and_names_the_card(
     setting: MemorySetting, seen: MemorySeen | str, said: str
 ) -> None:
     found = list(judge_setting(CARD, setting, seen))
-    assert said in found[0].finding.message
+    assert said in found[0].message
     for each in found:
-        assert (each.finding.kind, each.finding.device) == ("memory", CARD.device)
-        assert each.finding.message.startswith("GPU:1 ")
-        assert "TF_FORCE_GPU_ALLOW_GROWTH" in each.do
+        assert (each.kind, each.device) == ("memory", CARD.device)
+        assert each.message.startswith("GPU:1 ")
+        assert "TF_FORCE_GPU_ALLOW_GROWTH" in each.next_step
 
 
 def test_a_full_card_is_told_from_one_with_room() -> None:
@@ -104,7 +108,7 @@ def test_a_real_process_has_its_cpu_split() -> None:
 
 
 def test_a_process_that_breaks_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_setting, "trial_module", lambda: "harness.hardware.not_there")
+    monkeypatch.setattr(memory_setting, "MODULE", "harness.hardware.not_there")
     (seen,) = see_each([(None, CPU_SPLIT)])
     assert isinstance(seen, str)
     assert "not_there" in seen
@@ -128,7 +132,10 @@ def test_a_driver_that_says_nothing_and_a_full_card_prove_nothing() -> None:
     silent, full = _Answering(gpus(2)), _Answering(gpus(2))
     silent.altered = lambda seen: replace(seen, held_bytes=None)  # type: ignore[method-assign]
     full.altered = lambda seen: replace(seen, free_bytes=100 * _MIB)  # type: ignore[method-assign]
-    for machine, why in ((silent, "does not say what a process holds"), (full, "others have so much of it")):
+    for machine, why in (
+        (silent, "does not report what a process holds"),
+        (full, "leave only 100 MiB free"),
+    ):
         outcome = CHECK.run(context(machine))
         assert outcome.verdict is Verdict.UNKNOWN
         assert why in outcome.reason

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fake_nvml import UUIDS, fake_nvml, refuse
 
+from harness.devices.nvidia import Card as DriverCard, read_cards
 from harness.hardware.card import numa_node
-from harness.hardware.nvml import DriverCard, Nvml, short_bus_id
-from harness.hardware.sensors import Sensors, cpu_reading
-from harness.hardware.telemetry import Reading
+from harness.hardware.machine import Reading
+from harness.hardware.nvml import Nvml, Sensors, cpu_reading
 from harness.records import Card
 
 _WHOLE = Reading(
@@ -96,15 +97,21 @@ def test_an_older_release_takes_the_uuid_as_bytes() -> None:
 def test_a_card_that_is_not_there_and_a_missing_library_give_an_empty_reading() -> None:
     assert Nvml(fake_nvml(nvmlDeviceGetHandleByUUID=refuse)).reading(UUIDS[0], 1.0) == Reading(1.0)
     assert Nvml(None).reading(UUIDS[0], 1.0) == Reading(1.0)
-    assert Nvml(None).cards() == ()
     assert Nvml(None).driver_version() is None
     assert Nvml(None).cuda_version() is None
 
 
 def test_the_cards_of_the_driver_and_its_versions() -> None:
     nvml = Nvml(fake_nvml())
-    assert nvml.cards() == tuple(
-        DriverCard(index, "NVIDIA H100 80GB HBM3", UUIDS[index], f"0000:{0x3B + index:02X}:00.0", 85_000_000_000)
+    assert read_cards(fake_nvml()) == tuple(
+        DriverCard(
+            "NVIDIA H100 80GB HBM3",
+            UUIDS[index],
+            85_000_000_000 // 2**20,
+            84_000_000_000 // 2**20,
+            index,
+            f"0000:{0x3B + index:02X}:00.0",
+        )
         for index in range(2)
     )
     assert (nvml.driver_version(), nvml.cuda_version()) == ("550.54.15", "12.4")
@@ -114,12 +121,13 @@ def test_a_card_that_has_fallen_off_the_bus_is_left_out_and_the_others_are_not()
     def handle(index: int) -> int:
         return refuse() if index == 0 else index
 
-    assert [card.index for card in Nvml(fake_nvml(nvmlDeviceGetHandleByIndex=handle)).cards()] == [1]
+    assert [card.index for card in read_cards(fake_nvml(nvmlDeviceGetHandleByIndex=handle))] == [1]
 
 
 def test_a_bus_id_is_written_as_the_kernel_does() -> None:
-    assert short_bus_id("00000000:3B:00.0") == "0000:3B:00.0"
-    assert short_bus_id("0000:3B:00.0") == "0000:3B:00.0"
+    short = fake_nvml(nvmlDeviceGetPciInfo=lambda handle: SimpleNamespace(busId="0000:3B:00.0"))
+    assert [card.pci for card in read_cards(short)] == ["0000:3B:00.0"] * 2
+    assert [card.pci for card in read_cards(fake_nvml(nvmlDeviceGetPciInfo=refuse))] == [None] * 2
 
 
 def test_the_numa_node_of_a_card(tmp_path: Path) -> None:

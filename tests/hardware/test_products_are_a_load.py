@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.hardware.operation import Operation
-from harness.hardware.sustained_load.check import _side
+from harness.hardware.machine import Operation
+from harness.hardware.sustained_load.measure import side_for
 
 
 class Distant:
@@ -32,6 +32,6 @@ class Distant:
 @pytest.mark.parametrize(("starting_s", "wanted"), [(1e-5, 1024), (3e-3, 1024), (12e-3, 2048)])
 def test_a_product_is_so_large_that_most_of_its_time_is_work(starting_s: float, wanted: int) -> None:
     machine: Any = Distant(starting_s)
-    side, taken_s = _side(machine, "core/0/CPU:0", "matmul float32")
+    side, taken_s = side_for(machine, "core/0/CPU:0", "matmul float32")
     assert side == wanted
     assert 2 * side**3 / 30e9 > 0.85 * taken_s

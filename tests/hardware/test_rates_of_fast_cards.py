@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.hardware.operation import Operation
+from harness.hardware.machine import Operation
 from harness.hardware.profile_rates import memory_rate, product_rate
 from harness.records import Card
 

@@ -11,7 +11,7 @@ from typing import Any
 from numpy_machine import CPU_SOFTWARE, NumpyMachine, context, cpus
 
 from harness.checking.check import Level
-from harness.hardware.operation import Operation
+from harness.hardware.machine import Operation
 
 
 class TensorFlowOnCpus(NumpyMachine):
@@ -50,9 +50,9 @@ def run_on_two_logical_cpus() -> None:
     from harness.devices.runtime import configure
     from harness.hardware import operations
     from harness.hardware.arithmetic.check import CHECK
+    from harness.hardware.arithmetic.disagreement import deviation
     from harness.hardware.arithmetic.trials import values_of
-    from harness.hardware.disagreement import deviation
-    from harness.hardware.kernels import NoKernel, telling_missing_kernels
+    from harness.hardware.operations import NoKernel, raising_no_kernel
 
     configure("cpu:2")
     machine = TensorFlowOnCpus(cpus(2), facts=CPU_SOFTWARE, described=False)
@@ -79,12 +79,12 @@ def run_on_two_logical_cpus() -> None:
     told["shares"] = shares
     bytes_of = [machine.put(np.ones((4, 4), np.uint8), "CPU:0")] * 2
     try:
-        with telling_missing_kernels():
+        with raising_no_kernel():
             machine.run(operations.matmul(4, "uint8"), "CPU:0", bytes_of)
     except NoKernel as error:
         told["missing"] = str(error)
     try:
-        with telling_missing_kernels():
+        with raising_no_kernel():
             machine.run(
                 operations.matmul(4, "float32"), "CPU:0", [machine.put(np.ones((4, 3), np.float32), "CPU:0")] * 2
             )
@@ -106,7 +106,7 @@ def test_tensorflows_kernels_are_within_their_bounds_and_their_rates_are_measure
         assert seen["rates"]["matmul float32"] > 0
         assert seen["rates"]["memory bandwidth"] > 0
         assert not any(said.startswith("no kernel") for said in seen["scope"]), seen["scope"]
-        assert "TF32 is not there, float32 products are float32: CPU:0, CPU:1" in seen["scope"]
+        assert "no TF32, float32 products use float32: CPU:0, CPU:1" in seen["scope"]
     assert {"fft complex64", "sort float32", "convolution float32", "matmul bfloat16"} <= set(told["standard"]["rates"])
     shares = told["shares"]
     assert len(shares) >= 30

@@ -107,7 +107,7 @@ def operations(machine: Any) -> dict[str, object]:
     import numpy as np
     import tensorflow as tf
 
-    from harness.hardware.operation import Operation
+    from harness.hardware.machine import Operation
     from harness.hardware.profile_rates import matrices, product_of
 
     traces = []
@@ -284,7 +284,7 @@ def test_an_operation_runs_on_its_card_and_is_built_once(answers: dict[str, Any]
 
 def test_a_result_that_lies_elsewhere_is_refused(answers: dict[str, Any]) -> None:
     seen = answers["operations"]
-    assert seen["elsewhere"] == "EvidenceError: an op that was to run on CPU:1 left its result on CPU:0"
+    assert seen["elsewhere"] == "EvidenceError: an op placed on CPU:1 left its result on CPU:0"
     assert seen["other card"].startswith("UsageError: a buffer of CPU:1 for an operation on CPU:2")
     assert seen["no repeats"].startswith("UsageError: repeats=0")
 
@@ -319,5 +319,5 @@ def test_what_the_machine_says_of_itself(answers: dict[str, Any]) -> None:
 def test_too_much_memory_is_refused_and_what_is_not_there_is_named(answers: dict[str, Any]) -> None:
     seen = answers["facts"]
     assert seen["full"] == f"DeviceMemoryFull: CPU:0 could not allocate {2**50} bytes"
-    assert seen["unknown"] == "UsageError: card 'CPU:3' is not there; accepted: CPU:0, CPU:1, CPU:2"
+    assert seen["unknown"] == "UsageError: device 'CPU:3' is not configured; accepted: CPU:0, CPU:1, CPU:2"
     assert seen["odd size"].startswith("UsageError: a buffer of 12 bytes")

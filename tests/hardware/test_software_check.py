@@ -75,8 +75,13 @@ WRONG: dict[str, tuple[dict[str, Any], Verdict, str, str]] = {
         "cannot do",
         "555.42.02",
     ),
-    "kernels unknown": ({"kernels_sass": (), "kernels_ptx": ()}, Verdict.UNKNOWN, "what kernels", ""),
-    "driver unknown": ({"driver": None, "driver_cuda": None}, Verdict.UNKNOWN, "driver is not known", "nvidia-ml-py"),
+    "kernels unknown": ({"kernels_sass": (), "kernels_ptx": ()}, Verdict.UNKNOWN, "which kernels", ""),
+    "driver unknown": (
+        {"driver": None, "driver_cuda": None},
+        Verdict.UNKNOWN,
+        "driver version",
+        "nvidia-ml-py",
+    ),
     "another TensorFlow": ({"tensorflow": "2.18.1"}, Verdict.WARN, "TensorFlow 2.18.1", "2.19"),
     "a Python of the future": ({"python": "3.14.0"}, Verdict.WARN, "Python 3.14.0", "3.10"),
     "NumPy too old": ({"numpy": "1.24.3"}, Verdict.FAIL, "NumPy 1.24.3", "numpy>=1.26"),
@@ -98,7 +103,7 @@ def test_the_card_without_kernels_alone_is_named_and_nothing_is_run_there() -> N
     outcome = _run(machine)
     assert [finding.device for finding in outcome.findings] == [TWO[1].device]
     assert set(machine.ran) == {"GPU:0"}
-    assert "no op was run on GPU:1: none can run there" in outcome.scope
+    assert "no op was run on GPU:1, because none can run there" in outcome.scope
 
 
 def test_a_card_of_unknown_capability_is_unknown() -> None:

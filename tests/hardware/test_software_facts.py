@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.hardware.gpu_libraries import cudnn_version, missing, names, nccl_version
-from harness.hardware.software.facts import kernels
+from harness.hardware.software.measure import cudnn_version, kernels, missing, names, nccl_version
 
 _BUILD = {"cuda_version": "12.5.1", "cudnn_version": "9"}
 
@@ -93,7 +92,7 @@ def read_without_driver() -> None:
     import re
 
     from harness.hardware.nvml import Nvml
-    from harness.hardware.software.facts import read_software
+    from harness.hardware.software.measure import read_software
 
     found = read_software(Nvml(None), {"CUDA_VISIBLE_DEVICES": "3,1"})
     maps = Path("/proc/self/maps").read_text()

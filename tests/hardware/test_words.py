@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.hardware.machine import Mismatch, Pattern
-from harness.hardware.words import array_mismatch, pattern_mismatch, word_at, words
+from harness.hardware.patterns import array_mismatch, pattern_mismatch, word_at, words
 
 TOP = 2**64 - 1
 PATTERNS = [

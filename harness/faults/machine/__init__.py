@@ -1,7 +1,7 @@
-"""``harness.faults.machine``: a fake machine for tests and for ``harness validate --fake FILE``.
+"""Simulated machines for tests and for ``harness validate --fake FILE``.
 
-A file describes cards and what is wrong with them. :class:`DescribedMachine` does what such a machine would do, with a
-clock of its own, so that each fault can be seen to give the right verdict without the hardware.
+A file describes cards and their faults. :class:`DescribedMachine` behaves as such a machine would, with a simulated
+clock, so the checks can be tested for each fault without the hardware.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The memory of a described card: who has which part of it, and the cell that keeps a bit."""
+"""The memory of a described card: its allocations and stuck cells."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class StuckCell:
     value: int
 
     def read(self, written: int) -> int:
-        """What is read where ``written`` was written, both from 0 to 2**64 - 1."""
+        """Return what is read back after ``written`` was written, both from 0 to 2**64 - 1."""
         return written | 1 << self.bit if self.value else written & ~(1 << self.bit)
 
 
 @dataclass(slots=True)
 class CardMemory:
-    """Memory of ``total_bytes``, of which ``reserved_bytes`` belong to the driver and ``kept_bytes`` cannot be had.
+    """Memory of ``total_bytes``: ``reserved_bytes`` belong to the driver, ``kept_bytes`` are unavailable but look free.
 
-    A buffer takes the lowest gap that is large enough, so that the same buffers lie at the same place again.
+    A buffer takes the lowest gap that is large enough, so the same buffers get the same addresses again.
     """
 
     device: str
@@ -37,21 +37,21 @@ class CardMemory:
 
     @property
     def used_bytes(self) -> int:
-        """What is in use."""
+        """The memory in use."""
         return self.reserved_bytes + self.leaked_bytes + sum(self._taken.values())
 
     @property
     def free_bytes(self) -> int:
-        """What is said to be free: what cannot be had is not told."""
+        """What is reported as free, unavailable memory included."""
         return max(0, self.total_bytes - self.used_bytes)
 
     @property
     def room_bytes(self) -> int:
-        """What can really be had, in one piece or several."""
+        """What can be allocated, in one piece or several."""
         return max(0, self.free_bytes - self.kept_bytes)
 
     def take(self, size_bytes: int) -> int:
-        """The address, in bytes, of a new buffer.
+        """Return the address of a new buffer, in bytes.
 
         Raises:
             DeviceMemoryFull: no gap is large enough.
@@ -64,7 +64,7 @@ class CardMemory:
             at = begin + self._taken[begin]
         if at + size_bytes > end:
             raise DeviceMemoryFull(self.device, size_bytes)
-        # A buffer of nothing still has an address of its own.
+        # An empty buffer has a unique address too.
         self._taken[at] = max(size_bytes, 1)
         return at
 
@@ -73,7 +73,7 @@ class CardMemory:
         self._taken.pop(address, None)
 
     def stuck_within(self, address: int, size_bytes: int) -> list[tuple[int, StuckCell]]:
-        """Stuck cells inside of a buffer, each with the index of its word in the buffer."""
+        """Return the stuck cells inside a buffer, each with the index of its word in the buffer."""
         found = []
         for cell in self.stuck:
             index, rest = divmod(cell.word * 8 - address, 8)

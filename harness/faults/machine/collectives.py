@@ -1,4 +1,4 @@
-"""Collectives over the cards of a described machine, exact, or with the share of a card left out."""
+"""Collectives over the cards of a described machine: exact, or without the share of a card."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
 def collective(
     kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]], cards: int, dropped: Sequence[int] = ()
 ) -> list[npt.NDArray[Any]]:
-    """What each of ``cards`` cards has: sums in the arrays' dtype, parts along the first axis.
-
-    ``broadcast`` sends what the first card has. The shares of the cards at the positions ``dropped`` are zeros.
+    """Return what each of ``cards`` cards holds. The shares of the cards at the positions ``dropped`` are zeros.
 
     Raises:
-        ValueError: an argument is not one of those that are known.
+        ValueError: the kind or the algorithm is unknown, or there is not one array for each card.
     """
     if kind not in KINDS or algorithm not in ALGORITHMS:
         accepted = f"one of {', '.join(KINDS)} by one of {', '.join(ALGORITHMS)}"
@@ -33,7 +31,7 @@ def collective(
     if kind == "all-gather":
         return [np.concatenate(given, axis=0) for _ in range(cards)]
     if kind == "broadcast":
-        # The first card keeps its own; the share of another one is what should have reached it.
+        # The first card keeps its own array; the share of another card is what should have reached it.
         return [np.zeros_like(arrays[0]) if 0 in dropped or at in dropped else given[0].copy() for at in range(cards)]
     total = np.sum(np.stack(given), axis=0, dtype=given[0].dtype)
     if kind == "all-reduce":

@@ -1,4 +1,4 @@
-"""What a buffer of a described machine holds: a pattern, which takes no memory, or an array that is made when asked."""
+"""The content of a buffer of a described machine: a pattern, which takes no memory, or an array computed on demand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.faults.machine.card_memory import CardMemory, StuckCell
 from harness.hardware.machine import Mismatch, Pattern
-from harness.hardware.words import array_mismatch, pattern_mismatch, word_at, words
+from harness.hardware.patterns import array_mismatch, pattern_mismatch, word_at, words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PatternContent:
-    """``count`` words of a pattern; ``changed`` holds the words that are something else, by index."""
+    """``count`` words of a pattern; ``changed`` holds the words that differ, by index."""
 
     pattern: Pattern
     count: int
@@ -26,13 +26,13 @@ class PatternContent:
 
     @property
     def size_bytes(self) -> int:
-        """Size in bytes."""
+        """The size in bytes."""
         return self.count * 8
 
     def mismatch(self, pattern: Pattern) -> Mismatch:
-        """Where this is not ``pattern``."""
-        told = pattern_mismatch(self.pattern, pattern, self.count)
-        count, first = told.count, told.first_word
+        """Compare with ``pattern``."""
+        unchanged = pattern_mismatch(self.pattern, pattern, self.count)
+        count, first = unchanged.count, unchanged.first_word
         for index, found in self.changed.items():
             was = word_at(self.pattern, index) != word_at(pattern, index)
             now = found != word_at(pattern, index)
@@ -41,13 +41,13 @@ class PatternContent:
                 first = index
         if not count or first is None:
             return Mismatch(0)
-        # The first word that differed may have been put right by a change: then the next one is looked for.
+        # A change may have made the first differing word right: then look for the next one.
         while self._word(first) == word_at(pattern, first):
             first += 1
         return Mismatch(count, first, self._word(first))
 
     def array(self) -> npt.NDArray[Any]:
-        """The words: int64 ``[count]``."""
+        """Return the words: int64 ``[count]``."""
         made = words(self.pattern, self.count)
         if self.changed:
             made = made.copy()
@@ -56,7 +56,7 @@ class PatternContent:
         return made
 
     def stored(self, cells: list[tuple[int, StuckCell]]) -> PatternContent:
-        """What is read back where some cells are stuck."""
+        """Return what is read back if some cells are stuck."""
         if not cells:
             return self
         changed = dict(self.changed)
@@ -67,7 +67,7 @@ class PatternContent:
         return PatternContent(self.pattern, self.count, changed)
 
     def flipped(self, index: int, bit: int) -> PatternContent:
-        """The same with one bit of one word changed."""
+        """Return the same with one bit of one word changed."""
         return PatternContent(self.pattern, self.count, {**self.changed, index: self._word(index) ^ 1 << bit})
 
     def _word(self, index: int) -> int:
@@ -75,7 +75,7 @@ class PatternContent:
 
 
 class ArrayContent:
-    """An array that is made when it is asked for: what nobody looks at costs nothing."""
+    """An array that is computed on demand, so what is never read costs nothing."""
 
     def __init__(self, size_bytes: int, make: Callable[[], npt.NDArray[Any]]) -> None:
         self.size_bytes = size_bytes
@@ -83,17 +83,17 @@ class ArrayContent:
         self._made: npt.NDArray[Any] | None = None
 
     def array(self) -> npt.NDArray[Any]:
-        """The array."""
+        """Return the array."""
         if self._made is None:
             self._made = self._make()
         return self._made
 
     def mismatch(self, pattern: Pattern) -> Mismatch:
-        """Where its words are not ``pattern``."""
+        """Compare the words with ``pattern``."""
         return array_mismatch(self.array(), pattern)
 
     def changed_by(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> ArrayContent:
-        """The same after ``change``."""
+        """Return the same after ``change``."""
         return ArrayContent(self.size_bytes, lambda: change(self.array()))
 
 
@@ -101,7 +101,7 @@ Content = PatternContent | ArrayContent
 
 
 class DescribedBuffer:
-    """Something on a described card (or in the host's memory). Its part of the memory is free when it goes."""
+    """Something on a described card (or in the host's memory). Its memory is freed with it."""
 
     def __init__(self, card: str, content: Content, memory: CardMemory | None) -> None:
         self.card = card
@@ -112,13 +112,13 @@ class DescribedBuffer:
         self.content = content
 
     def __del__(self) -> None:
-        # Where no room was found, the buffer has no content.
+        # A buffer that did not fit has no content.
         if getattr(self, "content", None) is not None and self._memory is not None:
             self._memory.give_back(self._address)
 
 
 def flip(array: npt.NDArray[Any], draw: int) -> npt.NDArray[Any]:
-    """A copy of ``array`` with one bit changed, at a place that ``draw`` chooses."""
+    """Return a copy of ``array`` with one bit changed, at a place chosen by ``draw``."""
     made = np.array(array, copy=True)
     octets = made.reshape(-1).view(np.uint8)
     if len(octets):

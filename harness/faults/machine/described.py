@@ -1,4 +1,4 @@
-"""A machine that is described in a file: a :class:`harness.hardware.machine.Machine` without TensorFlow or hardware."""
+"""A machine described in a file: a :class:`harness.hardware.machine.Machine` without TensorFlow or hardware."""
 
 from __future__ import annotations
 
@@ -19,24 +19,21 @@ from harness.faults.machine.memory_settings import SETTING_S, memory_seen
 from harness.faults.machine.results import result_of, wrong_by
 from harness.faults.machine.thermal import CardSensors
 from harness.faults.machine.timing import Timing
-from harness.hardware.at_once import Job, Ran
-from harness.hardware.machine import HOST, Mismatch, Pattern
+from harness.hardware.machine import HOST, Job, Mismatch, Operation, Pattern, Ran, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
-from harness.hardware.operation import Operation
 from harness.hardware.software.installed import Software
-from harness.hardware.telemetry import Reading
 from harness.records import Card
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: What the driver keeps of each card's memory.
+#: Memory of each card that the driver reserves.
 DRIVER_BYTES = 512 * 2**20
 
 
 @dataclass(slots=True)
 class _Slot:
-    """A card in its slot: its memory, its sensors and what is wrong with it."""
+    """A card in its slot: its memory, sensors and faults."""
 
     number: int
     card: Card
@@ -46,10 +43,10 @@ class _Slot:
 
 
 class DescribedMachine:
-    """The machine of a description. Its clock is its own: each action moves it on by what it would take.
+    """The machine of a description, with a simulated clock: each action advances it by what it would take.
 
-    Results are computed by the operations' references in float64 and rounded to their dtype, when somebody looks at
-    them. They take no room on the card; what is filled, put or moved does.
+    Results are computed on demand, by the operations' references in float64, and rounded to their dtype. They take no
+    memory of the card; what is filled, put or moved does.
     """
 
     def __init__(self, description: Description) -> None:
@@ -68,10 +65,10 @@ class DescribedMachine:
 
     @classmethod
     def load(cls, path: Path) -> DescribedMachine:
-        """The machine described in a file.
+        """Load the machine described in a file.
 
         Raises:
-            InvalidDescription: the file cannot be read, or something in it is not accepted.
+            InvalidDescription: the file cannot be read or is invalid.
         """
         return cls(load_description(path))
 
@@ -87,37 +84,37 @@ class DescribedMachine:
 
     @property
     def described(self) -> bool:
-        """It is no hardware."""
+        """Return True: it is simulated."""
         return True
 
     def clock_s(self) -> float:
-        """The machine's own time, in seconds from 0."""
+        """Return the simulated time, in seconds from 0."""
         return self._now_s
 
     def wait_s(self, seconds: float) -> None:
-        """Let the machine's time pass: nobody waits."""
+        """Advance the simulated time, without waiting."""
         self._now_s += seconds
 
     def software(self) -> Software:
-        """What the driver, the libraries and TensorFlow say of themselves."""
+        """Return what the driver, the libraries and TensorFlow report about themselves."""
         return software(self.description)
 
     def reading(self, card: str) -> Reading:
-        """What the card's sensors say."""
+        """Read the sensors of a card."""
         if not self.description.cards.sensors:
             return Reading(at_s=self._now_s)
         return self._slots[card].sensors.reading(self._now_s)
 
     def free_bytes(self, card: str) -> int | None:
-        """What the card says is free, in bytes."""
+        """Return what the card reports as free, in bytes."""
         return self._slots[card].memory.free_bytes if card != HOST else None
 
     def used_bytes(self, card: str) -> int | None:
-        """What is in use on the card, in bytes."""
+        """Return the memory of the card in use, in bytes."""
         return self._slots[card].memory.used_bytes if card != HOST else None
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
-        """What a process with each setting would see."""
+        """Return what a process with each setting would get."""
         self._now_s += SETTING_S
         return [
             memory_seen(
@@ -129,11 +126,11 @@ class DescribedMachine:
         ]
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> DescribedBuffer:
-        """A buffer that holds the pattern.
+        """Make a buffer that holds the pattern.
 
         Raises:
-            DeviceMemoryFull: there is no room.
-            ValueError: the size is no multiple of 8.
+            DeviceMemoryFull: there is not enough memory.
+            ValueError: the size is not a multiple of 8.
         """
         if size_bytes % 8:
             raise ValueError(f"size_bytes={size_bytes}; accepted: a multiple of 8")
@@ -142,28 +139,28 @@ class DescribedMachine:
         return buffer
 
     def mismatch(self, buffer: DescribedBuffer, pattern: Pattern) -> Mismatch:
-        """Where the buffer is not the pattern."""
+        """Compare the buffer with the pattern."""
         self._now_s += self._timing.touch_s(buffer.content.size_bytes)
         return buffer.content.mismatch(pattern)
 
     def put(self, array: npt.NDArray[Any], card: str) -> DescribedBuffer:
-        """The array on the card. One that could still be written to is copied."""
+        """Put an array on the card. A writable one is copied."""
         kept = array.copy() if array.flags.writeable else array
         self._work(card, self._timing.host_copy_s(card, array.nbytes))
         return self._place(card, ArrayContent(array.nbytes, lambda: kept))
 
     def fetch(self, buffer: DescribedBuffer) -> npt.NDArray[Any]:
-        """The buffer as an array, which the caller may not write to."""
+        """Return the buffer as an array, which the caller must not change."""
         array = buffer.content.array()
         self._work(buffer.card, self._timing.host_copy_s(buffer.card, array.nbytes))
         return array
 
     def move(self, buffer: DescribedBuffer, card: str, repeats: int = 1) -> DescribedBuffer:
-        """The buffer, copied to another card."""
+        """Copy the buffer to another card."""
         return self.exchange([(buffer, card)], repeats)[0]
 
     def exchange(self, moves: Sequence[tuple[DescribedBuffer, str]], repeats: int = 1) -> list[DescribedBuffer]:
-        """Several copies at once: links carry both directions at the same time."""
+        """Make several copies at once: links carry both directions at the same time."""
         longest = 0.0
         made = []
         for buffer, card in moves:
@@ -183,7 +180,7 @@ class DescribedMachine:
         return made
 
     def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
-        """Do all jobs at the same time, those on one card one after the other; ``meanwhile`` while all are at work."""
+        """Run all jobs at once, those on one card one after the other; call ``meanwhile`` while all are running."""
         spent: dict[str, float] = {}
         made = []
         for index, job in enumerate(jobs):
@@ -207,10 +204,10 @@ class DescribedMachine:
         return made
 
     def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """What each card has after the collective.
+        """Return what each card holds after the collective.
 
         Raises:
-            ValueError: the kind or the algorithm is not known, or the arrays are not one for each card.
+            ValueError: the kind or the algorithm is unknown, or there is not one array for each card.
         """
         dropped = [
             position
@@ -223,7 +220,7 @@ class DescribedMachine:
         return made
 
     def algorithms(self) -> tuple[str, ...]:
-        """All of them: the cards are NVIDIA's."""
+        """Return all of them, because the cards are NVIDIA's."""
         return ALGORITHMS
 
     def _slot(self, number: int, card: Card) -> _Slot:
@@ -257,7 +254,7 @@ class DescribedMachine:
         return int(self._random.integers(2**62))
 
     def _carried(self, buffer: DescribedBuffer, card: str) -> Content:
-        """What arrives on ``card``."""
+        """Return what arrives on ``card``."""
         content: Content = buffer.content
         ends = [self._slots[buffer.card].number, self._slots[card].number]
         for fault in self.description.fault:
@@ -278,7 +275,7 @@ class DescribedMachine:
         return content
 
     def _computed(self, job: Job, index: int | None) -> ArrayContent:
-        """The result, with what is wrong on the card, or at that index of several jobs."""
+        """Compute the result, with the faults of the card, or of that index of several jobs."""
         for buffer in job.buffers:
             if buffer.card != job.card:
                 raise ValueError(f"a buffer of {buffer.card} was given to {job.card}; move it there first")
@@ -288,7 +285,7 @@ class DescribedMachine:
         made = ArrayContent(size, lambda: result_of(operation, [content.array() for content in contents]))
         for fault in (*self._slots[job.card].faults, *self._of_indices):
             if isinstance(fault, tables.BitFlip):
-                # Each repetition may go wrong; the last is what is left.
+                # Each repetition may go wrong; the last one counts.
                 if self._happens(fault.probability):
                     made = self._flipped(made, self._draw())
             elif isinstance(fault, tables.WrongArithmetic):

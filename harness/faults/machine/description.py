@@ -1,4 +1,4 @@
-"""The form of a file that describes a machine: its cards, its software, and what is wrong with it."""
+"""The schema of a file that describes a machine: its cards, its software and its faults."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from harness.devices.toml_file import parse_model, read_model
 from harness.errors import InvalidDescription
 from harness.faults.machine.fault_tables import Fault, FaultTable
 from harness.faults.machine.models import MODELS
-from harness.hardware.telemetry import Reading
+from harness.hardware.machine import Reading
 
-#: The version of the form that is written down here. Earlier ones stay readable.
+#: The version of the schema in this module. Earlier ones stay readable.
 SCHEMA_VERSION = 1
 #: More cards than any host has.
 MOST_CARDS = 64
@@ -24,7 +24,7 @@ class _Table(BaseModel):
 
 
 class CardsTable(_Table):
-    """``[cards]``: all of one model. What is left out is the model's own figure."""
+    """``[cards]``: all of one model, whose figures are the defaults."""
 
     count: int = Field(ge=1, le=MOST_CARDS, description=f"an integer from 1 to {MOST_CARDS}")
     model: str = Field(description="a name as the driver reports it, such as 'NVIDIA H100 80GB HBM3'")
@@ -46,7 +46,7 @@ class CardsTable(_Table):
 
 
 class SoftwareTable(_Table):
-    """``[software]``: what the driver and TensorFlow say of themselves."""
+    """``[software]``: what the driver and TensorFlow report about themselves."""
 
     tensorflow: str = Field(default="2.21.0", description="a version")
     built_cuda: str = Field(default="12.5.1", description="a version")
@@ -81,7 +81,7 @@ def load_description(path: Path) -> Description:
     """Read and validate a description.
 
     Raises:
-        InvalidDescription: names ``path``, the first key that is wrong, what it holds and what is accepted.
+        InvalidDescription: a key is wrong; the error names the first one, its value and what is accepted.
     """
     made = read_model(path, Description, InvalidDescription)
     _check_together(path, made)
@@ -100,7 +100,7 @@ def read_description(path: Path | str, text: str) -> Description:
 
 
 def _check_together(path: Path | str, made: Description) -> None:
-    """What no field knows by itself."""
+    """Check what depends on more than one key."""
     cards = made.cards
     if cards.model not in MODELS:
         known = ", ".join(MODELS)

@@ -1,6 +1,6 @@
-"""The faults that a described machine can have: one ``[[fault]]`` table each, told apart by ``kind``.
+"""The faults of a described machine: one ``[[fault]]`` table each, distinguished by ``kind``.
 
-``card`` is the slot of the card, from 0: the piece of hardware, whatever number the driver or TensorFlow gives it.
+``card`` is the slot of the card, from 0, whatever number the driver or TensorFlow gives it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _CARD = "the slot of a card: an integer from 0"
 
 
 class FaultTable(BaseModel):
-    """What all faults share: unknown keys are refused, and a quoted number is no number."""
+    """Base of all faults: unknown keys are refused, and a quoted number is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -70,20 +70,20 @@ class PairFlip(_OnPair):
 
 
 class BitFlip(_OnCard):
-    """A result computed on the card has a flipped bit, at times."""
+    """A result computed on the card sometimes has a flipped bit."""
 
     kind: Literal["bit-flip"]
     probability: float = Field(default=0.05, gt=0, le=1, description="a number above 0, up to 1")
 
 
 class WrongCard(_OnCard):
-    """Every result computed on this card is wrong at one element, whatever index it has."""
+    """Every result computed on the card is wrong at one element, at every index."""
 
     kind: Literal["wrong-card"]
 
 
 class WrongIndex(FaultTable):
-    """What is computed at this index of several shards is wrong, whatever card it is on."""
+    """What is computed at this index of several shards is wrong, on every card."""
 
     kind: Literal["wrong-index"]
     index: int = Field(ge=0, description="the index of a shard: an integer from 0")
@@ -118,27 +118,27 @@ class Missing(_OnCard):
 
 
 class Absent(_OnCard):
-    """Nobody sees the card: only who asks for a number of cards can notice."""
+    """Neither the driver nor TensorFlow sees the card: only ``--require`` notices."""
 
     kind: Literal["absent"]
 
 
 class Misnumbered(FaultTable):
-    """TensorFlow numbers the cards in another order than ``CUDA_VISIBLE_DEVICES`` makes: the two change places."""
+    """TensorFlow swaps two cards, compared with the order of ``CUDA_VISIBLE_DEVICES``."""
 
     kind: Literal["misnumbered"]
     cards: list[int] = Field(min_length=2, max_length=2, description="two cards, such as [0, 1]")
 
 
 class StuckAllocation(_OnCard):
-    """A share of the memory is said to be free and cannot be had."""
+    """A share of the memory is reported as free but unavailable."""
 
     kind: Literal["stuck-allocation"]
     share: float = Field(default=0.5, gt=0, le=1, description="a share of the memory above 0, up to 1")
 
 
 class MemorySettingIgnored(_OnCard):
-    """A memory setting of TensorFlow's does nothing on the card: growth, a limit, or a split into logical devices."""
+    """A memory setting of TensorFlow has no effect on the card: growth, a limit, or a split."""
 
     kind: Literal["memory-setting-ignored"]
     setting: Literal["growth", "limit", "split"] = Field(default="growth", description="'growth', 'limit' or 'split'")
@@ -154,14 +154,14 @@ class StuckBit(_OnCard):
 
 
 class Leak(_OnCard):
-    """Each operation leaves memory behind that is never free again."""
+    """Each operation leaks memory."""
 
     kind: Literal["leak"]
     bytes_per_step: int = Field(default=2**20, ge=1, description="bytes, 1 or more")
 
 
 class Replays(_OnCard):
-    """The PCIe link has to send again."""
+    """The PCIe link has to resend packets."""
 
     kind: Literal["replays"]
     per_s: float = Field(default=50.0, gt=0, description="a number above 0")
@@ -183,7 +183,7 @@ class Xid(_OnCard):
 
 
 class CollectiveDrop(_OnCard):
-    """Collectives leave this card's share out."""
+    """Collectives leave out the share of the card."""
 
     kind: Literal["collective-drop"]
     algorithm: Literal["nccl", "ring", "hierarchical-copy", "reduce-to-one"] | None = Field(

@@ -1,4 +1,4 @@
-"""Who the cards of a described machine are: for the driver, for TensorFlow, and in a fingerprint."""
+"""The cards of a described machine as the driver, TensorFlow and a fingerprint name them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from harness.hardware.software.installed import Software
 from harness.records import Card, Fingerprint, GpuFacts
 
 _DEVICE = "/job:localhost/replica:0/task:0/device:GPU:{}"
-#: A TensorFlow with machine code for every model here. The wheels of 2.21 have none for 9.0, which is a warning on real
-#: cards; a machine in good order has nothing to warn of.
+#: Machine code for every model here. The wheels of 2.21 have none for 9.0, which is a warning on real cards, but a
+#: healthy described machine has none.
 KERNELS_SASS = ("6.0", "7.0", "8.0", "8.9", "9.0")
 KERNELS_PTX = ("9.0",)
 
@@ -30,7 +30,7 @@ class Slots:
 
 
 def model_of(description: Description) -> Model:
-    """The model of the cards, with what the description says instead."""
+    """Return the model of the cards, as changed by the description."""
     asked = description.cards
     known = MODELS.get(asked.model)
     rates = {**(known.rates if known is not None else {}), **asked.rates}
@@ -53,7 +53,7 @@ def model_of(description: Description) -> Model:
 
 
 def slots(description: Description) -> Slots:
-    """The cards, after those that are absent or missing are left out and ``CUDA_VISIBLE_DEVICES`` has its way."""
+    """Return the cards without those that are absent, missing or hidden by ``CUDA_VISIBLE_DEVICES``."""
     faults = description.fault
     absent = {fault.card for fault in faults if isinstance(fault, tables.Absent)}
     missing = {fault.card for fault in faults if isinstance(fault, tables.Missing)}
@@ -73,21 +73,21 @@ def slots(description: Description) -> Slots:
 
 
 def devices(description: Description, spec: str = "gpu") -> Devices:
-    """The devices as TensorFlow would name them, without TensorFlow."""
+    """Return the devices as TensorFlow would name them."""
     made = [
         Device(_name(card), "gpu", f"/physical_device:GPU:{at}") for at, (_, card) in enumerate(_cards(description))
     ]
-    return Devices(made, spec=spec, reason=f"{len(made)} described cards: no hardware")
+    return Devices(made, spec=spec, reason=f"{len(made)} simulated cards of a described machine")
 
 
 def fingerprint(description: Description, spec: str = "gpu") -> Fingerprint:
-    """What a fingerprint of the machine would be. It says nothing of the host, which is not described."""
-    said = software(description)
+    """Return the fingerprint of the machine, without the host, which is not described."""
+    installed = software(description)
     return Fingerprint(
-        tensorflow=said.tensorflow,
+        tensorflow=installed.tensorflow,
         keras=None,
-        numpy=said.numpy,
-        python=said.python,
+        numpy=installed.numpy,
+        python=installed.python,
         onednn=None,
         cpu_model=None,
         cores_logical=None,
@@ -98,17 +98,17 @@ def fingerprint(description: Description, spec: str = "gpu") -> Fingerprint:
             GpuFacts(card.name, card.uuid, card.compute_capability, (card.memory_bytes or 0) // 2**20)
             for _, card in _cards(description)
         ),
-        driver=said.driver,
-        cuda=said.built_cuda,
-        cudnn=said.built_cudnn,
+        driver=installed.driver,
+        cuda=installed.built_cuda,
+        cudnn=installed.built_cudnn,
         spec=spec,
         devices=devices(description, spec).names,
-        tf32=said.tf32,
+        tf32=installed.tf32,
     )
 
 
 def software(description: Description) -> Software:
-    """What the driver, the libraries and TensorFlow say of themselves."""
+    """Return what the driver, the libraries and TensorFlow report about themselves."""
     table, faults = description.software, description.fault
     capability = model_of(description).compute_capability
     old = next((fault for fault in faults if isinstance(fault, tables.DriverTooOld)), None)
@@ -144,7 +144,7 @@ def _name(card: Card) -> str:
 
 
 def _visible(description: Description, by_driver: list[int]) -> list[int]:
-    """What CUDA makes of ``CUDA_VISIBLE_DEVICES``: indices or UUIDs, up to the first that names no card."""
+    """Apply ``CUDA_VISIBLE_DEVICES`` as CUDA does: indices or UUIDs, up to the first invalid one."""
     text = description.software.visible
     if text is None:
         return list(by_driver)
@@ -165,7 +165,6 @@ def _uuid(slot: int) -> str:
 
 def _card(description: Description, slot: int, by_driver: int, by_tensorflow: int | None) -> Card:
     model = model_of(description)
-    profile = profile_for(description.cards.model)
     return Card(
         label=f"GPU:{by_tensorflow}" if by_tensorflow is not None else f"nvml:{by_driver}",
         name=description.cards.model,
@@ -176,5 +175,5 @@ def _card(description: Description, slot: int, by_driver: int, by_tensorflow: in
         compute_capability=model.compute_capability,
         memory_bytes=model.memory_bytes,
         numa_node=0 if slot < (description.cards.count + 1) // 2 else 1,
-        profile=profile.name if profile is not None else description.cards.profile,
+        profile=description.cards.profile or (found.name if (found := profile_for(description.cards.model)) else None),
     )

@@ -1,4 +1,4 @@
-"""What a process would see on a described card that it has with a memory setting."""
+"""What a process with a memory setting would get on a described card."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Set
 from harness.faults.machine.card_memory import CardMemory
 from harness.hardware.memory_settings.setting import CHUNK_MIB, MemorySeen, MemorySetting
 
-#: What a process that loads TensorFlow takes, in seconds.
+#: The time of a process that loads TensorFlow, in seconds.
 SETTING_S = 8.0
 _MIB = 2**20
 #: What a CUDA context takes.
 _CONTEXT_BYTES = 450 * _MIB
-#: What TensorFlow takes of a card without growth and without a limit.
+#: Share of a card that TensorFlow takes without growth and without a limit.
 _WHOLE_SHARE = 0.92
 
 
 def memory_seen(setting: MemorySetting, memory: CardMemory, ignored: Set[str]) -> MemorySeen:
-    """``ignored`` are the settings that do nothing on the card."""
+    """Return what the process gets; ``ignored`` are the settings without effect."""
     works = setting.name not in ignored
     parts = setting.parts if works else 1
     each = setting.tried_mib
     if works and setting.limit_mib is not None:
-        # One buffer less than the limit would have: the smallest things of TensorFlow's own take room too.
+        # One buffer less than the limit, because TensorFlow's own buffers need memory too.
         each = min(each, setting.limit_mib - CHUNK_MIB)
     room = memory.room_bytes
     had = []

@@ -1,4 +1,4 @@
-"""What cards of common models do, for machines that are described: the figures of a card in good order."""
+"""Figures of healthy cards of common models, for described machines."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Model:
     clock_max_mhz: float = 1980.0
     power_limit_w: float = 700.0
     temperature_slowdown_c: float = 87.0
-    #: What of the link's raw bandwidth a copy gets: the rest is headers and acknowledgements.
+    #: Share of the link's raw bandwidth that a copy gets: the rest is headers and acknowledgements.
     pcie_share: float = field(default=0.85)
 
 
 def _rates(float64: float, float32: float, tf32: float | None, half: float, bfloat16: float | None) -> dict[str, float]:
-    """Rates of matrix products in GFLOP/s, for those dtypes that the model has."""
+    """Return rates of matrix products in GFLOP/s, for the dtypes of the model."""
     made = {"matmul float64": float64, "matmul float32": float32, "matmul float16": half}
     if tf32 is not None:
         made["matmul tfloat32"] = tf32
@@ -79,6 +79,3 @@ MODELS: dict[str, Model] = {
         clock_max_mhz=2520.0, power_limit_w=450.0,
     ),
 }  # fmt: skip
-
-#: One direction of one PCIe lane by generation, in GB/s, after line coding (PCI-SIG base specifications).
-PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}

@@ -1,4 +1,4 @@
-"""What an operation gives on a described card: its reference in float64, rounded to the dtype of the result."""
+"""Results of operations on a described card: the reference in float64, rounded to the dtype of the result."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.hardware.operation import Operation
+from harness.hardware.machine import Operation
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The dtype of that name, by NumPy or by ml_dtypes. Products in ``tf32`` are stored as float32."""
+    """Return the dtype of that name, by NumPy or ml_dtypes. Products in TF32 are stored as float32."""
     import ml_dtypes
 
     if name in ("tf32", "tfloat32"):
@@ -23,7 +23,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 
 def result_of(operation: Operation, arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """The result as an array of ``operation.result_dtype``. Integers stay integers, what is complex stays complex."""
+    """Compute the result as an array of ``operation.result_dtype``. Integers stay integers, complex stays complex."""
     wide = [array if array.dtype.kind in "biuc" else array.astype(np.float64) for array in arrays]
     with np.errstate(all="ignore"):
         result = np.asarray(operation.reference(*wide))
@@ -32,7 +32,7 @@ def result_of(operation: Operation, arrays: Sequence[npt.NDArray[Any]]) -> npt.N
 
 
 def wrong_by(array: npt.NDArray[Any], relative_error: float) -> npt.NDArray[Any]:
-    """The array with every element wrong by that share of it; integers by 1 at least."""
+    """Return the array with every element wrong by that share of it; integers by 1."""
     if array.dtype.kind in "bui":
         return (array ^ 1).astype(array.dtype) if array.dtype.kind == "b" else (array + 1).astype(array.dtype)
     wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

@@ -8,23 +8,23 @@ from typing import Any
 
 from harness.faults.machine import fault_tables as tables
 from harness.faults.machine.models import Model
-from harness.hardware.telemetry import Reading
+from harness.hardware.machine import Reading
 
 #: Temperature of a card without load, and how much it rises under load, in degrees Celsius.
 IDLE_C, RISE_C = 34.0, 33.0
 #: Time constant of warming up and cooling down, in seconds.
 WARMING_S = 15.0
-#: How many degrees above its limit a card with the fault ``hot`` gets, and what of its clock is left then.
+#: Degrees above its limit that a card with the fault ``hot`` reaches, and the share of its clock left then.
 OVER_C, SLOWED_TO = 10.0, 0.55
 #: A link that has done nothing for this long reports a low speed, in seconds.
 LINK_SLEEPS_S = 0.05
-#: Errors that were corrected long ago: a card in good order has some.
+#: Errors that were corrected long ago: a healthy card has some.
 OLD_CORRECTED = 3
 
 
 @dataclass(slots=True)
 class CardSensors:
-    """What one card feels. ``load_s`` is how long it has worked, ``warmth`` from 0 to 1 how far it is warmed up."""
+    """The sensors of one card. ``load_s`` is how long it has worked, ``warmth`` from 0 to 1 how warm it is."""
 
     model: Model
     faults: tuple[tables.FaultTable, ...]
@@ -35,7 +35,7 @@ class CardSensors:
     _seen_s: float = field(default=0.0)
 
     def worked(self, began_s: float, ended_s: float) -> None:
-        """The card worked during that time, and rested since it last did."""
+        """Note that the card worked during that time, and rested before."""
         self.warmth *= math.exp(-max(0.0, began_s - self._seen_s) / WARMING_S)
         busy = ended_s - began_s
         self.warmth += (1 - self.warmth) * (1 - math.exp(-busy / self._warming_s))
@@ -44,13 +44,13 @@ class CardSensors:
 
     @property
     def clock_share(self) -> float:
-        """What of its highest clock the card has, from 0 to 1."""
+        """The clock as a share of the highest one."""
         over = self.temperature_c - self.model.temperature_slowdown_c
         return 1.0 if over <= 0 else max(SLOWED_TO, 1.0 - (1.0 - SLOWED_TO) * over / OVER_C)
 
     @property
     def temperature_c(self) -> float:
-        """Temperature in degrees Celsius."""
+        """The temperature in degrees Celsius."""
         return IDLE_C + (self._top_c - IDLE_C) * self.warmth
 
     @property
@@ -69,7 +69,7 @@ class CardSensors:
         return -self._hot.slowdown_after_s / math.log(1 - share)
 
     def reading(self, at_s: float) -> Reading:
-        """What the sensors say at ``at_s``. Those that the card lacks are ``None``."""
+        """Read the sensors. Those that the card lacks are ``None``."""
         busy = at_s - self.worked_until_s < LINK_SLEEPS_S
         slowed = self.clock_share < 1.0
         made = Reading(

@@ -1,4 +1,4 @@
-"""How long things take on a described machine: bytes over bandwidth, operations over rate, and a little noise."""
+"""Durations on a described machine: bytes over bandwidth, operations over rate, and a little noise."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.faults.machine import fault_tables as tables
-from harness.faults.machine.models import PCIE_LANE_GBS, Model
-from harness.hardware.operation import Operation
+from harness.faults.machine.models import Model
+from harness.hardware.machine import PCIE_LANE_GBS, Operation
 
 if TYPE_CHECKING:
     Faults = tuple[tables.FaultTable, ...]
 
-#: What a copy and the start of an operation take by themselves, in seconds: what TensorFlow adds to a launch.
+#: Overhead of a copy and of the start of an operation in TensorFlow, in seconds.
 HOST_COPY_S, PAIR_COPY_S, LAUNCH_S = 8e-6, 10e-6, 6e-6
-#: What two cards without NVLink get of the slower of their links: it goes over the host's bridge.
+#: Share of the slower link that two cards without NVLink get, over the host's bridge.
 PEER_SHARE = 0.8
-#: Operations that no rate is known for reach this share of the rate of matrix products in float32.
+#: Operations of unknown rate reach this share of the rate of matrix products in float32.
 OTHER_SHARE = 0.25
 
 
 class Timing:
-    """Durations in seconds of what the cards, named by their labels, do."""
+    """Durations in seconds of actions of cards, which are named by their labels."""
 
     def __init__(self, model: Model, faults: Mapping[str, Faults], noise: float, random: np.random.Generator) -> None:
         self._model = model
@@ -34,15 +34,15 @@ class Timing:
         self._drawn: list[float] = []
 
     def touch_s(self, size_bytes: int) -> float:
-        """Writing or reading memory of a card."""
+        """Return the time to write or read memory of a card."""
         return self._noisy(LAUNCH_S + size_bytes / (self._model.memory_gbs * 1e9))
 
     def host_copy_s(self, card: str, size_bytes: int) -> float:
-        """A copy between the host and a card."""
+        """Return the time of a copy between the host and a card."""
         return self._noisy(HOST_COPY_S + size_bytes / (self._pcie_gbs(card) * 1e9))
 
     def pair_copy_s(self, source: str, target: str, size_bytes: int) -> float:
-        """A copy from card to card: over NVLinks where both have some, or over PCIe."""
+        """Return the time of a copy between cards: over NVLinks if both have some, or over PCIe."""
         links = min(self._links(source), self._links(target))
         gbs = (
             links * self._model.link_gbs if links else PEER_SHARE * min(self._pcie_gbs(source), self._pcie_gbs(target))
@@ -50,7 +50,7 @@ class Timing:
         return self._noisy(PAIR_COPY_S + size_bytes / (gbs * 1e9))
 
     def run_s(self, card: str, operation: Operation, repeats: int, clock_share: float) -> float:
-        """``repeats`` runs of an operation on a card whose clock has ``clock_share`` of its highest."""
+        """Return the time of ``repeats`` runs of an operation, at that share of the highest clock."""
         rate = self.rate_gflops(operation)
         share = clock_share
         for fault in self._faults[card]:
@@ -63,7 +63,7 @@ class Timing:
         return self._noisy(repeats * (LAUNCH_S + max(computing, moving) / share))
 
     def collective_s(self, cards: Sequence[str], size_bytes: int) -> float:
-        """A collective in which each card sends and receives about twice what it has."""
+        """Return the time of a collective in which each card sends and receives about twice what it has."""
         slowest = max(
             (self.pair_copy_s(one, other, size_bytes) for one, other in pairwise(cards)),
             default=LAUNCH_S,
@@ -71,7 +71,7 @@ class Timing:
         return 2 * slowest
 
     def rate_gflops(self, operation: Operation) -> float:
-        """The rate of an operation: by its name, by its first word and dtype, or a share of a matrix product's."""
+        """Return the rate of an operation: by its name, by its first word and dtype, or a share of a product's."""
         rates = self._model.rates
         family = operation.name.split()[0]
         for name in (operation.name, f"{family} {operation.dtype}", f"matmul {operation.dtype}"):
@@ -96,6 +96,6 @@ class Timing:
         if not self._noise:
             return seconds
         if not self._drawn:
-            # Many at once: one by one they take longer than the rest of the simulation.
+            # Drawn in bulk, because single draws take longer than the rest of the simulation.
             self._drawn = np.exp(self._random.normal(0.0, self._noise, 4096)).tolist()
         return seconds * self._drawn.pop()

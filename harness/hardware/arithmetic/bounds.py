@@ -1,6 +1,6 @@
-"""How far the result of one op may lie from the true one: derived from the op, its operands and its dtype.
+"""Bounds of the rounding error of one op, derived from the op, its operands and its dtype.
 
-``harness.judgement.tolerance`` measures what a whole program may do; here the op is known, and its bound is a formula.
+``harness.judgement.tolerance`` measures it for whole programs; here the op is known, and its bound is a formula.
 With ``u`` half the distance from 1 to the next number of a dtype (N. Higham, Accuracy and Stability of Numerical
 Algorithms, 2nd ed. 2002):
 
@@ -14,7 +14,7 @@ Algorithms, 2nd ed. 2002):
 - ``k`` roundings one after the other, of positive numbers without a difference: ``g = k u`` (lemma 3.1).
 - A fast Fourier transform of ``n`` points, as a whole: ``log2(n) * 7 u`` of the norm (theorem 24.2, weights with an
   error of ``u``), hence the norm of each row is judged.
-- Whole numbers, and what is only moved: exact.
+- Integers, and what is only moved: exact.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ SHORT = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Allowed:
-    """Allowed error of each element, in units of the result, of a shape that broadcasts to it.
+    """Allowed error of each element, of a shape that broadcasts to the result.
 
-    ``by_row``: the norm of the errors along the last axis is meant, not each element.
+    ``by_row``: of the norm of the errors along the last axis instead.
     """
 
     error: NDArray[np.float64]
@@ -50,7 +50,7 @@ class Allowed:
 def summed(
     reference: NDArray[np.float64], magnitude: NDArray[np.float64], terms: int, dtype: str, *, tf32: bool = False
 ) -> Allowed:
-    """For sums of ``terms`` products. ``magnitude`` is the same sum of absolute values; all three of one shape."""
+    """Bound sums of ``terms`` products. ``magnitude`` is the same sum of absolute values."""
     unit = epsilon_of_name(dtype) / 2
     adding = 2.0**-24 if dtype in SHORT else unit
     growth = min(float(terms), _DEVIATIONS * float(np.sqrt(terms))) * adding
@@ -63,28 +63,28 @@ def summed(
 
 
 def rounded(reference: NDArray[np.float64], roundings: int, dtype: str) -> Allowed:
-    """For ``roundings`` ops one after the other on positive numbers."""
+    """Bound ``roundings`` ops one after the other on positive numbers."""
     growth = roundings * epsilon_of_name(dtype) / 2
     return Allowed(growth / (1 - growth) * np.abs(reference))
 
 
 def transformed(reference: NDArray[np.complex128], dtype: str) -> Allowed:
-    """For a Fourier transform along the last axis, whose length is a power of two."""
+    """Bound a Fourier transform along the last axis, whose length is a power of two."""
     growth = float(np.log2(reference.shape[-1])) * 7 * epsilon_of_name(dtype) / 2
     return Allowed(growth * np.linalg.norm(reference, axis=-1), by_row=True)
 
 
 def exact() -> Allowed:
-    """For what has no rounding."""
+    """Allow no error."""
     return Allowed(np.zeros(()))
 
 
 def coarse_as_tf32(result: NDArray[np.float64], reference: NDArray[np.float64]) -> bool:
-    """Whether float32 sums of products were computed with TF32, from their errors alone.
+    """Return whether float32 sums of products were computed with TF32, judging by their errors.
 
     Beside the size of a typical result, a typical error is below ``2**-24 sqrt(n)`` in float32, and near ``2**-12``
     with TF32 whatever the number of terms, because it grows like a random walk as the result does. ``2**-17`` is
-    between for up to 4,096 terms. The median is taken, so that some wrong elements do not look like another arithmetic.
+    between for up to 4,096 terms. The median is taken, so that some wrong elements do not look like TF32.
     """
     size = float(np.sqrt(np.mean(np.square(reference))))
     typical = float(np.median(np.abs(result - reference)))

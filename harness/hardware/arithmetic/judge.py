@@ -1,27 +1,42 @@
-"""What is wrong with the results of an operation: of one card alone, and of cards that should agree."""
+"""Judges the results of an operation: of one card by themselves, and of cards that should agree."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from numpy.typing import NDArray
 
 from harness.hardware.arithmetic.bounds import Allowed
-from harness.hardware.disagreement import Deviation, bits, deviation, odd_ones
-from harness.hardware.naming import described, device_of
+from harness.hardware.arithmetic.disagreement import Deviation, deviation, odd_ones
+from harness.hardware.bits import changed_bits
+from harness.hardware.finding import card_name, device_of, finding
 from harness.records import Card, Finding, Verdict
 
-#: Operations of which a library may choose another algorithm on each card, by measuring: the bits may then differ.
-_CHOSEN_BY_MEASURING = ("convolution",)
+#: Operations for which a library measures which algorithm is fastest on each card, so the bits may differ.
+_AUTOTUNED = ("convolution",)
+
+_ARITHMETIC = (
+    "run the check arithmetic again with --level deep; if it fails again, take the card out of service; if all devices "
+    "are wrong, look at the processor's memory and at the libraries"
+)
+_NONDETERMINISM = (
+    "take it out of service until it passes ten times in a row; look at its ECC counts and temperature (check "
+    "sustained-load), and at TF_CUDNN_USE_AUTOTUNE=0"
+)
+_CORRUPTION = (
+    "move it to another slot: if the difference moves with the card, the card is faulty; for a convolution, set "
+    "TF_CUDNN_USE_AUTOTUNE=0 and run it again first"
+)
 
 
 @dataclass(frozen=True)
 class Ran:
     """Two runs of an operation on a card: ``wide`` results to compare with ``reference``, and ``raw`` ones for bits.
 
-    Without a reference the bits alone are judged.
+    Without a reference only the bits are judged.
     """
 
     operation: str
@@ -32,129 +47,80 @@ class Ran:
     allowed: Allowed | None
 
 
-def judge_alone(ran: Ran) -> list[Finding]:
-    """``arithmetic`` where a result is beyond its bound, ``nondeterminism`` where the second run has other bits."""
+def judge_card(ran: Ran) -> list[Finding]:
+    """Report ``arithmetic`` for a result beyond its bound, ``nondeterminism`` for other bits in the second run."""
     findings = []
     if ran.reference is not None and ran.allowed is not None:
         worst = max((deviation(each, ran.reference, ran.allowed) for each in ran.wide), key=lambda each: each.share)
         if worst.count:
             findings.append(_beyond(ran, worst))
-    again = bits(*ran.raw)
-    if again.count:
+    again = changed_bits(ran.raw[1], ran.raw[0])
+    if again:
         findings.append(
-            Finding(
-                kind="nondeterminism",
-                where=ran.operation,
-                device=device_of(ran.card),
-                expected=f"element {list(again.index)}: {again.first}, as in the first run",
-                found=f"{again.second} in a second run of the same operands",
-                message=f"{described(ran.card)} gives other bits for {ran.operation} when it runs again: "
-                f"{again.count} element(s)",
+            finding(
+                "nondeterminism",
+                ran.card,
+                ran.operation,
+                expected=f"element {list(again.index)}: {again.expected}, as in the first run",
+                found=f"{again.found} in a second run with the same operands",
+                message=f"gives other bits for {ran.operation} in a second run: {again.elements:,} element(s)",
+                next_step=_NONDETERMINISM,
+                subject=ran.operation,
             )
         )
     return findings
 
 
 def _beyond(ran: Ran, worst: Deviation) -> Finding:
-    return Finding(
-        kind="arithmetic",
-        where=f"{ran.operation}, element {list(worst.index)}",
-        device=device_of(ran.card),
-        expected=f"{worst.expected}, within the bound of its arithmetic",
-        found=worst.found,
-        message=f"{described(ran.card)} computes {ran.operation} wrong: {worst.count} element(s) beyond the bound, the "
-        f"worst by {_times(worst.share)}",
+    times = (
+        "infinitely, because the result is exact or not finite" if worst.share == inf else f"{worst.share:.3g} times"
     )
-
-
-def _times(share: float) -> str:
-    return (
-        "more than any bound, where the result is exact or not finite"
-        if share == float("inf")
-        else f"{share:.3g} times"
+    return finding(
+        "arithmetic",
+        ran.card,
+        f"{ran.operation}, element {list(worst.index)}",
+        expected=f"{worst.expected}, within its rounding bound",
+        found=worst.found,
+        message=f"computes {ran.operation} wrong: {worst.count:,} element(s) exceed the rounding bound, "
+        f"the worst {times}",
+        next_step=_ARITHMETIC,
+        subject=ran.operation,
     )
 
 
 def judge_alike(
-    operation: str, cards: Sequence[Card], digests: Mapping[str, str], found: Sequence[Finding]
+    operation: str, cards: Sequence[Card], digests: Mapping[str, str], known: Sequence[Finding]
 ) -> list[Finding]:
-    """``corruption`` of each card whose bits differ from most cards of its kind and model.
+    """Report ``corruption`` for each card whose bits differ from most cards of its model.
 
-    ``digests`` are of the results, by label. A card of which ``found`` already says that this operation is wrong is not
-    named again.
+    ``digests`` are by label. A card with a finding in ``known`` about this operation is not named again.
     """
     odd, sure = odd_ones({card.label: digests[card.label] for card in cards})
-    known = {each.device for each in found if each.where.partition(",")[0] == operation}
-    named = [card for card in cards if card.label in odd and device_of(card) not in known]
-    if not sure and len(named) < len(odd):
-        # One of those that differ is known to be wrong, so that the others need not be.
+    reported = {each.device for each in known if each.subject == operation}
+    named = [card for card in cards if card.label in odd and device_of(card) not in reported]
+    # If one of those that differ is known to be wrong, the others need not be.
+    if not named or (not sure and len(named) < len(odd)):
         return []
-    severity = Verdict.WARN if operation.startswith(_CHOSEN_BY_MEASURING) else Verdict.FAIL
-    if not sure:
-        labels = " and ".join(described(card) for card in named)
-        message = f"{labels} give different bits for {operation}, and too few cards agree to say which is wrong"
-        return [_differs(operation, None, message, severity)] if named else []
-    return [
-        _differs(
-            operation,
-            device_of(card),
-            f"{described(card)} gives other bits for {operation} than most of the {len(cards)} cards of its kind",
-            severity,
-        )
-        for card in named
-    ]
+    if sure:
+        message = f"gives other bits for {operation} than most of the {len(cards)} devices of its model"
+        return [_differs(operation, card, message) for card in named]
+    names = " and ".join(card_name(card) for card in named)
+    message = f"{names} give different bits for {operation}, and too few devices agree to tell which is wrong"
+    return [_differs(operation, None, message)]
 
 
-def _differs(operation: str, device: str | None, message: str, severity: Verdict) -> Finding:
-    if severity is Verdict.WARN:
-        message += "; a library that chooses its algorithm by measuring may choose another one on each card"
-    return Finding(
-        kind="corruption",
-        where=operation,
-        device=device,
-        expected="the same bits on each card of the same kind",
+def _differs(operation: str, card: Card | None, message: str) -> Finding:
+    autotuned = operation.startswith(_AUTOTUNED)
+    if autotuned:
+        message += "; a library that measures which algorithm is fastest may choose another one on each device"
+    return finding(
+        "corruption",
+        card,
+        operation,
+        expected="the same bits on each device of one model",
         found="other bits",
         message=message,
-        severity=severity,
+        next_step=_CORRUPTION,
+        severity=Verdict.WARN if autotuned else Verdict.FAIL,
+        subject=operation,
     )
-
-
-_STEPS = {
-    "arithmetic": "run --only arithmetic --level deep again, and take {card} out of use if it is wrong again: its "
-    "results cannot be trusted",
-    "nondeterminism": "take {card} out of use until --only arithmetic --only corruption passes ten times; look at its "
-    "memory errors and its temperature (check sustained-load)",
-    "corruption": "run --only corruption, and move {card} to another slot: what goes with the card is the card's; "
-    "where convolutions alone differ, set TF_CUDNN_USE_AUTOTUNE=0 and run it again first",
-    "rate": "look at clocks, temperature and power of {card} (check sustained-load) and at its link (check copies); "
-    "then swap it with another card: slowness that goes with the card is the card's",
-}
-_TOO_FAST = (
-    "no card does more than its peak: either the work of {card} was not done, or the clock or the profile is wrong; "
-    "compare the name that nvidia-smi -L gives with the profile, and run --only software --only arithmetic again"
-)
-
-
-def next_step(findings: Sequence[Finding]) -> str:
-    """What to do about the findings that fail, or else about the warnings, naming the card of each."""
-    steps = []
-    for severity in (Verdict.FAIL, Verdict.WARN):
-        for kind, step in _STEPS.items():
-            of_kind = [each for each in findings if (each.kind, each.severity) == (kind, severity)]
-            fast = [each for each in of_kind if "faster than" in each.message]
-            steps += _said(step, [each for each in of_kind if each not in fast]) + _said(_TOO_FAST, fast)
-        if steps:
-            return "; ".join(steps)
-    return "run it with --level standard, and with devices that have kernels for it"
-
-
-def _said(step: str, findings: Sequence[Finding]) -> list[str]:
-    """The step with the cards of the findings in it; nothing where there are none."""
-    cards = list(dict.fromkeys(_card(each) for each in findings))
-    return [step.format(card=", ".join(cards))] if cards else []
-
-
-def _card(finding: Finding) -> str:
-    if finding.device is None:
-        return "each of the cards named"
-    return finding.device.rpartition("/device:")[2] or finding.device

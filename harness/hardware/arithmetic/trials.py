@@ -1,4 +1,4 @@
-"""What the arithmetic check runs at each level: operations with their operands, and how their results are judged."""
+"""The operations of each level of the arithmetic check, with their operands and the bounds of their results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from harness.checking.check import Level
 from harness.hardware import operations
 from harness.hardware.arithmetic.bounds import SHORT, Allowed, exact, rounded, summed, transformed
-from harness.hardware.operation import Operation
+from harness.hardware.machine import Operation
 
 #: How the error of an operation is bounded.
 Form = Literal["summed", "rounded", "transformed", "exact"]
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-#: Whole numbers of ops that GPUs have: of int32, TensorFlow adds and multiplies on the host for them.
+#: Integer dtypes with kernels on GPUs: TensorFlow adds and multiplies int32 on the host for them.
 WHOLE = ("int8", "int64")
 
 
@@ -40,25 +40,27 @@ class Trial:
     form: Form
     terms: int = 1
     multiplies: bool = False
-    #: TF32 switched on or off for it; ``None``: as it is set.
+    #: TF32 switched on or off for it; ``None``: unchanged.
     tf32: bool | None = None
+    #: The name of its figure, if not that of the operation.
+    figure: str = ""
 
     def operands(self, random: np.random.Generator) -> tuple[NDArray[Any], ...]:
-        """Operands, the same for the same state of ``random``."""
+        """Return operands, the same for the same state of ``random``."""
         return tuple(self.draw(random, shape, self.operation.dtype) for shape in self.shapes)
 
     def blank(self) -> tuple[NDArray[Any], ...]:
-        """Operands of ones that take no room, for a machine that does not look at them."""
+        """Return operands of ones that take no memory, for a machine that does not look at them."""
         one = np.ones((), numpy_dtype(self.operation.dtype))
         return tuple(np.broadcast_to(one, shape) for shape in self.shapes)
 
     def reference(self, operands: tuple[NDArray[Any], ...]) -> NDArray[Any]:
-        """The true result, in float64, complex128 or int64."""
+        """Return the true result, in float64, complex128 or int64."""
         found: NDArray[Any] = self.operation.reference(*(operations.wide(each) for each in operands))
         return found
 
     def allowed(self, operands: tuple[NDArray[Any], ...], reference: NDArray[Any], tf32: bool) -> Allowed:
-        """How far a result may be from ``reference``."""
+        """Return how far a result may be from ``reference``."""
         if self.form == "summed":
             magnitude = self.operation.reference(*(np.abs(operations.wide(each)) for each in operands))
             coarse = tf32 and self.multiplies and self.operation.dtype == "float32"
@@ -69,14 +71,14 @@ class Trial:
 
 
 def numpy_dtype(name: str) -> Any:
-    """NumPy's dtype of that name; bfloat16 is ml_dtypes'."""
+    """Return NumPy's dtype of that name; bfloat16 is ml_dtypes'."""
     return np.dtype(importlib.import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
 def values_of(level: Level, described: bool = False) -> list[Trial]:
-    """The operations whose results are judged. ``quick`` has few; ``deep`` has larger operands.
+    """Return the operations whose results are judged.
 
-    On a described machine NumPy computes for all cards, and smaller operands show the same faults.
+    On a described machine NumPy computes for all cards, so operands are smaller; they show the same faults.
     """
     n = {Level.QUICK: 128, Level.STANDARD: 256, Level.DEEP: 768}[level]
     n = 64 if described else n
@@ -105,13 +107,17 @@ def values_of(level: Level, described: bool = False) -> list[Trial]:
 
 
 def rates_of(level: Level, on_gpu: bool) -> list[Trial]:
-    """The operations whose rates are measured, of sizes that keep the kind of card busy for long beside a launch."""
+    """Return the operations whose rates are measured, large enough to make the launch negligible."""
     side = {"float32": 4096 if on_gpu else 1024, "float64": 4096 if on_gpu else 512}
     side["float16"] = side["bfloat16"] = 8192 if on_gpu else 256
-    # On CPUs 16 MiB: what is larger, the host gives and takes back page by page for each result, which is slow.
+    # On CPUs 16 MiB: the host maps and unmaps larger results page by page, which is slow.
     vector = 2**26 if on_gpu else 2**22
-    dtypes = ("float32",) if level is Level.QUICK else FLOATS
-    quick = [*(_matmul(side[dtype], dtype) for dtype in dtypes), _addition(vector, "float32")]
+    side["int8"] = side["float16"]
+    dtypes = ("float32",) if level is Level.QUICK else (*FLOATS, "int8")
+    quick = [
+        *(_matmul(side[dtype], dtype) for dtype in dtypes),
+        replace(_addition(vector, "float32"), figure="memory bandwidth"),
+    ]
     if level is Level.QUICK:
         return quick
     images, rows = (64, 8192) if on_gpu else (4, 64)
@@ -125,7 +131,7 @@ def rates_of(level: Level, on_gpu: bool) -> list[Trial]:
 
 
 def both_ways(trials: Iterable[Trial]) -> list[Trial]:
-    """``trials`` with float32 products twice: in float32, and in TF32, whose names then say ``tfloat32``."""
+    """Return ``trials`` with float32 products twice: in float32, and in TF32 with ``tfloat32`` in their names."""
     made = []
     for trial in trials:
         if not trial.multiplies or trial.operation.dtype != "float32":
@@ -137,7 +143,7 @@ def both_ways(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def tfloat32(name: str) -> str:
-    """The name of an operation or figure in TF32, as profiles write it."""
+    """Return the name of an operation or figure in TF32, as in profiles."""
     return name.replace(" float32", " tfloat32")
 
 
@@ -154,9 +160,9 @@ def _convolution(images: int, size: int, channels: int, dtype: str) -> Trial:
 
 
 def _reduction(rows: int, columns: int, dtype: str) -> Trial:
-    """Sums of short dtypes are of whole numbers: some kernels add them up in the dtype itself, and others in float32.
+    """Sum integers in short dtypes, because some kernels add them up in the dtype itself, and others in float32.
 
-    Up to 2,048 numbers of -1, 0 and 1 have sums below 256, which bfloat16 has exactly.
+    Up to 2,048 numbers of -1, 0 and 1 have sums below 256, which are exact in bfloat16.
     """
     operation = operations.reduction(rows, columns, dtype)
     if dtype in SHORT:
@@ -189,7 +195,7 @@ def _whole(dtype: str) -> bool:
 
 
 def _drawn(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """Numbers of either sign. Whole ones are so small that no sum of products overflows."""
+    """Draw numbers of either sign. Integers are so small that no sum of products overflows."""
     if _whole(dtype):
         return random.integers(-10, 11, shape).astype(dtype)
     if dtype in ("float32", "float64"):

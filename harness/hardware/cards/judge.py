@@ -1,71 +1,67 @@
-"""Judges which cards are there: what the driver knows against what TensorFlow has, and in which order."""
+"""Compares the cards of the driver with those of TensorFlow, and their order."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.hardware.advised import Advised, advised
-from harness.records import Card, Verdict
+from harness.hardware.finding import finding
+from harness.records import Card, Finding, Verdict
 
 
 def judge_numbering(
     cards: Sequence[Card], present: Sequence[Card], numbering: Sequence[str], visible: str | None
-) -> tuple[list[Advised], list[str]]:
-    """What is wrong, and what could not be told.
+) -> tuple[list[Finding], list[str]]:
+    """Return what is wrong, and the scope.
 
-    ``cards`` are those that are checked, ``present`` those of the driver in its order, ``numbering`` the UUIDs of all
-    cards that TensorFlow has in its order (empty where nobody can tell), ``visible`` is ``CUDA_VISIBLE_DEVICES``.
+    ``cards`` are those under test, ``present`` those of the driver in its order, ``numbering`` the UUIDs of all cards
+    that TensorFlow has in its order (empty if unknown), ``visible`` is ``CUDA_VISIBLE_DEVICES``.
     """
     scope: list[str] = []
-    found = list(_twice(cards))
+    found = list(_duplicates(cards))
     known = [card for card in present if card.uuid is not None]
     if not known or not numbering:
-        if any(card.label.startswith("GPU") for card in cards):
-            scope.append("the driver's list of cards could not be had: that none is missing is not proven")
+        if any(card.is_gpu for card in cards):
+            scope.append("the driver's list of GPUs is unavailable, so a missing GPU would not be noticed")
         else:
-            scope.append("logical CPUs: there is no driver to compare their numbers with")
+            scope.append("CPUs: there is no driver whose numbers could be compared")
         return found, scope
     expected = _expected(known, visible)
     found += _missing(expected, numbering, len(known))
     there = [card.uuid for card in expected if card.uuid in set(numbering)]
-    names = {card.name for card in known}
-    if len(names) > 1 and not _numbers(visible):
-        scope.append(f"{len(names)} models of card: CUDA sorts them by speed, so that their order is not judged")
+    models = {card.name for card in known}
+    if len(models) > 1 and not _only_uuids(visible):
+        scope.append(f"{len(models)} GPU models: CUDA sorts them by speed, so their order is not judged")
     elif not found:
         found += _order(cards, there, numbering)
     shown = visible if visible is not None else "not set"
-    scope.append(
-        f"the driver knows {len(known)} cards, CUDA_VISIBLE_DEVICES is {shown}, TensorFlow has {len(numbering)}"
-    )
+    scope.append(f"driver: {len(known)} GPU(s), CUDA_VISIBLE_DEVICES: {shown}, TensorFlow: {len(numbering)} GPU(s)")
     return found, scope
 
 
-def _twice(cards: Sequence[Card]) -> Iterator[Advised]:
-    for field in ("device", "uuid", "pci"):
-        values = Counter(getattr(card, field) for card in cards)
-        for card in cards:
-            value = getattr(card, field)
-            # Logical GPUs share a card, and so its UUID and PCI id; their devices differ.
-            if value is not None and values[value] > 1 and field == "device":
-                yield advised(
-                    "missing-device",
-                    card,
-                    f"{field} {value}",
-                    "each card once",
-                    f"{values[value]} times",
-                    f"has the same {field} as another card: {value}",
-                    "look at CUDA_VISIBLE_DEVICES; a card that is named twice is one card",
-                )
+def _duplicates(cards: Sequence[Card]) -> Iterator[Finding]:
+    """Yield cards of one device. Logical GPUs share a UUID and a PCI id, but never a device."""
+    counts = Counter(card.device for card in cards)
+    for card in cards:
+        if card.device is not None and counts[card.device] > 1:
+            yield finding(
+                "missing-device",
+                card,
+                f"device {card.device}",
+                expected="each card once",
+                found=f"{counts[card.device]} times",
+                message=f"is the same device as another card: {card.device}",
+                next_step="look at CUDA_VISIBLE_DEVICES: a card that is listed twice is one card",
+            )
 
 
-def _numbers(visible: str | None) -> bool:
-    """Whether cards are chosen by UUID alone, which leaves nothing to CUDA's own order."""
+def _only_uuids(visible: str | None) -> bool:
+    """Return whether cards are selected only by UUID, so CUDA's own order does not matter."""
     return visible is not None and all(part.strip().startswith("GPU-") for part in visible.split(","))
 
 
 def _expected(known: Sequence[Card], visible: str | None) -> list[Card]:
-    """The cards that CUDA should show, in order: up to the first entry that names none, as CUDA's guide says."""
+    """Return the cards that CUDA should show, in order: up to the first invalid entry, as CUDA's guide says."""
     if visible is None:
         return list(known)
     chosen: list[Card] = []
@@ -80,35 +76,33 @@ def _expected(known: Sequence[Card], visible: str | None) -> list[Card]:
     return chosen
 
 
-def _missing(expected: Sequence[Card], numbering: Sequence[str], known: int) -> Iterator[Advised]:
+def _missing(expected: Sequence[Card], numbering: Sequence[str], known: int) -> Iterator[Finding]:
     for card in expected:
         if card.uuid not in numbering:
-            yield advised(
+            yield finding(
                 "missing-device",
                 card,
-                "the list of TensorFlow's GPUs",
-                f"all {known} cards of the driver that are not hidden",
-                "not there",
-                f"is known to the driver as number {card.index} and is not there for TensorFlow",
-                "see what TensorFlow says of it when it starts (TF_CPP_MIN_LOG_LEVEL=0) and the kernel's log (dmesg); "
-                "look at MIG, at the compute mode and at who may use /dev/nvidia*",
+                "TensorFlow's list of GPUs",
+                expected=f"all {known} GPUs of the driver that are not hidden",
+                found="missing",
+                message=f"is number {card.index} of the driver, but not visible to TensorFlow",
+                next_step="read TensorFlow's log of its start (TF_CPP_MIN_LOG_LEVEL=0) and the kernel's log (dmesg), "
+                "and look at MIG, the compute mode and the permissions of /dev/nvidia*",
             )
 
 
-def _order(cards: Sequence[Card], expected: Sequence[str | None], numbering: Sequence[str]) -> Iterator[Advised]:
-    if list(expected) == list(numbering):
-        return
+def _order(cards: Sequence[Card], expected: Sequence[str | None], numbering: Sequence[str]) -> Iterator[Finding]:
     by_uuid = {card.uuid: card for card in cards}
     for at, (wanted, got) in enumerate(zip(expected, numbering, strict=False)):
         card = by_uuid.get(got)
         if wanted != got and card is not None:
-            yield advised(
+            yield finding(
                 "missing-device",
                 card,
                 f"number {at} of TensorFlow's GPUs",
-                str(wanted),
-                got,
-                f"is number {at} for TensorFlow, where CUDA_VISIBLE_DEVICES puts another card ({wanted})",
-                "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name cards by UUID in CUDA_VISIBLE_DEVICES",
-                Verdict.WARN,
+                expected=str(wanted),
+                found=got,
+                message=f"is number {at} in TensorFlow, where CUDA_VISIBLE_DEVICES puts another GPU ({wanted})",
+                next_step="set CUDA_DEVICE_ORDER=PCI_BUS_ID, or select GPUs by UUID in CUDA_VISIBLE_DEVICES",
+                severity=Verdict.WARN,
             )

@@ -1,4 +1,4 @@
-"""What each card must have after a collective, whose share is missing, and how bandwidth is counted."""
+"""The values that each card must hold after a collective, whose share is missing, and the bandwidth."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.hardware.disagreement import bits
-from harness.hardware.naming import described, device_of
+from harness.hardware.bits import changed_bits
+from harness.hardware.finding import finding
 from harness.records import Card, Finding
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
 
 
 def expected(kind: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """What each card has after a collective of ``arrays``, one for each card, of one shape and dtype.
+    """Return what each card holds after a collective of ``arrays``, one for each card, of one shape and dtype.
 
-    ``all-gather`` joins along the first axis; ``reduce-scatter`` gives card ``i`` the ``i``-th part of the sum along
-    it, which the number of cards divides; ``broadcast`` sends what the first card has.
+    ``all-gather`` joins along the first axis; ``reduce-scatter`` gives card ``i`` part ``i`` of the sum along it;
+    ``broadcast`` sends the array of the first card.
 
     Raises:
         ValueError: ``kind`` is not one of :data:`KINDS`.
@@ -37,7 +37,7 @@ def expected(kind: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
 
 @dataclass(frozen=True)
 class Ratio:
-    """GB/s (1e9): ``algorithm`` is size by time, ``bus`` what a link carries whatever the number of cards."""
+    """GB/s (1e9): ``algorithm`` is size by time, ``bus`` is independent of the number of cards."""
 
     algorithm: float
     bus: float
@@ -45,11 +45,11 @@ class Ratio:
 
 
 def bandwidth(kind: str, share_bytes: int, cards: int, seconds: float) -> Ratio:
-    """The bandwidths of a collective in which each card gave ``share_bytes``.
+    """Return the bandwidths of a collective to which each card contributed ``share_bytes``.
 
-    The size is that of the largest array which a card gives or has. Bus bandwidth is ``2 (n - 1) / n`` times the other
-    for all-reduce, ``(n - 1) / n`` times for all-gather and reduce-scatter, and the same for broadcast (NVIDIA,
-    nccl-tests, doc/PERFORMANCE.md).
+    The size is that of the largest array which a card contributes or receives. Bus bandwidth is ``2 (n - 1) / n`` times
+    the other for all-reduce, ``(n - 1) / n`` times for all-gather and reduce-scatter, and the same for broadcast
+    (NVIDIA, nccl-tests, doc/PERFORMANCE.md).
     """
     size = share_bytes * (cards if kind == "all-gather" else 1)
     part = (cards - 1) / cards
@@ -61,38 +61,36 @@ def bandwidth(kind: str, share_bytes: int, cards: int, seconds: float) -> Ratio:
 def judge_collective(
     kind: str, algorithm: str, cards: Sequence[Card], arrays: Sequence[NDArray[Any]], found: Sequence[NDArray[Any]]
 ) -> list[Finding]:
-    """``corruption`` of each card that has something else; where a card's share explains it all, that card alone is
-    named.
+    """Report cards that hold wrong values; if the share of one card explains all of them, only that card.
 
-    ``arrays`` are whole numbers whose sums are exact in their dtype, so that every bit counts.
+    ``arrays`` are integers whose sums are exact in their dtype, so every bit counts.
     """
+    where = f"{kind} by {algorithm}"
     if len(found) != len(cards):
-        message = f"{kind} by {algorithm} gave {len(found)} results for {len(cards)} cards"
-        return [_finding(kind, algorithm, None, f"{len(cards)} results", f"{len(found)} results", message)]
+        message = f"{where} gave {len(found)} results for {len(cards)} devices"
+        return [_finding(where, algorithm, None, f"{len(cards)} results", f"{len(found)} results", message)]
     wanted = expected(kind, arrays)
-    wrong = [number for number, pair in enumerate(zip(wanted, found, strict=True)) if bits(*pair).count]
-    if not wrong:
-        return []
+    differ = [changed_bits(*pair) for pair in zip(found, wanted, strict=True)]
+    wrong = [number for number, each in enumerate(differ) if each]
     culprits = {_share(kind, number, wanted, arrays, found) for number in wrong}
     culprit = next(iter(culprits)) if len(culprits) == 1 else None
     if culprit is not None:
-        card = cards[culprit[0]]
-        message = f"{kind} by {algorithm}: the share of {described(card)} {culprit[1]}, seen on {len(wrong)} card(s)"
-        return [_finding(kind, algorithm, card, "the shares of all cards, once each", culprit[1], message)]
-    return [_of_card(kind, algorithm, cards[number], wanted[number], found[number]) for number in wrong]
-
-
-def _of_card(kind: str, algorithm: str, card: Card, wanted: NDArray[Any], found: NDArray[Any]) -> Finding:
-    differ = bits(wanted, found)
-    message = f"{kind} by {algorithm}: {described(card)} has {differ.count} wrong element(s)"
-    what = f"element {list(differ.index)}: "
-    return _finding(kind, algorithm, card, what + differ.first, what + differ.second, message)
+        card, how = cards[culprit[0]], culprit[1]
+        message = f"has a share that {how} {where}, on {len(wrong)} device(s)"
+        return [_finding(where, algorithm, card, "the shares of all devices, once each", f"one {how} it", message)]
+    findings = []
+    for number in wrong:
+        card, each = cards[number], differ[number]
+        message = f"holds {each.elements:,} wrong element(s) after {where}"
+        values = [f"element {list(each.index)}: {value}" for value in (each.expected, each.found)]
+        findings.append(_finding(where, algorithm, card, values[0], values[1], message))
+    return findings
 
 
 def _share(
     kind: str, at: int, wanted: Sequence[NDArray[Any]], arrays: Sequence[NDArray[Any]], found: Sequence[NDArray[Any]]
 ) -> tuple[int, str] | None:
-    """The card whose share explains what the card ``at`` has, and how: it is missing, or counted twice."""
+    """Return the card whose share explains what the card ``at`` holds, and how: it is missing, or counted twice."""
     if wanted[at].shape != found[at].shape or kind == "broadcast":
         return None
     off = wanted[at].astype(np.float64) - found[at].astype(np.float64)
@@ -105,12 +103,17 @@ def _share(
         elif kind == "reduce-scatter":
             share = np.split(share, len(arrays))[at]
         if np.array_equal(off, share):
-            return number, "is missing"
+            return number, "is missing from"
         if kind != "all-gather" and np.array_equal(off, -share):
-            return number, "is counted twice"
+            return number, "is counted twice in"
     return None
 
 
-def _finding(kind: str, algorithm: str, card: Card | None, wanted: str, found: str, message: str) -> Finding:
-    device = device_of(card) if card is not None else None
-    return Finding("corruption", f"{kind} by {algorithm}", device, wanted, found, message)
+def _finding(where: str, algorithm: str, card: Card | None, wanted: str, found: str, message: str) -> Finding:
+    copies = f"copies {'to and from it' if card is not None else 'between all devices'} (check copies)"
+    step = f"look at the {copies}"
+    if algorithm == "nccl":
+        step = f"run it with NCCL_DEBUG=INFO, then with NCCL_P2P_DISABLE=1: if that is right, look at the {copies}"
+    return finding(
+        "corruption", card, where, expected=wanted, found=found, message=message, next_step=step, subject=algorithm
+    )

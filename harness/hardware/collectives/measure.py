@@ -1,12 +1,12 @@
-"""Collectives over all cards, by the algorithms that TensorFlow has.
+"""Runs collectives over all cards, by the algorithms that TensorFlow has.
 
 ``ring`` and ``nccl`` are TensorFlow's own collective ops, one on each card, started by threads: a ring over
 TensorFlow's copies on any device, or NVIDIA's library on GPUs. Broadcast has no ring: TensorFlow sends along a tree.
-``hierarchical-copy`` and ``reduce-to-one`` are those of ``tf.distribute``, which reduce only: what they gather is the
-all-gather of ``tf.distribute``, and what they broadcast is its copy to each card.
+``hierarchical-copy`` and ``reduce-to-one`` are those of ``tf.distribute``, which only reduce: their all-gather is that
+of ``tf.distribute``, and their broadcast its copy to each card.
 
-TensorFlow has a reduce-scatter for NCCL alone. By any other algorithm it is an all-reduce of which each card keeps its
-share, and takes the time of that.
+TensorFlow has a reduce-scatter only for NCCL. With any other algorithm it is an all-reduce of which each card keeps its
+share.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 from harness.devices.device import Device
 from harness.errors import UsageError
+from harness.hardware.collectives.judge import KINDS
 
-KINDS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
-#: TensorFlow tells groups of collectives apart by their key. Those of tf.distribute count from 1, so that this is free.
+#: TensorFlow tells groups of collectives apart by their key. Those of tf.distribute count from 1, so this one is free.
 _GROUP_KEY = 0x4D414348
-#: A collective that one card does not take part in hangs; TensorFlow then gives up after this long.
+#: How long TensorFlow waits for a card that does not take part.
 _TIMEOUT_S = 120.0
 #: TensorFlow's hint for each algorithm that is made of its own ops.
 _HINTS = {"ring": "ring", "nccl": "nccl"}
@@ -31,7 +31,7 @@ _keys = itertools.count(1)
 
 
 def algorithms_for(devices: Sequence[Device]) -> tuple[str, ...]:
-    """What can be used: nothing with one card or with cards of other processes; NCCL with a GPU for each rank."""
+    """Return the algorithms: none with one card or with other processes; NCCL with a GPU for each rank."""
     if len(devices) < 2 or not all(device.parsed.in_this_process for device in devices):
         return ()
     names = ["ring", "hierarchical-copy", "reduce-to-one"]
@@ -47,23 +47,20 @@ class Collectives:
         self._devices = tuple(devices)
         self._strategies: dict[str, Any] = {}
         self._instance: dict[tuple[object, ...], int] = {}
-        # One thread for each card, kept: starting threads would be timed with the collective.
+        # One thread for each card is kept, because starting threads would be timed with the collective.
         self._pool = ThreadPoolExecutor(max(len(self._devices), 1), thread_name_prefix="harness-collective")
 
     def run(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
-        """The results, one on each device; ``tensors`` lie on the devices and have one shape, ``[n, …]``.
-
-        All-reduce gives the sum; all-gather all tensors joined at the first axis; reduce-scatter a part of the sum,
-        split at the first axis; broadcast the first tensor.
+        """Return the results, one on each device; ``tensors`` are on the devices and have one shape, ``[n, …]``.
 
         Raises:
-            UsageError: the kind or the algorithm is not one of those that are accepted here.
+            UsageError: the kind, the algorithm or the shape is not accepted.
         """
         if kind not in KINDS:
             raise UsageError(f"collective {kind!r}: accepted: {', '.join(KINDS)}")
         known = algorithms_for(self._devices)
         if algorithm not in known:
-            there = ", ".join(known) or "none, because it takes two or more devices of this process"
+            there = ", ".join(known) or "none, because that takes two or more devices of this process"
             raise UsageError(f"algorithm {algorithm!r}: accepted here: {there}")
         if kind == "reduce-scatter":
             self._require_shares(tensors)
@@ -119,7 +116,7 @@ class Collectives:
 
         def share(rank: int, device: Device, result: Any) -> Any:
             rows = int(result.shape[0]) // len(self._devices)
-            # One op: Python's way of cutting starts several on each card, which took longer than the all-reduce.
+            # One op: slicing in Python starts several on each card, which took longer than the all-reduce.
             begin, size = [0] * result.shape.rank, result.shape.as_list()
             begin[0], size[0] = rank * rows, rows
             with tf.device(device.name):
@@ -142,7 +139,7 @@ class Collectives:
 
 
 def _on_one_device(kind: str, algorithm: str, device: Device, rank: int, size: int, tensor: Any, instance: int) -> Any:
-    """The op of one rank. It waits for those of all others."""
+    """Run the op of one rank. It waits for those of all others."""
     import tensorflow as tf
 
     with tf.device(device.name):

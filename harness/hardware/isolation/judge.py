@@ -1,10 +1,11 @@
-"""Whether a process that was given one card saw and used that card alone."""
+"""Judges whether a process that was given one card saw and used only that card."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.hardware.naming import described, device_of
+from harness.hardware.finding import finding
 from harness.records import Card, Finding
 
 
@@ -19,11 +20,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the process says of itself after it has computed.
+    """What the process reports after it has computed.
 
-    ``gpus`` is how many TensorFlow saw, ``uuids`` are those of CUDA; ``used`` are the GPUs on which the driver knows
-    memory of the process, ``None`` where it does not say; ``cpus`` are those that any of its threads may run on;
-    ``right`` is whether what it computed is exact; ``device`` is where.
+    ``gpus`` is the number of GPUs in TensorFlow, ``uuids`` are those of CUDA; ``used`` are the GPUs on which the driver
+    reports memory of the process, ``None`` if unknown; ``cpus`` are those that any of its threads may run on; ``right``
+    is whether its result is exact; ``device`` is where it was computed.
     """
 
     gpus: int
@@ -35,40 +36,43 @@ class Seen:
 
 
 def judge_isolation(given: Given, seen: Seen | None, why: str = "") -> list[Finding]:
-    """What is wrong; ``seen`` is ``None`` where the process said nothing, and ``why`` then says what became of it."""
+    """Report what is wrong; ``seen`` is ``None`` if the process gave no answer, and ``why`` is then the reason."""
     if seen is None:
-        return [_finding(given, "a result", why, f"a process that was given {described(given.card)} ended: {why}")]
+        return [_finding(given, "a result", why, f"failed: {why}")]
     found = []
-    name = described(given.card)
     if not seen.right:
-        message = f"a process that was given {name} multiplied whole numbers wrong"
-        found.append(_finding(given, "the exact product", "another one", message))
+        found.append(_finding(given, "the exact product", "another one", "multiplied integers wrong"))
     if given.uuid is None:
         if seen.gpus:
-            message = f"a process that was given {name} sees {seen.gpus} GPU(s)"
-            found.append(_finding(given, "no GPU", f"{seen.gpus}", message))
+            found.append(_finding(given, "no GPU", f"{seen.gpus}", f"sees {seen.gpus} GPU(s)"))
         if given.cpus is not None and set(seen.cpus) != set(given.cpus):
-            message = f"threads of a process that was given {name} run on CPUs {_list(seen.cpus)}"
-            found.append(_finding(given, f"CPUs {_list(given.cpus)}", f"CPUs {_list(seen.cpus)}", message))
+            cpus = f"CPUs {_listed(seen.cpus)}"
+            found.append(_finding(given, f"CPUs {_listed(given.cpus)}", cpus, f"has threads on {cpus}"))
         return found
     if seen.gpus != 1 or seen.uuids != (given.uuid,):
-        what = f"{seen.gpus} GPU(s), {_list(seen.uuids) or 'of unknown UUID'}"
-        message = f"a process that was given {name} sees {what}"
-        found.append(_finding(given, f"1 GPU, {given.uuid}", what, message))
+        what = f"{seen.gpus} GPU(s), {_listed(seen.uuids) or 'UUID unknown'}"
+        found.append(_finding(given, f"1 GPU, {given.uuid}", what, f"sees {what}"))
     if not seen.device.endswith("/device:GPU:0"):
-        message = f"a process that was given {name} computed on {seen.device}"
-        found.append(_finding(given, "/device:GPU:0 of the process", seen.device, message))
+        found.append(_finding(given, "/device:GPU:0 of the process", seen.device, f"computed on {seen.device}"))
     others = [each for each in seen.used or () if each != given.uuid]
     if others:
-        message = f"a process that was given {name} has memory on other cards: {_list(others)}"
-        found.append(_finding(given, f"memory on {given.uuid} alone", f"on {_list(others)} too", message))
+        message = f"has memory on other GPUs: {_listed(others)}"
+        found.append(_finding(given, f"memory only on {given.uuid}", f"also on {_listed(others)}", message))
     return found
 
 
-def _list(items: object) -> str:
-    return ", ".join(str(each) for each in items) if isinstance(items, (tuple, list)) else str(items)
+def _listed(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))
 
 
 def _finding(given: Given, expected: str, found: str, message: str) -> Finding:
-    where = f"process with {given.card.label}"
-    return Finding("isolation", where, device_of(given.card), expected, found, message)
+    return finding(
+        "isolation",
+        given.card,
+        f"process with {given.card.label}",
+        expected=expected,
+        found=found,
+        message=f"was given to a process that {message}",
+        next_step="compare nvidia-smi -L with CUDA_VISIBLE_DEVICES of the process; a container may have other GPUs "
+        "than it names",
+    )

@@ -2,76 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
-from harness.checking.tally import Tally
-from harness.hardware.disagreement import bits
-from harness.hardware.naming import described, device_of
-from harness.hardware.needs import on_cards
+from harness.hardware.account import Account, on_machine
+from harness.hardware.bits import changed_bits
+from harness.hardware.finding import finding
+from harness.hardware.machine import Machine
 from harness.hardware.operations import matmul
 from harness.hardware.software.judge import judge_software
-from harness.hardware.tensor_float import TensorFloat, said
-from harness.records import Exercised, Finding, Verdict
+from harness.hardware.tensor_float import TensorFloat, describe_tf32
 
-if TYPE_CHECKING:
-    from harness.hardware.machine import Machine
-
-#: Side of the matrices of whole numbers that each card multiplies.
+#: Side of the matrices of integers that each card multiplies.
 SIZE = 16
 
 
 def run(context: CheckContext) -> CheckOutcome:
-    """Compare the versions, and multiply small whole numbers on each card."""
-    # Who asks for CPUs by name does not ask about the GPUs beside them.
-    gpus_meant = not context.devices.spec.startswith(("cpu", "cores"))
-    return on_cards(context, lambda machine: _compare(machine, context.seed, gpus_meant))
+    """Compare the versions, and multiply small integers on each card."""
+    # Users who select CPUs are not interested in the GPUs beside them.
+    on_gpu = not context.devices.spec.startswith(("cpu", "cores"))
+    return on_machine(context, lambda machine, account: _check(machine, account, context.seed, on_gpu))
 
 
-def _compare(machine: Machine, seed: int, gpus_meant: bool) -> CheckOutcome:
+def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
     software = machine.software()
-    judged = judge_software(software, machine.cards, machine.present if gpus_meant else ())
-    tally = Tally()
-    tally.count(Exercised(values=judged.compared))
-    tally.found(*sorted(judged.findings, key=lambda each: each.severity is not Verdict.FAIL))
-    for why in judged.unproven:
-        tally.unproven(why)
+    unusable = judge_software(software, machine.cards, machine.present if on_gpu else (), account)
+    compared = account.exercised.values
     operation = matmul(SIZE, "float32")
     random = np.random.default_rng(seed)
     operands = [random.integers(-8, 9, (SIZE, SIZE)).astype(np.float32) for _ in range(2)]
     expected = operation.reference(*operands).astype(np.float32)
-    left_out = [card.label for card in machine.cards if card.label in judged.unusable]
-    for card in machine.cards:
-        if card.label in left_out:
-            continue
+    for card in (card for card in machine.cards if card.label not in unusable):
         buffers = [machine.put(each, card.label) for each in operands]
         found = machine.fetch(machine.run(operation, card.label, buffers))
-        tally.count(Exercised(programs=1, values=int(expected.size), ops=1, devices=(device_of(card),)))
-        wrong = bits(expected, found)
-        if wrong.count:
-            message = f"{described(card)} multiplies small whole numbers wrong: {wrong.count} element(s)"
-            where = f"{operation.name}, element {list(wrong.index)}"
-            tally.found(Finding("arithmetic", where, device_of(card), wrong.first, wrong.second, message))
-            step = f"take {card.label} out of use, and run --only arithmetic to see what else is wrong"
-            judged.steps[step] = Verdict.FAIL
-    scope = [*judged.scope, *said([TensorFloat(card, software.tf32, None) for card in machine.cards])]
-    if left_out:
-        scope.append(f"no op was run on {', '.join(left_out)}: none can run there")
-    passed = (
-        f"{judged.compared} comparisons of versions and kernels, and a right product on {len(machine.cards)} card(s)"
-    )
-    step = judged.next_step or "install nvidia-ml-py, so that the driver can be asked"
-    return replace(tally.outcome(passed, step), scope=tuple(scope))
+        account.count(card.label, programs=1, values=int(expected.size), ops=1)
+        wrong = changed_bits(found, expected)
+        if wrong:
+            account.add(
+                finding(
+                    "arithmetic",
+                    card,
+                    f"{operation.name}, element {list(wrong.index)}",
+                    expected=wrong.expected,
+                    found=wrong.found,
+                    message=f"multiplies small integers wrong: {wrong.elements:,} element(s)",
+                    next_step="take it out of service, and run the check arithmetic to see what else is wrong",
+                    subject=operation.name,
+                )
+            )
+    account.scope += describe_tf32([TensorFloat(card, software.tf32, None) for card in machine.cards])
+    if unusable:
+        labels = ", ".join(card.label for card in machine.cards if card.label in unusable)
+        account.scope.append(f"no op was run on {labels}, because none can run there")
+    return f"{compared} comparisons of versions and kernels, and a right product on {len(machine.cards)} device(s)"
 
 
 CHECK = Check(
     id="software",
     title="driver, libraries and TensorFlow",
-    proves="driver, CUDA, cuDNN and NCCL are what this TensorFlow was built for, the wheel has kernels for each card, "
-    "no library is missing, and each card multiplies small whole numbers right",
+    proves="driver, CUDA, cuDNN and NCCL are what this TensorFlow was built for, the wheel has kernels for each GPU, "
+    "no library is missing, and each device multiplies small integers right",
     minimum_devices=1,
     typical_s=1,
     run=run,

@@ -1,4 +1,4 @@
-"""What the driver, the GPU libraries and TensorFlow say of themselves. ``None`` is "not there" or "not known"."""
+"""What the driver, the GPU libraries and TensorFlow report about themselves. ``None`` means absent or unknown."""
 
 from __future__ import annotations
 

@@ -1,19 +1,15 @@
-"""Whether driver, libraries, TensorFlow and the cards fit together."""
+"""Judges whether driver, libraries, TensorFlow and the cards fit together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from harness.hardware.naming import described, device_of, is_gpu
+from harness.hardware.account import Account
+from harness.hardware.finding import finding
 from harness.hardware.software.installed import Software
 from harness.hardware.software.kernels import Kernels, kernels_for
-from harness.hardware.software.versions import (
-    major,
-    major_minor,
-    older,
-)
-from harness.records import Card, Finding, Verdict
+from harness.hardware.software.versions import major, major_minor, older
+from harness.records import Card, Verdict
 from harness.tensorflow_version import (
     MINIMUM_DRIVERS,
     OLDEST,
@@ -24,26 +20,38 @@ from harness.tensorflow_version import (
     TOOLKIT_DRIVERS,
 )
 
-INSTALL = "python -m pip install 'tensorflow[and-cuda]'"
+_INSTALL = "python -m pip install 'tensorflow[and-cuda]'"
+_NVML = "install nvidia-ml-py, so that the driver can be queried"
 #: Libraries that belong to the driver and not to CUDA's packages.
 _OF_DRIVER = ("libcuda.so", "libnvidia-ml.so")
-#: Libraries without which everything but TensorRT works.
+#: Libraries that only TensorRT needs.
 _OPTIONAL = ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser")
 
 
-@dataclass
-class SoftwareJudged:
-    """``compared`` counts the comparisons, ``unproven`` says what could not be known, ``steps`` what to do about what.
+def judge_software(software: Software, cards: Sequence[Card], present: Sequence[Card], account: Account) -> set[str]:
+    """Compare what is installed with what this TensorFlow needs, and return the labels of cards that cannot run any op.
 
-    ``unusable`` are the labels of cards on which no op can run.
+    ``cards`` are TensorFlow's, ``present`` the driver's.
     """
+    judge = _Judge(software, account)
+    judge.versions()
+    gpus = [card for card in cards if card.is_gpu]
+    if gpus or any(card.is_gpu for card in present):
+        judge.cuda(gpus)
+    elif software.missing_libraries:
+        account.scope.append(
+            f"no GPU, so these missing libraries do not matter: {', '.join(software.missing_libraries)}"
+        )
+    else:
+        account.scope.append("no GPU: no driver, CUDA, cuDNN or NCCL to compare")
+    return judge.unusable
 
-    findings: list[Finding] = field(default_factory=list)
-    scope: list[str] = field(default_factory=list)
-    unproven: list[str] = field(default_factory=list)
-    steps: dict[str, Verdict] = field(default_factory=dict)
-    compared: int = 0
-    unusable: set[str] = field(default_factory=set)
+
+class _Judge:
+    def __init__(self, software: Software, account: Account) -> None:
+        self.software, self.account = software, account
+        self.unusable: set[str] = set()
+        self.pinned = _INSTALL.replace("[and-cuda]", f"[and-cuda]=={software.tensorflow}")
 
     def add(
         self,
@@ -51,249 +59,213 @@ class SoftwareJudged:
         expected: str,
         found: str,
         message: str,
-        step: str,
+        next_step: str,
         *,
         severity: Verdict = Verdict.FAIL,
-        device: str | None = None,
+        card: Card | None = None,
     ) -> None:
-        """A finding, and what to do about it."""
-        self.findings.append(Finding("software", where, device, expected, found, message, severity))
-        self.steps.setdefault(step, severity)
-
-    @property
-    def next_step(self) -> str:
-        """What to do about all that fails, or else about the warnings; empty where there is neither."""
-        for severity in (Verdict.FAIL, Verdict.WARN):
-            steps = [step for step, of in self.steps.items() if of is severity]
-            if steps:
-                return "; ".join(steps)
-        return ""
-
-
-def judge_software(software: Software, cards: Sequence[Card], present: Sequence[Card]) -> SoftwareJudged:
-    """Compare what is there with what this TensorFlow needs. ``cards`` are TensorFlow's, ``present`` the driver's."""
-    judged = SoftwareJudged()
-    _versions(software, judged)
-    gpus = [card for card in cards if is_gpu(card)]
-    if gpus or any(is_gpu(card) for card in present):
-        _cuda(software, gpus, judged)
-    elif software.missing_libraries:
-        judged.scope.append(
-            f"no GPU here, and so nothing needs what TensorFlow did not find: {', '.join(software.missing_libraries)}"
-        )
-    else:
-        judged.scope.append("no GPU here: no driver, CUDA, cuDNN or NCCL to compare")
-    return judged
-
-
-def _versions(software: Software, judged: SoftwareJudged) -> None:
-    for name, version, (first, end) in (
-        ("TensorFlow", software.tensorflow, (OLDEST, TOO_NEW)),
-        ("Python", software.python, (OLDEST_PYTHON, TOO_NEW_PYTHON)),
-    ):
-        judged.compared += 1
-        if older(version, first) or not older(version, end):
-            judged.add(
-                name,
-                f"at least {first}, below {end}",
-                version,
-                f"{name} {version} is not one that these checks are made for ({first} or later, before {end})",
-                f"use {name} from {first} on, before {end}, or a version of this harness that knows it",
-                severity=Verdict.WARN,
+        self.account.add(
+            finding(
+                "software",
+                card,
+                where,
+                expected=expected,
+                found=found,
+                message=message,
+                next_step=next_step,
+                severity=severity,
             )
-    judged.compared += 1
-    if older(software.numpy, OLDEST_NUMPY):
-        judged.add(
-            "NumPy",
-            f"at least {OLDEST_NUMPY}",
-            software.numpy,
-            f"NumPy {software.numpy} is older than TensorFlow works with",
-            f"python -m pip install 'numpy>={OLDEST_NUMPY}'",
-        )
-    onednn = {True: "on", False: "off", None: "not known"}[software.onednn]
-    built = f"for CUDA {software.built_cuda or '(version not known)'}" if software.built_with_cuda else "without CUDA"
-    judged.scope.append(
-        f"TensorFlow {software.tensorflow} built {built}, Python {software.python}, NumPy {software.numpy}, oneDNN "
-        f"{onednn}"
-    )
-
-
-def _cuda(software: Software, gpus: Sequence[Card], judged: SoftwareJudged) -> None:
-    judged.compared += 1
-    if not software.built_with_cuda:
-        judged.add(
-            "TensorFlow",
-            "a build with CUDA",
-            "a build without CUDA",
-            f"there are GPUs, and this TensorFlow {software.tensorflow} was built without CUDA: it uses none of them",
-            INSTALL,
-        )
-        return
-    versions = [
-        f"{name} {version}" for name, version in (("driver", software.driver), ("CUDA of the driver",
-        software.driver_cuda), ("cuDNN", software.cudnn), ("NCCL", software.nccl)) if version is not None
-    ]  # fmt: skip
-    judged.scope.append(", ".join(versions) if versions else "neither driver nor libraries say their version")
-    _libraries(software, judged)
-    _driver(software, gpus, judged)
-    _cudnn(software, judged)
-    _nccl(software, gpus, judged)
-    for card in gpus:
-        _kernels(software, card, judged)
-
-
-def _libraries(software: Software, judged: SoftwareJudged) -> None:
-    for library in software.missing_libraries:
-        judged.compared += 1
-        if library.startswith(_OPTIONAL):
-            judged.scope.append(f"{library} is not there: nothing but TensorRT needs it")
-            continue
-        judged.add(
-            library,
-            "a library that TensorFlow can load",
-            "not found",
-            f"TensorFlow could not load {library}",
-            _cure(library, software),
         )
 
+    def compared(self) -> None:
+        self.account.count(values=1)
 
-def _cure(library: str, software: Software) -> str:
-    if library.startswith(_OF_DRIVER):
-        return (
-            f"{library} comes with the driver: install the NVIDIA driver; in a container, start it with --gpus all "
-            "and the NVIDIA Container Toolkit"
-        )
-    same = f"=={software.tensorflow}"
-    pinned = INSTALL.replace("[and-cuda]", f"[and-cuda]{same}")
-    return (
-        f"{pinned} brings {library}; where it is installed elsewhere, put its folder into LD_LIBRARY_PATH "
-        f"(ldconfig -p | grep {library.partition('.so')[0]} shows whether the system knows it)"
-    )
-
-
-def _driver(software: Software, gpus: Sequence[Card], judged: SoftwareJudged) -> None:
-    if software.built_cuda is None:
-        judged.unproven.append("which CUDA this TensorFlow was built for is not known")
-        return
-    needed = MINIMUM_DRIVERS.get(major(software.built_cuda))
-    upgrade = f"install NVIDIA driver {needed} or later" if needed else "install a newer NVIDIA driver"
-    if software.driver is not None and needed is not None:
-        judged.compared += 1
-        if older(software.driver, needed):
-            judged.add(
-                "driver",
-                f"{needed} or later, for CUDA {major(software.built_cuda)}",
-                software.driver,
-                f"driver {software.driver} is too old for CUDA {software.built_cuda}, which this TensorFlow was built "
-                f"for: it needs {needed}",
-                f"{upgrade}, or a TensorFlow that was built for an older CUDA",
+    def versions(self) -> None:
+        software = self.software
+        for name, version, (first, end) in (
+            ("TensorFlow", software.tensorflow, (OLDEST, TOO_NEW)),
+            ("Python", software.python, (OLDEST_PYTHON, TOO_NEW_PYTHON)),
+        ):
+            self.compared()
+            if older(version, first) or not older(version, end):
+                self.add(
+                    name,
+                    f"at least {first}, below {end}",
+                    version,
+                    f"{name} {version} is not a tested version ({first} or later, below {end})",
+                    f"use {name} {first} or later, below {end}, or another version of this harness",
+                    severity=Verdict.WARN,
+                )
+        self.compared()
+        if older(software.numpy, OLDEST_NUMPY):
+            self.add(
+                "NumPy",
+                f"at least {OLDEST_NUMPY}",
+                software.numpy,
+                f"NumPy {software.numpy} is too old for TensorFlow",
+                f"python -m pip install 'numpy>={OLDEST_NUMPY}'",
             )
-            judged.unusable.update(card.label for card in gpus)
-    elif software.driver_cuda is not None:
-        judged.compared += 1
-        if older(major(software.driver_cuda), major(software.built_cuda)):
-            judged.add(
-                "driver",
-                f"one that supports CUDA {major(software.built_cuda)}",
-                f"one for CUDA {software.driver_cuda}",
-                f"the driver supports CUDA {software.driver_cuda}, and this TensorFlow was built for "
-                f"{software.built_cuda}",
-                upgrade,
+        onednn = {True: "on", False: "off", None: "unknown"}[software.onednn]
+        built = f"for CUDA {software.built_cuda or '(unknown)'}" if software.built_with_cuda else "without CUDA"
+        self.account.scope.append(
+            f"TensorFlow {software.tensorflow} built {built}, Python {software.python}, NumPy {software.numpy}, oneDNN "
+            f"{onednn}"
+        )
+
+    def cuda(self, gpus: Sequence[Card]) -> None:
+        software = self.software
+        self.compared()
+        if not software.built_with_cuda:
+            message = f"TensorFlow {software.tensorflow} was built without CUDA, so it uses none of the GPUs"
+            self.add("TensorFlow", "a build with CUDA", "a build without CUDA", message, _INSTALL)
+            return
+        known = {
+            "driver": software.driver,
+            "CUDA of the driver": software.driver_cuda,
+            "cuDNN": software.cudnn,
+            "NCCL": software.nccl,
+        }
+        versions = ", ".join(f"{name} {version}" for name, version in known.items() if version is not None)
+        self.account.scope.append(versions or "versions of driver and libraries unknown")
+        self._libraries()
+        self._driver(gpus)
+        self._cudnn()
+        self._nccl(gpus)
+        for card in gpus:
+            self._kernels(card)
+
+    def _libraries(self) -> None:
+        for library in self.software.missing_libraries:
+            self.compared()
+            if library.startswith(_OPTIONAL):
+                self.account.scope.append(f"{library} is missing: only TensorRT needs it")
+                continue
+            if library.startswith(_OF_DRIVER):
+                step = (
+                    f"{library} comes with the driver: install the NVIDIA driver; start a container with --gpus all "
+                    "and the NVIDIA Container Toolkit"
+                )
+            else:
+                known = f"ldconfig -p | grep {library.partition('.so')[0]} shows whether the system finds it"
+                step = (
+                    f"{self.pinned} installs {library}; if it is installed elsewhere, add its folder to "
+                    f"LD_LIBRARY_PATH ({known})"
+                )
+            message = f"TensorFlow could not load {library}"
+            self.add(library, "a library that TensorFlow can load", "not found", message, step)
+
+    def _driver(self, gpus: Sequence[Card]) -> None:
+        software = self.software
+        built = software.built_cuda
+        if built is None:
+            self.account.unproven("the CUDA version of this TensorFlow is unknown", _NVML)
+            return
+        needed = MINIMUM_DRIVERS.get(major(built))
+        upgrade = f"install NVIDIA driver {needed} or later" if needed else "install a newer NVIDIA driver"
+        if software.driver is not None and needed is not None:
+            self.compared()
+            if older(software.driver, needed):
+                self.add(
+                    "driver",
+                    f"{needed} or later, for CUDA {major(built)}",
+                    software.driver,
+                    f"driver {software.driver} is too old for CUDA {built} of this TensorFlow, which needs {needed}",
+                    f"{upgrade}, or a TensorFlow that was built for an older CUDA",
+                )
+                self.unusable.update(card.label for card in gpus)
+        elif software.driver_cuda is not None:
+            self.compared()
+            if older(major(software.driver_cuda), major(built)):
+                self.add(
+                    "driver",
+                    f"support for CUDA {major(built)}",
+                    f"support for CUDA {software.driver_cuda}",
+                    f"the driver supports CUDA {software.driver_cuda}, but this TensorFlow was built for {built}",
+                    upgrade,
+                )
+                self.unusable.update(card.label for card in gpus)
+        else:
+            self.account.unproven("driver version unknown, so it may be too old", _NVML)
+
+    def _cudnn(self) -> None:
+        built, found = self.software.built_cudnn, self.software.cudnn
+        if built is None or found is None:
+            if not any("cudnn" in library for library in self.software.missing_libraries):
+                self.account.scope.append("cuDNN was not compared: its version is unknown")
+            return
+        self.compared()
+        if major(built) != major(found) or older(major_minor(found), major_minor(built)):
+            self.add(
+                "cuDNN",
+                f"{major(built)}.x, {major_minor(built)} or later",
+                found,
+                f"cuDNN {found} is loaded, but this TensorFlow was built for {built} and needs the same major version "
+                "and no older minor version",
+                f"{self.pinned}, and remove other cuDNN versions from LD_LIBRARY_PATH",
             )
-            judged.unusable.update(card.label for card in gpus)
-    else:
-        judged.unproven.append("the version of the driver is not known, so that nothing says whether it is new enough")
 
+    def _nccl(self, gpus: Sequence[Card]) -> None:
+        found = self.software.nccl
+        if len(gpus) < 2 or any("nccl" in library for library in self.software.missing_libraries):
+            return
+        if found is None:
+            self.account.scope.append("NCCL version unknown: the check collectives shows whether it works")
+            return
+        self.compared()
+        if major(found) != "2":
+            self.add("NCCL", "2.x", found, f"NCCL {found} is loaded, but TensorFlow needs NCCL 2", _INSTALL)
 
-def _cudnn(software: Software, judged: SoftwareJudged) -> None:
-    if software.built_cudnn is None or software.cudnn is None:
-        if not any("cudnn" in library for library in software.missing_libraries):
-            judged.scope.append("cuDNN was not compared: TensorFlow or the library does not say its version")
-        return
-    judged.compared += 1
-    built, found = software.built_cudnn, software.cudnn
-    if major(built) != major(found) or older(major_minor(found), major_minor(built)):
-        judged.add(
-            "cuDNN",
-            f"{major(built)}.x, {major_minor(built)} or later",
-            found,
-            f"cuDNN {found} is loaded, and this TensorFlow was built for {built}: it takes the same major version, "
-            "and no older minor one",
-            f"{INSTALL.replace('[and-cuda]', f'[and-cuda]=={software.tensorflow}')}, and take another cuDNN out of "
-            "LD_LIBRARY_PATH",
-        )
+    def _kernels(self, card: Card) -> None:
+        software, capability = self.software, card.compute_capability
+        if not software.kernels_sass and not software.kernels_ptx:
+            self.account.unproven(f"which kernels the wheel has for {card.label} is unknown", _NVML)
+            return
+        kind = kernels_for(capability, software.kernels_sass, software.kernels_ptx)
+        if kind is None:
+            self.account.unproven(f"compute capability of {card.label} unknown", _NVML)
+            return
+        self.compared()
+        there = f"machine code for {_listed(software.kernels_sass)}, PTX for {_listed(software.kernels_ptx)}"
+        expected = f"machine code for compute capability {capability}"
+        if kind is Kernels.NOTHING:
+            self.unusable.add(card.label)
+            self.add(
+                "kernels",
+                expected,
+                there,
+                f"has compute capability {capability}, for which this TensorFlow has no kernels",
+                f"use a TensorFlow that supports compute capability {capability}, or build one with "
+                f"TF_CUDA_COMPUTE_CAPABILITIES={capability}",
+                card=card,
+            )
+        elif kind is Kernels.COMPILED:
+            self._compiled(card, expected, there)
 
-
-def _nccl(software: Software, gpus: Sequence[Card], judged: SoftwareJudged) -> None:
-    if len(gpus) < 2 or any("nccl" in library for library in software.missing_libraries):
-        return
-    if software.nccl is None:
-        judged.scope.append("the version of NCCL is not known: whether it works is what the check collectives says")
-        return
-    judged.compared += 1
-    if major(software.nccl) != "2":
-        judged.add(
-            "NCCL",
-            "2.x",
-            software.nccl,
-            f"NCCL {software.nccl} is loaded, and TensorFlow is written for NCCL 2",
-            INSTALL,
-        )
-
-
-def _kernels(software: Software, card: Card, judged: SoftwareJudged) -> None:
-    if not software.kernels_sass and not software.kernels_ptx:
-        judged.unproven.append(
-            f"what kernels the wheel has is not known, so that nothing says whether {card.label} has any"
-        )
-        return
-    kind = kernels_for(card.compute_capability, software.kernels_sass, software.kernels_ptx)
-    if kind is None:
-        judged.unproven.append(f"the compute capability of {described(card)} is not known")
-        return
-    judged.compared += 1
-    there = f"machine code for {_listed(software.kernels_sass)}, PTX for {_listed(software.kernels_ptx)}"
-    expected = f"machine code for compute capability {card.compute_capability}"
-    if kind is Kernels.NOTHING:
-        judged.unusable.add(card.label)
-        judged.add(
+    def _compiled(self, card: Card, expected: str, there: str) -> None:
+        software = self.software
+        own = TOOLKIT_DRIVERS.get(major_minor(software.built_cuda or ""))
+        if own is not None and software.driver is not None and older(software.driver, own):
+            self.unusable.add(card.label)
+            self.add(
+                "kernels",
+                f"{expected}, or driver {own} or later, which compiles this PTX",
+                f"{there}; driver {software.driver}",
+                f"needs its kernels compiled from PTX of CUDA {software.built_cuda}, which driver {software.driver} "
+                "cannot do",
+                f"install NVIDIA driver {own} or later",
+                card=card,
+            )
+            return
+        self.add(
             "kernels",
             expected,
             there,
-            f"this TensorFlow has no kernels for {described(card)} with compute capability {card.compute_capability}",
-            f"use a TensorFlow that supports {card.label} (compute capability {card.compute_capability}), or build "
-            f"one with TF_CUDA_COMPUTE_CAPABILITIES={card.compute_capability}",
-            device=device_of(card),
+            "needs every kernel compiled from PTX by the driver when it is first used: the first start takes minutes",
+            "nothing is wrong: set CUDA_CACHE_MAXSIZE=4294967296 to keep what was compiled, or use a TensorFlow with "
+            f"machine code for {card.compute_capability}",
+            severity=Verdict.WARN,
+            card=card,
         )
-    elif kind is Kernels.COMPILED:
-        _compiled(software, card, judged, expected, there)
-
-
-def _compiled(software: Software, card: Card, judged: SoftwareJudged, expected: str, there: str) -> None:
-    own = TOOLKIT_DRIVERS.get(major_minor(software.built_cuda or ""))
-    if own is not None and software.driver is not None and older(software.driver, own):
-        judged.unusable.add(card.label)
-        judged.add(
-            "kernels",
-            f"{expected}, or driver {own} or later, which compiles this PTX",
-            f"{there}; driver {software.driver}",
-            f"{described(card)} needs its kernels compiled from PTX of CUDA {software.built_cuda}, which driver "
-            f"{software.driver} cannot do",
-            f"install NVIDIA driver {own} or later",
-            device=device_of(card),
-        )
-        return
-    judged.add(
-        "kernels",
-        expected,
-        there,
-        f"the driver compiles every kernel for {described(card)} from PTX when it is first used: the first start takes "
-        "minutes",
-        f"nothing is wrong with {card.label}: give CUDA_CACHE_MAXSIZE=4294967296 so that what was compiled is kept, "
-        f"or use a TensorFlow with machine code for {card.compute_capability}",
-        severity=Verdict.WARN,
-        device=device_of(card),
-    )
 
 
 def _listed(versions: Sequence[str]) -> str:

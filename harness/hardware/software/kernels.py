@@ -3,7 +3,7 @@
 Machine code (SASS) for capability ``X.y`` runs on cards of ``X.z`` with ``z >= y``; PTX for ``X.y`` is compiled by the
 driver for any card of that capability or a later one, when it is first used (NVIDIA, CUDA C++ Programming Guide,
 sections "Binary Compatibility" and "PTX Compatibility"). A name with a letter, such as ``9.0a``, runs on that
-capability alone.
+capability only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 
 
 class Kernels(Enum):
-    """What there is for a card."""
+    """What a wheel has for a card."""
 
     CODE = "machine code"
     COMPILED = "PTX that the driver compiles"
@@ -29,13 +29,13 @@ class _Architecture:
 
 
 def capability(text: str | None) -> tuple[int, int] | None:
-    """``9.0`` as numbers, ``None`` where it is not known."""
+    """Return ``9.0`` as numbers, ``None`` if unknown."""
     found = _parsed(text)
     return found.version if found is not None else None
 
 
 def kernels_for(card: str | None, sass: Iterable[str], ptx: Iterable[str]) -> Kernels | None:
-    """What the wheel has for a card of that capability; ``None`` where the capability is not known."""
+    """Return what the wheel has for a card of that capability; ``None`` if the capability is unknown."""
     own = capability(card)
     if own is None:
         return None

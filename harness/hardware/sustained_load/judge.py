@@ -1,96 +1,228 @@
-"""Judges rates under sustained load: the slowest card against the median of the machine, and drift over time."""
+"""Judges a card under load by its sensors and links: throttling, memory errors, driver errors, PCIe and NVLinks."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 
-from harness.hardware.advised import Advised, advised
-from harness.hardware.expectation import Expected
-from harness.hardware.naming import shares_threads
-from harness.records import Card, Verdict
+from harness.hardware.finding import REPLACE, amount, finding
+from harness.hardware.machine import Reading
+from harness.hardware.profile import CardProfile
+from harness.hardware.sustained_load.measure import Load
+from harness.records import Figure, Finding, Quantity, Verdict
 
-#: GPUs of one model differ by 8 % in rate; what is below is warned of, and far below fails.
-WARNS_BELOW, FAILS_BELOW = 0.92, 0.80
-#: No card of a model is faster than its like by so much.
-FAILS_ABOVE = 1.25
-#: The rate of the last third against that of the first one: a card that warms up loses a few percent.
-DRIFT_WARNS, DRIFT_FAILS = 0.92, 0.80
-#: CPU cores have a host that may do other things: only what is far off is said. Of the logical CPUs of one process
-#: nothing is, for they share their threads.
-CPU_WARNS_BELOW, CPU_DRIFT_WARNS = 0.4, 0.4
+#: From this many PCIe replays on under load, a link is bad.
+MANY_REPLAYS = 10
+#: From this many corrected memory errors on under load, a card fails; fewer are a warning.
+MANY_CORRECTED = 10
+#: Throttling in a larger share of the samples than this fails.
+THROTTLED_SHARE = 0.2
+#: NVML's reasons that mean that a card cannot run as it should. A power cap is how a card works at its limit.
+_THROTTLING = (
+    (("thermal",), "heat", "look at its fans, its air flow, the room temperature and its thermal paste"),
+    (("hwslowdown", "powerbrake"), "a signal of its board", "look at its power cables and at the power supply"),
+)
+_RESEAT = "reseat the card, or look at the BIOS setting of its slot and at its riser"
 
-_LOOK = "look at its temperature, power, clocks and throttle reasons in this check's sensors, and at who else uses it"
+
+def judge_sensors(load: Load, others: Sequence[Load] = ()) -> Iterator[Finding]:
+    """Yield what links and sensors show. ``others`` are all cards of the model, this one too."""
+    yield from _pcie(load)
+    yield from _replays(load)
+    yield from _nvlinks(load, others)
+    yield from _throttling(load)
+    yield from _ecc(load)
+    yield from _xid(load)
 
 
-def judge_spread(rates: Mapping[str, float], cards: Mapping[str, Card], *, on_cpu: bool) -> Iterator[Advised]:
-    """Rates of one operation by card, in GFLOP/s, against the median of those of the same model."""
-    for label, rate in rates.items():
-        like = [each for other, each in rates.items() if cards[other].name == cards[label].name]
-        if len(like) < 2 or shares_threads(cards[label]):
+def silent_sensors(loads: Sequence[Load]) -> tuple[str, ...]:
+    """Return the sensors that no card has, by their field in ``Reading``."""
+    names = [field.name for field in fields(Reading) if field.name != "at_s"]
+    return tuple(name for name in names if not any(load.known(name, before=True) for load in loads))
+
+
+def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], list[Finding]]:
+    """Return the card's PCIe width and generation under load and its power limit, compared with its profile.
+
+    Less than the profile says is a warning, because a board may have narrow slots and an owner may lower the power.
+    What is below the card and its slot's own maximum is a finding of :func:`judge_sensors`.
+    """
+    figures, findings = [], []
+    for name, unit, quantity, values, most in (
+        ("pcie width", "lanes", Quantity.LINK, load.known("pcie_width"), load.known("pcie_width_max")),
+        ("pcie generation", "", Quantity.LINK, load.known("pcie_generation"), load.known("pcie_generation_max")),
+        ("power limit", "W", Quantity.POWER, load.known("power_limit_w"), []),
+    ):
+        if not values:
             continue
-        middle = statistics.median_high(like)
-        share = rate / middle
-        text = f"{rate:.0f} GFLOP/s"
-        expected = f"about {middle:.0f} GFLOP/s, the median of its like"
-        low, bad = (CPU_WARNS_BELOW, 0.0) if on_cpu else (WARNS_BELOW, FAILS_BELOW)
-        if share < low:
-            said = f"runs at {share:.0%} of the median of its like under load: {text} of {middle:.0f}"
-            severity = Verdict.FAIL if share < bad else Verdict.WARN
-            yield advised("rate", cards[label], "sustained matmul", expected, text, said, _LOOK, severity)
-        elif not on_cpu and share > FAILS_ABOVE:
-            yield _too_high(cards[label], expected, text, f"{share:.2f} times the median of its like")
+        # An idle link reports a low speed, so the best one under load counts.
+        value, known = max(values), profile.figure(name) if profile is not None else None
+        figure = Figure(name, value, unit, load.card.label, quantity=quantity)
+        slow = known is not None and value < known.value * known.low
+        if most and (value < max(most) or not slow):
+            figure = _against(figure, max(most), "maximum of the card and its slot")
+        elif profile is not None and known is not None:
+            figure = _against(figure, known.value, f"profile {profile.name} ({known.source}, {known.date})")
+            if slow:
+                expected = amount(known.value, unit).strip()
+                findings.append(
+                    finding(
+                        "link" if quantity is Quantity.LINK else "sensor",
+                        load.card,
+                        name,
+                        expected=f"{expected} ({figure.expected_from})",
+                        found=amount(value, unit).strip(),
+                        message=f"has a {name} of {amount(value, unit).strip()} instead of {expected}",
+                        next_step="move it to a wider or newer slot if there is one"
+                        if quantity is Quantity.LINK
+                        else "raise its power limit (nvidia-smi -pl) unless it was lowered on purpose",
+                        severity=Verdict.WARN,
+                        subject=name,
+                    )
+                )
+        figures.append(figure)
+    return figures, findings
 
 
-def judge_expected(rate: float, card: Card, expected: Expected) -> Advised | None:
-    """A rate in GFLOP/s against what the card's profile says."""
-    value = expected.value
-    text = f"{rate:.0f} GFLOP/s"
-    if too_high(rate, expected):
-        return _too_high(
-            card, f"at most {value * expected.high:.0f} GFLOP/s", text, f"{rate / value:.2f} of its profile"
+def _against(figure: Figure, expected: float, source: str) -> Figure:
+    return replace(figure, expected=expected, expected_from=source)
+
+
+def _pcie(load: Load) -> Iterator[Finding]:
+    for name, sensor, form, step in (
+        ("width", "pcie_width", "x{}", _RESEAT),
+        ("generation", "pcie_generation", "generation {}", f"{_RESEAT}: the link speed should be automatic"),
+    ):
+        best, most = max(load.known(sensor), default=None), max(load.known(f"{sensor}_max"), default=None)
+        if best is not None and most is not None and best < most:
+            yield finding(
+                "link",
+                load.card,
+                f"PCIe {name} under load",
+                expected=form.format(most),
+                found=form.format(best),
+                message=f"runs at PCIe {form.format(best)} instead of {form.format(most)} under load",
+                next_step=step,
+                subject=f"pcie {name}",
+            )
+
+
+def _replays(load: Load) -> Iterator[Finding]:
+    grown = _growth(load, "pcie_replays")
+    if grown:
+        yield finding(
+            "link",
+            load.card,
+            "PCIe replays under load",
+            expected="no new replays",
+            found=f"{grown:,} new",
+            message=f"had to resend {grown:,} PCIe packets under load",
+            next_step="reseat the card and its riser or cable: a link that replays loses bandwidth and then fails",
+            severity=Verdict.FAIL if grown >= MANY_REPLAYS else Verdict.WARN,
         )
-    if rate < value * expected.low:
-        said = f"runs at {rate / value:.0%} of what its profile says under load: {text} of {value:.0f}"
-        least = f"at least {value * expected.low:.0f} GFLOP/s ({expected.source})"
-        return advised("rate", card, "sustained matmul", least, text, said, _LOOK)
-    return None
 
 
-def too_high(rate: float, expected: Expected | None) -> bool:
-    """Whether a rate is beyond what a profile says can be."""
-    return expected is not None and rate > expected.value * expected.high
+def _nvlinks(load: Load, others: Sequence[Load]) -> Iterator[Finding]:
+    # Cards have links that no board connects, so a card is compared with those of its model.
+    active = min(load.known("nvlinks_active"), default=None)
+    best = max((max(known) for each in others if (known := each.known("nvlinks_active"))), default=None)
+    if active is not None and best is not None and active < best:
+        yield finding(
+            "link",
+            load.card,
+            "NVLinks under load",
+            expected=f"{best} active, as on the other cards",
+            found=f"{active} active",
+            message=f"has {active} active NVLinks, other cards have {best}",
+            next_step="look at nvidia-smi nvlink --status, reseat the card or its bridge, and check that the fabric "
+            "manager runs",
+        )
 
 
-def judge_drift(rates: Sequence[float], card: Card, *, on_cpu: bool) -> Advised | None:
-    """Rates of one card over time, in order. Fewer than six say nothing."""
-    if len(rates) < 6 or shares_threads(card):
-        return None
-    third = len(rates) // 3
-    before, after = statistics.median(rates[:third]), statistics.median(rates[-third:])
-    share = after / before
-    warns, fails = (CPU_DRIFT_WARNS, 0.0) if on_cpu else (DRIFT_WARNS, DRIFT_FAILS)
-    if share >= warns:
-        return None
-    return advised(
-        "rate",
-        card,
-        "drift under load",
-        f"at least {warns:.0%} of its first rate",
-        f"{share:.0%}",
-        f"slowed down under load from {before:.0f} to {after:.0f} GFLOP/s",
-        _LOOK,
-        Verdict.FAIL if share < fails else Verdict.WARN,
-    )
+def _throttling(load: Load) -> Iterator[Finding]:
+    known = [each for each in load.during if each.throttle_reasons is not None]
+    for words, cause, step in _THROTTLING:
+        throttled = [
+            each
+            for each in known
+            if any(word in re.sub(r"[^a-z]", "", why.lower()) for why in each.throttle_reasons or () for word in words)
+        ]
+        if not throttled:
+            continue
+        share = len(throttled) / len(known)
+        hottest = max(load.known("temperature_c"), default=None)
+        slowest = min((each.clock_mhz for each in throttled if each.clock_mhz is not None), default=None)
+        most = max(load.known("clock_max_mhz"), default=None)
+        clock = f", down to {slowest:,.0f} of {most:,.0f} MHz" if slowest is not None and most is not None else ""
+        warm = f" at up to {hottest:.0f} °C" if hottest is not None else ""
+        yield finding(
+            "sensor",
+            load.card,
+            "throttling under load",
+            expected="no throttling by heat or by the board",
+            found=", ".join(sorted({reason for each in throttled for reason in each.throttle_reasons or ()})),
+            message=f"throttles because of {cause} {share:.0%} of the time{warm}{clock}",
+            next_step=step,
+            severity=Verdict.FAIL if share > THROTTLED_SHARE else Verdict.WARN,
+        )
+        return
 
 
-def _too_high(card: Card, expected: str, found: str, how: str) -> Advised:
-    return advised(
-        "rate",
-        card,
-        "sustained matmul",
-        expected,
-        found,
-        f"is too fast to be true under load: {how}, {found}",
-        "do not trust its times or its results: work was left out, or its clock is wrong; see the check corruption",
-    )
+def _ecc(load: Load) -> Iterator[Finding]:
+    uncorrected, before = _growth(load, "ecc_uncorrected"), load.before.ecc_uncorrected or 0
+    for grown, what, worst in (
+        (uncorrected, "uncorrected memory errors", 1),
+        (_growth(load, "remapped_rows"), "remapped memory rows", 1),
+        (_growth(load, "ecc_corrected"), "corrected memory errors", MANY_CORRECTED),
+    ):
+        if grown:
+            yield finding(
+                "memory",
+                load.card,
+                "ECC under load",
+                expected="no new errors",
+                found=f"{grown:,} new",
+                message=f"had {grown:,} new {what} under load",
+                next_step=REPLACE,
+                severity=Verdict.FAIL if grown >= worst else Verdict.WARN,
+            )
+    if before and not uncorrected:
+        yield finding(
+            "memory",
+            load.card,
+            "ECC before the load",
+            expected="no uncorrected errors",
+            found=f"{before:,}",
+            message=f"has counted {before:,} uncorrected memory errors before this run",
+            next_step=REPLACE,
+            severity=Verdict.WARN,
+        )
+
+
+def _xid(load: Load) -> Iterator[Finding]:
+    before = list(load.before.xid or ())
+    after = list(load.during[-1].xid or ()) if load.during else before
+    for code in before:
+        if code in after:
+            after.remove(code)
+    for codes, when, severity in ((after, "under load", Verdict.FAIL), (before, "before this run", Verdict.WARN)):
+        if codes:
+            text = ", ".join(str(code) for code in sorted(set(codes)))
+            yield finding(
+                "sensor",
+                load.card,
+                f"Xid {when}",
+                expected="no Xid",
+                found=text,
+                message=f"was reported by the driver with Xid {text} {when}",
+                next_step="look up the Xid in NVIDIA's catalogue and the kernel's log (dmesg | grep -i xid)",
+                severity=severity,
+                # It happens once, and no second pass undoes it.
+                lasting=severity is Verdict.FAIL,
+            )
+
+
+def _growth(load: Load, counter: str) -> int:
+    known = load.known(counter, before=True)
+    return max(known) - known[0] if known else 0

@@ -66,7 +66,7 @@ def _named_pairs(record: RunRecord) -> frozenset[tuple[str, str]]:
         for result in record.results
         for finding in result.findings
         if finding.kind in ("corruption", "link")
-        for source, target in _PAIR.findall(f"{finding.where}; {finding.message}")
+        for source, target in ([finding.pair] if finding.pair else _PAIR.findall(f"{finding.where}; {finding.message}"))
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.hardware.naming import shares_threads
 from harness.records import Card, Figure, RunRecord, Verdict
 from harness.report.printable import device_label
 from harness.report.quantities import TIMES, number, quantity, size
@@ -53,7 +52,7 @@ def _view(record: RunRecord, card: Card) -> CardView:
 
 
 def _facts(card: Card) -> tuple[tuple[str, str], ...]:
-    others = "right results; its rates are told" if shares_threads(card) else "the median of this machine"
+    others = "right results; its rates are told" if card.shares_threads else "the median of this machine"
     facts = (
         ("index", None if card.index is None else str(card.index)),
         ("PCI", card.pci),

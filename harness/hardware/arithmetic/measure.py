@@ -1,26 +1,22 @@
-"""How fast a card does an operation."""
+"""Times an operation on several cards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from harness.checking.check import Level
+from harness.hardware.machine import Buffer, Machine, Operation
 
-if TYPE_CHECKING:
-    from harness.hardware.machine import Buffer, Machine
-    from harness.hardware.operation import Operation
-
-#: How long one round lasts at least, in seconds, so that starting it and looking at the clock are nothing beside it.
+#: Least length of a round, in seconds, compared with which starting it and reading the clock are negligible.
 _ROUND_S = 0.02
-#: Runs in a round at most, and rounds at least and at most.
+#: The most runs in a round, and the fewest and most rounds.
 _REPEATS, _ROUNDS, _MOST_ROUNDS = 1000, 5, 20
 
 
 @dataclass(frozen=True)
 class Timed:
-    """``seconds`` of one run, in the fastest of the rounds; ``runs`` in all rounds; the last result."""
+    """The time of one run in the fastest round, the runs of all rounds, and the last result."""
 
     seconds: float
     runs: int
@@ -30,10 +26,10 @@ class Timed:
 def time_operation(
     machine: Machine, operation: Operation, buffers: Mapping[str, Sequence[Buffer]], level: Level
 ) -> dict[str, Timed]:
-    """The time of an operation that has run on each card before, by label; cards whose clock stood still are left out.
+    """Time an operation that has run on each card before, by label; cards whose clock did not advance are left out.
 
-    The cards take turns, as many each, so that what else the machine does in a while slows all of them; and the fastest
-    round of each counts, because what else runs only makes rounds slower.
+    The cards take turns, so that other work on the machine slows all of them, and the fastest round of each counts,
+    because other work only makes rounds slower.
     """
     limit_s = {Level.QUICK: 0.2, Level.STANDARD: 0.5, Level.DEEP: 2.0}[level]
     courses = {card: _Course(machine, operation, card, given) for card, given in buffers.items()}
@@ -53,11 +49,11 @@ class _Course:
         self.fastest_s: float | None = None
 
     def enough(self, limit_s: float) -> bool:
-        """Whether there were rounds enough; the first one only says how long one run takes."""
+        """Return whether there were enough rounds; the first one only estimates the time of a run."""
         return self._rounds > _ROUNDS and (self._spent_s >= limit_s or self._rounds > _MOST_ROUNDS)
 
     def go_round(self) -> None:
-        """One round of as many runs as the clock needs to be exact."""
+        """Run one round of as many runs as the clock needs to be exact."""
         started = self._machine.clock_s()
         self._last = self._machine.run(self._operation, self._card, self._buffers, self._repeats)
         took_s = self._machine.clock_s() - started
@@ -69,6 +65,6 @@ class _Course:
             self._repeats = max(1, min(_REPEATS, int(_ROUND_S / once_s) + 1)) if once_s > 0 else _REPEATS
 
     def timed(self) -> Timed:
-        """What came of it."""
+        """Return the result."""
         assert self.fastest_s is not None
         return Timed(self.fastest_s, self._runs, self._last)

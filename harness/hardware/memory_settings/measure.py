@@ -1,7 +1,7 @@
-"""What runs in a process of its own: it takes one card with one memory setting, and sees what it can have.
+"""Runs in a separate process: takes one card with one memory setting, and allocates as much as it can.
 
-Started with ``python -m harness.hardware.memory_settings.trial`` and one argument, JSON: a setting, and
-the ``uuid`` of a GPU or null.
+Started as ``python -m harness.hardware.memory_settings.measure`` with one argument, JSON: a setting, and the ``uuid``
+of a GPU or null.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _MIB = 1024 * 1024
 
 
 def main() -> None:
-    """Take the card, set it up, ask for memory until there is no more or enough, and say what there was."""
-    told = json.loads(sys.argv[1])
-    uuid = told["uuid"]
+    """Configure the card, allocate until there is enough or no more, and print what there was."""
+    given = json.loads(sys.argv[1])
+    uuid = given["uuid"]
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1" if uuid is None else uuid
     free = _free_bytes(uuid)
     import tensorflow as tf
@@ -28,18 +28,18 @@ def main() -> None:
     kind = "CPU" if uuid is None else "GPU"
     cards = tf.config.list_physical_devices(kind)
     if not cards:
-        sys.exit(f"TensorFlow sees no {kind} there")
+        sys.exit(f"TensorFlow sees no {kind}")
     card = cards[0]
-    if told["growth"]:
+    if given["growth"]:
         tf.config.experimental.set_memory_growth(card, True)
-    if told["limit_mib"] is not None or told["parts"] > 1:
-        part = tf.config.LogicalDeviceConfiguration(memory_limit=told["limit_mib"])
-        tf.config.set_logical_device_configuration(card, [part] * told["parts"])
+    if given["limit_mib"] is not None or given["parts"] > 1:
+        part = tf.config.LogicalDeviceConfiguration(memory_limit=given["limit_mib"])
+        tf.config.set_logical_device_configuration(card, [part] * given["parts"])
     parts = tf.config.list_logical_devices(kind)
     had: list[list[Any]] = [[] for _ in parts]
     for number, device in enumerate(parts):
-        while len(had[number]) * told["chunk_mib"] < told["tried_mib"]:
-            chunk = _chunk(tf, device.name, told["chunk_mib"], _value(number, len(had[number])))
+        while len(had[number]) * given["chunk_mib"] < given["tried_mib"]:
+            chunk = _chunk(tf, device.name, given["chunk_mib"], _value(number, len(had[number])))
             if chunk is None:
                 break
             had[number].append(chunk)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _chunk(tf: Any, device: str, size_mib: int, value: int) -> Any | None:
-    """``size_mib`` of the device's memory, filled with ``value``; ``None`` where TensorFlow refuses."""
+    """Allocate ``size_mib`` filled with ``value``; ``None`` if TensorFlow refuses."""
     try:
         with tf.device(device):
             return tf.fill([size_mib * _MIB // 4], tf.constant(value, tf.float32))
@@ -69,19 +69,19 @@ def _chunk(tf: Any, device: str, size_mib: int, value: int) -> Any | None:
 
 
 def _value(part: int, index: int) -> int:
-    """What a buffer is filled with: each with something else, and exact in float32."""
+    """Return the content of a buffer: different for each, and exact in float32."""
     return 1000 * part + index + 1
 
 
 def _free_bytes(uuid: str | None) -> int | None:
-    """What is free on the card, as its driver says."""
+    """Return what the driver reports as free on the card."""
     from harness.devices.nvidia import read_cards
 
     return next((card.free_mib * _MIB for card in read_cards() if card.uuid == uuid), None)
 
 
 def _held_bytes(uuid: str | None, free_before: int | None) -> int | None:
-    """What this process holds of the card; where the driver names it by another id, what is no longer free."""
+    """Return what this process holds of the card; in a container, where ids differ, what is no longer free."""
     from harness.devices.nvidia import memory_by_process
 
     mib = memory_by_process().get((uuid or "", os.getpid()))

@@ -1,4 +1,4 @@
-"""How results differ: from the true one, from a second run, and from those of other cards."""
+"""How far results are from the true one, and which of several cards differ from most."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.hardware.arithmetic.bounds import Allowed
 
 @dataclass(frozen=True)
 class Deviation:
-    """``count`` elements (or rows) are beyond the bound; ``share`` is the largest error as a share of what is allowed.
+    """``count`` elements (or rows) exceed the bound; ``share`` is the largest error as a share of what is allowed.
 
-    ``index``, ``found`` and ``expected`` are of the worst one. ``inf`` is an error where nothing is allowed.
+    ``index``, ``found`` and ``expected`` are of the worst one. ``inf`` is an error where none is allowed.
     """
 
     count: int
@@ -28,9 +28,9 @@ class Deviation:
 
 
 def deviation(result: NDArray[Any], reference: NDArray[Any], allowed: Allowed) -> Deviation:
-    """How ``result`` lies to ``reference`` (float64, complex128 or integers, of the same shape).
+    """Compare ``result`` with ``reference`` (float64, complex128 or integers, of the same shape).
 
-    What is not finite and differs is beyond every bound, so that NaN is never taken for right.
+    What is not finite and differs exceeds every bound, so NaN never passes.
     """
     if result.shape != reference.shape:
         return Deviation(int(reference.size), np.inf, (), f"shape {result.shape}", f"shape {reference.shape}")
@@ -59,38 +59,10 @@ def _shown(array: NDArray[Any], index: tuple[int, ...], allowed: Allowed) -> str
     return f"norm {float(np.linalg.norm(array[index])):.9g}" if allowed.by_row else f"{array[index]:.17g}"
 
 
-@dataclass(frozen=True)
-class Bits:
-    """How two arrays of one dtype and shape differ: ``count`` elements, and the first of them with both values."""
-
-    count: int
-    index: tuple[int, ...] = ()
-    first: str = ""
-    second: str = ""
-
-
-def bits(first: NDArray[Any], second: NDArray[Any]) -> Bits:
-    """Compare bit by bit: NaN is the same as itself, and 0.0 is not -0.0."""
-    if first.shape != second.shape or first.dtype != second.dtype:
-        whats = [f"{each.dtype} {each.shape}" for each in (first, second)]
-        return Bits(int(max(first.size, second.size)), (), *whats)
-    one, other = _words(first), _words(second)
-    if np.array_equal(one, other):
-        return Bits(0)
-    differ = np.any((one != other).reshape(first.size, -1), axis=1)
-    at = tuple(int(each) for each in np.unravel_index(int(np.argmax(differ)), first.shape))
-    return Bits(int(np.count_nonzero(differ)), at, f"{first[at]}", f"{second[at]}")
-
-
-def _words(array: NDArray[Any]) -> NDArray[Any]:
-    """The bits of the elements as whole numbers, one for each, or two where an element has 16 bytes."""
-    return np.ascontiguousarray(array).reshape(-1).view(f"u{min(array.dtype.itemsize, 8)}")
-
-
 def odd_ones(results: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:
-    """Who differs from most: names to digests of their results. The names, and whether it is sure that they are wrong.
+    """Return who differs from most, of names to digests of results, and whether they are surely wrong.
 
-    Where more than half agree, the others are the odd ones. Else nobody can tell which are right, and all are named.
+    If more than half agree, the others are the odd ones. Otherwise all are named.
     """
     if len(set(results.values())) < 2:
         return (), True

@@ -1,6 +1,6 @@
-"""What runs in a process of its own that is given one card: it takes the card, computes, and says what it saw.
+"""Runs in a separate process that is given one card: takes the card, computes, and reports what it saw.
 
-Started with ``python -m harness.hardware.isolation.alone`` and one argument, JSON: ``cpus`` and ``environment`` of its
+Started as ``python -m harness.hardware.isolation.measure`` with one argument, JSON: ``cpus`` and ``environment`` of its
 slot.
 """
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from harness.hardware.own_process import answer
 
-#: Side of the matrices, and how often they are multiplied, so that every thread of TensorFlow's pools is there.
+#: Side of the matrices, and how often they are multiplied, so that all threads of TensorFlow's pools have started.
 SIZE, TIMES = 256, 20
 
 
 def main() -> None:
-    """Take the card and say what there is to see, as one line of JSON."""
+    """Take the card and print what is visible, as one line of JSON."""
     from harness.devices.nvidia import cuda_uuids, memory_by_process
     from harness.parallel.tasks import take
 
@@ -30,7 +30,7 @@ def main() -> None:
     tf.config.set_soft_device_placement(False)
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
-        # The whole memory of the card is not needed, and somebody may use it.
+        # Others may be using the memory of the card.
         tf.config.experimental.set_memory_growth(gpu, True)
     random = np.random.default_rng(os.getpid())
     a, b = (random.integers(-8, 9, (SIZE, SIZE)).astype(np.float32) for _ in range(2))
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def allowed_cpus_of_threads() -> set[int]:
-    """The CPUs that any thread of this process may run on."""
+    """Return the CPUs that any thread of this process may run on."""
     cpus: set[int] = set()
     for thread in Path("/proc/self/task").iterdir():
         try:

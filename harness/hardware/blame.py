@@ -1,0 +1,261 @@
+"""Finds the cause of wrong results: a card, an index, an ordered pair of cards, or all cards alike.
+
+Work is permuted over the cards, so every index ran on every card. What is always wrong is blamed first, then what
+explains most of the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.hardware.finding import REPLACE, finding
+from harness.records import Card, Finding
+
+#: 0.975 quantile of the normal distribution: two-sided intervals of 95 %.
+_Z = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One result with a known answer: computed on ``card`` at ``index``, or copied there from ``source``.
+
+    ``found`` is a digest that tells wrong results apart.
+    """
+
+    card: str
+    wrong: bool
+    index: int | None = None
+    source: str | None = None
+    found: int | None = None
+    program: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A cause of wrong results: ``wrong`` of its ``trials``. ``sure`` is false if another cause explains as much.
+
+    ``card`` is the card, or the target of a pair whose source is ``source``. ``programs`` are set if it is always wrong
+    in these and never in others; the counts are then of these.
+    """
+
+    kind: Literal["card", "index", "pair", "into", "out-of", "all"]
+    wrong: int
+    trials: int
+    card: str | None = None
+    index: int | None = None
+    source: str | None = None
+    sure: bool = True
+    programs: tuple[str, ...] = ()
+
+    @property
+    def intermittent(self) -> bool:
+        """Whether some trials were right."""
+        return self.wrong < self.trials
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % confidence interval of the rate."""
+        return wilson(self.wrong, self.trials)
+
+
+def wilson(wrong: int, trials: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a rate (E. B. Wilson, JASA 22, 1927); without trials, 0 to 1."""
+    if not trials:
+        return 0.0, 1.0
+    share, weight = wrong / trials, _Z**2 / trials
+    middle = share + weight / 2
+    spread = _Z * math.sqrt(share * (1 - share) / trials + weight / (4 * trials))
+    low = 0.0 if wrong == 0 else (middle - spread) / (1 + weight)
+    high = 1.0 if wrong == trials else (middle + spread) / (1 + weight)
+    return low, high
+
+
+def unseen_rate(trials: int) -> float:
+    """Return the highest rate that ``trials`` without a fault leave possible, with 95 % confidence."""
+    return 1.0 - 0.05 ** (1.0 / trials) if trials else 1.0
+
+
+def blame_computing(trials: Sequence[Trial]) -> list[Blame]:
+    """Blame cards or indices; ``all`` if all cards give the same wrong answer at each index."""
+    wrong = [trial for trial in trials if trial.wrong]
+    if not wrong:
+        return []
+    if _all_alike(trials):
+        return [Blame("all", len(wrong), len(trials))]
+    cards = _cards(trials)
+    suspects = [_Suspect(Blame("card", 0, 0, card=card)) for card in cards]
+    # With one card, an index cannot be told from the card.
+    indices = _indices(trials) if len(cards) > 1 else []
+    suspects += [_Suspect(Blame("index", 0, 0, index=index)) for index in indices]
+    return _explain(trials, suspects)
+
+
+def blame_copying(trials: Sequence[Trial]) -> list[Blame]:
+    """Blame ordered pairs, or all copies into a card or out of one."""
+    pairs = sorted({(trial.source or "", trial.card) for trial in trials})
+    sources = sorted({trial.source for trial in trials if trial.source is not None})
+    suspects = [_Suspect(Blame("pair", 0, 0, card=card, source=source)) for source, card in pairs]
+    suspects += [_Suspect(Blame("into", 0, 0, card=card)) for card in _cards(trials)]
+    suspects += [_Suspect(Blame("out-of", 0, 0, card=source)) for source in sources]
+    return _explain(trials, suspects)
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    blame: Blame
+
+    def covers(self, trial: Trial) -> bool:
+        blame = self.blame
+        if blame.kind == "index":
+            return trial.index == blame.index
+        if blame.kind == "out-of":
+            return trial.source == blame.card
+        return trial.card == blame.card and (blame.kind != "pair" or trial.source == blame.source)
+
+
+def _explain(trials: Sequence[Trial], suspects: Sequence[_Suspect]) -> list[Blame]:
+    covered = [{at for at, trial in enumerate(trials) if suspect.covers(trial)} for suspect in suspects]
+    left = {at for at, trial in enumerate(trials) if trial.wrong}
+    wrong = frozenset(left)
+    blamed: list[Blame] = []
+    for always in (True, False):
+        while left:
+            scores = [
+                (len(each & left), len(each & wrong) / len(each))
+                if each and (not always or each <= wrong)
+                else (0, 0.0)
+                for each in covered
+            ]
+            best = max(scores)
+            if not best[0]:
+                break
+            # Of equal explanations the first one, which is the likeliest.
+            chosen = scores.index(best)
+            mine = covered[chosen] & left
+            rivals = sum(mine <= each for at, each in enumerate(covered) if at != chosen and scores[at] >= best)
+            named, of = _programs_always_wrong([trials[at] for at in covered[chosen]]), covered[chosen]
+            if named:
+                of = {at for at in of if trials[at].program in named}
+            made = suspects[chosen].blame
+            blamed.append(replace(made, wrong=len(of & wrong), trials=len(of), sure=rivals == 0, programs=named))
+            left -= mine
+    return blamed
+
+
+def _programs_always_wrong(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """Return the programs that were always wrong, if all others were always right."""
+    right = {trial.program for trial in trials if not trial.wrong}
+    wrong = {trial.program for trial in trials if trial.wrong}
+    return () if right & wrong or not right else tuple(sorted(wrong))
+
+
+def _all_alike(trials: Sequence[Trial]) -> bool:
+    """Return whether several cards agree on a wrong answer, at every index and every time."""
+    answers: dict[int | None, set[int | None]] = {}
+    for trial in trials:
+        if not trial.wrong or trial.found is None:
+            return False
+        answers.setdefault(trial.index, set()).add(trial.found)
+    return len(_cards(trials)) > 1 and all(len(found) == 1 for found in answers.values())
+
+
+def _cards(trials: Sequence[Trial]) -> list[str]:
+    return list(dict.fromkeys(trial.card for trial in trials))
+
+
+def _indices(trials: Sequence[Trial]) -> list[int]:
+    return sorted({trial.index for trial in trials if trial.index is not None})
+
+
+def computing_findings(
+    blame: Sequence[Blame], cards: Mapping[str, Card], details: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the findings of :func:`blame_computing`. ``details`` are by card, or ``index N``."""
+    for each in blame:
+        rate = _rate(each)
+        if each.kind == "card" and each.card is not None:
+            sure = "at every index" if each.sure else "too few trials to tell the card from its index"
+            sure = "no other device to compare with" if len(cards) == 1 else sure
+            yield finding(
+                "corruption",
+                cards[each.card],
+                "known answers",
+                expected="the exact result",
+                found=rate,
+                message=f"computes wrong results {rate}, {sure}; {details.get(each.card, '')}".rstrip("; "),
+                next_step=REPLACE,
+            )
+        elif each.kind == "index":
+            name = f"index {each.index}"
+            message = f"results at {name} of the shards are wrong on every device, {rate}; {details.get(name, '')}"
+            yield finding(
+                "corruption",
+                None,
+                name,
+                expected="the exact result",
+                found=rate,
+                message=message.rstrip("; "),
+                next_step="no device is to blame, because the index moved over all of them; look at the program and "
+                "its libraries, and try another version of TensorFlow and the driver",
+                subject=name,
+            )
+        else:
+            message = f"all {len(cards)} devices agree on a wrong result: {next(iter(details.values()), '')}"
+            yield finding(
+                "corruption",
+                None,
+                "known answers",
+                expected="the exact result",
+                found=rate,
+                message=message.rstrip(": "),
+                next_step=f"no device is to blame, because {', '.join(cards)} agree; look at the host's processor and "
+                "memory and at the libraries, and try another version of TensorFlow",
+            )
+
+
+def copying_findings(
+    blame: Sequence[Blame], cards: Mapping[str, Card], details: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the findings of :func:`blame_copying`. ``details`` are by ``GPU:1 -> GPU:3``."""
+    for each in blame:
+        if each.card is None:
+            continue
+        rate = _rate(each)
+        if each.kind == "pair" and each.source is not None:
+            way = f"{each.source} -> {each.card}"
+            yield finding(
+                "corruption",
+                cards[each.card],
+                way,
+                expected="the data that was sent",
+                found=rate,
+                message=f"the copy {way} delivers wrong data {rate}; {details.get(way, '')}".rstrip("; "),
+                next_step="look at nvidia-smi topo -m, at ACS and IOMMU in the BIOS (peer copies need them off), and "
+                "at the bridge between the two",
+                pair=(each.source, each.card),
+            )
+        else:
+            way = "into" if each.kind == "into" else "out of"
+            yield finding(
+                "corruption",
+                cards[each.card],
+                f"copies {way} {each.card}",
+                expected="the data that was sent",
+                found=rate,
+                message=f"corrupts copies {way} it {rate}, whatever device is at the other end",
+                next_step=REPLACE,
+            )
+
+
+def _rate(blame: Blame) -> str:
+    if not blame.intermittent:
+        of = f" of {', '.join(blame.programs)}" if blame.programs else ""
+        return f"in all {blame.trials:,} trials{of}"
+    low, high = blame.interval
+    return (
+        f"in {blame.wrong:,} of {blame.trials:,} trials ({blame.wrong / blame.trials:.2%}, 95% interval {low:.2%} to "
+        f"{high:.2%})"
+    )

@@ -1,0 +1,141 @@
+"""Programs with an exact result, repeated with their work permuted over the cards, and copies between all pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.checking.check import Level
+from harness.hardware.bits import changed_bits
+from harness.hardware.blame import Trial
+from harness.hardware.delivery import Delivery, judge_delivery
+from harness.hardware.known_answers import KnownAnswer, digest, digest_of, digest_weights, known_answers
+from harness.hardware.machine import Buffer, Job, Machine, Pattern, at_once
+from harness.hardware.patterns import STEP, next_first
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: Rounds by level. In a round each card runs every program and a digest of its result once: in quick 240 runs each, in
+#: which a card that is wrong with p = 0.05 is missed once in 200,000 times.
+ROUNDS = {Level.QUICK: 40, Level.STANDARD: 300, Level.DEEP: 2_000}
+#: The time limit on slow devices, in seconds; each index runs on each card before it applies.
+LIMIT_S = {Level.QUICK: 2.5, Level.STANDARD: 14.0, Level.DEEP: 150.0}
+#: How often each ordered pair is copied, and how much.
+COPIES = {Level.QUICK: 8, Level.STANDARD: 40, Level.DEEP: 200}
+COPIED_BYTES = 64 * 2**10
+
+
+@dataclass(slots=True)
+class Trials:
+    """The trials so far, and details of the first wrong one by card, index or pair."""
+
+    trials: list[Trial] = field(default_factory=list)
+    details: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Program:
+    """One program: its answer for each index, and on each card its arguments and the weights of its digest."""
+
+    answers: list[KnownAnswer]
+    weights: npt.NDArray[np.int64]
+    arguments: dict[tuple[int, str], tuple[Buffer, ...]] = field(default_factory=dict)
+    weights_on: dict[str, Buffer] = field(default_factory=dict)
+
+    def run_digest(self, machine: Machine, card: str, result: Buffer) -> Buffer:
+        """Compute the digest of a result on its card."""
+        operation = digest(self.answers[0].operation.result_dtype)
+        return machine.run(operation, card, [result, self.weights_on[card]])
+
+
+def prepare(machine: Machine, seed: int) -> list[Program]:
+    """Put the arguments of all programs on all cards, and build the programs there."""
+    on_cpu = not any(card.is_gpu for card in machine.cards)
+    # A single card alternates between two sets of data, so what an earlier round left in memory is a wrong answer.
+    count = max(2, len(machine.cards))
+    by_index = [known_answers(seed, index, on_cpu=on_cpu) for index in range(count)]
+    programs = []
+    for answers in zip(*by_index, strict=True):
+        weights = digest_weights(answers[0].expected.size, seed)
+        program = Program(list(answers), weights)
+        for card in machine.cards:
+            program.weights_on[card.label] = machine.put(weights, card.label)
+            for index, answer in enumerate(answers):
+                program.arguments[index, card.label] = tuple(machine.put(array, card.label) for array in answer.arrays)
+            # The first run builds the operation, which is not part of the time of a level.
+            result = machine.run(answers[0].operation, card.label, program.arguments[0, card.label])
+            program.run_digest(machine, card.label, result)
+        programs.append(program)
+    return programs
+
+
+def compute(machine: Machine, programs: Sequence[Program], level: Level, into: Trials) -> None:
+    """Run all programs in rounds, each time with the indices on other cards."""
+    labels = [card.label for card in machine.cards]
+    began = machine.clock_s()
+    for number in range(max(ROUNDS[level], len(labels))):
+        if number >= len(labels) and machine.clock_s() - began > LIMIT_S[level]:
+            return
+        on = [labels[(index + number) % len(labels)] for index in range(len(labels))]
+        shards = range(len(on)) if len(on) > 1 else [number % 2]
+        for program in programs:
+            jobs = [
+                Job(program.answers[shard].operation, card, program.arguments[shard, card])
+                for shard, card in zip(shards, on, strict=True)
+            ]
+            results = [ran.result for ran in at_once(machine, jobs)]
+            for index, (shard, card, result) in enumerate(zip(shards, on, results, strict=True)):
+                on_card = machine.fetch(program.run_digest(machine, card, result))
+                answer = program.answers[shard]
+                _compare(answer, program.weights, index, card, machine.fetch(result), int(on_card.reshape(-1)[0]), into)
+
+
+def _compare(
+    answer: KnownAnswer,
+    weights: npt.NDArray[np.int64],
+    index: int,
+    card: str,
+    result: npt.NDArray[Any],
+    on_card: int,
+    into: Trials,
+) -> None:
+    """Compare the result with the known answer, and the card's digest of it with the host's of what was fetched."""
+    name = answer.operation.name
+    changed = changed_bits(result, answer.expected)
+    on_host = int(digest_of(result, weights)) if result.size == weights.size else None
+    if changed:
+        into.details.setdefault(card, f"{name}: {changed}")
+        into.details.setdefault(f"index {index}", f"{name}: {changed}")
+    if on_card != on_host:
+        into.details.setdefault(card, f"{name}: the card's digest of a result differs from that of the fetched result")
+    into.trials.append(Trial(card, bool(changed), index, found=on_host, program=name))
+    into.trials.append(Trial(card, on_card != on_host, index, found=None, program=f"digest of {name}"))
+
+
+def copy(machine: Machine, level: Level, seed: int, into: Trials) -> list[Delivery]:
+    """Copy between every ordered pair of cards, each time another pattern, and compare it on the target by ops there.
+
+    Return the deliveries that name faulty memory.
+    """
+    cards = {card.label: card for card in machine.cards}
+    faulty, first = [], seed
+    for _ in range(COPIES[level]):
+        for source in cards:
+            first = next_first(first)
+            pattern = Pattern(first, STEP)
+            made = machine.fill(source, COPIED_BYTES, pattern)
+            for target in cards:
+                if target == source:
+                    continue
+                mismatch = machine.mismatch(machine.move(made, target), pattern)
+                seen = judge_delivery(machine, cards, made, source, target, mismatch, pattern, COPIED_BYTES)
+                into.trials.append(Trial(target, seen.wrong, source=source))
+                if seen.wrong:
+                    into.details.setdefault(f"{source} -> {target}", seen.text(COPIED_BYTES // 8))
+                if seen.memory is not None:
+                    faulty.append(seen)
+    return faulty

@@ -1,0 +1,54 @@
+"""Builds the findings of the hardware checks."""
+
+from __future__ import annotations
+
+from harness.records import Card, Finding, Verdict
+
+FREE_MEMORY = "look for another process that holds its memory (nvidia-smi), end it, and reset the card if there is none"
+REPLACE = "take it out of service, run the vendor's diagnostic (dcgmi diag -r 3) and have it replaced"
+
+
+def card_name(card: Card) -> str:
+    """Return how texts name a card: ``GPU:3 (PCI 0000:3B:00.0)``."""
+    return f"{card.label} (PCI {card.pci})" if card.pci is not None else card.label
+
+
+def device_of(card: Card) -> str:
+    """Return TensorFlow's full name of a card, or the label of one that TensorFlow does not see."""
+    return card.device or card.label
+
+
+def finding(
+    kind: str,
+    card: Card | None,
+    where: str,
+    *,
+    expected: str,
+    found: str,
+    message: str,
+    next_step: str,
+    severity: Verdict = Verdict.FAIL,
+    subject: str = "",
+    pair: tuple[str, str] | None = None,
+    lasting: bool = False,
+) -> Finding:
+    """Build a finding. ``message`` continues after the card's name, unless it is about a pair or about no card."""
+    return Finding(
+        kind,
+        where,
+        device_of(card) if card is not None else None,
+        expected,
+        found,
+        f"{card_name(card)} {message}" if card is not None and pair is None else message,
+        severity,
+        next_step,
+        subject=subject,
+        pair=pair,
+        lasting=lasting,
+    )
+
+
+def amount(value: float, unit: str) -> str:
+    """Format a value with its unit, with four digits and thousands separators: ``51,230 GFLOP/s``."""
+    rounded = float(f"{value:.4g}")
+    return f"{rounded:,.0f} {unit}" if abs(rounded) >= 1000 else f"{rounded:.4g} {unit}"

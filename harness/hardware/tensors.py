@@ -1,0 +1,81 @@
+"""Buffers of tensors on a card: waiting until they are computed, and proving that they are where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.devices.device import Device
+from harness.devices.name import DeviceName
+from harness.errors import EvidenceError
+
+
+@dataclass(eq=False)
+class TensorBuffer:
+    """Tensors on one card that form one buffer: one tensor with a shape, or pieces of int64 words in order.
+
+    ``keeper`` lives as long as the buffer: it holds the host memory that is lent to it.
+    """
+
+    card: str
+    pieces: tuple[Any, ...] = field(repr=False)
+    keeper: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all pieces together."""
+        return sum(piece.dtype.size * int(piece.shape.num_elements()) for piece in self.pieces)
+
+    def words(self) -> Iterator[Any]:
+        """Yield the pieces as int64 words ``[n]``, without copying."""
+        import tensorflow as tf
+
+        for piece in self.pieces:
+            if piece.dtype == tf.int64:
+                yield tf.reshape(piece, [-1])
+                continue
+            each = 8 // piece.dtype.size
+            yield tf.bitcast(tf.reshape(piece, [-1] if each == 1 else [-1, each]), tf.int64)
+
+
+def in_host_memory(device: Device) -> bool:
+    """Return whether a device is a CPU of this process, whose ops are done when they return."""
+    return device.parsed.kind == "CPU" and device.parsed.job in (None, "localhost")
+
+
+def settle(tensors: Iterable[Any], device: Device) -> None:
+    """Wait until tensors of ``device`` are computed, by reading an element of each.
+
+    The op that takes the element runs on the device after everything that the tensor depends on. TensorFlow's own
+    waiting (``sync_devices``) would wait for unrelated devices too.
+    """
+    import tensorflow as tf
+
+    if in_host_memory(device):
+        return
+    for tensor in tensors:
+        if tensor.shape.num_elements():
+            rank = tensor.shape.rank
+            with tf.device(device.name):
+                tf.raw_ops.Slice(input=tensor, begin=[0] * rank, size=[1] * rank).numpy()
+
+
+def require_on(tensors: Iterable[Any], device: Device) -> None:
+    """Refuse results that are not on ``device``.
+
+    TensorFlow keeps int32 and strings in the memory of the first CPU: those of a GPU always, those of another CPU if
+    they come from a ``tf.function``. Where they are proves nothing.
+
+    Raises:
+        EvidenceError: names where the result is and where it should be.
+    """
+    import tensorflow as tf
+
+    for tensor in tensors:
+        if tensor.dtype in (tf.int32, tf.string):
+            continue
+        found = tensor.backing_device
+        if found != device.name and DeviceName.parse(found) != device.parsed:
+            short = DeviceName.parse(found).short
+            raise EvidenceError(f"an op placed on {device.parsed.short} left its result on {short}")
