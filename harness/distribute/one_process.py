@@ -18,13 +18,7 @@ from harness.distribute.equivalence import Equivalence, count_collectives
 from harness.distribute.facts import Facts
 from harness.distribute.history import History
 from harness.distribute.judgement import Judgement
-from harness.distribute.rules import (
-    judge_collectives,
-    judge_rows,
-    judge_sync,
-    judge_updates,
-    judge_variable_devices,
-)
+from harness.distribute.rules import judge_collectives, judge_rows, judge_sync, judge_updates, judge_variable_devices
 from harness.distribute.single_device import Experiment, Reference, facts_of, make_session
 from harness.distribute.strategies import make_strategy
 from harness.evidence.trace import Trace, trace

@@ -1,4 +1,4 @@
-"""Planted faults: multi-device programs with a known fault, each with the same program done right.
+"""Planted faults: multi-device programs with a known fault, each beside the same program without it.
 
-They show that the judgement finds what it should and leaves alone what is right. ``catalogue.FAULTS`` lists them.
+They show that the judgement finds faults and passes correct programs. ``catalogue.FAULTS`` lists them.
 """

@@ -1,19 +1,18 @@
-"""Not a fault, although a simple rule would say so (P03, P04); planted beside each is a fault that the rule misses."""
+"""Correct programs that a simple rule would call faulty (P03, P04), each beside a fault that the rule misses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import dense, sample
+from harness.faults.samples import dense, on_each, sample
 
 
 def _device_of_a_result(devices: Devices) -> Case:
-    """``.device`` of what a ``tf.function`` returns says CPU:0 wherever it ran (the twin).
+    """In the twin, ``.device`` of the results of a ``tf.function`` is CPU:0 wherever they were computed.
 
-    The fault turns it round: the work is done outside of the scopes, and the result handed through them, so that
+    The fault is the reverse: the work is done outside the scopes, and the results pass through them, so that
     ``.device`` names each device in turn.
     """
     import tensorflow as tf
@@ -21,24 +20,16 @@ def _device_of_a_result(devices: Devices) -> Case:
     model, _ = dense()
     count = len(devices)
 
-    def shards(x: Any, fn: Callable[[Any, str], Any]) -> list[Any]:
-        return [fn(part, device.name) for device, part in zip(devices, tf.split(x, count), strict=True)]
-
-    def there(part: Any, name: str) -> Any:
-        with tf.device(name):
-            return model(part)
-
-    def shown_there(part: Any, name: str) -> Any:
-        result = model(part)
+    def shown_there(name: str, result: Any) -> Any:
         with tf.device(name):
             return tf.identity(result)
 
     @tf.function  # type: ignore[untyped-decorator]
     def twin(x: Any) -> Any:
-        return shards(x, there)
+        return on_each(devices.names, model, tf.split(x, count))
 
     def parallel(x: Any) -> Any:
-        return shards(x, shown_there)
+        return [shown_there(name, model(part)) for name, part in zip(devices.names, tf.split(x, count), strict=True)]
 
     def reference(x: Any) -> Any:
         return [model(part) for part in tf.split(x, count)]
@@ -47,9 +38,9 @@ def _device_of_a_result(devices: Devices) -> Case:
 
 
 def _host_tensors(devices: Devices) -> Case:
-    """Integers, texts and shapes live on the host whatever their scope (the twin): no fault.
+    """In the twin, integers, strings and shapes are on the host whatever their scope, which is no fault.
 
-    The fault is a float op among them that stands outside of its scope, so really runs there.
+    The fault is a float op among them that stands outside its scope, and so runs on the host.
     """
     import tensorflow as tf
 
@@ -72,12 +63,7 @@ def _host_tensors(devices: Devices) -> Case:
         return joined(results)
 
     def twin(x: Any, label: Any) -> Any:
-        results = []
-        for device, part, own in zip(devices, tf.split(x, count), tf.split(label, count), strict=True):
-            with tf.device(device.name):
-                hidden = model(part)
-                results.append(described(hidden, own, tf.nn.softmax(hidden)))
-        return joined(results)
+        return joined(on_each(devices.names, reference, tf.split(x, count), tf.split(label, count)))
 
     def reference(x: Any, label: Any) -> Any:
         hidden = model(x)

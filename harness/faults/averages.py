@@ -1,4 +1,4 @@
-"""Wrong numbers: averages of averages, and losses that count something once per device (V02, V06, V07, V08, V12)."""
+"""Wrong values: averages of averages, and losses that count something once per device (V02, V06, V07, V08, V12)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import losses, per_shard, sample, shares, uneven
+from harness.faults.samples import add_up, losses, per_shard, sample, shares, uneven
 
 
 def _last_gets_the_rest(devices: Devices) -> Case:
@@ -15,24 +15,13 @@ def _last_gets_the_rest(devices: Devices) -> Case:
 
     rows = uneven(len(devices))
     count = len(devices)
+    sizes = [rows // count] * (count - 1) + [rows // count + rows % count]
 
     def parallel(x: Any) -> Any:
-        size = x.shape[0] // count
-        means = []
-        for index, device in enumerate(devices):
-            end = (index + 1) * size if index < count - 1 else None
-            with tf.device(device.name):
-                means.append(tf.reduce_mean(x[index * size : end]))
-        return tf.add_n(means) / count
+        return tf.add_n(per_shard(devices, x, sizes, tf.reduce_mean)) / count
 
     def twin(x: Any) -> Any:
-        size = x.shape[0] // count
-        sums = []
-        for index, device in enumerate(devices):
-            end = (index + 1) * size if index < count - 1 else None
-            with tf.device(device.name):
-                sums.append(tf.reduce_sum(x[index * size : end]))
-        return tf.add_n(sums) / x.shape[0]
+        return tf.add_n(per_shard(devices, x, sizes, tf.reduce_sum)) / rows
 
     def reference(x: Any) -> Any:
         return tf.reduce_mean(x)
@@ -61,7 +50,7 @@ def _mean_of_means(devices: Devices) -> Case:
 
 
 def _dict_of_metrics(devices: Devices) -> Case:
-    """The sum is run up in Python, and the metric is a dict; the fault shows in one of its entries alone."""
+    """The sum is added up in Python, and the metrics are a dict, of which only one entry is wrong."""
     import tensorflow as tf
 
     rows = uneven(len(devices))
@@ -93,7 +82,7 @@ def _dict_of_metrics(devices: Devices) -> Case:
 
 
 def _average_loss(devices: Devices, faulty_size: int | None) -> Case:
-    """``compute_average_loss`` outside of a strategy: without the size it divides by the shard's own."""
+    """``compute_average_loss`` outside a strategy: without the size it divides by the shard's own."""
     import tensorflow as tf
 
     rows = uneven(len(devices))
@@ -128,7 +117,7 @@ def _full_batch_size(devices: Devices) -> Case:
 
 
 def _step(loss: Callable[[Any], Any], variables: list[Any]) -> Callable[[Any], Any]:
-    """A training step of one device: a loss and its gradients."""
+    """A training step on one device: a loss and its gradients."""
     import tensorflow as tf
 
     def step(x: Any) -> Any:
@@ -140,7 +129,7 @@ def _step(loss: Callable[[Any], Any], variables: list[Any]) -> Callable[[Any], A
 
 
 def _gradients_summed(devices: Devices) -> Case:
-    """A training step: each device's loss is a mean, so its gradients are to be averaged."""
+    """A training step: each device's loss is a mean, so gradients have to be averaged."""
     import tensorflow as tf
 
     per_row, variables = losses()
@@ -150,12 +139,11 @@ def _gradients_summed(devices: Devices) -> Case:
 
     def parallel(x: Any) -> Any:
         values, gradients = zip(*per_shard(devices, x, sizes, step), strict=True)
-        return tf.add_n(list(values)) / count, [tf.add_n(list(parts)) for parts in zip(*gradients, strict=True)]
+        return tf.add_n(list(values)) / count, add_up(gradients)
 
     def twin(x: Any) -> Any:
         values, gradients = zip(*per_shard(devices, x, sizes, step), strict=True)
-        means = [tf.add_n(list(parts)) / count for parts in zip(*gradients, strict=True)]
-        return tf.add_n(list(values)) / count, means
+        return tf.add_n(list(values)) / count, [total / count for total in add_up(gradients)]
 
     return Case(parallel, twin, step, {"x": sample(2 * count, 3)}, kinds("value"))
 
@@ -175,7 +163,7 @@ def _penalty_per_tower(devices: Devices) -> Case:
 
     def joined(results: list[Any]) -> Any:
         values, gradients = zip(*results, strict=True)
-        return tf.add_n(list(values)), [tf.add_n(list(parts)) for parts in zip(*gradients, strict=True)]
+        return tf.add_n(list(values)), add_up(gradients)
 
     def parallel(x: Any) -> Any:
         tower = _step(lambda part: tf.reduce_sum(per_row(part)) / rows + penalty(), variables)

@@ -1,4 +1,4 @@
-"""Wrong place: backward ops that run where the gradient is asked for, not where their forward ops ran (P01, P02)."""
+"""Wrong device: backward ops that run where the gradient is taken, not where their forward ops ran (P01, P02)."""
 
 from __future__ import annotations
 
@@ -7,37 +7,23 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds
-from harness.faults.samples import dense, losses, sample, shares, uneven
+from harness.faults.samples import add_up, dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
 from harness.parallel.data import make_parallel
 
 
-def _towers(devices: Devices, fn: Callable[[Any], Any], x: Any) -> list[Any]:
-    """``fn`` of each shard, each on its device."""
-    import tensorflow as tf
-
-    results = []
-    for device, part in zip(devices, tf.split(x, shares(x.shape[0], len(devices))), strict=True):
-        with tf.device(device.name):
-            results.append(fn(part))
-    return results
-
-
 def _tape_around_towers(devices: Devices) -> Case:
-    """Plain towers; who takes the gradient does not see them."""
-    import tensorflow as tf
-
-    rows = uneven(len(devices))
+    """Plain towers: the caller who takes the gradient does not see them."""
     model, variables = dense()
+    return _gradients_of(devices, make_parallel(model, devices), model, variables)
 
-    def parallel(x: Any) -> Any:
-        return tf.concat(_towers(devices, model, x), axis=0)
 
-    twin = make_parallel(model, devices)
+def _gradients_of(devices: Devices, twin: Program, model: Program, variables: list[Any]) -> Case:
+    """Plain towers, and a twin that takes each tower's gradient on its device."""
     return Case(
-        parallel,
+        in_shards(devices.names, model),
         twin,
         model,
-        {"x": sample(rows, 3)},
+        {"x": sample(uneven(len(devices)), 3)},
         kinds("gradient-placement"),
         variables=variables,
         gradients=True,
@@ -45,10 +31,9 @@ def _tape_around_towers(devices: Devices) -> Case:
 
 
 def _colocated_by_hand(devices: Devices) -> Case:
-    """Done right without ``make_parallel``: each tower has a gradient of its own, which opens the tower's scope."""
+    """The twin does without ``make_parallel``: each tower has a custom gradient, which opens the tower's scope."""
     import tensorflow as tf
 
-    rows = uneven(len(devices))
     model, variables = dense()
 
     def tower(name: str) -> Callable[[Any], Any]:
@@ -68,25 +53,12 @@ def _colocated_by_hand(devices: Devices) -> Case:
         colocated: Callable[[Any], Any] = run
         return colocated
 
-    def parallel(x: Any) -> Any:
-        return tf.concat(_towers(devices, model, x), axis=0)
-
     def twin(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, shares(rows, len(devices))), strict=True):
-            with tf.device(device.name):
-                outputs.append(tower(device.name)(part))
+        parts = tf.split(x, shares(x.shape[0], len(devices)))
+        outputs = on_each(devices.names, lambda name, part: tower(name)(part), devices.names, parts)
         return tf.concat(outputs, axis=0)
 
-    return Case(
-        parallel,
-        twin,
-        model,
-        {"x": sample(rows, 3)},
-        kinds("gradient-placement"),
-        variables=variables,
-        gradients=True,
-    )
+    return _gradients_of(devices, twin, model, variables)
 
 
 def _steps(devices: Devices, scope: str | None) -> tuple[Program, Program, Program]:
@@ -94,6 +66,7 @@ def _steps(devices: Devices, scope: str | None) -> tuple[Program, Program, Progr
     import tensorflow as tf
 
     rows = uneven(len(devices))
+    sizes = shares(rows, len(devices))
     per_row, variables = losses()
 
     def loss(x: Any) -> Any:
@@ -106,13 +79,13 @@ def _steps(devices: Devices, scope: str | None) -> tuple[Program, Program, Progr
 
     def parallel(x: Any) -> Any:
         with tf.GradientTape() as tape:
-            total = tf.add_n(_towers(devices, loss, x))
+            total = tf.add_n(per_shard(devices, x, sizes, loss))
         with tf.device(scope):
             return total, tape.gradient(total, variables)
 
     def twin(x: Any) -> Any:
-        values, gradients = zip(*_towers(devices, reference, x), strict=True)
-        return tf.add_n(list(values)), [tf.add_n(list(parts)) for parts in zip(*gradients, strict=True)]
+        values, gradients = zip(*per_shard(devices, x, sizes, reference), strict=True)
+        return tf.add_n(list(values)), add_up(gradients)
 
     return parallel, twin, reference
 
@@ -130,7 +103,7 @@ def _gradient_in_last_scope(devices: Devices) -> Case:
 
 
 def _traced_before(devices: Devices) -> Case:
-    """Compiled training steps that have run before: nothing is built again, the placed graph alone can tell."""
+    """Compiled training steps that have run before: no graph is built again, so only the placed graph shows it."""
     import tensorflow as tf
 
     rows = uneven(len(devices))

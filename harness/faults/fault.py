@@ -1,4 +1,4 @@
-"""What a planted fault is."""
+"""The parts of a planted fault."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ Program = Callable[..., Any]
 class Case:
     """A fault planted on particular devices.
 
-    ``parallel`` has the fault, ``twin`` is the same program done right, ``reference`` the same on one device.
-    ``kinds`` are the kinds of finding that verifying ``parallel`` gives, all of them and no others, in each of
-    ``modes``. ``surroundings`` makes the context in which the programs are to be run, such as soft placement switched
-    on; it puts back what it changes. ``reference`` and ``inputs`` belong to both programs, and so do ``variables`` and
-    ``gradients``, as ``harness.verify`` takes them. ``meant`` are the devices that the programs are meant to use, where
-    those are not all that the fault was planted on.
+    ``parallel`` has the fault, ``twin`` is the same program without it, ``reference`` the same on one device.
+    ``kinds`` are the kinds of finding, no more and no fewer, that verifying ``parallel`` gives in each of ``modes``.
+    ``surroundings`` makes the context to run the programs in, such as soft placement. ``variables``, ``gradients`` and
+    ``pattern`` are as ``harness.verify`` takes them. ``meant`` are the devices that the programs should use, if not all
+    that the fault was planted on.
     """
 
     parallel: Program
@@ -33,7 +32,6 @@ class Case:
     variables: Sequence[Any] = ()
     gradients: bool = False
     modes: tuple[str, ...] = ("eager", "graph")
-    #: As ``harness.verify`` takes it.
     pattern: str | None = None
     surroundings: Callable[[], AbstractContextManager[None]] = nullcontext
     meant: Devices | None = None
@@ -48,10 +46,9 @@ class Case:
 class Fault:
     """A kind of mistake, and how to plant it.
 
-    ``name`` is unique; ``id`` is that of the class of faults (``V01`` … wrong numbers, ``P01`` … wrong place,
-    ``M01`` … wrong use of a pattern, ``C01`` … wrong set-up), which several share. ``source`` says where people met it.
-    ``plant`` makes the programs anew each time, so that a variable made by a first call is made again; it needs
-    ``devices_needed`` devices.
+    ``name`` is unique; ``id`` is the class of faults (``V01`` … wrong values, ``P01`` … wrong device, ``M01`` … wrong
+    use of a pattern, ``C01`` … wrong set-up). ``source`` says where it was reported. ``plant`` makes new programs each
+    time, so that a variable made by a first call is made again; it needs ``devices_needed`` devices.
     """
 
     name: str

@@ -13,7 +13,7 @@ _FEATURES, _OUTPUTS, _ROWS = 4, 3, 6
 
 
 class _Member:
-    """A dense model on a device, and an optimizer that is built in eager code unless ``built`` says otherwise."""
+    """A dense model on a device, and an optimizer, which is built in eager code unless ``built`` is false."""
 
     def __init__(self, device: str, seed: int, *, built: bool = True) -> None:
         import tensorflow as tf
@@ -40,7 +40,7 @@ class _Member:
 def _training(
     members: Sequence[_Member], *, shift: int = 0, scopes: bool = True, apply_in_scopes: bool = True
 ) -> Program:
-    """A step of every member. Member k gets the gradient of member ``k + shift``."""
+    """A training step of every member. Member k gets the gradient of member ``k + shift``."""
     import tensorflow as tf
 
     def step(x: Any) -> list[Any]:
@@ -76,7 +76,7 @@ def _anothers_gradients(devices: Devices) -> Case:
 
 
 def _lazy_slots(devices: Devices) -> Case:
-    """The optimizers are applied outside of the scopes, and make their slots while the first step is traced."""
+    """The optimizers are applied outside the scopes, and create their slots while the first step is traced."""
     import tensorflow as tf
 
     lazy = [_Member(device.name, index, built=False) for index, device in enumerate(devices)]
@@ -99,7 +99,7 @@ FAULTS = (
         "M03-gradients-of-another-member",
         "M03",
         "each member of an ensemble is trained with the gradients of the next",
-        "a slip in a loop over models and gradients: every member learns, and none what it should",
+        "a slip in a loop over models and gradients: every member learns from another's data",
         _anothers_gradients,
     ),
     Fault(

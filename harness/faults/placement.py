@@ -1,23 +1,23 @@
-"""Wrong place: absent devices (P05), devices that XLA ignores (P06), no devices at all (P16)."""
+"""Wrong device: absent devices (P05), devices that XLA ignores (P06), no devices at all (P16)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds
-from harness.faults.samples import dense, sample, shares, uneven
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import dense, in_shards, on_each, sample, uneven
 
-#: An index that no device of a machine has.
+#: The index of a device that no machine has.
 _ABSENT = 90
 
 
 @contextmanager
 def soft_placement() -> Iterator[None]:
-    """TensorFlow's default: an op whose device is not there goes elsewhere. Put back as it was."""
+    """TensorFlow's default: an op whose device is absent runs elsewhere. Restores the previous setting."""
     import tensorflow as tf
 
     before = tf.config.get_soft_device_placement()
@@ -28,64 +28,38 @@ def soft_placement() -> Iterator[None]:
         tf.config.set_soft_device_placement(before)
 
 
-def _on(names: Sequence[str | None], fn: Callable[[Any], Any]) -> Program:
-    """``fn`` of a shard of ``x`` on each named device, joined."""
-    import tensorflow as tf
-
-    def program(x: Any) -> Any:
-        outputs = []
-        for name, part in zip(names, tf.split(x, shares(x.shape[0], len(names))), strict=True):
-            with tf.device(name):
-                outputs.append(fn(part))
-        return tf.concat(outputs, axis=0)
-
-    return program
-
-
-def _elsewhere(devices: Devices, names: Sequence[str]) -> Case:
+def _case(devices: Devices, names: Sequence[str | None], *found: str) -> Case:
+    """A dense model on the named devices; the twin is on ``devices``."""
     model, _ = dense()
-    return Case(
-        _on(names, model),
-        _on(devices.names, model),
-        model,
-        {"x": sample(uneven(len(devices)), 3)},
-        kinds("op-placement", "unused-device"),
-        surroundings=soft_placement,
-    )
+    inputs = {"x": sample(uneven(len(devices)), 3)}
+    return Case(in_shards(names, model), in_shards(devices.names, model), model, inputs, kinds(*found))
+
+
+def _softly(case: Case) -> Case:
+    return replace(case, surroundings=soft_placement)
 
 
 def _last_is_absent(devices: Devices) -> Case:
-    return _elsewhere(devices, [*devices.names[:-1], f"/CPU:{_ABSENT}"])
+    return _softly(_case(devices, [*devices.names[:-1], f"/CPU:{_ABSENT}"], "op-placement", "unused-device"))
 
 
 def _no_such_gpu(devices: Devices) -> Case:
-    return _elsewhere(devices, [f"/GPU:{_ABSENT + index}" for index in range(len(devices))])
+    names = [f"/GPU:{_ABSENT + index}" for index in range(len(devices))]
+    return _softly(_case(devices, names, "op-placement", "unused-device"))
 
 
 def _one_device_too_many(devices: Devices) -> Case:
-    """All devices are used: the tower that has no device does its work on the host besides."""
-    model, _ = dense()
-    return Case(
-        _on([*devices.names, f"/GPU:{_ABSENT}"], model),
-        _on(devices.names, model),
-        model,
-        {"x": sample(uneven(len(devices)), 3)},
-        kinds("op-placement"),
-        surroundings=soft_placement,
-    )
+    """All devices are used, and the tower without a device runs on the host."""
+    return _softly(_case(devices, [*devices.names, f"/GPU:{_ABSENT}"], "op-placement"))
 
 
 def _refused(devices: Devices) -> Case:
     """Without soft placement the absent device is an error."""
-    model, _ = dense()
-    names = [*devices.names[:-1], f"/CPU:{_ABSENT}"]
-    return Case(
-        _on(names, model), _on(devices.names, model), model, {"x": sample(uneven(len(devices)), 3)}, kinds("error")
-    )
+    return _case(devices, [*devices.names[:-1], f"/CPU:{_ABSENT}"], "error")
 
 
 def _pure(x: Any) -> Any:
-    """XLA refuses a variable on another device, so the compiled programs have none."""
+    """A program without variables: XLA refuses those of other devices."""
     import tensorflow as tf
 
     return tf.nn.softmax(tf.tanh(x))
@@ -94,8 +68,8 @@ def _pure(x: Any) -> Any:
 def _compiled(devices: Devices, names: Sequence[str]) -> Case:
     import tensorflow as tf
 
-    parallel = tf.function(_on(names, _pure), jit_compile=True)
-    twin = _on(devices.names, tf.function(_pure, jit_compile=True))
+    parallel = tf.function(in_shards(names, _pure), jit_compile=True)
+    twin = in_shards(devices.names, tf.function(_pure, jit_compile=True))
     return Case(parallel, twin, _pure, {"x": sample(12, 5)}, kinds("op-placement", "unused-device"))
 
 
@@ -104,52 +78,32 @@ def _compiled_whole(devices: Devices) -> Case:
 
 
 def _compiled_for_absent(devices: Devices) -> Case:
-    """XLA takes names of devices that are not there, soft placement or not."""
+    """XLA accepts names of absent devices, with and without soft placement."""
     case = _compiled(devices, [*devices.names[:-1], f"/job:worker/task:7/device:GPU:{_ABSENT}"])
     return replace(case, modes=("eager",))
 
 
 def _no_scope(devices: Devices) -> Case:
-    model, _ = dense()
-    names = [None] * len(devices)
-    return Case(
-        _on(names, model),
-        _on(devices.names, model),
-        model,
-        {"x": sample(uneven(len(devices)), 3)},
-        kinds("unused-device"),
-    )
+    return _case(devices, [None] * len(devices), "unused-device")
 
 
 def _two_of_four(devices: Devices) -> Case:
-    """``devices[index // 2]``, so that each second device has nothing to do."""
-    model, _ = dense()
-    names = [devices.names[index // 2] for index in range(len(devices))]
-    return Case(
-        _on(names, model),
-        _on(devices.names, model),
-        model,
-        {"x": sample(uneven(len(devices)), 3)},
-        kinds("unused-device"),
-    )
+    """``devices[index // 2]``: every second device has nothing to do."""
+    return _case(devices, [devices.names[index // 2] for index in range(len(devices))], "unused-device")
 
 
 def _busy_with_nothing(devices: Devices) -> Case:
-    """One device computes everything; the others compute the same in vain."""
+    """One device computes everything; the scopes of the others hold no work."""
     import tensorflow as tf
 
     model, _ = dense()
 
     def parallel(x: Any) -> Any:
-        result = model(x)
-        for device in devices:
-            with tf.device(device.name):
-                tf.reshape(x, [-1])
-        return result
+        on_each(devices.names, lambda: tf.reshape(x, [-1]))
+        return model(x)
 
-    return Case(
-        parallel, _on(devices.names, model), model, {"x": sample(uneven(len(devices)), 3)}, kinds("unused-device")
-    )
+    inputs = {"x": sample(uneven(len(devices)), 3)}
+    return Case(parallel, in_shards(devices.names, model), model, inputs, kinds("unused-device"))
 
 
 FAULTS = (

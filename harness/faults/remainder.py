@@ -1,4 +1,4 @@
-"""Wrong numbers: rows lost because a batch does not divide by the number of devices (V01, V03, V04)."""
+"""Wrong values: rows lost because a batch does not divide by the number of devices (V01, V03, V04)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import dense, losses, sample, shares, uneven
+from harness.faults.samples import dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
 
 
 def _floor_slice(devices: Devices, rows: int) -> Case:
@@ -16,21 +16,10 @@ def _floor_slice(devices: Devices, rows: int) -> Case:
 
     def parallel(x: Any) -> Any:
         size = x.shape[0] // len(devices)
-        outputs = []
-        for index, device in enumerate(devices):
-            with tf.device(device.name):
-                outputs.append(model(x[index * size : (index + 1) * size]))
-        return tf.concat(outputs, axis=0)
+        parts = [x[index * size : (index + 1) * size] for index in range(len(devices))]
+        return tf.concat(on_each(devices.names, model, parts), axis=0)
 
-    def twin(x: Any) -> Any:
-        outputs, start = [], 0
-        for device, size in zip(devices, shares(x.shape[0], len(devices)), strict=True):
-            with tf.device(device.name):
-                outputs.append(model(x[start : start + size]))
-            start += size
-        return tf.concat(outputs, axis=0)
-
-    return Case(parallel, twin, model, {"x": sample(rows, 3)}, kinds("shape"))
+    return Case(parallel, in_shards(devices.names, model), model, {"x": sample(rows, 3)}, kinds("shape"))
 
 
 def _ten_rows(devices: Devices) -> Case:
@@ -42,7 +31,7 @@ def _fewer_rows(devices: Devices) -> Case:
 
 
 def _get_slice(devices: Devices) -> Case:
-    """``get_slice`` of the multi-GPU recipe that went around for Keras 1 and 2: the sizes are tensors."""
+    """``get_slice`` of a widespread multi-GPU recipe for Keras 1 and 2: the sizes are tensors."""
     import tensorflow as tf
 
     model, _ = dense()
@@ -55,19 +44,12 @@ def _get_slice(devices: Devices) -> Case:
         return tf.slice(x, stride * index, size)
 
     def parallel(x: Any) -> Any:
-        outputs = []
-        for index, device in enumerate(devices):
-            with tf.device(device.name):
-                outputs.append(model(piece(x, index)))
-        return tf.concat(outputs, axis=0)
+        return tf.concat(on_each(devices.names, lambda index: model(piece(x, index)), range(count)), axis=0)
 
     def twin(x: Any) -> Any:
         rows = tf.shape(x)[0]
-        outputs = []
-        for index, device in enumerate(devices):
-            with tf.device(device.name):
-                outputs.append(model(x[rows * index // count : rows * (index + 1) // count]))
-        return tf.concat(outputs, axis=0)
+        parts = [x[rows * index // count : rows * (index + 1) // count] for index in range(count)]
+        return tf.concat(on_each(devices.names, model, parts), axis=0)
 
     return Case(
         parallel,
@@ -80,27 +62,24 @@ def _get_slice(devices: Devices) -> Case:
 
 
 def _loss_of_whole_shards(devices: Devices) -> Case:
-    """The rows are lost in a loss, where no shape tells of it."""
+    """The rows are lost in a loss, where no shape shows it."""
     import tensorflow as tf
 
     per_row, _ = losses()
+    count = len(devices)
 
     def loss(x: Any) -> Any:
         return tf.reduce_mean(per_row(x))
 
     def total(x: Any, sizes: list[int]) -> Any:
-        sums, start = [], 0
-        for device, size in zip(devices, sizes, strict=True):
-            with tf.device(device.name):
-                sums.append(tf.reduce_sum(per_row(x[start : start + size])))
-            start += size
+        sums = per_shard(devices, x[: sum(sizes)], sizes, lambda part: tf.reduce_sum(per_row(part)))
         return tf.add_n(sums) / sum(sizes)
 
     def parallel(x: Any) -> Any:
-        return total(x, [x.shape[0] // len(devices)] * len(devices))
+        return total(x, [x.shape[0] // count] * count)
 
     def twin(x: Any) -> Any:
-        return total(x, shares(x.shape[0], len(devices)))
+        return total(x, shares(x.shape[0], count))
 
     return Case(parallel, twin, loss, {"x": sample(11, 3)}, kinds("value"))
 
@@ -112,20 +91,12 @@ def _even_split(devices: Devices) -> Case:
     count = len(devices)
 
     def parallel(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, count), strict=True):
-            with tf.device(device.name):
-                outputs.append(model(part))
-        return tf.concat(outputs, axis=0)
+        return tf.concat(on_each(devices.names, model, tf.split(x, count)), axis=0)
 
     def twin(x: Any) -> Any:
         rows = tf.shape(x)[0]
         sizes = rows // count + tf.cast(tf.range(count) < rows % count, tf.int32)
-        outputs = []
-        for device, part in zip(devices, tf.split(x, sizes, num=count), strict=True):
-            with tf.device(device.name):
-                outputs.append(model(part))
-        return tf.concat(outputs, axis=0)
+        return tf.concat(on_each(devices.names, model, tf.split(x, sizes, num=count)), axis=0)
 
     return Case(
         parallel,
@@ -138,18 +109,10 @@ def _even_split(devices: Devices) -> Case:
 
 
 def _cut_to_a_multiple(devices: Devices) -> Case:
-    """Right for every batch but those that need no cut."""
-    import tensorflow as tf
-
+    """Right for every batch except those that need no cut."""
     model, _ = dense()
     count = len(devices)
-
-    def on_all(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, count), strict=True):
-            with tf.device(device.name):
-                outputs.append(model(part))
-        return tf.concat(outputs, axis=0)
+    on_all = in_shards(devices.names, model)
 
     def parallel(x: Any) -> Any:
         cut = x.shape[0] % count
@@ -164,7 +127,7 @@ def _cut_to_a_multiple(devices: Devices) -> Case:
 
 FAULTS = (
     Fault("V01-floor-slice", "V01", "remainder dropped by a floor slice", "keras-extras issue 7", _ten_rows),
-    Fault("V01-fewer-rows", "V01", "3 rows on 4 devices: none comes out", "keras-extras issue 11", _fewer_rows),
+    Fault("V01-fewer-rows", "V01", "3 rows on 4 devices: none remains", "keras-extras issue 11", _fewer_rows),
     Fault("V01-get-slice", "V01", "remainder dropped, sizes known at run time", "keras-extras issue 7", _get_slice),
     Fault("V01-loss", "V01", "remainder dropped inside a mean", "keras-extras issue 7", _loss_of_whole_shards),
     Fault("V03-even-split", "V03", "tf.split refuses an uneven batch", "keras issue 11844", _even_split),

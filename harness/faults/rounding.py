@@ -1,4 +1,4 @@
-"""Not a fault: another order of summation (V21). Planted beside it: an error that only looks like rounding."""
+"""Another order of summation, which is no fault (V21), beside an error that only looks like rounding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.faults.samples import per_shard, sample, shares
 
 
 def _sum(devices: Devices, x: Any, lost: float) -> Case:
-    """The sum of shards' sums, next to the sum of all; the faulty one loses a part in ``lost``."""
+    """The sum of the shards' sums; the faulty one lacks the fraction ``lost``."""
     import tensorflow as tf
 
     count = len(devices)
@@ -19,18 +19,14 @@ def _sum(devices: Devices, x: Any, lost: float) -> Case:
     def reference(x: Any) -> Any:
         return tf.reduce_sum(x, axis=0)
 
-    def sums(x: Any, factor: float) -> list[Any]:
-        parts = []
-        for device, part in zip(devices, tf.split(x, sizes), strict=True):
-            with tf.device(device.name):
-                parts.append(tf.reduce_sum(part, axis=0) * tf.constant(factor, x.dtype))
-        return parts
+    def total(x: Any, factor: float) -> Any:
+        return tf.add_n(per_shard(devices, x, sizes, lambda part: reference(part) * tf.constant(factor, x.dtype)))
 
     def parallel(x: Any) -> Any:
-        return tf.add_n(sums(x, 1.0 - lost))
+        return total(x, 1.0 - lost)
 
     def twin(x: Any) -> Any:
-        return tf.add_n(sums(x, 1.0))
+        return total(x, 1.0)
 
     return Case(parallel, twin, reference, {"x": x}, kinds("value"))
 
@@ -48,12 +44,12 @@ def _half_precision(devices: Devices) -> Case:
 
 
 def _double_precision(devices: Devices) -> Case:
-    """1e-3 would be plain to see: 1e-9 is a fault in float64 too."""
+    """1e-9 is a fault in float64."""
     return _sum(devices, sample(1000, 3).astype("float64") + 1, 1e-9)
 
 
 def _one_element(devices: Devices) -> Case:
-    """One of many results is wrong by 1e-3 of itself: a norm over all of them would not tell."""
+    """One of many results is wrong by 1e-3 of itself, which a norm over all of them would hide."""
     import tensorflow as tf
 
     count = len(devices)

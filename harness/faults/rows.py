@@ -1,28 +1,17 @@
-"""Wrong numbers: data split or joined along the wrong axis, and functions or arguments that cannot be split.
+"""Wrong values: data split or joined along the wrong axis, and functions or arguments that cannot be split.
 
-V05: the wrong axis. V18: a function that is not row-wise. V19: an argument that is no batch, split as if it were one.
+V05: the wrong axis. V18: a function that is not row-wise. V19: an argument that is not a batch, but is split like one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import dense, sample, uneven
+from harness.faults.samples import dense, on_each, sample, uneven
 from harness.parallel.data import make_parallel
-
-
-def _on_each(devices: Devices, fn: Callable[..., Any], *shards: Sequence[Any]) -> list[Any]:
-    """``fn`` of each device's shards, there."""
-    import tensorflow as tf
-
-    results = []
-    for device, *parts in zip(devices, *shards, strict=True):
-        with tf.device(device.name):
-            results.append(fn(*parts))
-    return results
 
 
 def _joined_side_by_side(devices: Devices) -> Case:
@@ -32,10 +21,10 @@ def _joined_side_by_side(devices: Devices) -> Case:
     count = len(devices)
 
     def parallel(x: Any) -> Any:
-        return tf.concat(_on_each(devices, model, tf.split(x, count)), axis=1)
+        return tf.concat(on_each(devices.names, model, tf.split(x, count)), axis=1)
 
     def twin(x: Any) -> Any:
-        return tf.concat(_on_each(devices, model, tf.split(x, count)), axis=0)
+        return tf.concat(on_each(devices.names, model, tf.split(x, count)), axis=0)
 
     return Case(parallel, twin, model, {"x": sample(2 * count, 3)}, kinds("shape"))
 
@@ -54,10 +43,10 @@ def _stacked_as_columns(devices: Devices) -> Case:
         return tf.squeeze(tf.matmul(x, weights), axis=0)
 
     def parallel(x: Any) -> Any:
-        return tf.stack(_on_each(devices, row, tf.split(x, count)), axis=1)
+        return tf.stack(on_each(devices.names, row, tf.split(x, count)), axis=1)
 
     def twin(x: Any) -> Any:
-        return tf.stack(_on_each(devices, row, tf.split(x, count)), axis=0)
+        return tf.stack(on_each(devices.names, row, tf.split(x, count)), axis=0)
 
     return Case(parallel, twin, reference, {"x": sample(count, 3)}, kinds("value"))
 
@@ -72,10 +61,10 @@ def _split_features(devices: Devices) -> Case:
         return tf.nn.softmax(x)
 
     def parallel(x: Any) -> Any:
-        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=1)), axis=1)
+        return tf.concat(on_each(devices.names, reference, tf.split(x, count, axis=1)), axis=1)
 
     def twin(x: Any) -> Any:
-        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=0)), axis=0)
+        return tf.concat(on_each(devices.names, reference, tf.split(x, count, axis=0)), axis=0)
 
     return Case(parallel, twin, reference, {"x": sample(2 * count, 2 * count)}, kinds("value"))
 
@@ -90,16 +79,16 @@ def _split_time(devices: Devices) -> Case:
         return tf.cumsum(x, axis=1)
 
     def parallel(x: Any) -> Any:
-        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=1)), axis=1)
+        return tf.concat(on_each(devices.names, reference, tf.split(x, count, axis=1)), axis=1)
 
     def twin(x: Any) -> Any:
-        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=0)), axis=0)
+        return tf.concat(on_each(devices.names, reference, tf.split(x, count, axis=0)), axis=0)
 
     return Case(parallel, twin, reference, {"x": sample(count, 3 * count)}, kinds("value"))
 
 
 def _split_image_rows(devices: Devices) -> Case:
-    """A padded convolution, images cut in strips: float16, wrong at the seams alone."""
+    """A padded convolution of images cut in strips, float16: wrong only at the seams."""
     import tensorflow as tf
 
     count = len(devices)
@@ -109,16 +98,16 @@ def _split_image_rows(devices: Devices) -> Case:
         return tf.nn.conv2d(x, kernel, strides=1, padding="SAME")
 
     def parallel(x: Any) -> Any:
-        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=1)), axis=1)
+        return tf.concat(on_each(devices.names, reference, tf.split(x, count, axis=1)), axis=1)
 
     def twin(x: Any) -> Any:
-        return tf.concat(_on_each(devices, reference, tf.split(x, count, axis=0)), axis=0)
+        return tf.concat(on_each(devices.names, reference, tf.split(x, count, axis=0)), axis=0)
 
     return Case(parallel, twin, reference, {"x": sample(count, 2 * count, 6, 2).astype("float16")}, kinds("value"))
 
 
 def _not_row_wise(devices: Devices, per_row: Callable[[Any], Any], batch_wise: Callable[[Any], Any], kind: str) -> Case:
-    """``batch_wise`` put through a splitter; done right, it works on the joined results of ``per_row``."""
+    """``batch_wise`` on each shard; the twin applies it to the concatenated results of ``per_row``."""
     import tensorflow as tf
 
     count = len(devices)
@@ -127,10 +116,10 @@ def _not_row_wise(devices: Devices, per_row: Callable[[Any], Any], batch_wise: C
         return batch_wise(per_row(x))
 
     def parallel(x: Any) -> Any:
-        return tf.concat(_on_each(devices, reference, tf.split(x, count)), axis=0)
+        return tf.concat(on_each(devices.names, reference, tf.split(x, count)), axis=0)
 
     def twin(x: Any) -> Any:
-        return batch_wise(tf.concat(_on_each(devices, per_row, tf.split(x, count)), axis=0))
+        return batch_wise(tf.concat(on_each(devices.names, per_row, tf.split(x, count)), axis=0))
 
     return Case(parallel, twin, reference, {"x": sample(2 * count, 3)}, kinds(kind))
 
@@ -143,7 +132,7 @@ def _batch_softmax(devices: Devices) -> Case:
 
 
 def _rank_in_batch(devices: Devices) -> Case:
-    """Integers come out: the place of each row in the order of its batch."""
+    """The rank of each row within its batch, integers."""
     import tensorflow as tf
 
     model, _ = dense()
@@ -165,7 +154,7 @@ def _sort(devices: Devices) -> Case:
 
 
 def _in_batch_negatives(devices: Devices) -> Case:
-    """A contrastive loss: each row is held against all others of its batch."""
+    """A contrastive loss: each row is compared with all others of its batch."""
     import tensorflow as tf
 
     model, _ = dense()
@@ -210,7 +199,7 @@ def _attention(x: Any, table: Any) -> Any:
 
 
 def _split_table(devices: Devices) -> Case:
-    """A table of as many rows as the batch: split too, each device sees a part of it."""
+    """A table of as many rows as the batch is split like it, and each device sees a part."""
     inputs = {"x": sample(2 * len(devices), 3), "table": sample(2 * len(devices), 3, seed=7)}
     return Case(
         make_parallel(_attention, devices),
@@ -227,10 +216,10 @@ def _split_table_by_hand(devices: Devices) -> Case:
     count = len(devices)
 
     def parallel(x: Any, table: Any) -> Any:
-        return tf.concat(_on_each(devices, _attention, tf.split(x, count), tf.split(table, count)), axis=0)
+        return tf.concat(on_each(devices.names, _attention, tf.split(x, count), tf.split(table, count)), axis=0)
 
     def twin(x: Any, table: Any) -> Any:
-        return tf.concat(_on_each(devices, _attention, tf.split(x, count), [table] * count), axis=0)
+        return tf.concat(on_each(devices.names, _attention, tf.split(x, count), [table] * count), axis=0)
 
     inputs = {"x": sample(2 * count, 3), "table": sample(5 * count, 3, seed=7)}
     return Case(parallel, twin, _attention, inputs, kinds("value"))

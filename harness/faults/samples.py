@@ -1,4 +1,4 @@
-"""Data and small models that the planted programs share. All random numbers are fixed."""
+"""Data, small models and splitting that the planted programs share. All random numbers are seeded."""
 
 from __future__ import annotations
 
@@ -22,24 +22,48 @@ def integers(high: int, *shape: int, seed: int = 0) -> NDArray[np.int64]:
 
 
 def shares(rows: int, count: int) -> list[int]:
-    """Sizes of ``count`` shards of ``rows`` rows, no two of which differ by more than one."""
+    """Sizes of ``count`` shards of ``rows`` rows that differ by at most one."""
     return [rows // count + (index < rows % count) for index in range(count)]
 
 
 def uneven(count: int) -> int:
-    """A number of rows that ``count`` devices cannot share equally, each with two at least."""
+    """A number of rows that does not divide by ``count`` devices, at least two for each."""
     return 3 * count - 1
+
+
+def on_each(names: Sequence[str | None], fn: Callable[..., Any], *shards: Sequence[Any]) -> list[Any]:
+    """``fn`` of each device's shards, in its scope."""
+    import tensorflow as tf
+
+    results = []
+    for name, *parts in zip(names, *shards, strict=True):
+        with tf.device(name):
+            results.append(fn(*parts))
+    return results
 
 
 def per_shard(devices: Devices, x: Any, sizes: Sequence[int], fn: Callable[[Any], Any]) -> list[Any]:
     """``fn`` of each shard of ``x``, split along its first axis into parts of ``sizes`` rows, each on its device."""
     import tensorflow as tf
 
-    results = []
-    for device, part in zip(devices, tf.split(x, sizes), strict=True):
-        with tf.device(device.name):
-            results.append(fn(part))
-    return results
+    return on_each(devices.names, fn, tf.split(x, sizes))
+
+
+def in_shards(names: Sequence[str | None], fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A program: ``fn`` of a shard of ``x`` on each named device, the results concatenated."""
+    import tensorflow as tf
+
+    def program(x: Any) -> Any:
+        return tf.concat(on_each(names, fn, tf.split(x, shares(x.shape[0], len(names)))), axis=0)
+
+    return program
+
+
+def add_up(results: Sequence[Sequence[Any]]) -> list[Any]:
+    """The sums over devices of what each returned, place by place."""
+    import tensorflow as tf
+
+    return [tf.add_n(list(parts)) for parts in zip(*results, strict=True)]
 
 
 def dense(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:
@@ -56,7 +80,7 @@ def dense(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:
 
 
 def losses(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:
-    """A loss for each row of ``x`` float32 [n, 3], as [n], and its variables."""
+    """A loss [n] for the rows of ``x`` float32 [n, 3], and its variables."""
     import tensorflow as tf
 
     model, variables = dense(seed)

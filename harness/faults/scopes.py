@@ -1,4 +1,4 @@
-"""Wrong place: a scope that ends too late (P12: split or concat on a tower) or too early (P14: work on the host)."""
+"""Wrong device: a scope that ends too late (P12: split or concat on a tower) or too early (P14: work on the host)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import dense, losses, sample, shares, uneven
+from harness.faults.samples import add_up, dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
 
 
 def _concat_in_the_loop(devices: Devices) -> Case:
@@ -24,18 +24,11 @@ def _concat_in_the_loop(devices: Devices) -> Case:
                 result = tf.concat(outputs, axis=0)
         return result
 
-    def twin(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, shares(rows, len(devices))), strict=True):
-            with tf.device(device.name):
-                outputs.append(model(part))
-        return tf.concat(outputs, axis=0)
-
-    return Case(parallel, twin, model, {"x": sample(rows, 3)}, kinds("op-placement"))
+    return Case(parallel, in_shards(devices.names, model), model, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
 def _split_in_the_last_scope(devices: Devices) -> Case:
-    """The second input is split after the loop over the devices that was to place something else."""
+    """The second input is split in a scope that was meant for something else."""
     import tensorflow as tf
 
     rows = uneven(len(devices))
@@ -46,11 +39,7 @@ def _split_in_the_last_scope(devices: Devices) -> Case:
         return model(x) * scale
 
     def on_all(parts: list[Any], scales: list[Any]) -> Any:
-        outputs = []
-        for device, part, scale in zip(devices, parts, scales, strict=True):
-            with tf.device(device.name):
-                outputs.append(reference(part, scale))
-        return tf.concat(outputs, axis=0)
+        return tf.concat(on_each(devices.names, reference, parts, scales), axis=0)
 
     def parallel(x: Any, scale: Any) -> Any:
         parts = tf.split(x, sizes)
@@ -84,21 +73,17 @@ def _losses_added_in_the_loop(devices: Devices) -> Case:
         for device, part in zip(devices, tf.split(x, sizes), strict=True):
             with tf.device(device.name):
                 towers.append(reference(part))
-                total = [tf.add_n(list(parts)) for parts in zip(*towers, strict=True)]
+                total = add_up(towers)
         return total
 
     def twin(x: Any) -> Any:
-        towers = []
-        for device, part in zip(devices, tf.split(x, sizes), strict=True):
-            with tf.device(device.name):
-                towers.append(reference(part))
-        return [tf.add_n(list(parts)) for parts in zip(*towers, strict=True)]
+        return add_up(per_shard(devices, x, sizes, reference))
 
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
 def _stack_of_two_outputs(devices: Devices) -> Case:
-    """A dict of outputs, one of which is joined inside."""
+    """A dict of outputs, one of which is concatenated inside the scopes."""
     import tensorflow as tf
 
     rows = uneven(len(devices))
@@ -109,22 +94,20 @@ def _stack_of_two_outputs(devices: Devices) -> Case:
         hidden = model(x)
         return {"rows": hidden, "best": tf.argmax(hidden, axis=1)}
 
-    def on_all(x: Any, *, inside: bool) -> Any:
-        towers, joined = [], None
+    def joined(towers: list[Any], key: str) -> Any:
+        return tf.concat([tower[key] for tower in towers], axis=0)
+
+    def parallel(x: Any) -> Any:
+        towers, rows_so_far = [], None
         for device, part in zip(devices, tf.split(x, sizes), strict=True):
             with tf.device(device.name):
                 towers.append(reference(part))
-                if inside:
-                    joined = tf.concat([tower["rows"] for tower in towers], axis=0)
-        if not inside:
-            joined = tf.concat([tower["rows"] for tower in towers], axis=0)
-        return {"rows": joined, "best": tf.concat([tower["best"] for tower in towers], axis=0)}
-
-    def parallel(x: Any) -> Any:
-        return on_all(x, inside=True)
+                rows_so_far = joined(towers, "rows")
+        return {"rows": rows_so_far, "best": joined(towers, "best")}
 
     def twin(x: Any) -> Any:
-        return on_all(x, inside=False)
+        towers = per_shard(devices, x, sizes, reference)
+        return {"rows": joined(towers, "rows"), "best": joined(towers, "best")}
 
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 
@@ -148,18 +131,12 @@ def _activation_outside(devices: Devices) -> Case:
             outputs.append(tf.nn.softplus(hidden + bias))
         return tf.concat(outputs, axis=0)
 
-    def twin(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, sizes), strict=True):
-            with tf.device(device.name):
-                outputs.append(reference(part))
-        return tf.concat(outputs, axis=0)
-
+    twin = in_shards(devices.names, reference)
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
 def _after_a_function(devices: Devices) -> Case:
-    """The model is a ``tf.function``; the one op after it is forgotten."""
+    """The model is a ``tf.function``; the op after it stands outside the scope."""
     import tensorflow as tf
 
     rows = uneven(len(devices))
@@ -178,18 +155,12 @@ def _after_a_function(devices: Devices) -> Case:
             outputs.append(tf.nn.softmax(hidden))
         return tf.concat(outputs, axis=0)
 
-    def twin(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, sizes), strict=True):
-            with tf.device(device.name):
-                outputs.append(tf.nn.softmax(compiled(part)))
-        return tf.concat(outputs, axis=0)
-
+    twin = in_shards(devices.names, lambda part: tf.nn.softmax(compiled(part)))
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
 def _loss_outside(devices: Devices) -> Case:
-    """The towers end before their loss. The weighted sum of the losses is the host's work, their making is not."""
+    """The towers end before their loss. The host may compute the weighted sum of the losses, not the losses."""
     import tensorflow as tf
 
     rows = uneven(len(devices))
@@ -211,12 +182,8 @@ def _loss_outside(devices: Devices) -> Case:
         return total / rows
 
     def twin(x: Any) -> Any:
-        total = 0.0
-        for device, part, size in zip(devices, tf.split(x, sizes), sizes, strict=True):
-            with tf.device(device.name):
-                value = loss(model(part))
-            total += value * size
-        return total / rows
+        means = per_shard(devices, x, sizes, reference)
+        return sum(mean * size for mean, size in zip(means, sizes, strict=True)) / rows
 
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 

@@ -1,4 +1,4 @@
-"""Stages and activations in the wrong place (M01, M02, M04), Keras weights elsewhere (P08)."""
+"""Stages and activations on the wrong device (M01, M02, M04), and Keras weights away from the work (P08)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS, _ROWS = 4, 6
 
 
 def _layers(devices: Devices) -> tuple[list[Callable[[Any], Any]], list[Any]]:
-    """A dense layer for each device, its weights on that device: the layers, and the weights."""
+    """A dense layer for each device, with its weights there: the layers, and the weights."""
     import tensorflow as tf
 
     weights = []
@@ -28,7 +28,7 @@ def _layers(devices: Devices) -> tuple[list[Callable[[Any], Any]], list[Any]]:
 
 
 def _placed(layers: Sequence[Callable[[Any], Any]], places: Sequence[str]) -> Program:
-    """The layers one after the other, each in the scope of its place."""
+    """The layers in sequence, each in the scope of its device."""
     import tensorflow as tf
 
     def program(x: Any) -> Any:
@@ -57,7 +57,7 @@ def _stages(devices: Devices, places: Sequence[str], *found: str) -> Case:
 
 
 def _two_on_one(devices: Devices) -> Case:
-    """The last stage but one runs where the one before it does."""
+    """The last stage but one runs on the device of the one before it."""
     names = list(devices.names)
     names[-2] = names[-3]
     return _stages(devices, names, "transfer", "unused-device", "variable-placement")
@@ -70,7 +70,7 @@ def _swapped(devices: Devices) -> Case:
 
 
 def _through_the_host(devices: Devices) -> Case:
-    """What the stage before the last hands on is fetched to the host, and checked there."""
+    """The input of the last stage is fetched to the host and clipped there."""
     import tensorflow as tf
 
     layers, _ = _layers(devices)
@@ -90,7 +90,7 @@ def _through_the_host(devices: Devices) -> Case:
 
 
 def _keras_layers(devices: Devices) -> Case:
-    """Layers built each in the scope of its device, and called in none: they compute on the default device."""
+    """Layers that are built in the scopes of their devices, but called outside: they compute on the default device."""
     import tensorflow as tf
 
     layers = []
@@ -107,7 +107,7 @@ def _keras_layers(devices: Devices) -> Case:
 
 
 def _micro_batches_by_hand(devices: Devices) -> Case:
-    """Each micro-batch goes through the stages by itself: the tape adds up a weight's gradients on device 0."""
+    """Each micro-batch passes the stages on its own, and the tape adds up a weight's gradients on device 0."""
     import tensorflow as tf
 
     layers, weights = _layers(devices)
@@ -140,7 +140,7 @@ FAULTS = (
         "M01-two-stages-on-one-device",
         "M01",
         "a stage runs on the device of the one before it",
-        "a slip in a list of devices: nothing fails, one device idles, and another fetches weights in every call",
+        "a slip in a list of devices: one device idles, and another fetches weights in every call",
         _two_on_one,
         devices_needed=3,
     ),
@@ -156,7 +156,7 @@ FAULTS = (
         "M02-activation-through-the-host",
         "M02",
         "an activation is fetched to the host on its way to the next stage",
-        "a check, a print or a clip between two stages, outside of their scopes",
+        "a check, a print or a clip between two stages, outside their scopes",
         _through_the_host,
         devices_needed=3,
     ),

@@ -1,4 +1,4 @@
-"""Wrong numbers: random numbers drawn per shard (V14), replica copies that drift or are stale (V20)."""
+"""Wrong values: random numbers drawn per shard (V14), replica copies that drift or are stale (V20)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import losses, sample, uneven
+from harness.faults.samples import losses, on_each, sample, uneven
 from harness.parallel.data import make_parallel
 
 
 def _dropped(devices: Devices, noise: Callable[[Any], Any], draw: Callable[[Any], Any], *found: str) -> Case:
-    """Dropout with ``noise`` for each shard; done right, ``draw`` is asked once, for the whole batch."""
+    """Dropout with ``noise`` for each shard; the twin calls ``draw`` once, for the whole batch."""
     import tensorflow as tf
 
     count = len(devices)
@@ -21,18 +21,11 @@ def _dropped(devices: Devices, noise: Callable[[Any], Any], draw: Callable[[Any]
         return x * draw(x)
 
     def parallel(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, count), strict=True):
-            with tf.device(device.name):
-                outputs.append(part * noise(part))
-        return tf.concat(outputs, axis=0)
+        return tf.concat(on_each(devices.names, lambda part: part * noise(part), tf.split(x, count)), axis=0)
 
     def twin(x: Any) -> Any:
-        outputs = []
-        for device, part, mask in zip(devices, tf.split(x, count), tf.split(draw(x), count), strict=True):
-            with tf.device(device.name):
-                outputs.append(part * mask)
-        return tf.concat(outputs, axis=0)
+        parts = on_each(devices.names, tf.multiply, tf.split(x, count), tf.split(draw(x), count))
+        return tf.concat(parts, axis=0)
 
     return Case(parallel, twin, reference, {"x": sample(2 * count, 5)}, kinds(*found))
 
@@ -55,7 +48,7 @@ def _unseeded(devices: Devices) -> Case:
 
 
 def _generator(devices: Devices) -> Case:
-    """A generator gives each shard what it gives next, not what it would give the batch."""
+    """A generator gives each shard its next numbers, not the part of those of the whole batch."""
     import tensorflow as tf
 
     generator = tf.random.Generator.from_seed(3)
@@ -67,7 +60,7 @@ def _generator(devices: Devices) -> Case:
 
 
 def _keras_dropout(devices: Devices) -> Case:
-    """V14 in a Keras layer that is called once per shard."""
+    """A Keras layer that is called once per shard."""
     import tensorflow as tf
 
     layer = tf.keras.layers.Dropout(0.5, seed=1)
@@ -79,16 +72,13 @@ def _keras_dropout(devices: Devices) -> Case:
 
 
 def _drifting_copies(devices: Devices) -> Case:
-    """A training step on a copy of the variable per device: each copy follows its own shard's gradient."""
+    """A training step on a copy of the variable per device: each copy uses its own shard's gradient."""
     import tensorflow as tf
 
     count = len(devices)
     start = sample(3, 1, seed=4)
     whole = tf.Variable(start)
-    copies = []
-    for device in devices:
-        with tf.device(device.name):
-            copies.append(tf.Variable(start))
+    copies = on_each(devices.names, lambda: tf.Variable(start))
 
     def loss(x: Any, y: Any, weights: Any) -> Any:
         return tf.reduce_mean(tf.square(tf.matmul(x, weights) - y))
@@ -99,20 +89,20 @@ def _drifting_copies(devices: Devices) -> Case:
         whole.assign_sub(0.1 * tape.gradient(value, whole))
         return tf.matmul(x, whole)
 
+    def gradient(part: Any, target: Any, copy: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = loss(part, target, copy)
+        return tape.gradient(value, copy)
+
+    def updated(part: Any, copy: Any, change: Any) -> Any:
+        copy.assign_sub(0.1 * change)
+        return tf.matmul(part, copy)
+
     def step(x: Any, y: Any, *, average: bool) -> Any:
-        gradients, outputs = [], []
-        shards = list(zip(devices, copies, tf.split(x, count), tf.split(y, count), strict=True))
-        for device, copy, part, target in shards:
-            with tf.device(device.name):
-                with tf.GradientTape() as tape:
-                    value = loss(part, target, copy)
-                gradients.append(tape.gradient(value, copy))
-        mean = tf.add_n(gradients) / count
-        for (device, copy, part, _), own in zip(shards, gradients, strict=True):
-            with tf.device(device.name):
-                copy.assign_sub(0.1 * (mean if average else own))
-                outputs.append(tf.matmul(part, copy))
-        return tf.concat(outputs, axis=0)
+        parts = tf.split(x, count)
+        gradients = on_each(devices.names, gradient, parts, tf.split(y, count), copies)
+        changes = [tf.add_n(gradients) / count] * count if average else gradients
+        return tf.concat(on_each(devices.names, updated, parts, copies, changes), axis=0)
 
     def parallel(x: Any, y: Any) -> Any:
         return step(x, y, average=False)
@@ -125,7 +115,7 @@ def _drifting_copies(devices: Devices) -> Case:
 
 
 def _stale_copy(devices: Devices) -> Case:
-    """The copy was made outside of the tape: the values are right, the variable gets no gradient."""
+    """The copy was made outside the tape: the values are right, but the variable gets no gradient."""
     import tensorflow as tf
 
     weights = tf.Variable(sample(3, 5))
@@ -149,7 +139,7 @@ def _stale_copy(devices: Devices) -> Case:
 
 
 def _stale_copy_in_a_step(devices: Devices) -> Case:
-    """The same in a training step: the last device's copy is read before its tape starts, its part is missing."""
+    """The same in a training step: the last device reads before its tape starts, so its part is missing."""
     import tensorflow as tf
 
     per_row, variables = losses()

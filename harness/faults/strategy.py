@@ -1,4 +1,4 @@
-"""Wrong set-up: more devices at work than are meant, as with a strategy that takes all that there are (C06)."""
+"""Wrong set-up: more devices are used than intended, as by a strategy that takes all it finds (C06)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.faults.samples import per_shard, sample, shares
 
 
 def _under(names: Sequence[str] | None) -> Program:
-    """``tanh`` of a shard of ``x`` in each replica of a MirroredStrategy on these devices; ``None``: it decides."""
+    """``tanh`` of a shard of ``x`` in each replica of a MirroredStrategy on these devices; ``None``: its default."""
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(names)

@@ -1,7 +1,4 @@
-"""Wrong place: a thread does not inherit the device scope of its caller (P13).
-
-Eager code alone: a graph has no threads of its own.
-"""
+"""Wrong device: a thread does not inherit the device scope of its caller (P13). Eager only: graphs have no threads."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import dense, losses, sample, shares, uneven
+from harness.faults.samples import add_up, dense, losses, sample, shares, uneven
 
 
 def _threads(devices: Devices, fn: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Case:
-    """``fn`` of each shard in a thread of its own: started in the device's scope, or opening the scope itself."""
+    """``fn`` of each shard in its own thread, which is started in the device's scope, or opens the scope itself."""
     import tensorflow as tf
 
     rows = uneven(len(devices))
@@ -80,7 +77,7 @@ def _step_in_threads(devices: Devices) -> Case:
     def on_all(x: Any, work: Callable[[str, Any], Any]) -> Any:
         with ThreadPoolExecutor(len(devices)) as pool:
             towers = list(pool.map(work, devices.names, tf.split(x, sizes)))
-        return [tf.add_n(list(parts)) for parts in zip(*towers, strict=True)]
+        return add_up(towers)
 
     return Case(
         lambda x: on_all(x, late),

@@ -1,4 +1,4 @@
-"""Wrong numbers in a training step: an optimizer applied per shard (V15), IndexedSlices (V16), metrics (V17)."""
+"""Wrong values in a training step: an optimizer applied per shard (V15), IndexedSlices (V16), metrics (V17)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FEATURES, _WORDS, _WIDTH = 3, 9, 4
 
 
 class _Model:
-    """Weights and an optimizer on the host, and what a shard adds to the gradient of the mean loss over ``rows``."""
+    """Weights and an optimizer on the host, and a shard's part of the gradient of the mean loss over ``rows``."""
 
     def __init__(self, devices: Devices, rows: int) -> None:
         import tensorflow as tf
@@ -26,7 +26,7 @@ class _Model:
 
     @property
     def state(self) -> list[Any]:
-        """The weights, and how many steps the optimizer has counted."""
+        """The weights and the optimizer's counter."""
         return [self.weights, self.optimizer.iterations.value]
 
     def gradient(self, x: Any) -> Any:
@@ -64,12 +64,12 @@ def _applied_per_shard(devices: Devices) -> Case:
 
 
 def _applied_to_what_nobody_named(devices: Devices) -> Case:
-    """The same, judged without ``variables``: both programs carry the weights and the counter with them."""
+    """The same without ``variables``: the programs keep the weights and the counter between their calls."""
     return replace(_applied_per_shard(devices), variables=())
 
 
 def _indexed_slices(devices: Devices) -> Case:
-    """Each shard's gradient of an embedding has rows of its own; they are averaged as if they were the same rows."""
+    """Each shard's gradient of an embedding has its own rows, but they are averaged as if they were the same."""
     import tensorflow as tf
 
     count = len(devices)
@@ -77,7 +77,7 @@ def _indexed_slices(devices: Devices) -> Case:
         table = tf.Variable(sample(_WORDS, _WIDTH), name="table")
 
     def slices(words: Any) -> Any:
-        """The gradient as IndexedSlices would have it: a row for each word, and which word it is."""
+        """The values of the gradient's IndexedSlices: a row for each word."""
         return 2.0 * tf.gather(tf.convert_to_tensor(table), words)
 
     def dense(values: Any, words: Any) -> Any:
@@ -116,7 +116,7 @@ def _root_mean_square(devices: Devices) -> Case:
 
 
 def _masked_mean(devices: Devices) -> Case:
-    """Shards have the same number of rows, and different numbers of rows that count."""
+    """Shards have the same number of rows, but different numbers of unmasked rows."""
     import tensorflow as tf
 
     count = len(devices)
@@ -149,7 +149,7 @@ FAULTS = (
     Fault(
         "V15-applied-to-what-nobody-named",
         "V15",
-        "the same, of weights that are not given as variables",
+        "the same, with weights that are not passed as variables",
         "own attack",
         _applied_to_what_nobody_named,
     ),
@@ -167,11 +167,5 @@ FAULTS = (
         "transformers PR 6998",
         _root_mean_square,
     ),
-    Fault(
-        "V17-mean-of-masked-means",
-        "V17",
-        "a masked mean is taken per shard",
-        "transformers PR 6998",
-        _masked_mean,
-    ),
+    Fault("V17-mean-of-masked-means", "V17", "a masked mean is taken per shard", "transformers PR 6998", _masked_mean),
 )

@@ -1,4 +1,4 @@
-"""Wrong place: variables made by the first call (P09), and lookups that run at their variable (P11)."""
+"""Wrong device: variables made by the first call (P09), and lookups that run at their variable (P11)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds
-from harness.faults.samples import integers, sample, shares, uneven
-
-
-def _on_each(devices: Devices, fn: Callable[[Any], Any]) -> Program:
-    import tensorflow as tf
-
-    def program(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, shares(x.shape[0], len(devices))), strict=True):
-            with tf.device(device.name):
-                outputs.append(fn(part))
-        return tf.concat(outputs, axis=0)
-
-    return program
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import in_shards, integers, on_each, sample, uneven
 
 
 class _Lazy:
-    """A layer that makes its variable when it is first called."""
+    """A layer that creates its variable in its first call."""
 
     def __init__(self) -> None:
         self.weights: Any = None
@@ -44,10 +31,15 @@ def _ones(x: Any) -> Any:
 
 
 def _lazy(devices: Devices, lazy: Any, built: Any, mode: str) -> Case:
-    """Planted for one mode: after the first call, the variable is there."""
+    """Planted for one mode: after the first call, the variable exists."""
     inputs = {"x": sample(uneven(len(devices)), 3)}
     return Case(
-        _on_each(devices, lazy), _on_each(devices, built), _ones, inputs, kinds("variable-placement"), modes=(mode,)
+        in_shards(devices.names, lazy),
+        in_shards(devices.names, built),
+        _ones,
+        inputs,
+        kinds("variable-placement"),
+        modes=(mode,),
     )
 
 
@@ -73,7 +65,7 @@ def _unbuilt_layer(devices: Devices) -> Case:
 
 
 def _lookup(devices: Devices, look_up: Callable[[Any, Any], Any], device: str) -> Case:
-    """Rows of a table that is on ``device``, then a dense layer. Done right, the table is read in each scope."""
+    """Rows of a table on ``device``, then a dense layer. The twin reads the table in each scope."""
     import tensorflow as tf
 
     with tf.device(device):
@@ -87,8 +79,8 @@ def _lookup(devices: Devices, look_up: Callable[[Any, Any], Any], device: str) -
         return tf.tanh(tf.matmul(tf.gather(tf.convert_to_tensor(table), x), weights))
 
     return Case(
-        _on_each(devices, faulty),
-        _on_each(devices, right),
+        in_shards(devices.names, faulty),
+        in_shards(devices.names, right),
         right,
         {"x": integers(20, uneven(len(devices)))},
         kinds("op-placement"),
@@ -96,7 +88,7 @@ def _lookup(devices: Devices, look_up: Callable[[Any, Any], Any], device: str) -
 
 
 def _embedding_lookup(devices: Devices) -> Case:
-    """``embedding_lookup`` goes to its table by itself: the scope it asks for is not the tower's."""
+    """``embedding_lookup`` opens the scope of its table, which is not the tower's."""
     import tensorflow as tf
 
     return _lookup(devices, tf.nn.embedding_lookup, devices[0].name)
@@ -115,34 +107,25 @@ def _table_on_the_last(devices: Devices) -> Case:
 
 
 def _copy_for_each(devices: Devices) -> Case:
-    """Nothing but lookups. Done right, each device has a copy of the table."""
+    """Only lookups. In the twin each device has a copy of the table."""
     import tensorflow as tf
 
     table = tf.Variable(sample(20, 4))
-    copies = []
-    for device in devices:
-        with tf.device(device.name):
-            copies.append(tf.Variable(table))
+    copies = on_each(devices.names, lambda: tf.Variable(table))
+    count = len(devices)
 
     def parallel(x: Any) -> Any:
-        outputs = []
-        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
-            with tf.device(device.name):
-                outputs.append(tf.nn.embedding_lookup(table, part))
-        return tf.concat(outputs, axis=0)
+        parts = tf.split(x, count)
+        return tf.concat(on_each(devices.names, lambda part: tf.nn.embedding_lookup(table, part), parts), axis=0)
 
     def twin(x: Any) -> Any:
-        outputs = []
-        for device, part, copy in zip(devices, tf.split(x, len(devices)), copies, strict=True):
-            with tf.device(device.name):
-                outputs.append(tf.nn.embedding_lookup(copy, part))
-        return tf.concat(outputs, axis=0)
+        parts = tf.split(x, count)
+        return tf.concat(on_each(devices.names, tf.nn.embedding_lookup, copies, parts), axis=0)
 
     def reference(x: Any) -> Any:
         return tf.gather(table, x)
 
-    ids = integers(20, 2 * len(devices), 3)
-    return Case(parallel, twin, reference, {"x": ids}, kinds("op-placement", "unused-device"))
+    return Case(parallel, twin, reference, {"x": integers(20, 2 * count, 3)}, kinds("op-placement", "unused-device"))
 
 
 FAULTS = (

@@ -116,12 +116,7 @@ def possible_cuts(program: Program) -> tuple[int, ...]:
 
 
 def staged_programs(
-    *,
-    max_stages: int = 4,
-    dtypes: Sequence[Any] = FLOATS,
-    min_stages: int = 1,
-    min_rows: int = 0,
-    max_rows: int = 13,
+    *, max_stages: int = 4, dtypes: Sequence[Any] = FLOATS, min_stages: int = 1, min_rows: int = 0, max_rows: int = 13
 ) -> SearchStrategy[StagedProgram]:
     """Random programs of up to 10 steps, cut into stages that each do arithmetic, with 1 to 7 micro-batches.
 
