@@ -1,6 +1,6 @@
 """Hypothesis strategies: device sets, batches, arrays with exact arithmetic, and whole programs.
 
-The only room that imports Hypothesis. Importing it does not import TensorFlow.
+Only this package imports Hypothesis, and importing it does not import TensorFlow.
 """
 
 from __future__ import annotations

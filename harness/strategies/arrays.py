@@ -1,4 +1,4 @@
-"""The strategy of arrays whose sums and products are exact, whatever the order of summation."""
+"""The strategy of arrays whose sums and products are exact in any order of summation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from harness.errors import UsageError
 from harness.strategies.dtypes import dtype_name, exact_limit, is_float, numpy_dtype
 
-#: Exponents of the powers of two that every float type here holds with room for products (float16 ends at 2**15).
+#: Exponents of powers of two that leave every float type room for products (float16 ends at 2**15).
 _SCALES = range(-4, 4)
 
 
 def exact_magnitude(dtype: Any, *, terms: int = 16, factors: int = 2) -> int:
-    """The largest integer such that sums of ``terms`` products of ``factors`` such integers are exact in ``dtype``.
+    """Return the largest integer with exact sums of ``terms`` products of ``factors`` such integers in ``dtype``.
 
     Raises:
-        UsageError: the type holds no such sums, or is not a number type of the harness.
+        UsageError: the type cannot hold such sums, or is not supported.
     """
     name = dtype_name(dtype)
     if terms < 1 or factors < 1:
@@ -33,10 +33,10 @@ def exact_magnitude(dtype: Any, *, terms: int = 16, factors: int = 2) -> int:
         magnitude -= 1
     if magnitude < 1:
         raise UsageError(
-            f"terms={terms}: {name} cannot hold sums of so many; accepted: up to {exact_limit(name)} terms, "
-            "or a type with more bits"
+            f"terms={terms}: too many for exact sums in {name}; accepted: up to {exact_limit(name):,} terms, or a "
+            "type with more bits"
         )
-    # Beyond 2**20 nothing is gained, and a shrunk example would be harder to read.
+    # Larger integers gain nothing, and make examples harder to read.
     return min(magnitude, 2**20)
 
 
@@ -49,21 +49,21 @@ def exact_arrays(
     scale: float = 1.0,
     nonzero: bool = False,
 ) -> SearchStrategy[NDArray[Any]]:
-    """Arrays of small integers, or of small integers times ``scale``, a power of two.
+    """Generate arrays of small integers, or of small integers times ``scale``, a power of two.
 
-    Every sum of up to ``terms`` products of up to ``factors`` of their elements is exact in ``dtype``, and so are all
-    its partial sums in every order. Sums of products that have different numbers of factors are exact for scale 1.
+    Every sum of up to ``terms`` products of up to ``factors`` of their elements is exact in ``dtype``, with all its
+    partial sums in any order. Sums of products with different numbers of factors are exact for scale 1.
 
     Args:
         shape: of the arrays, or a strategy of shapes.
         dtype: float64, float32, float16, bfloat16, int32 or int64, as a name or as a type of NumPy or TensorFlow.
-        terms: how many products are added up at most.
-        factors: how many elements are multiplied at most.
+        terms: the most products in a sum.
+        factors: the most elements in a product.
         scale: a power of two from 2**-4 to 2**3; 1 for integer types.
-        nonzero: leaves out 0, which hides what it is multiplied by.
+        nonzero: whether to leave out 0, which hides its factors.
 
     Raises:
-        UsageError: an argument is not accepted, or the type has too few bits for such sums.
+        UsageError: an argument is not accepted, or the type has too few bits.
     """
     name = dtype_name(dtype)
     most = exact_magnitude(name, terms=terms, factors=factors)
@@ -77,7 +77,7 @@ def exact_arrays(
 
     @st.composite
     def arrays(draw: DrawFn) -> NDArray[Any]:
-        # No fill: it would make most elements equal, and a permutation of equal elements cannot be seen.
+        # No fill, which would make most elements equal and so hide permutations.
         drawn = draw(hnp.arrays(np.int64, draw(shapes), elements=elements, fill=st.nothing()))
         return (drawn * scale).astype(numpy_dtype(name)) if is_float(name) else drawn.astype(numpy_dtype(name))
 

@@ -1,4 +1,4 @@
-"""Verifies one program, and says how to run it again where it fails."""
+"""Verifies one program, and prints a script that reproduces a failure."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def assert_program(
     modes: Sequence[str] = ("eager", "graph"),
     seed: int = 0,
 ) -> Verification:
-    """Verify that the program split over ``devices`` is the program on one device, values, gradients and places.
+    """Verify that the program split over ``devices`` matches the program on one: values, gradients and placement.
 
     Args:
-        program: what to verify, on its own inputs.
-        devices: the devices that it is split over.
-        make_parallel: what makes the parallel callable, called as ``harness.make_parallel`` is, which is the default.
+        program: the program, which is run on its own inputs.
+        devices: the devices to split it over.
+        make_parallel: makes the parallel callable, with the signature of ``harness.make_parallel``, the default.
         modes: as for ``harness.verify``.
         seed: as for ``harness.verify``.
 
     Raises:
-        VerificationError: it does not pass. The message ends with a script of its own that shows the same.
+        VerificationError: it does not pass. The message ends with a script that reproduces the failure.
     """
     from harness.judgement.verify import assert_parallel
-    from harness.parallel.data import make_parallel as usual
+    from harness.parallel.data import make_parallel as default
 
-    make = usual if make_parallel is None else make_parallel
+    make = default if make_parallel is None else make_parallel
     built = program.build(devices.host)
     try:
         return assert_parallel(
@@ -59,8 +59,8 @@ def _script(program: Program, devices: Devices, make: Callable[..., Any], modes:
     try:
         text = program.script(devices, make_parallel=make, modes=modes, seed=seed)
     except UsageError:
-        # A function inside another one. The script is as good as it can be: all of it but the one name.
+        # A function inside another one: the script lacks only its name.
         text = program.script(devices, modes=modes, seed=seed)
         name = getattr(make, "__qualname__", repr(make))
-        text = f"# Put {name}, which cannot be imported, in the place of harness.make_parallel.\n{text}"
-    return f"The same as a script:\n\n{text}"
+        text = f"# Replace harness.make_parallel by {name}, which cannot be imported.\n{text}"
+    return f"Script that reproduces it:\n\n{text}"

@@ -15,9 +15,9 @@ from harness.errors import UsageError
 from harness.strategies.arrays import exact_arrays
 from harness.strategies.dtypes import dtype_name, is_float, numpy_dtype
 
-#: Sizes of features, from 2, since an axis of size 1 hides faults.
+#: Sizes of features; an axis of size 1 would hide faults.
 _SIZES = range(2, 10)
-#: How often each class of batch sizes is in the list that a size is drawn from, as far as its sizes divide it.
+#: How often each class of batch sizes is in the list that a size is drawn from, rounded down.
 _COPIES = 60
 
 
@@ -32,21 +32,21 @@ def batches(
     min_rows: int = 0,
     max_rows: int | None = None,
 ) -> SearchStrategy[dict[str, NDArray[Any]]]:
-    """Dicts of one array for each name, all of one size along ``axis``.
+    """Generate dicts of one array for each name, all of the same size along ``axis``.
 
-    That size is at times 0, 1, smaller than the number of ``devices``, a multiple of it, and mostly no multiple. No
-    array is square: sizes of features differ from the size of the batch, from one another and, as long as there are
-    enough numbers, from those of the other arrays.
+    That size is sometimes 0, 1, smaller than the number of ``devices`` or a multiple of it, and mostly not a multiple.
+    No array is square: feature sizes differ from the batch size, from one another and, where possible, from those of
+    the other arrays.
 
     Args:
-        names: of the arrays.
-        devices: how many devices the batch is meant for, or the devices.
-        axis: the batch axis; 1 gives every array at least one axis before it, -1 is the last one.
-        dtypes: types to draw each array's type from.
+        names: the names of the arrays.
+        devices: the devices that the batch is for, or their number.
+        axis: the batch axis; with 1 every array has at least one axis before it, -1 is the last one.
+        dtypes: the types to draw each array's type from.
         exact: small integers, see :func:`exact_arrays`; otherwise floats up to 4, without subnormal numbers.
-        max_features: most axes besides the batch axis.
+        max_features: the most axes besides the batch axis.
         min_rows: the smallest size of the batch.
-        max_rows: the largest size of the batch; by default three for each device and two more.
+        max_rows: the largest size of the batch; by default three for each device, plus two.
 
     Raises:
         UsageError: an argument is not accepted.
@@ -80,7 +80,7 @@ def _batches(
         [rows for rows in allowed if rows > devices and rows % devices],
         [rows for rows in allowed if rows and rows % devices == 0],
     ]
-    # One draw from a sorted list, in which each class fills as much as the next: shrinking ends at the fewest rows.
+    # One draw from a sorted list with an equal share for each class, so that examples shrink to the fewest rows.
     weighted = [rows for group in classes if group for rows in group * max(_COPIES // len(group), 1)]
     rows = draw(st.sampled_from(sorted(weighted)))
     used: set[int] = set()
@@ -100,7 +100,7 @@ def _batches(
 def _elements(shape: tuple[int, ...], dtype: str, exact: bool) -> SearchStrategy[NDArray[Any]]:
     if exact or not is_float(dtype):
         return exact_arrays(shape, dtype)
-    # Drawn as float32 and rounded: Hypothesis knows no bfloat16. float64 gets digits that float32 has not.
+    # Hypothesis has no bfloat16: it is rounded from float32. float64 is drawn with all its digits.
     wide = dtype == "float64"
     floats = st.floats(-4, 4, width=64 if wide else 32, allow_subnormal=False)
     drawn = hnp.arrays(np.float64 if wide else np.float32, shape, elements=floats, fill=st.nothing())

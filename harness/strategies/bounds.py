@@ -1,4 +1,4 @@
-"""How large the values and gradients of an exact program can become: none may leave the range of exact integers."""
+"""Bounds of the values and gradients of an exact program: none may exceed the range of exact integers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from harness.strategies.dtypes import is_float
 from harness.strategies.steps.step import Step, Types
 
-#: Largest weight of an output in the projection whose gradients are exact. Integer weights up to it keep the promise.
+#: The largest integer weight of an output in a projection whose gradients are still exact.
 PROJECTION_LIMIT = 2
 
 
 def gradient_bounds(types: Types, steps: Sequence[Step], outputs: Sequence[str], rows: int) -> dict[str, float]:
-    """The largest magnitude of the gradient of each value, for integer weights up to :data:`PROJECTION_LIMIT`.
+    """Return the largest magnitude of the gradient of each value, for integer weights up to :data:`PROJECTION_LIMIT`.
 
-    ``outputs`` are the names of the outputs; step ``i`` makes the value ``v<i>``. The sum of magnitudes is taken
-    everywhere, so that the bound holds for every partial sum in every order.
+    ``outputs`` are the names of the outputs; step ``i`` makes the value ``v<i>``. Magnitudes are added up, so that the
+    bound holds for every partial sum in any order.
 
     Raises:
         InvalidProgram: a step is not exact.
@@ -35,7 +35,7 @@ def gradient_bounds(types: Types, steps: Sequence[Step], outputs: Sequence[str],
 
 
 def largest(types: Types, steps: Sequence[Step], outputs: Sequence[str], rows: int) -> float:
-    """The largest magnitude of any value or gradient of a program whose arithmetic is that of integers.
+    """Return the largest magnitude of any value or gradient of a program with integer arithmetic.
 
     Raises:
         InvalidProgram: a step is not exact.

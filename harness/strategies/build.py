@@ -1,4 +1,4 @@
-"""A program turned into a function of TensorFlow, with variables that are made once."""
+"""Builds a TensorFlow function, and its variables, from a program."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Built:
     """A program that can run.
 
-    ``fn(**inputs)`` takes arrays or tensors and returns tensors, in the nests that the program says; ``variables``
-    are its ``tf.Variable`` objects, in the program's order; ``signature`` maps each argument to the ``tf.TensorSpec``
-    (or nest of them) in which the size of the batch is unknown.
+    ``fn(**inputs)`` takes arrays or tensors and returns tensors, in the program's nests; ``variables`` are its
+    ``tf.Variable`` objects in the program's order; ``signature`` maps each argument to its ``tf.TensorSpec`` (or nest
+    of them), with an unknown batch size.
     """
 
     program: Program
@@ -28,7 +28,7 @@ class Built:
 
 
 def make_variables(program: Program, device_of: Callable[[str], str]) -> dict[str, Any]:
-    """The variables by name, each on the device that ``device_of`` says for its name."""
+    """Make the variables by name, each on the device that ``device_of`` returns for its name."""
     import tensorflow as tf
 
     made = {}
@@ -43,7 +43,7 @@ def make_variables(program: Program, device_of: Callable[[str], str]) -> dict[st
 
 
 def build(program: Program, host: str, variables: dict[str, Any] | None = None) -> Built:
-    """The function of the program, and its variables, made on the device ``host`` unless they are given."""
+    """Build the function, and the variables on the device ``host`` unless they are given."""
     import tensorflow as tf
 
     variables = make_variables(program, lambda _: host) if variables is None else variables
@@ -63,7 +63,7 @@ def build(program: Program, host: str, variables: dict[str, Any] | None = None) 
 
 
 def _traced(tf: Any, fn: Callable[..., Any], signature: dict[str, Any]) -> Callable[..., Any]:
-    # One nest of known signature, so that one graph serves every size of batch.
+    # One signature, so that one graph serves every batch size.
     graph = tf.function(lambda inputs: fn(**inputs), input_signature=[signature], autograph=False)
 
     def traced(**inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How steps are drawn that look something up, contract two values, or choose their way."""
+"""Recipes for steps that look something up, contract two values, or branch."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _remap(sketch: Sketch, ids: str) -> Step:
 
 
 def _ranked(sketch: Sketch) -> list[str]:
-    """What an Argmax may be taken of. With 8 or 11 bits the two largest are often neighbours, or the same."""
+    """Values for an Argmax. With 8 or 11 bits the two largest are often equal or neighbours."""
     coarse = sketch.dtype in ("float16", "bfloat16") and not sketch.exact
     return sketch.values(lambda value: value.stable and bool(value.shape) and not coarse)
 
@@ -106,7 +106,7 @@ def _loop(sketch: Sketch, x: str) -> Step | None:
     return Loop(how, x, w, trips, v, ids)
 
 
-#: How to draw steps that look up, contract or choose.
+#: Recipes by kind of step.
 CHOOSING_RECIPES = {
     Slice.KIND: Recipe(lambda s: s.values(lambda v: bool(v.shape) and v.shape[-1] >= 3), _slice),
     Gather.KIND: Recipe(lambda s: s.values(lambda v: bool(v.shape)), _gather),

@@ -1,4 +1,4 @@
-"""The strategy of device sets: which of the devices, and in which order."""
+"""The strategy of device sets: which devices, and in which order."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from harness.errors import UsageError
 
 
 def device_sets(devices: Devices, *, min_size: int = 1, max_size: int | None = None) -> SearchStrategy[Devices]:
-    """Non-empty choices of distinct ``devices`` in any order, which shrink to the first device alone.
+    """Generate non-empty subsets of ``devices`` in any order, which shrink to the first device.
 
-    Each is a :class:`~harness.devices.device.Devices` with the spec, the reason and the host of the given ones.
+    Each keeps the spec, the reason and the host of ``devices``.
 
     Raises:
-        UsageError: the sizes do not lie between 1 and the number of devices.
+        UsageError: the sizes are not between 1 and the number of devices.
     """
     most = len(devices) if max_size is None else max_size
     if not 1 <= min_size <= most <= len(devices):
@@ -26,7 +26,7 @@ def device_sets(devices: Devices, *, min_size: int = 1, max_size: int | None = N
         picked = [devices[index] for index in order]
         return Devices(picked, spec=devices.spec, reason=devices.reason, host=devices.host)
 
-    # The size is drawn first: a list of free length would hardly ever hold all the devices.
+    # The size is drawn first: a list of any length would hardly ever hold all devices.
     sizes = st.integers(min_size, most)
     index = st.sampled_from(range(len(devices)))
     return sizes.flatmap(lambda size: st.lists(index, min_size=size, max_size=size, unique=True)).map(chosen)

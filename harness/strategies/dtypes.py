@@ -1,4 +1,4 @@
-"""The number types that programs and arrays are generated in, by TensorFlow's names, without TensorFlow."""
+"""The dtypes of generated programs and arrays, by TensorFlow's names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from harness.errors import UsageError
 
-#: Types that gradients flow through, the simplest first: examples shrink towards the front.
+#: Types with gradients, the simplest first: examples shrink towards the front.
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int32", "int64")
 DTYPES = FLOATS + INTEGERS
 
-#: Integers up to and including this magnitude are all exact: 2 to the number of significant bits of the IEEE 754
-#: (bfloat16: 8 bits, one of them implied) format, or the largest value of the integer type.
+#: All integers up to this magnitude are exact: 2 to the number of significant bits of the float format, or the largest
+#: value of the integer type.
 EXACT_LIMIT = {
     "float64": 2**53,
     "float32": 2**24,
@@ -27,10 +27,10 @@ EXACT_LIMIT = {
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy type of that name; ``bfloat16`` is that of ``ml_dtypes``, which TensorFlow uses too.
+    """Return the NumPy type of that name; ``bfloat16`` is the one of ``ml_dtypes``, as in TensorFlow.
 
     Raises:
-        UsageError: NumPy knows no such type.
+        UsageError: there is no such type.
     """
     if name == "bfloat16":
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
@@ -38,11 +38,11 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        raise UsageError(f"dtype={name!r} is no number type; accepted: {', '.join(DTYPES)}, bool") from None
+        raise UsageError(f"dtype={name!r}; accepted: {', '.join(DTYPES)}, bool") from None
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a NumPy, ``ml_dtypes`` or TensorFlow number type, or of one that is already a name.
+    """Return the name of a NumPy, ``ml_dtypes`` or TensorFlow type, or check that of a name.
 
     Raises:
         UsageError: it is not one of :data:`DTYPES`.
@@ -56,10 +56,10 @@ def dtype_name(dtype: Any) -> str:
 
 
 def is_float(name: str) -> bool:
-    """Whether gradients flow through the type of that name."""
+    """Whether the type has gradients."""
     return name in FLOATS
 
 
 def exact_limit(name: str) -> int:
-    """The largest magnitude up to which every integer is exact in the type of that name."""
+    """The magnitude up to which every integer is exact in the type."""
     return EXACT_LIMIT[name]

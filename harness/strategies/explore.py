@@ -1,4 +1,4 @@
-"""Runs a check on generated examples outside a test: for callers that want neither pytest nor Hypothesis themselves."""
+"""Runs a check on generated examples outside a test, for callers without pytest or Hypothesis."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from harness.errors import UsageError
 
 Example = TypeVar("Example")
 
-#: From the 11th example on, Hypothesis makes most of the next ones by repeating parts of the last one, and from runs
-#: of 10 on it begins with small ones. That finds faults in what is small or has equal parts; for coverage fresh
-#: examples are worth more, so a run is made of short runs.
+#: From the 11th example of a run on, Hypothesis mostly repeats parts of the last one, and longer runs begin with small
+#: examples. Fresh examples cover more, so an exploration is a sequence of short runs.
 _FRESH = 8
 
 
 @dataclass(frozen=True)
 class Failure(Generic[Example]):
-    """The simplest example found that fails, and the error that the check raised for it."""
+    """The simplest failing example found, and the error that the check raised."""
 
     example: Example
     error: AssertionError
@@ -30,14 +29,14 @@ class Failure(Generic[Example]):
 
 @dataclass(frozen=True)
 class Exploration(Generic[Example]):
-    """What :func:`explore` did: how many examples were checked before shrinking, and the failure, or ``None``."""
+    """How many examples were checked before shrinking, and the failure, or ``None``."""
 
     examples: int
     failure: Failure[Example] | None
 
     @property
     def passed(self) -> bool:
-        """Whether examples were checked and none failed. Nothing checked is no pass."""
+        """Whether examples were checked and none failed."""
         return self.failure is None and self.examples > 0
 
 
@@ -49,14 +48,14 @@ def explore(
     seed: int = 0,
     shrink: bool = True,
 ) -> Exploration[Example]:
-    """Check that many examples until one fails.
+    """Check this many examples, or until one fails.
 
-    They are the same ones for the same ``seed`` in the same program: Hypothesis also draws numbers that it finds in
-    the sources of the modules that are loaded.
+    The same ``seed`` gives the same examples in the same program: Hypothesis also draws constants from the sources of
+    the loaded modules.
 
     ``check`` fails by raising an ``AssertionError`` (:class:`~harness.errors.VerificationError` is one). The failing
-    example is then made as simple as can be, unless ``shrink`` is false. Any other error passes through as it is.
-    A strategy that has fewer examples, or none, ends the exploration early: ``.examples`` counts what was checked.
+    example is then simplified, unless ``shrink`` is false. Other errors pass through. A strategy with fewer examples
+    ends the exploration early; ``.examples`` counts those that were checked.
 
     Raises:
         UsageError: ``examples`` is not positive.
@@ -73,7 +72,7 @@ def explore(
 
 
 def sample(strategy: SearchStrategy[Example], count: int, *, seed: int = 0) -> list[Example]:
-    """That many examples, chosen as by :func:`explore`.
+    """Return this many examples, as :func:`explore` draws them.
 
     Raises:
         UsageError: ``count`` is not positive.
@@ -94,7 +93,7 @@ def _short_run(
     done = 0
     failures: list[Failure[Example]] = []
 
-    # Each run of Hypothesis begins with the simplest example: once is enough.
+    # Each run of Hypothesis begins with the simplest example, which only the first run needs.
     extra = 1 if before else 0
 
     @seeded((seed << 32) + before)
@@ -102,7 +101,7 @@ def _short_run(
         max_examples=examples + extra,
         database=None,
         deadline=None,
-        derandomize=False,  # Hypothesis sets it where CI=true, and would then not go by the seed
+        derandomize=False,  # set by Hypothesis where CI=true, which ignores the seed
         phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
         report_multiple_bugs=False,
         suppress_health_check=tuple(HealthCheck),
@@ -125,11 +124,10 @@ def _short_run(
     try:
         run()
     except (AssertionError, Flaky):
-        # Hypothesis runs the simplest failing example last. Flaky: it did not fail again, and it did once.
+        # Hypothesis runs the simplest failing example last. Flaky: it failed once, and then did not.
         if not failures:
             raise
         return done, failures[-1]
     except Unsatisfiable:
-        # The strategy has no example: the count says so.
         return done, None
     return done, None

@@ -1,4 +1,4 @@
-"""The strategy of programs: how many steps of which kinds, what is returned, and under which names."""
+"""The strategy of programs: the number and kinds of steps, the outputs, and the names."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _OUTPUT_PATHS = (
     ("0", "1.left", "1.right", "1.up"),
 )
 
-#: Types as often as they are drawn: integer programs, which have no gradients, are one in nine. int32 is not among
-#: them: TensorFlow keeps its tensors on the host, so that where an int32 program ran proves nothing.
+#: Types as often as they are drawn: one program in nine has integers, and so no gradients. int32 is left out:
+#: TensorFlow keeps its tensors on the host, so the placement of an int32 program proves nothing.
 USUAL_DTYPES = (*FLOATS, *FLOATS, "int64")
 
 
@@ -53,27 +53,27 @@ def programs(
     max_rows: int = 13,
     traced: bool | None = False,
 ) -> SearchStrategy[Program]:
-    """Random row-wise programs of 1 to 6 small steps, with their data: see :class:`Program`.
+    """Generate row-wise programs of 1 to 6 small steps, with their data: see :class:`Program`.
 
-    A program says itself which batch it is run on (``rows``, from ``min_rows`` to ``max_rows``, so that it divides
-    rarely, is smaller than the number of devices at times, and is 0 at times) and along which ``axis``. No value is
-    square: the batch and the sizes of the features all differ.
+    A program has its own batch size (``rows``, from ``min_rows`` to ``max_rows``, which rarely divides, is sometimes
+    smaller than the number of devices, and sometimes 0) and batch ``axis``. No value is square: the batch size and the
+    feature sizes all differ.
 
     Args:
-        dtypes: the types of the programs' numbers, one that is named more often comes more often; on GPUs give the
-            float types, since TensorFlow has no int32 MatMul there. Integer programs have no gradients, and int32
-            ones nothing that proves where they ran.
-        kinds: the kinds of steps, from :data:`KINDS`. Those that a type has no use for are left out for that type;
-            where nothing is left, the step is an activation.
-        exact: whether values and gradients are exact, so that they are the same to the last bit in every order of
-            summation; ``None`` draws it.
-        axes: the batch axes; one that is named more often comes more often.
-        min_steps: how many steps are drawn at least; those that no output needs are then left out.
-        max_steps: how many steps there are at most.
+        dtypes: the types to draw from; repeat one to draw it more often. On GPUs give the float types, since TensorFlow
+            has no integer MatMul there. Integer programs have no gradients, and the placement of int32 ones proves
+            nothing.
+        kinds: the kinds of steps, from :data:`KINDS`. Those that a type does not support are left out; if none is
+            left, the step is an activation.
+        exact: whether values and gradients are exact, and so have the same bits in any order of summation; ``None``
+            draws it.
+        axes: the batch axes to draw from; repeat one to draw it more often.
+        min_steps: the fewest steps, before those that no output needs are removed.
+        max_steps: the most steps.
         min_rows: the fewest rows.
         max_rows: the most rows.
-        traced: whether the program's function is itself a ``tf.function``; ``None`` draws it, one in eight. Programs
-            with the kinds ``support.UNPLACEABLE_WHEN_TRACED`` never are.
+        traced: whether the program's function is a ``tf.function``; ``None``: one in eight. Programs with the kinds
+            ``support.UNPLACEABLE_WHEN_TRACED`` never are.
 
     Raises:
         UsageError: an argument is not accepted.
@@ -110,12 +110,12 @@ def _programs(
     sketch.argument(sketch.shape(draw(st.sampled_from([2, 1, 3]))))
     known = tuple(kind for kind in support.kinds(dtype, exact=exactly) if kind in kinds)
     wanted = draw(st.sampled_from(range(steps[0], steps[1] + 1)))
-    for _ in range(2 * wanted):  # some steps are turned down
+    for _ in range(2 * wanted):  # some steps are rejected
         if len(sketch.steps) < wanted:
             _one_step(sketch, known)
     main = next(iter(_outputs(sketch)), "a0")
     if not any(_computes(sketch.steps[index]) for index in _needed(sketch, [main])):
-        # Every step was turned down, or moves numbers only: that would prove nothing about where it ran.
+        # No step computes, so nothing would prove where the program ran.
         sketch.add(Activation(main, support.activations(dtype, exact=exactly)[0]))
     return _finish(sketch, sketch.choose([False] * 7 + [True]) if traced is None else traced)
 
@@ -142,7 +142,7 @@ def _needed(sketch: Sketch, outputs: Sequence[str]) -> list[int]:
 
 
 def _outputs(sketch: Sketch) -> list[str]:
-    """Results of steps that the program can return as its main output, the newest first."""
+    """Results of steps that can be the main output, the newest first."""
     names = [f"v{index}" for index in range(len(sketch.steps))][::-1]
     return [
         n for n in names if sketch.types[n].dtype == sketch.dtype and sketch.types[n].below is None and _fits(sketch, n)
@@ -167,8 +167,8 @@ def _finish(sketch: Sketch, traced: bool) -> Program:
     if len(outputs) == 1 and not sketch.choose([False, False, True]):
         paths = ("",)
 
-    # What no output needs is left out, so that a shrunk example holds nothing but the fault. At times arguments and
-    # variables stay that nothing reads: their gradient is None.
+    # Unneeded steps are removed, so that a shrunk example shows only the fault. Sometimes unused arguments and
+    # variables stay: their gradient is None.
     steps = _needed(sketch, outputs)
     needed = {*outputs, *(name for index in steps for name in sketch.steps[index].reads)}
     spare = sketch.choose([False, False, False, True])
@@ -197,6 +197,6 @@ def _finish(sketch: Sketch, traced: bool) -> Program:
 
 
 def _renamed(part: Any, names: dict[str, str]) -> Any:
-    """The part with its own name and those it reads replaced: no other text in it looks like ``a0`` or ``v0``."""
+    """Return the part with its name and those it reads replaced: no other text in it looks like ``a0`` or ``v0``."""
     texts = {field.name: getattr(part, field.name) for field in fields(part)}
     return replace(part, **{key: names[text] for key, text in texts.items() if isinstance(text, str) and text in names})

@@ -1,4 +1,4 @@
-"""Several models of one architecture: for ensembles."""
+"""Several models of one architecture, for ensembles."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BuiltModels:
-    """Models that can run: what ``ensemble`` takes, and the same run one after the other.
+    """Models that can run, as ``ensemble`` takes them.
 
-    ``one_by_one`` takes what the ensemble takes; ``variables`` are those of all models, each on its model's device.
+    ``one_by_one`` calls them in turn, with the ensemble's arguments; ``variables`` are those of all models, each on its
+    model's device.
     """
 
     models: tuple[Callable[..., Any], ...]
@@ -37,9 +38,9 @@ class Models(Compact):
     """Models that differ in the values of their variables.
 
     Attributes:
-        program: what each of them does.
-        seeds: one for each model, of the values of its variables, and of its own inputs.
-        own_inputs: whether each gets inputs of its own, instead of all the same ones.
+        program: the program of each model.
+        seeds: one for each model, for its variables and its own inputs.
+        own_inputs: whether each model gets its own inputs.
 
     Raises:
         InvalidProgram: there is no model.
@@ -51,11 +52,11 @@ class Models(Compact):
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise InvalidProgram("models", "there is no model", "a seed for each")
+            raise InvalidProgram("models", "no model", "a seed for each model")
 
     @property
     def each(self) -> tuple[str, ...]:
-        """Names of the arguments of which every model gets its own, as ``ensemble(each=...)`` takes them."""
+        """The arguments of which each model gets its own, as ``ensemble(each=...)`` takes them."""
         return tuple(self.program.inputs()) if self.own_inputs else ()
 
     def inputs(self) -> dict[str, Any]:
@@ -85,7 +86,7 @@ class Models(Compact):
 def models(
     *, max_models: int = 4, min_models: int = 1, dtypes: Sequence[Any] = FLOATS, max_rows: int = 13
 ) -> SearchStrategy[Models]:
-    """Random programs, each as several models with values of their own.
+    """Generate programs, each as several models with their own variables.
 
     Args:
         max_models: the most models: the number of devices.

@@ -1,4 +1,4 @@
-"""Nests as data: a leaf has a path, ``"x"``, ``"pair.0"`` or ``"out.left"``; numbers make tuples, names make dicts."""
+"""Nests from leaves by path: ``"x"``, ``"pair.0"`` or ``"out.left"``. Numbers make tuples, names make dicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Leaf = TypeVar("Leaf")
 
 
 def pack(leaves: Iterable[tuple[str, Leaf]]) -> Any:
-    """The nest whose leaves stand at the given paths: the empty path is a nest that is one leaf.
+    """Return the nest with leaves at these paths; the empty path is a single leaf.
 
     Raises:
         UsageError: two leaves claim the same place, or the numbers of a tuple are not 0, 1, 2 …

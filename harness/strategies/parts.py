@@ -1,4 +1,4 @@
-"""What a program takes: its arguments and its variables, with the numbers that they hold."""
+"""The arguments and variables of a program, and their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.strategies.dtypes import is_float, numpy_dtype
 from harness.strategies.steps.step import Compact
 from harness.strategies.value import Value
 
-#: Largest integers that exact programs start from: batches, and weights. Few bits leave room for sums of products.
+#: The largest integers in the batches and weights of exact programs: small, to leave room for sums of products.
 _EXACT_DATA = {"bfloat16": 2, "float16": 3}
 _EXACT_WEIGHT = {"bfloat16": 1, "float16": 2}
 
@@ -35,7 +35,7 @@ class Argument(Compact):
     broadcast: bool = False
 
     def value(self, dtype: str, *, exact: bool) -> Value:
-        """What is known of the argument in a program of that type."""
+        """The properties of the argument in a program of that type."""
         own = self.dtype or dtype
         if self.below is not None and (is_float(own) or self.below < 1):
             raise InvalidProgram(repr(self), f"below={self.below} for {own}", "an integer type, and at least 1")
@@ -64,7 +64,7 @@ class Argument(Compact):
         return array.astype(numpy_dtype(known.dtype))
 
 
-#: What a variable is for. It decides how large its values are.
+#: The purpose of a variable, which decides how large its values are.
 INITS = ("weight", "bias", "gain", "table")
 
 
@@ -77,13 +77,13 @@ class Variable(Compact):
     init: str = "weight"
 
     def value(self, dtype: str, *, exact: bool) -> Value:
-        """What is known of the variable in a program of that type."""
+        """The properties of the variable in a program of that type."""
         if self.init not in INITS:
             raise InvalidProgram(repr(self), f"init={self.init!r}", ", ".join(INITS))
         if exact or not is_float(dtype):
             bound: float = _EXACT_WEIGHT.get(dtype, 3)
         else:
-            # 1/sqrt(fan-in) keeps what a layer puts out as large as what it takes in.
+            # 1/sqrt(fan-in) keeps the output of a layer as large as its input.
             fan_in = max(prod(self.shape[:-1]), 1)
             bound = {"weight": 1 / sqrt(fan_in), "bias": 0.5, "gain": 1.5, "table": 1.0}[self.init]
         return Value(self.shape, dtype, bound, batched=False, stable=True)
@@ -101,6 +101,6 @@ class Variable(Compact):
 
 
 def _whole(seed: int, name: str, shape: tuple[int, ...], limit: int) -> NDArray[np.int64]:
-    """Integers from ``-limit`` to ``limit`` without 0, which would hide what it is multiplied by."""
+    """Integers from ``-limit`` to ``limit`` without 0, which would hide its factors."""
     array = seeded.integers(seed, name, shape, 0, 2 * limit)
     return np.where(array < limit, array - limit, array - limit + 1)

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Program(Compact):
-    """A row-wise program: row ``i`` of each output follows from row ``i`` of the arguments and from the variables.
+    """A row-wise program: row ``i`` of each output depends on row ``i`` of the arguments, and on the variables.
 
     Attributes:
-        arguments: what it takes. A path with dots makes a nest: ``"pair.0"`` and ``"pair.1"`` are a tuple ``pair``.
-        variables: what is shared by all rows, and by all devices.
-        steps: step ``i`` makes the value ``v<i>`` from arguments, variables and earlier values, named in the step.
+        arguments: a path with dots makes a nest: ``"pair.0"`` and ``"pair.1"`` are a tuple ``pair``.
+        variables: shared by all rows and devices.
+        steps: step ``i`` computes ``v<i>`` from the arguments, variables and earlier values that it names.
         outputs: ``(path, value)`` pairs; a single ``("", "v2")`` returns that value itself, other paths a nest.
-        dtype: type of all numbers but indices and masks, one of :data:`~harness.strategies.dtypes.DTYPES`.
+        dtype: type of all numbers except indices and masks, one of :data:`~harness.strategies.dtypes.DTYPES`.
         axis: batch axis of arguments and outputs; inside the program the batch axis is 0.
-        rows: size of the batch that :meth:`inputs` makes.
+        rows: batch size of :meth:`inputs`.
         seed: of the values of arguments and variables.
-        exact: all values and gradients are integers so small that every sum of them is exact, in every order. For
-            gradients that holds for outputs weighted by integers up to ``bounds.PROJECTION_LIMIT``.
-        traced: ``build().fn`` is itself a ``tf.function``.
+        exact: all values and gradients are integers small enough for exact sums in any order. For gradients that holds
+            for outputs weighted by integers up to ``bounds.PROJECTION_LIMIT``.
+        traced: ``build().fn`` is a ``tf.function``.
 
     Raises:
         InvalidProgram: the parts do not fit together.
@@ -58,12 +58,14 @@ class Program(Compact):
         if self.dtype not in DTYPES:
             raise InvalidProgram("program", f"dtype={self.dtype!r}", ", ".join(DTYPES))
         if not self.outputs or not any(not argument.broadcast for argument in self.arguments):
-            raise InvalidProgram("program", "no batch goes in, or none comes out", "an argument and an output")
+            raise InvalidProgram("program", "no batch argument, or no output", "at least one of each")
         self._require_rows(self.rows)
         for path, name in self.outputs:
             value = self.types.get(name)
             if value is None or not value.batched:
-                raise InvalidProgram(f"output {path!r}", f"{name!r} is no value of the batch", "an argument or a step")
+                raise InvalidProgram(
+                    f"output {path!r}", f"{name!r} is not a value of the batch", "an argument or a step"
+                )
         placed = [(a.name, a.shape) for a in self.arguments if not a.broadcast]
         placed += [(f"output {path!r}", self.types[name].shape) for path, name in self.outputs]
         for place, shape in placed:
@@ -74,7 +76,7 @@ class Program(Compact):
 
     @cached_property
     def types(self) -> dict[str, Value]:
-        """What is known of each value, by name."""
+        """The properties of each value, by name."""
         types: dict[str, Value] = {}
         parts: tuple[Argument | Variable, ...] = (*self.arguments, *self.variables)
         for part in parts:
@@ -87,12 +89,12 @@ class Program(Compact):
 
     @property
     def broadcast(self) -> tuple[str, ...]:
-        """Names of the arguments that are no batch, as ``make_parallel(broadcast=...)`` takes them."""
+        """The arguments that are not split, as ``make_parallel(broadcast=...)`` takes them."""
         return tuple(dict.fromkeys(a.name.partition(".")[0] for a in self.arguments if a.broadcast))
 
     @property
     def differentiable(self) -> bool:
-        """Whether gradients flow through the program's numbers."""
+        """Whether the program has gradients."""
         return is_float(self.dtype)
 
     @property
@@ -101,7 +103,7 @@ class Program(Compact):
         return tuple(step.KIND for step in self.steps)
 
     def inputs(self, rows: int | None = None, seed: int | None = None) -> dict[str, Any]:
-        """NumPy arrays for the arguments, in nests, with ``rows`` along the batch axis: the same ones every time.
+        """Make NumPy arrays for the arguments, in nests, with ``rows`` along the batch axis: the same every time.
 
         Raises:
             InvalidProgram: ``rows`` is negative, 0 with a step that needs rows, or too large for an exact program.
@@ -117,19 +119,19 @@ class Program(Compact):
         return self.pack_arguments(arrays)
 
     def build(self, host: str = "/job:localhost/replica:0/task:0/device:CPU:0") -> Built:
-        """Make the variables, on the device ``host``, and the function of TensorFlow that shares them."""
+        """Build the TensorFlow function, and its variables on the device ``host``."""
         from harness.strategies.build import build
 
         return build(self, host)
 
     def script(self, devices: Devices | str = "cpu:4", **options: Any) -> str:
-        """The text of a script that verifies this program; the options are those of :func:`.script.script`."""
+        """Return a script that verifies this program; the options are those of :func:`.script.script`."""
         from harness.strategies.script import script
 
         return script(self, devices, **options)
 
     def pack_arguments(self, leaves: dict[str, Any]) -> dict[str, Any]:
-        """The keyword arguments, from leaves by path."""
+        """Return the keyword arguments, from leaves by path."""
         packed = nests.pack([*leaves.items(), ("*", None)])  # the mark keeps a single "0" from becoming a tuple
         packed.pop("*")
         if not all(name.isidentifier() for name in packed):
@@ -151,7 +153,7 @@ class Program(Compact):
 
 
 def infer(step: Step, types: dict[str, Value], *, exact: bool) -> Value:
-    """What is known of a step's result, given what is known before it.
+    """Return the properties of a step's result, given those of earlier values.
 
     Raises:
         InvalidProgram: a name is unknown, or the operands do not fit the step.

@@ -1,4 +1,4 @@
-"""How a step of each kind is drawn: the values it can start from, and the step on one of them."""
+"""Recipes for drawing a step of each kind: the values that it can take, and the step on one of them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from harness.strategies.value import Value
 
 @dataclass(frozen=True)
 class Recipe:
-    """``operands`` lists what a step can start from, and ``draw`` makes one; ``None`` where it then cannot be had.
+    """``operands`` lists the values that a step can take, and ``draw`` makes the step on one, or ``None``.
 
-    ``weight`` is how many times as likely it is as another step that can be had: more for those that rarely can.
+    ``weight`` makes steps that are rarely possible more likely.
     """
 
     operands: Callable[[Sketch], list[str]]
@@ -42,7 +42,7 @@ class Recipe:
     weight: int = 1
 
 
-#: Beyond this, functions that saturate are flat: what is left of their gradient is rounding errors.
+#: Above this, saturating functions are flat, and their gradients mostly rounding errors.
 _SATURATES = 8.0
 
 
@@ -113,7 +113,7 @@ def _reduce(sketch: Sketch, x: str) -> Step:
 
 
 def shapes_of(size: int, rows: int) -> list[tuple[int, ...]]:
-    """All shapes of 1 to 3 axes with ``size`` elements in which no two sizes are the same, and none is ``rows``."""
+    """All shapes of 1 to 3 axes with ``size`` elements, in which all sizes differ and none is ``rows``."""
     allowed = [length for length in SIZES if size % length == 0 and length != rows]
     shapes: list[tuple[int, ...]] = [(size,)] if size != rows else []
     for rank in (2, 3):
@@ -135,14 +135,14 @@ def _transpose(sketch: Sketch, x: str) -> Step:
 
 
 def _normalise(sketch: Sketch, x: str) -> Step:
-    # Two features less their mean are opposite numbers: over their deviation nothing is left of them but a sign.
+    # Two features minus their mean are opposite numbers, which normalisation reduces to their sign.
     known = NORMALISATIONS if sketch.types[x].shape[-1] > 2 else NORMALISATIONS[1:]
     how = sketch.choose(known)
     return Normalise(x, how, 0.01) if sketch.dtype in ("float32", "float64") else Normalise(x, how, 0.1)
 
 
 def _convolution(sketch: Sketch, x: str) -> Step | None:
-    """A convolution over all axes but the last, with a kernel, a stride and a padding whose result is not square."""
+    """A convolution over all axes except the last, whose result is not square."""
     *lengths, channels = sketch.types[x].shape
     options = []
     for widths in product(*(range(2, min(3, length) + 1) for length in lengths)):
@@ -161,7 +161,7 @@ def _pool(sketch: Sketch, x: str) -> Step:
     return Pool(x, sketch.choose(support.pools(sketch.dtype, exact=sketch.exact)))
 
 
-#: How to draw steps that compute with features alone.
+#: Recipes by kind of step.
 RECIPES = {
     Activation.KIND: Recipe(lambda s: s.values(lambda v: bool(_activations(s, v))), _activation),
     Bias.KIND: Recipe(_featured, _bias),

@@ -1,4 +1,4 @@
-"""A script of its own that runs one verification of one program again, exactly as it was."""
+"""Writes a script that repeats one verification of one program."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ def script(
     literal: bool = False,
     seed: int = 0,
 ) -> str:
-    """The text of a Python script that verifies the program once more and exits with 1 unless it passes.
+    """Return a Python script that verifies the program and exits with 1 unless it passes.
 
     Args:
-        program: what to verify.
-        devices: a spec, or the devices themselves: the script then takes the same ones in the same order.
-        make_parallel: what makes the parallel callable, called as ``harness.make_parallel`` is: a function at the top
-            level of a module, or its name as ``"module:function"``, which the script imports.
+        program: the program.
+        devices: a spec, or devices, which the script then uses in the same order.
+        make_parallel: makes the parallel callable, with the signature of ``harness.make_parallel``: a function at the
+            top level of a module, or its name as ``"module:function"``, which the script imports.
         modes: as for ``harness.verify``.
-        inputs: the arrays, if they are not ``program.inputs()``. They are written out in the script.
-        literal: writes out ``program.inputs()`` too, instead of making the arrays from the program's seed.
+        inputs: the arrays, if not ``program.inputs()``. The script contains them.
+        literal: whether the script contains ``program.inputs()`` too, instead of making the arrays from the seed.
         seed: of the projection, as for ``harness.verify``.
 
     Raises:
@@ -97,7 +97,7 @@ def script(
 
 
 def program_text(program: Program) -> str:
-    """The program as Python, one part a line, for people to read."""
+    """Return the program as Python, with one part in each line."""
     lines = ["Program("]
     for field in fields(program):
         value = getattr(program, field.name)
@@ -141,6 +141,6 @@ def _nest_text(nest: Any) -> str:
         inner = ", ".join(_nest_text(value) for value in nest)
         return f"({inner},)" if isinstance(nest, tuple) else f"[{inner}]"
     array = np.asarray(nest)
-    # float64 holds every value of the smaller float types, and Python writes it so that it is read back the same.
+    # float64 holds every value of the smaller float types, and its repr is read back exactly.
     wide = array.astype(np.float64) if array.dtype.kind not in "iub" else array
     return f"np.array({wide.tolist()!r}).reshape({array.shape}).astype(numpy_dtype({array.dtype.name!r}))"

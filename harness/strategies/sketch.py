@@ -1,4 +1,4 @@
-"""A program while it is drawn: what it has so far, and whether one more step keeps it small, tame and not square."""
+"""A program while it is drawn: its parts so far, and whether one more step keeps it small and well conditioned."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from harness.strategies.value import Value
 
 T = TypeVar("T")
 
-#: Sizes of features. Small, so that thousands of programs are affordable; from 2, since an axis of size 1 hides faults.
+#: Feature sizes: small, so that thousands of programs are affordable; an axis of size 1 would hide faults.
 SIZES = range(2, 10)
 _SMALL = 6
 #: Most elements in a row of any value.
 _LARGEST_ROW = 96
-#: Largest magnitude a value may reach where rounding matters: gradients stay far from the end of float16 (65504).
+#: The largest magnitude of an inexact value, which keeps gradients far below the limit of float16 (65504).
 _LARGEST_VALUE = 32.0
 _MOST_ARGUMENTS = 4
 _MOST_BROADCAST = 2
 
 
 class Sketch:
-    """The parts drawn so far. Arguments are called ``a0`` …, variables ``w0`` …, results of steps ``v0`` …"""
+    """The parts drawn so far: arguments ``a0`` …, variables ``w0`` …, results of steps ``v0`` …"""
 
     def __init__(self, draw: DrawFn, dtype: str, axis: int, rows: int, *, exact: bool) -> None:
         self.draw = draw
@@ -49,19 +49,19 @@ class Sketch:
         return is_float(self.dtype)
 
     def choose(self, options: Sequence[T]) -> T:
-        """One of the options; examples shrink towards the first."""
+        """Draw one of the options; examples shrink towards the first."""
         return self.draw(st.sampled_from(options))
 
     def maybe(self) -> bool:
-        """Yes or no; examples shrink towards no."""
+        """Draw yes or no; examples shrink towards no."""
         return self.draw(st.booleans())
 
     def size(self, *others: int) -> int:
-        """A size for a new axis, unlike the batch's and unlike ``others``."""
+        """Draw a size for a new axis that differs from the batch's and from ``others``."""
         return self.choose([size for size in SIZES if size != self.rows and size not in others])
 
     def shape(self, rank: int) -> tuple[int, ...]:
-        """A shape of features in which all sizes differ; with 3 axes small ones, so that a row stays small."""
+        """Draw a shape of features in which all sizes differ; with 3 axes all are small."""
         allowed = [size for size in SIZES if size != self.rows and (rank < 3 or size < _SMALL)]
         sizes: list[int] = []
         for _ in range(rank):
@@ -69,7 +69,7 @@ class Sketch:
         return tuple(sizes)
 
     def values(self, fits: Callable[[Value], bool] = lambda _: True) -> list[str]:
-        """Values of the batch, of the program's type, that fit: the newest first, so that programs grow deep."""
+        """Values of the batch and of the program's type that fit, the newest first, so that programs grow deep."""
         found = [
             n for n, v in self.types.items() if v.batched and v.dtype == self.dtype and v.below is None and fits(v)
         ]
@@ -85,22 +85,20 @@ class Sketch:
         return [name for name, value in self.types.items() if not value.batched and fits(value)]
 
     def room(self) -> bool:
-        """Whether there may be one more argument that is split."""
+        """Whether one more split argument is allowed."""
         return sum(not argument.broadcast for argument in self.arguments) < _MOST_ARGUMENTS
 
     def argument(
         self, shape: tuple[int, ...], dtype: str | None = None, below: int | None = None, *, broadcast: bool = False
     ) -> str:
-        """A new argument."""
+        """Add an argument."""
         argument = Argument(f"a{len(self.arguments)}", shape, dtype, below, broadcast)
         self.arguments.append(argument)
         self.types[argument.name] = argument.value(self.dtype, exact=self.exact)
         return argument.name
 
     def parameter(self, shape: tuple[int, ...], init: str) -> str:
-        """A variable of that shape: one that is there already, so that it is shared, or a new one; or an argument that
-        all devices get whole.
-        """
+        """Draw a variable of that shape, existing or new, or a broadcast argument."""
         shared = self.parameters(lambda value: value.shape == shape)
         if shared and self.maybe():
             return self.choose(shared)
@@ -113,7 +111,7 @@ class Sketch:
         return variable.name
 
     def index(self, limit: int) -> str | None:
-        """Integers that count from 0 and stay below ``limit``: some that are there, or a new argument."""
+        """Draw integers from 0 to ``limit - 1``: an existing value, or a new argument."""
         known = self.indices(limit)
         if known and (not self.room() or self.maybe()):
             return self.choose(known)
@@ -123,14 +121,14 @@ class Sketch:
         return self.argument(self.shape(rank), self.choose(["int32", "int64"]), limit)
 
     def partner(self, shape: tuple[int, ...], *but: str) -> str | None:
-        """Another value of that shape: one that is there, or a new argument."""
+        """Draw another value of that shape: an existing one, or a new argument."""
         known = [name for name in self.values(lambda value: value.shape == shape) if name not in but]
         if known and (not self.room() or len(shape) < self.axis or not self.maybe()):
             return self.choose(known)
         return self.argument(shape) if self.room() and len(shape) >= self.axis else None
 
     def add(self, step: Step | None) -> bool:
-        """Take the step in, unless it would make the program square, large or badly conditioned."""
+        """Add the step, unless it would make the program square, large or badly conditioned."""
         if step is None or (step.needs_rows and not self.rows):
             return False
         value = infer(step, self.types, exact=self.exact)
@@ -149,7 +147,7 @@ class Sketch:
         return True
 
     def stays_exact(self, outputs: Sequence[str]) -> bool:
-        """Whether no value and no gradient of these outputs leaves the range of exact integers."""
+        """Whether all values and gradients of these outputs are exact integers."""
         try:
             return bounds.largest(self.types, self.steps, outputs, self.rows) <= exact_limit(self.dtype)
         except InvalidProgram:

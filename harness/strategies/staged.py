@@ -1,4 +1,4 @@
-"""Programs cut into stages: for pipelines."""
+"""Programs cut into stages, for pipelines."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from harness.strategies.steps.step import Compact
 if TYPE_CHECKING:
     from harness.devices.device import Devices
 
-#: Micro-batches as often as they are drawn: one, fewer than most batches have rows, and more.
+#: Numbers of micro-batches, as often as they are drawn.
 _MICROBATCHES = (1, 1, 2, 3, 4, 7)
 
 
 @dataclass(frozen=True)
 class BuiltStages:
-    """A staged program that can run: what ``pipeline`` takes, and the same program unsplit with the same variables.
+    """A staged program that can run, as ``pipeline`` takes it, and unsplit with the same variables.
 
-    ``stages[k]`` makes its part of the steps; ``variables`` are all of them, each on the device of its stage.
+    ``variables`` are those of all stages, each on the device of its stage.
     """
 
     stages: tuple[Callable[..., Any], ...]
@@ -44,8 +44,8 @@ class StagedProgram(Compact):
 
     Attributes:
         program: with the batch along axis 0.
-        cuts: stage k begins with step ``cuts[k - 1]``, the first one with step 0. No variable is read on both sides.
-        microbatches: in how many parts ``pipeline`` runs each batch.
+        cuts: stage k begins with step ``cuts[k - 1]``. No variable is read on both sides of a cut.
+        microbatches: the number of micro-batches of ``pipeline``.
 
     Raises:
         InvalidProgram: the cuts do not fit the program.
@@ -69,9 +69,9 @@ class StagedProgram(Compact):
         return list(itertools.pairwise(edges))
 
     def build(self, devices: Devices) -> BuiltStages:
-        """Make the variables, each on the device of the stage that reads it, and the stages that share them.
+        """Build the variables, each on the device of the stage that reads it, and the stages.
 
-        Stages hand on a dict of all values that a later one reads.
+        A stage returns a dict of all values that later ones read.
         """
         program = self.program
         place = {name: index for index, span in enumerate(self.bounds) for name in self._reads(*span)}
@@ -107,7 +107,7 @@ class StagedProgram(Compact):
 
 
 def possible_cuts(program: Program) -> tuple[int, ...]:
-    """Steps that a stage may begin with: no variable is read both before and after."""
+    """Steps that a stage may begin with: no variable is read both before and after it."""
     names = {variable.name for variable in program.variables}
     reads = [set(step.reads) & names for step in program.steps]
     return tuple(
@@ -118,12 +118,12 @@ def possible_cuts(program: Program) -> tuple[int, ...]:
 def staged_programs(
     *, max_stages: int = 4, dtypes: Sequence[Any] = FLOATS, min_stages: int = 1, min_rows: int = 0, max_rows: int = 13
 ) -> SearchStrategy[StagedProgram]:
-    """Random programs of up to 10 steps, cut into stages that each do arithmetic, with 1 to 7 micro-batches.
+    """Generate programs of up to 10 steps, cut into stages that all compute, with 1 to 7 micro-batches.
 
     Args:
         max_stages: the most stages: the number of devices.
         dtypes: the types of the programs' numbers, as for :func:`programs`; int32 proves nothing about places.
-        min_stages: the fewest stages; programs that have no place for so many cuts are not drawn.
+        min_stages: the fewest stages.
         min_rows: the fewest rows.
         max_rows: the most rows.
 
@@ -153,7 +153,7 @@ def _staged(draw: DrawFn, source: SearchStrategy[Program], fewest: int, most: in
 
 
 def _good_cuts(program: Program) -> tuple[int, ...]:
-    """Cuts any of which can be taken together: what lies between two of them does arithmetic that can be proven."""
+    """Cuts of which any may be combined: the steps between two of them compute something traceable."""
     good: list[int] = []
     start = 0
     for cut in possible_cuts(program):

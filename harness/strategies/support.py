@@ -1,4 +1,4 @@
-"""Which steps, and which variants of them, a number type is generated with.
+"""The steps, and variants of steps, that are generated for each dtype.
 
 TensorFlow 2.21 has CPU kernels and gradients of every step here in all four float types. What is left out:
 
@@ -23,9 +23,9 @@ from harness.strategies.steps.pointwise import COMBINATIONS, EXACT_ACTIVATIONS, 
 
 _WIDE = ("float32", "float64")
 
-#: Kinds of steps by the types that they are generated in, where not in all of them.
+#: Types of the kinds of steps that are not generated in all types.
 KIND_DTYPES = dict.fromkeys((Normalise.KIND, Conv1d.KIND, Conv2d.KIND), FLOATS)
-#: Kinds whose inner arithmetic is not that of integers.
+#: Kinds whose inner arithmetic is not integer arithmetic.
 INEXACT_KINDS = (Normalise.KIND, Conv1d.KIND, Conv2d.KIND)
 #: Kinds that a program is not generated with when its function is a ``tf.function``. TensorFlow 2.21 cannot place two
 #: copies of such a function on two devices of one graph ("Cannot colocate nodes"): constraints inside (on the shape in
@@ -34,7 +34,7 @@ UNPLACEABLE_WHEN_TRACED = (Gather.KIND, Pick.KIND, Embed.KIND, Loop.KIND)
 
 
 def kinds(dtype: str, *, exact: bool) -> tuple[str, ...]:
-    """The kinds of steps that programs of that type are made of."""
+    """The kinds of steps in programs of that type."""
     return tuple(
         kind for kind in KINDS if dtype in KIND_DTYPES.get(kind, DTYPES) and not (exact and kind in INEXACT_KINDS)
     )
@@ -48,7 +48,7 @@ def activations(dtype: str, *, exact: bool) -> tuple[str, ...]:
 
 
 def combinations(dtype: str, *, exact: bool) -> tuple[str, ...]:
-    """The ways in which programs of that type put two values together."""
+    """The ways in which programs of that type combine two values."""
     kinks = exact or not is_float(dtype) or dtype in _WIDE
     return tuple(how for how in COMBINATIONS if kinks or how != "maximum")
 
@@ -69,6 +69,6 @@ def pools(dtype: str, *, exact: bool) -> tuple[str, ...]:
     return ("max", "avg") if dtype in _WIDE else ("avg",)
 
 
-def unknown_kinds(asked: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of ``asked`` that name no kind of step."""
-    return tuple(kind for kind in asked if kind not in STEPS)
+def unknown_kinds(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in ``names`` that are not kinds of steps."""
+    return tuple(kind for kind in names if kind not in STEPS)

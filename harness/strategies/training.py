@@ -1,4 +1,4 @@
-"""Random set-ups of a training: for what compares one under a strategy with one device."""
+"""Random trainings, to compare under a strategy with the single-device run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Keras optimizers by name, the simplest first.
 OPTIMIZERS = ("SGD", "SGD with momentum", "RMSprop", "Adagrad", "Adam", "AdamW")
-#: What layers compute in. The last two keep their weights in float32: mixed precision.
+#: Keras dtype policies; the last two are mixed precision.
 POLICIES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 _FEATURES, _OUTPUTS = 5, 3
 
@@ -30,8 +30,8 @@ class TrainingSetup(Compact):
     Attributes:
         optimizer: one of :data:`OPTIMIZERS`.
         learning_rate: of the optimizer.
-        rows: of the data, in all.
-        batch_size: rows of a whole batch, over all replicas; the last batch has what is left of the rows.
+        rows: of all the data.
+        batch_size: rows of a whole batch, over all replicas; the last batch has the rows that are left.
         steps: how many steps to take.
         policy: one of :data:`POLICIES`.
         units: of the hidden layer.
@@ -48,14 +48,14 @@ class TrainingSetup(Compact):
     seed: int = 0
 
     def data(self) -> tuple[Any, Any]:
-        """The arrays ``x [rows, 5]`` and ``y [rows, 3]``, float32 or float64."""
+        """Make the arrays ``x [rows, 5]`` and ``y [rows, 3]``, float32 or float64."""
         random = np.random.default_rng(self.seed)
         dtype = np.float64 if self.policy == "float64" else np.float32
         x = random.standard_normal((self.rows, _FEATURES)).astype(dtype)
         return x, random.standard_normal((self.rows, _OUTPUTS)).astype(dtype)
 
     def build(self) -> Training:
-        """The training, as ``harness.distribute.equivalent`` has it built."""
+        """Build the training, as ``harness.distribute.equivalent`` needs it."""
         import tensorflow as tf
 
         from harness.distribute.training import Training
@@ -83,14 +83,14 @@ def training_setups(
     max_steps: int = 5,
     even: bool = True,
 ) -> SearchStrategy[TrainingSetup]:
-    """Random set-ups: optimizer, learning rate, batch size, steps, dtype and mixed precision.
+    """Generate trainings: optimizer, learning rate, batch size, steps, dtype and mixed precision.
 
     Args:
-        replicas: over how many replicas a batch is to be divided.
+        replicas: how many replicas divide a batch.
         optimizers: names from :data:`OPTIMIZERS` to draw from.
         policies: names from :data:`POLICIES` to draw from.
         max_steps: the most steps.
-        even: whether every batch, the last one too, can be divided among the replicas, as Keras's ``fit`` needs it.
+        even: whether the last batch can be divided among the replicas too, as Keras's ``fit`` needs it.
 
     Raises:
         UsageError: an argument is not accepted.
@@ -99,7 +99,7 @@ def training_setups(
         name for name in policies if name not in POLICIES
     ]
     if wrong or not optimizers or not policies:
-        raise UsageError(f"optimizers or policies: {wrong!r}; accepted: {', '.join(OPTIMIZERS)}; {', '.join(POLICIES)}")
+        raise UsageError(f"optimizers or policies {wrong!r}; accepted: {', '.join(OPTIMIZERS)}; {', '.join(POLICIES)}")
     if replicas < 1 or max_steps < 1:
         raise UsageError(f"replicas={replicas}, max_steps={max_steps}; accepted: 1 or more")
     return _setups(replicas, tuple(optimizers), tuple(policies), max_steps, even)
@@ -111,7 +111,7 @@ def _setups(
 ) -> TrainingSetup:
     each = draw(st.integers(1, 4))
     batch = each * replicas
-    # The last batch is smaller than the others where it can be.
+    # The last batch is smaller than the others where possible.
     unit = replicas if even else 1
     left = draw(st.integers(0, (batch - 1) // unit)) * unit
     whole = draw(st.integers(1, 3)) * batch

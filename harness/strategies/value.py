@@ -1,4 +1,4 @@
-"""What is known of a value of a program before it runs: its shape, type and largest magnitude."""
+"""The properties of a value that are known before a program runs: shape, type and largest magnitude."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from math import prod
 class Value:
     """A value of a program.
 
-    ``shape`` leaves out the batch axis, which is axis 0 inside a program whatever its axis is outside. A variable or
-    a broadcast argument has no batch axis: ``batched`` is false. ``stable`` says that it is the same to the last bit
-    however the batch is split: an argument as it came, an integer, a value of exact arithmetic. Only such a value may
-    be asked which way to go. ``below`` is the exclusive upper bound of integers that count from 0, and ``bound`` the
-    largest magnitude that an element can have. ``levelled`` says that the sum (or for logarithms the sum of the
-    exponentials) over an axis is a constant, so that summing again leaves nothing but rounding errors.
+    ``shape`` has no batch axis, which is axis 0 inside a program. A variable or a broadcast argument is not
+    ``batched``. ``stable``: it has the same bits however the batch is split, as arguments, integers and exact values
+    have; only such a value may decide a branch. ``below`` is the exclusive upper bound of integers from 0, and
+    ``bound`` the largest magnitude of an element. ``levelled``: its sum over an axis (for logarithms, that of the
+    exponentials) is constant, so that another sum would give only rounding errors.
     """
 
     shape: tuple[int, ...]

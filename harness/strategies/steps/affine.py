@@ -39,7 +39,7 @@ class Dense(Step):
 
 @dataclass(frozen=True, repr=False)
 class Bias(Step):
-    """Adds ``b``, whose shape is that of the last features; ``fused`` takes the op BiasAdd instead of a plain sum."""
+    """Adds ``b``, whose shape is that of the last features; ``fused`` uses the op BiasAdd instead of a plain sum."""
 
     KIND = "bias"
     READS = ("x", "b")

@@ -9,7 +9,7 @@ from typing import Any
 from harness.strategies.steps.step import Edge, Step, Types
 from harness.strategies.value import Value
 
-#: What a branch depends on: the sign of the variable ``w``, whether the batch has rows, the static number of features.
+#: What a branch depends on: the sign of ``w``, whether the batch has rows, the static number of features.
 CONDITIONS = ("variable", "rows", "static")
 
 
@@ -47,7 +47,7 @@ class Branch(Step):
         return Edge(self.x, 1, max(w.bound, 1)), Edge(self.w, repeats, x.bound), Edge(self.v, repeats, 1)
 
 
-#: A loop of Python, ``tf.while_loop``, and ``tf.while_loop`` for as long as any row still wants to.
+#: A Python loop, ``tf.while_loop``, and ``tf.while_loop`` until no row goes on.
 LOOPS = ("python", "while", "rows")
 
 
@@ -55,7 +55,7 @@ LOOPS = ("python", "while", "rows")
 class Loop(Step):
     """``trips`` times ``h = h + w`` or, with a ``v``, ``h = h/2 + tanh(h·w)·v``; the first ``h`` is ``x``.
 
-    With ``how="rows"`` each row goes round as often as the largest of its ``ids`` says, at most ``trips`` times.
+    With ``how="rows"`` each row takes as many trips as the largest of its ``ids``, at most ``trips``.
     """
 
     KIND = "loop"
@@ -74,7 +74,9 @@ class Loop(Step):
         self.require((self.how == "rows") == (self.ids is not None), f"ids={self.ids!r}", "ids for 'rows' alone")
         if self.ids is not None:
             ids = types[self.ids]
-            self.require(ids.batched and ids.below is not None, f"{self.ids} is no index", "numbers that count from 0")
+            self.require(
+                ids.batched and ids.below is not None, f"{self.ids} is not an index", "numbers that count from 0"
+            )
         last = x.shape[-1:]
         if self.v is None:
             self.require(

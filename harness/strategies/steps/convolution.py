@@ -12,7 +12,7 @@ from harness.strategies.value import Value
 
 
 def convolved(lengths: Sequence[int], widths: Sequence[int], stride: int, padding: str) -> list[int]:
-    """The lengths that are left of ``lengths`` after a convolution."""
+    """Return the lengths after a convolution."""
     if padding == "SAME":
         return [-(-length // stride) for length in lengths]
     return [(length - width) // stride + 1 for length, width in zip(lengths, widths, strict=True)]
@@ -71,7 +71,7 @@ class Conv2d(_Convolution):
 
 @dataclass(frozen=True, repr=False)
 class Pool(Step):
-    """The largest or the mean of each two neighbours along ``(length, channels)``; an odd one at the end is dropped."""
+    """The maximum or mean of two neighbours each along ``(length, channels)``; an odd one at the end is dropped."""
 
     KIND = "pool"
     READS = ("x",)

@@ -13,7 +13,7 @@ from harness.strategies.value import Value
 
 @dataclass(frozen=True, repr=False)
 class Gather(Step):
-    """The last features with the numbers ``indices``, in that order, the same one more than once if asked for."""
+    """The last features with the numbers ``indices``, in that order, possibly repeated."""
 
     KIND = "gather"
     READS = ("x",)
@@ -59,7 +59,7 @@ class Slice(Step):
 
 @dataclass(frozen=True, repr=False)
 class Pick(Step):
-    """Along the first axis of the features, each row's own choice: those with the numbers ``ids`` of the same row."""
+    """Each row's own choice along the first axis of its features: those with its numbers ``ids``."""
 
     KIND = "pick"
     READS = ("x", "ids")
@@ -82,7 +82,7 @@ class Pick(Step):
 class Embed(Step):
     """Rows of ``table`` by number. The table's gradient is IndexedSlices.
 
-    The table is read whole on the device that asks; with ``at_variable`` the lookup runs where the table is.
+    The table is read on the device of the step; with ``at_variable`` the lookup runs where the table is.
     """
 
     KIND = "embed"
@@ -118,7 +118,7 @@ class Remap(Step):
 
     def _infer(self, types: Types) -> Value:
         ids = types[self.ids]
-        self.require(ids.batched and ids.below is not None, f"{self.ids} is no index", "integers that count from 0")
+        self.require(ids.batched and ids.below is not None, f"{self.ids} is not an index", "integers that count from 0")
         self.require(min(self.times, self.plus) >= 0 < self.below, "negative factors", "0 or more, below at least 1")
         return Value(ids.shape, ids.dtype, self.below - 1, below=self.below)
 
@@ -131,7 +131,7 @@ class Remap(Step):
 
 @dataclass(frozen=True, repr=False)
 class Argmax(Step):
-    """The number of the largest of the last features, int32: only of values without an ulp of doubt."""
+    """The number of the largest of the last features, int32, only of stable values."""
 
     KIND = "argmax"
     READS = ("x",)

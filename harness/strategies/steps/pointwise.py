@@ -1,4 +1,4 @@
-"""Steps that work element by element: activations, two values combined, a choice between two values."""
+"""Element-wise steps: activations, combinations of two values, a choice between two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from harness.strategies.steps.step import Edge, Step, Types
 from harness.strategies.value import Value
 
-#: Activations that keep integers integers, with gradients that do so too.
+#: Activations whose values and gradients stay integers.
 EXACT_ACTIVATIONS = ("relu", "abs")
 #: Activations without a kink, by the largest magnitude of their result for arguments up to ``b`` and ``n`` features.
 _SMOOTH: dict[str, Callable[[float, int], float]] = {
@@ -53,13 +53,13 @@ class Activation(Step):
         return (Edge(self.x, 1, 1),) if self.fn in EXACT_ACTIVATIONS else None
 
 
-#: Ways to put two values of a batch together. The last two make a longer last axis, and a new first one.
+#: Ways to combine two values of a batch. The last two make a longer last axis, and a new first one.
 COMBINATIONS = ("add", "sub", "mul", "maximum", "concat", "stack")
 
 
 @dataclass(frozen=True, repr=False)
 class Combine(Step):
-    """Two values of the batch put together, see :data:`COMBINATIONS`."""
+    """Two values of the batch combined, see :data:`COMBINATIONS`."""
 
     KIND = "combine"
     READS = ("x", "y")
@@ -100,10 +100,10 @@ class Combine(Step):
 
 @dataclass(frozen=True, repr=False)
 class Select(Step):
-    """``x`` where ``on`` is true (or positive), elsewhere ``y``, or 0 where there is no ``y``.
+    """``x`` where ``on`` is true (or positive), elsewhere ``y``, or 0 without ``y``.
 
-    The features of ``on`` are the first features of ``x``. It is a mask, or numbers that are the same however the
-    batch is split: one that differs by an ulp could go the other way.
+    The features of ``on`` are the first features of ``x``. Its values must be stable: one that differs by an ulp could
+    select the other.
     """
 
     KIND = "select"

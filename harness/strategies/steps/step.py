@@ -1,4 +1,4 @@
-"""What a step of a program is: plain data that knows the shape of its result and how to compute it in TensorFlow."""
+"""A step of a program: plain data that knows the shape of its result and how to compute it in TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn
 from harness.errors import InvalidProgram
 from harness.strategies.value import Value
 
-#: What is known of each value so far, by name: arguments, variables, and ``v0``, ``v1`` … for the steps' results.
+#: The properties of each value so far, by name: arguments, variables, and ``v0``, ``v1`` … for the steps' results.
 Types = Mapping[str, Value]
 
 
@@ -28,7 +28,7 @@ class Edge:
 
 
 class Compact:
-    """A ``repr`` that is short and can be evaluated: what has a default is named, and left out where it has it."""
+    """A short ``repr`` that can be evaluated, without default values."""
 
     def __repr__(self) -> str:
         parts = []
@@ -47,9 +47,9 @@ class Step(Compact, ABC):
 
     #: Name of the kind of step, as ``programs(kinds=...)`` takes it.
     KIND: ClassVar[str]
-    #: The fields that name values which the step reads.
+    #: The fields that name the values that the step reads.
     READS: ClassVar[tuple[str, ...]]
-    #: Whether the step does arithmetic, which proves where it ran, or only moves or views numbers.
+    #: Whether the step does arithmetic, which proves where it ran, and does not just move numbers.
     COMPUTES: ClassVar[bool] = True
 
     @property
@@ -63,7 +63,7 @@ class Step(Compact, ABC):
         return tuple(name for field in self.READS if (name := getattr(self, field)) is not None)
 
     def infer(self, types: Types) -> Value:
-        """What is known of the result.
+        """Return the properties of the result.
 
         Raises:
             InvalidProgram: the operands do not fit the step.
@@ -71,11 +71,11 @@ class Step(Compact, ABC):
         return self._infer(types)
 
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
-        """The result as a tensor, batch axis first; ``tf`` is the module ``tensorflow``."""
+        """Compute the result, batch axis first; ``tf`` is the module ``tensorflow``."""
         return self._apply(tf, values)
 
     def edges(self, types: Types) -> tuple[Edge, ...] | None:
-        """How gradients flow, or ``None`` where the arithmetic is not that of integers, forward or backward."""
+        """Return how gradients flow, or ``None`` where the arithmetic is not that of integers."""
         return self._edges(types)
 
     @abstractmethod
