@@ -1,4 +1,4 @@
-"""What a check is: its description, which is light to load, and what its run is given and gives back."""
+"""What a check is: its description, its context and its outcome."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CheckContext:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What a check says of itself. :func:`harness.checking.execute.execute` turns it into a ``CheckResult``.
+    """What a check reports. :func:`harness.checking.execute.execute` turns it into a ``CheckResult``.
 
     ``measured`` holds figures that belong to the result, by name with the unit in the name.
     """
@@ -117,8 +117,10 @@ class Check:
     def unmet(self, devices: Devices) -> tuple[str, str] | None:
         """Why the check cannot run on ``devices``, and what to ask for; ``None`` where it can."""
         if len(devices) < self.minimum_devices:
-            there = f"needs {self.minimum_devices} devices, there: {len(devices)}"
-            return there, "ask for more devices with --devices, such as cpu:4"
+            return (
+                f"needs {self.minimum_devices} devices; configured: {len(devices)}",
+                "request more devices with --devices, such as cpu:4",
+            )
         if self.one_process and not all(device.parsed.in_this_process for device in devices):
-            return f"needs devices of one process, there: {devices.spec}", "run it with --devices gpu or cpu:N"
+            return f"needs devices of one process; configured: {devices.spec}", "run it with --devices gpu or cpu:N"
         return None

@@ -1,10 +1,10 @@
-"""Runs one check, and holds the rules that no check may get around.
+"""Runs one check under the rules that hold for all of them.
 
-- What is needed is not there: SKIP.
-- Nothing was exercised: UNKNOWN, whatever the check says. Only a finding is stronger, since it says what is wrong.
-- A verdict is never better than the findings beside it.
-- A check of hardware that fails is run a second time before that is said.
-- A check that raises is a FAIL; one for which no evidence could be had is UNKNOWN.
+- A requirement is missing: SKIP.
+- Nothing was exercised: UNKNOWN, unless a finding says what is wrong.
+- A verdict is never better than its findings.
+- A failing check of hardware is rerun before being reported.
+- A check that raises is a FAIL; one without evidence is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from harness.runner.exception_text import one_line
 
 
 def execute(check: Check, context: CheckContext) -> CheckResult:
-    """Run ``check`` and judge what it says. ``elapsed_s`` of the result is wall-clock time in seconds."""
+    """Run ``check`` and apply the rules. ``elapsed_s`` of the result is wall-clock time in seconds."""
     started = time.perf_counter()
     unmet = check.unmet(context.devices)
-    outcome = CheckOutcome(Verdict.SKIP, *unmet) if unmet is not None else _settled(_outcome_of(check, context))
+    outcome = CheckOutcome(Verdict.SKIP, *unmet) if unmet is not None else _bounded(_outcome_of(check, context))
     if check.hardware and outcome.verdict is Verdict.FAIL:
-        outcome = confirmed(outcome, _settled(_outcome_of(check, context)))
+        outcome = confirmed(outcome, _bounded(_outcome_of(check, context)))
     return CheckResult(
         check=check.id,
         verdict=outcome.verdict,
@@ -47,26 +47,24 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
 
 
 def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
-    """What to say of a check of hardware that failed in its first pass, after a second one.
+    """Join the outcome of a failed hardware check with that of its second pass.
 
-    A machine that was busy for a moment looks slow for a moment: what does not come again is a warning. Wrong bits are
-    no such thing: what was corrupt once is corrupt, and how seldom it is makes it worse.
+    A busy machine looks slow for a moment, so a failure that does not recur becomes a warning. Wrong bits stay a FAIL:
+    rare corruption is worse, not better.
     """
     if second.verdict is Verdict.FAIL:
         again = {(finding.kind, finding.device) for finding in second.findings if finding.severity is Verdict.FAIL}
         kept = tuple(_weakened(finding, again) for finding in first.findings)
         if any(finding.severity is Verdict.FAIL for finding in kept):
             return replace(first, findings=kept, reason=f"{first.reason} (confirmed by a second pass)")
-        return replace(second, reason=f"{second.reason} (the second pass; the first failed otherwise)")
+        return replace(second, reason=f"{second.reason} (second pass; the first pass failed differently)")
     kept = tuple(_weakened(finding, frozenset()) for finding in first.findings)
     if any(finding.severity is Verdict.FAIL for finding in kept):
-        return replace(first, findings=kept, reason=f"{first.reason} (not in a second pass: intermittent)")
-    return replace(
-        first, verdict=Verdict.WARN, findings=kept, reason=f"in one pass of two, so not confirmed: {first.reason}"
-    )
+        return replace(first, findings=kept, reason=f"{first.reason} (intermittent: not in a second pass)")
+    return replace(first, verdict=Verdict.WARN, findings=kept, reason=f"not confirmed by a second pass: {first.reason}")
 
 
-#: Findings that say that bits were wrong.
+#: Kinds of finding about wrong bits.
 _LASTING = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
 
 
@@ -84,14 +82,14 @@ def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:
     except EvidenceError as error:
         return CheckOutcome(
             Verdict.UNKNOWN,
-            f"no evidence could be had: {error}",
-            "use a supported version of TensorFlow; nothing is proven without evidence",
+            f"no evidence: {error}",
+            "use a supported version of TensorFlow",
         )
     except ModuleNotFoundError as error:
         missing = missing_extra(error)
         if missing is None:
             return _raised(check, error)
-        return CheckOutcome(Verdict.SKIP, str(missing), "install the extra, and run the check again")
+        return CheckOutcome(Verdict.SKIP, str(missing), "install the extra and rerun")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between the checks: the rest must go on
         return _raised(check, error)
 
@@ -102,19 +100,19 @@ def _raised(check: Check, error: BaseException) -> CheckOutcome:
         kind="error",
         where=f"check {check.id}",
         device=None,
-        expected="the check runs to its end",
+        expected="the check completes",
         found="".join(traceback.format_exception(error)),
         message=f"raised {what}",
     )
     return CheckOutcome(
         Verdict.FAIL,
         f"raised {what}",
-        f"read the traceback in run.json, and run it alone with --only {check.id}",
+        f"read the traceback in run.json; rerun with --only {check.id}",
         findings=(finding,),
     )
 
 
-def _settled(outcome: CheckOutcome) -> CheckOutcome:
+def _bounded(outcome: CheckOutcome) -> CheckOutcome:
     """``outcome`` with the verdict that its findings and its exercise allow."""
     worst = {finding.severity for finding in outcome.findings}
     if Verdict.FAIL in worst and outcome.verdict is not Verdict.UNKNOWN:
@@ -132,6 +130,6 @@ def _vacuous(outcome: CheckOutcome) -> CheckOutcome:
     return replace(
         outcome,
         verdict=Verdict.UNKNOWN,
-        reason=f"nothing was exercised, though the check said {outcome.verdict}: {outcome.reason}",
-        next_step="a check that exercises nothing proves nothing: report it with its log",
+        reason=f"nothing was exercised, although the check reported {outcome.verdict}: {outcome.reason}",
+        next_step="this is a fault of the check: report it with its log",
     )

@@ -1,4 +1,4 @@
-"""Runs checks in a process of their own, and goes on with the rest in a fresh one when that process is lost."""
+"""Runs checks in a worker process; if that is lost, continues with the rest in a fresh one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_checks(plan: Plan) -> Generator[Event, None, None]:
     Closing the iterator ends the process that runs.
 
     Raises:
-        RefusedByWorker: the devices cannot be had as asked.
+        RefusedByWorker: the devices are unavailable.
     """
     remaining = list(plan.checks)
     _remove_logs_of_earlier_runs(plan.logs)
@@ -110,11 +110,11 @@ def _next(worker: WorkerProcess, limit_s: float) -> tuple[Message | None, str]:
         message = worker.receive(limit_s)
     except TimeLimitReached:
         worker.ask_for_stacks()
-        return None, f"took longer than {limit_s:g} s and was ended"
+        return None, f"timed out after {limit_s:g} s"
     except ValueError as error:
-        return None, f"its process sent what is no message ({error})"
+        return None, f"its process sent an invalid message ({error})"
     if message is None or isinstance(message, (Answer, Done)):
-        how = worker.wait_ended(2.0) or "its pipe is closed"
+        how = worker.wait_ended(2.0) or "its pipe was closed"
         return None, f"its process ended: {how}"
     return message, ""
 
@@ -129,11 +129,11 @@ def _casualties(
     elapsed_s: float,
 ) -> Iterator[Finished]:
     """The results of the check that was lost, and of those that can no longer be run."""
-    # Before the process is ended: where it hangs, a host that has stopped to answer may be why.
+    # Before the process is ended: it may hang because a host no longer answers.
     lost_by = naming_hosts(lost_by, spec=plan.spec)
     check = running if running is not None else remaining[0]
     if running is None:
-        lost_by = f"before it began, {lost_by}" if ready else f"while the devices were being set up, {lost_by}"
+        lost_by = f"before it started, {lost_by}" if ready else f"while the devices were being configured, {lost_by}"
     remaining.remove(check)
     worker.end()  # before its files are read
     yield Finished(lost(check, lost_by, worker.files, elapsed_s=elapsed_s, spec=plan.spec))

@@ -29,7 +29,7 @@ class Suite:
         ids = self.ids
         twice = sorted({check_id for check_id in ids if ids.count(check_id) > 1})
         if twice:
-            raise ValueError(f"check ids used twice: {', '.join(twice)}")
+            raise ValueError(f"duplicate check ids: {', '.join(twice)}")
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Adds up what the parts of a check exercised and found, and says what follows."""
+"""Adds up what the parts of a check exercised and found, and derives the outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tally:
         self._unproven: list[str] = []
 
     def add(self, verification: Verification, where: str = "") -> None:
-        """Take over what a verification exercised and found; ``where`` says which part of the check it was."""
+        """Add what a verification exercised and found; ``where`` names the part of the check."""
         self.exercised += verification.exercised
         for finding in verification.findings:
             self.findings.append(_within(finding, where))
@@ -43,30 +43,26 @@ class Tally:
         """Add findings."""
         self.findings.extend(findings)
 
+    def fail(self, kind: str, where: str, expected: str, found: str, message: str, device: str | None = None) -> None:
+        """Add a finding of severity FAIL."""
+        self.findings.append(Finding(kind, where, device, expected, found, message))
+
     def unproven(self, why: str) -> None:
-        """Note that something could not be proven: the check is then UNKNOWN at best."""
+        """Note what could not be proven: a check without a FAIL is then UNKNOWN."""
         self._unproven.append(why)
 
     def require_devices(self, devices: Devices) -> None:
-        """A finding for each of ``devices`` on which nothing was proven to run, unless the check failed already."""
+        """Add a finding for each device on which no op was proven to run, unless the check has failed already."""
         failed = any(finding.severity is Verdict.FAIL for finding in self.findings)
         for name in devices.names:
             if name not in self.exercised.devices and not failed:
-                self.found(
-                    Finding(
-                        kind="unused-device",
-                        where="the whole check",
-                        device=name,
-                        expected="at least one op proven to run there",
-                        found="none",
-                        message="no op was proven to run on this device",
-                    )
-                )
+                message = "no op was proven to run on this device"
+                self.fail("unused-device", "the whole check", "at least one op", "none", message, name)
 
     def outcome(self, passed: str, next_step: str) -> CheckOutcome:
         """The outcome: ``passed`` is the reason of a PASS, ``next_step`` what to do otherwise."""
-        said = [Verdict.PASS, *(finding.severity for finding in self.findings)]
-        verdict = overall([*said, Verdict.UNKNOWN] if self._unproven else said)
+        verdicts = [Verdict.PASS, *(finding.severity for finding in self.findings)]
+        verdict = overall([*verdicts, Verdict.UNKNOWN] if self._unproven else verdicts)
         return CheckOutcome(
             verdict=verdict,
             reason=self._reason(verdict, passed),

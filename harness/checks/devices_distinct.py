@@ -1,4 +1,4 @@
-"""The devices asked for exist, are distinct, compute, and an absent one is refused."""
+"""The requested devices exist, are distinct and compute; a missing one is refused."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def run(context: CheckContext) -> CheckOutcome:
     _judge_absent(context.devices, tally)
     count = len(context.devices)
     return tally.outcome(
-        f"{count} distinct device{'' if count == 1 else 's'}; each ran its own op with the right result; "
-        "an absent one is refused",
+        f"{count} distinct device{'' if count == 1 else 's'}; each ran its own op with the right result; an op for a "
+        "missing device is refused",
         "compare with `harness devices`; configure the devices before anything else uses TensorFlow",
     )
 
@@ -41,23 +41,17 @@ def _judge_names(devices: Devices, tally: Tally) -> None:
     cards: dict[str, str] = {}
     for index, device in enumerate(devices):
         if device.name in seen:
-            tally.found(_unused(device, index, f"the same device as number {seen[device.name]}"))
+            _unused(device, index, f"the same device as number {seen[device.name]}", tally)
         seen.setdefault(device.name, index)
         if device.kind == "gpu" and cards.setdefault(device.physical, device.name) != device.name:
-            tally.found(_unused(device, index, f"on the same card as {cards[device.physical]}"))
+            _unused(device, index, f"on the same card as {cards[device.physical]}", tally)
         if device.parsed.short not in known:
-            tally.found(_unused(device, index, f"not among TensorFlow's logical devices: {', '.join(sorted(known))}"))
+            _unused(device, index, f"not among TensorFlow's logical devices: {', '.join(sorted(known))}", tally)
 
 
-def _unused(device: Device, index: int, found: str) -> Finding:
-    return Finding(
-        kind="unused-device",
-        where=f"device number {index}",
-        device=device.name,
-        expected="a device of its own",
-        found=found,
-        message=f"{device.name} is {found}",
-    )
+def _unused(device: Device, index: int, found: str, tally: Tally) -> None:
+    message = f"{device.parsed.short} is {found}"
+    tally.fail("unused-device", f"device number {index}", "a device of its own", found, message, device.name)
 
 
 def _judge_device(device: Device, index: int, mode: str, tally: Tally) -> None:
@@ -74,29 +68,13 @@ def _judge_device(device: Device, index: int, mode: str, tally: Tally) -> None:
     if not ran:
         tally.unproven(f"{where}: no record of where the op for {device.name} ran")
     for op in elsewhere:
-        tally.found(
-            Finding(
-                kind="op-placement",
-                where=where,
-                device=str(op.device),
-                expected=device.name,
-                found=str(op.device),
-                message=f"asked to run on {device.name}, ran on {op.device}",
-            )
-        )
+        message = f"an op pinned to {device.name} ran on {op.device}"
+        tally.fail("op-placement", where, device.name, str(op.device), message, str(op.device))
     result = np.asarray(traced.outputs)
     wanted = left @ right
     if result.shape != wanted.shape or not np.array_equal(result, wanted):
-        tally.found(
-            Finding(
-                kind="value",
-                where=where,
-                device=device.name,
-                expected=str(wanted.tolist()),
-                found=str(result.tolist()),
-                message="a product of small whole numbers is wrong",
-            )
-        )
+        message = "a product of small integers is wrong"
+        tally.fail("value", where, str(wanted.tolist()), str(result.tolist()), message, device.name)
     proven = tuple(sorted({str(op.device) for op in ran}))
     tally.count(Exercised(values=int(wanted.size), ops=len(ran), devices=proven))
 
@@ -113,7 +91,7 @@ def _product(device: str, mode: str) -> Any:
 
 
 def _judge_absent(devices: Devices, tally: Tally) -> None:
-    """An op for a device beyond the last one raises."""
+    """Check that an op for a device that does not exist raises."""
     import tensorflow as tf
 
     if tf.config.get_soft_device_placement():
@@ -124,7 +102,7 @@ def _judge_absent(devices: Devices, tally: Tally) -> None:
                 device=None,
                 expected="off",
                 found="on",
-                message="soft placement is on: an op for an absent device runs elsewhere without a word",
+                message="soft placement is on: an op for a missing device silently runs elsewhere",
                 severity=Verdict.WARN,
             )
         )
@@ -136,16 +114,8 @@ def _judge_absent(devices: Devices, tally: Tally) -> None:
             _product(absent, mode)(matrix, matrix)
         except (tf.errors.OpError, RuntimeError, ValueError):
             continue
-        tally.found(
-            Finding(
-                kind="op-placement",
-                where=f"an op for the absent {absent}, {mode}",
-                device=None,
-                expected="an error",
-                found="a result",
-                message=f"an op for {absent}, which does not exist, ran elsewhere without a word",
-            )
-        )
+        message = f"an op for {absent}, which does not exist, silently ran elsewhere"
+        tally.fail("op-placement", f"an op for {absent}, {mode}", "an error", "a result", message)
 
 
 def _beyond_the_last(devices: Devices) -> str:
@@ -161,9 +131,9 @@ def _beyond_the_last(devices: Devices) -> str:
 
 CHECK = Check(
     id="devices-distinct",
-    title="the devices asked for exist and are distinct",
-    proves="each device asked for exists, is another one than the rest, runs the ops it is given and gets them right; "
-    "an absent device is refused",
+    title="the requested devices exist and are distinct",
+    proves="each requested device exists, is distinct, runs the ops pinned to it and computes them correctly; a "
+    "missing device is refused",
     minimum_devices=1,
     typical_s=1,
     run=run,

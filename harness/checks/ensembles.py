@@ -35,11 +35,11 @@ def run(context: CheckContext) -> CheckOutcome:
         _train(devices, context.seed, search.tally)
         search.tally.require_devices(devices)
     proven = (
-        f"{search.proven} generated sets of models, and a training step of each of {len(devices)} models, equal one "
-        "after the other; nothing but arguments and results crossed"
+        f"{search.proven} generated sets of models, and a training step of each of {len(devices)} models, match the "
+        "single-device run; only arguments and results moved between devices"
     )
     return search.tally.outcome(
-        search.summary(proven), "read the findings: each names the member, and what crossed or differs"
+        search.summary(proven), "read the findings: each names the model, and what differs or moved"
     )
 
 
@@ -104,9 +104,8 @@ def training_step(device: str, random: np.random.Generator) -> tuple[Callable[..
 CHECK = Check(
     id="ensemble",
     title="several models, each on a device of its own",
-    proves=f"{EXAMPLES} random sets of models, and a training step of each of several models, give the values and "
-    "gradients of one model after the other; each model's ops, variables and slots are on its device, and nothing but "
-    "arguments and results crosses",
+    proves=f"{EXAMPLES} random sets of models, and a training step of several models, match running them one after "
+    "the other; each model's ops, variables and slots are on its device; only arguments and results move",
     minimum_devices=2,
     typical_s=6,
     run=run,

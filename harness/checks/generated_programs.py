@@ -1,4 +1,4 @@
-"""``make_parallel`` on generated programs: values, gradients, and where each op ran."""
+"""Checks ``make_parallel`` on generated programs: values, gradients, and where each op ran."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = 24
 
 
 def run(context: CheckContext) -> CheckOutcome:
-    """Verify each of the generated programs; the first that fails is made as small as can be."""
+    """Verify generated programs; shrink the first that fails."""
     return check_programs(context, EXAMPLES * context.level.factor)
 
 
@@ -31,8 +31,8 @@ def check_programs(context: CheckContext, examples: int) -> CheckOutcome:
     strategy = programs(dtypes=FLOATS) if context.on_gpu else programs()
     if search.run(strategy, examples, context.seed) and search.proven:
         search.tally.require_devices(context.devices)
-    proven = f"{search.proven} generated programs equal one device in values and gradients, each op in its place"
-    return search.tally.outcome(search.summary(proven), "run the program of the finding by itself; it is in run.json")
+    proven = f"{search.proven} generated programs match the single-device run, each op on its device"
+    return search.tally.outcome(search.summary(proven), "run the program in the finding by itself; run.json has it")
 
 
 def verify_program(program: Program, devices: Devices) -> Verification:
@@ -55,8 +55,8 @@ def verify_program(program: Program, devices: Devices) -> Verification:
 CHECK = Check(
     id="generated-programs",
     title="make_parallel on generated programs",
-    proves=f"{EXAMPLES} random row-wise programs give the same values and gradients on all devices as on one, "
-    "with every op and every backward op on the device that it belongs to",
+    proves=f"{EXAMPLES} random row-wise programs match the single-device run in values and gradients, with every "
+    "forward and backward op on the right device",
     minimum_devices=2,
     typical_s=15,
     run=run,

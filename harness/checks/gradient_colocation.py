@@ -1,4 +1,4 @@
-"""Backward ops run on the device of their forward op; and the check shows in the same run that it can see otherwise."""
+"""Checks that backward ops run on the device of their forward op, with a control run in which they do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEATURES, HIDDEN, OUTPUTS = 6, 7, 3
 
 
 def run(context: CheckContext) -> CheckOutcome:
-    """Verify a dense tower under ``make_parallel``, and once more without colocation, which must be found out."""
+    """Verify a dense tower under ``make_parallel``, and once more without colocation, which must be detected."""
     from harness.judgement.verify import verify
     from harness.parallel.data import make_parallel
 
@@ -26,7 +26,7 @@ def run(context: CheckContext) -> CheckOutcome:
     tally.add(verify(make_parallel(tower, devices), tower, inputs, devices=devices, variables=variables))
     tally.require_devices(devices)
     if not tally.exercised.gradient_ops:
-        tally.unproven("no backward op was proven to run anywhere")
+        tally.unproven("no backward op was proven to run on any device")
     control = verify(
         make_parallel(tower, devices, colocate_gradients=False), tower, inputs, devices=devices, variables=variables
     )
@@ -34,12 +34,12 @@ def run(context: CheckContext) -> CheckOutcome:
     tally.measured["misplaced_gradient_ops_seen_in_control"] = len(seen)
     if not seen:
         tally.unproven(
-            "the evidence is blind: without colocation the backward ops run on the wrong device, and no finding "
-            f"says so (control: {control.verdict}, {control.reason})"
+            "the control failed: without colocation, backward ops run on the wrong device, but nothing was found "
+            f"({control.verdict}, {control.reason})"
         )
     return tally.outcome(
-        f"each of {tally.exercised.gradient_ops} backward ops ran on the device of its forward op; "
-        f"without colocation {len(seen)} findings say that they do not, so the evidence can see it",
+        f"all {tally.exercised.gradient_ops} backward ops ran on the device of their forward op; in the control run "
+        f"without colocation, {len(seen)} were found misplaced",
         "read the findings: each names a backward op, where it ran and where its forward op ran",
     )
 
@@ -64,7 +64,7 @@ def _tower(seed: int) -> tuple[Any, list[Any]]:
 CHECK = Check(
     id="gradient-colocation",
     title="backward ops run beside their forward ops",
-    proves="every backward op of a dense tower runs on the device of its forward op, and misplaced ones would be seen",
+    proves="every backward op of a dense tower runs on the device of its forward op, and misplaced ones are detected",
     minimum_devices=2,
     typical_s=2,
     run=run,

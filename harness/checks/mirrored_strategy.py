@@ -1,4 +1,4 @@
-"""``MirroredStrategy``: a small Keras model is trained on all devices and on one, and the trainings are compared."""
+"""``MirroredStrategy``: a small Keras model trained on all devices matches its single-device training."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def run(context: CheckContext) -> CheckOutcome:
     if sizes and None not in sizes:
         tally.measured["collective_bytes_of_a_step_per_device"] = float(max(filter(None, sizes), default=0))
     return tally.outcome(
-        f"{STEPS} steps by fit and by a custom loop, the last batch half as large, equal one device; all replicas hold "
-        "the same bits, and the collectives of a step are the same on each",
+        f"{STEPS} steps by fit and by a custom loop, with a half-size last batch, match the single-device run; "
+        "replicas hold identical bits and run the same collectives",
         "read the findings: each names the step, and where the cause is known the layer, loss or optimizer option",
     )
 
@@ -71,9 +71,9 @@ def build() -> Training:
 CHECK = Check(
     id="mirrored-strategy",
     title="a Keras training under MirroredStrategy",
-    proves=f"{STEPS} steps of a Keras model under MirroredStrategy, by fit and by a custom loop, give the losses, "
-    "metrics, gradients, weights and slots of one device; replicas are in sync, and each device takes part in "
-    "the collectives",
+    proves=f"{STEPS} steps of a Keras model under MirroredStrategy, by fit and by a custom loop, match the "
+    "single-device run in losses, metrics, gradients, weights and slots; replicas stay in sync, and each device takes "
+    "part in the collectives",
     minimum_devices=2,
     typical_s=16,
     run=run,

@@ -36,10 +36,10 @@ def run(context: CheckContext) -> CheckOutcome:
         search.tally.require_devices(devices)
     proven = (
         f"{search.proven} generated programs in stages, and a training step of {len(devices)} Keras layers in "
-        f"{MICROBATCHES} micro-batches, equal one device; activations crossed between neighbours alone"
+        f"{MICROBATCHES} micro-batches, match the single-device run; activations moved only between neighbours"
     )
     return search.tally.outcome(
-        search.summary(proven), "read the findings: each names what crossed, from where to where, or what differs"
+        search.summary(proven), "read the findings: each names what differs, or what moved from where to where"
     )
 
 
@@ -122,9 +122,9 @@ def _train(devices: Devices, seed: int, tally: Tally) -> None:
 CHECK = Check(
     id="pipeline",
     title="a model in stages, each on a device of its own",
-    proves=f"{EXAMPLES} random programs cut into stages, with micro-batches, and a training step of a Keras model give "
-    "the values and gradients of one device; weights, slots, forward and backward ops of a stage are on its device, "
-    "and activations cross between neighbours alone",
+    proves=f"{EXAMPLES} random programs cut into stages, with micro-batches, and a training step of a Keras model "
+    "match the single-device run; a stage's weights, slots and ops are on its device, and activations move only "
+    "between neighbours",
     minimum_devices=2,
     typical_s=8,
     run=run,

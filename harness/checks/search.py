@@ -1,4 +1,4 @@
-"""Judges generated examples of a pattern, and adds up what they exercised, until the first that fails."""
+"""Verifies generated examples, adding up what they exercised, until one fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Example = TypeVar("Example")
 
-#: How long a failing example may be made smaller, in seconds.
+#: How long a failing example is shrunk, in seconds.
 SHRINK_S = 30.0
 
 
@@ -39,10 +39,7 @@ class Search(Generic[Example]):
         self._failed_at: float | None = None
 
     def run(self, strategy: Any, examples: int, seed: int) -> bool:
-        """Judge that many examples of a Hypothesis strategy until one fails, and make that one small.
-
-        Gives whether none failed.
-        """
+        """Verify that many examples of a Hypothesis strategy; shrink the first that fails. Return whether none did."""
         from harness.strategies.explore import explore
 
         exploration = explore(self._judge, strategy, examples=examples, seed=seed)
@@ -53,30 +50,30 @@ class Search(Generic[Example]):
             self._add_failure(exploration.failure.example, exploration.failure.error)
             return False
         if not self.proven:
-            self.tally.unproven(f"{self.examples} programs were generated, and none of them could prove anything")
+            self.tally.unproven(f"{self.examples} programs were generated, but none could be judged")
         return True
 
     def _judge(self, example: Example) -> None:
         if self._failed_at is not None and time.monotonic() - self._failed_at > SHRINK_S:
-            return  # nothing smaller is looked for: the last one that failed stands
+            return  # stop shrinking: the last failure stands
         verification = self._verify(example)
         if verification.verdict is Verdict.FAIL:
             self._failed_at = self._failed_at or time.monotonic()
             raise ExampleFailed(verification)
         if self._failed_at is None:
             self.tally.count(verification.exercised)
-            # A program on a batch of 0 rows has no values; it proves that it runs, and counts for nothing else.
+            # A program on a batch of 0 rows has no values, and proves only that it runs.
             empty = self._is_empty(example)
             self.empty += empty
             self.proven += not empty and verification.passed and bool(verification.exercised.values)
 
     def summary(self, what: str) -> str:
-        """What a PASS rests on: ``what`` says of how many programs that were proven what they are."""
+        """Return the reason of a PASS: ``what``, and how many programs proved nothing."""
         text = what
         if self.empty:
             text += f"; {self.empty} more ran on batches of 0 rows, which have no values"
         if rest := self.examples - self.proven - self.empty:
-            text += f"; {rest} more could not prove anything (so ill-conditioned that any value would do)"
+            text += f"; {rest} more could not be judged (ill-conditioned: any value would be within tolerance)"
         return text
 
     def _add_failure(self, example: Example, error: AssertionError) -> None:

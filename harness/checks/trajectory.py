@@ -1,9 +1,8 @@
 """Compares a training run on several devices with the same run on one, step by step.
 
 Two runs of the same training in the same dtype differ by their order of summation, and training carries the
-difference on. How far is measured, not guessed: the single-device run is made a second time in float64, and its
-distance from the run in float32 is what rounding does to this very training. A sharded run is one more rounding of
-the same trajectory, so it has to stay within a small multiple of that distance.
+difference on. How far is measured: the single-device run is repeated in float64, and its distance from the float32 run
+is the effect of rounding on this training. A sharded run has to stay within a small multiple of that distance.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from harness.checking.tally import Tally
 from harness.distribute.compare import ROUNDING_FACTOR, bounds
-from harness.records import Exercised, Finding
+from harness.records import Exercised
 
 Array = npt.NDArray[np.float64]
 
@@ -49,19 +48,11 @@ def compare(sharded: Trajectory, single: Trajectory, exact: Trajectory, tally: T
 
 def _compare(kind: str, name: str, sharded: Array, single: Array, exact: Array, tally: Tally) -> None:
     if sharded.shape != single.shape:
-        tally.found(
-            Finding(
-                kind="shape",
-                where=name,
-                device=None,
-                expected=str(single.shape),
-                found=str(sharded.shape),
-                message=f"{name} have another shape when sharded",
-            )
-        )
+        message = f"the {name} have another shape when sharded"
+        tally.fail("shape", name, str(single.shape), str(sharded.shape), message)
         return
     if not np.isfinite(single).all() or not np.isfinite(exact).all():
-        tally.unproven(f"the {name} of the single-device run are not finite: they can prove nothing")
+        tally.unproven(f"the {name} of the single-device run are not finite, so nothing can be compared")
         return
     bound = bounds(single, [exact], float(np.finfo(np.float32).eps))
     difference = np.abs(sharded - single).max(axis=1)
@@ -70,15 +61,11 @@ def _compare(kind: str, name: str, sharded: Array, single: Array, exact: Array, 
     tally.measured[f"largest_share_of_bound_{name}"] = used
     if outside.any():
         step = int(np.argmax(outside))
-        tally.found(
-            Finding(
-                kind=kind,
-                where=f"{name}, step {step}",
-                device=None,
-                expected=f"within {bound[step]:.3g} of the single-device run "
-                f"({ROUNDING_FACTOR:g} times what rounding does to it)",
-                found=f"{difference[step]:.3g} away",
-                message=f"the sharded run leaves the single-device run: {name} differ by {difference[step]:.3g} "
-                f"at step {step}, bound {bound[step]:.3g}",
-            )
+        tally.fail(
+            kind,
+            f"{name}, step {step}",
+            f"within {bound[step]:.3g} of the single-device run ({ROUNDING_FACTOR:g} x the effect of rounding)",
+            f"{difference[step]:.3g} away",
+            f"diverged from the single-device run at step {step}: {name} differ by {difference[step]:.3g}, tolerance "
+            f"{bound[step]:.3g}",
         )

@@ -34,8 +34,8 @@ def run(context: CheckContext) -> CheckOutcome:
     )
     tally.require_devices(devices)
     return tally.outcome(
-        f"split, added on {len(devices)} devices and concatenated: the same bits as on one device",
-        "read the findings: a value says that rows were lost or permuted, op-placement which addition ran elsewhere",
+        f"split, added on {len(devices)} devices and concatenated: bit-identical to one device",
+        "read the findings: value means rows were dropped or permuted, op-placement that an addition ran elsewhere",
     )
 
 
@@ -74,7 +74,7 @@ def _vectors(seed: int, rows: int) -> dict[str, npt.NDArray[np.float32]]:
 CHECK = Check(
     id="vector-add",
     title="vector addition by split and concat",
-    proves="a sum split over all devices and concatenated has the same bits as on one, each part added on its device",
+    proves="a sum split over all devices and concatenated is bit-identical to one device; each device adds its part",
     minimum_devices=2,
     typical_s=1,
     run=run,

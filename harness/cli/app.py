@@ -29,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Proves where each op and gradient of a multi-device TensorFlow program ran, and that its values are right.",
+    help="Proves where each op and gradient of a multi-device TensorFlow program ran, and that its values are correct.",
     epilog="Exit codes: 0 all PASS or WARN, 1 a FAIL, 2 usage or configuration error, 3 UNKNOWN: no verdict, "
     "or nothing was exercised; 130 when ended by ^C, 143 by SIGTERM.",
 )
@@ -73,14 +73,14 @@ def _harness(
 validate.register(app)
 
 
-@app.command("devices", short_help="Show the devices and profiles that are here.")
+@app.command("devices", short_help="Show the devices and profiles of this machine.")
 def show_devices(
     devices: Annotated[
-        str | None, typer.Option("--devices", metavar="SPEC", help="Configure these, and show what they are.")
+        str | None, typer.Option("--devices", metavar="SPEC", help="Configure and show these devices.")
     ] = None,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
-    """Show what is here: the physical devices, what 'auto' would take, and the profiles that are shipped."""
+    """Show the physical devices, what 'auto' selects, and the shipped profiles."""
     from harness.devices.profile import shipped_profiles
     from harness.report.machine import Machine, print_machine
     from harness.report.terminal import console_for
@@ -111,20 +111,20 @@ def list_checks(
         print_checks(console_for(sys.stdout), checks)
 
 
-@app.command("trace", short_help="Show where the ops of a function of yours run.")
+@app.command("trace", short_help="Show where the ops of a function run.")
 def trace_function(
     target: Annotated[
-        str, typer.Argument(metavar="FILE.py:FUNCTION", help="A function; it is called once, without arguments.")
+        str, typer.Argument(metavar="FILE.py:FUNCTION", help="The function; it is called once, without arguments.")
     ],
     devices: DevicesOption = "auto",
     save: Annotated[
-        Path | None, typer.Option("--save", metavar="PATH", dir_okay=False, help="Keep the trace, as JSON.")
+        Path | None, typer.Option("--save", metavar="PATH", dir_okay=False, help="Save the trace as JSON.")
     ] = None,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
-    """Call a function of yours once, without arguments, and show which op ran on which device.
+    """Call a function once, without arguments, and show which op ran on which device.
 
-    A function that needs arguments is refused: wrap it in one that gives them.
+    A function that needs arguments is refused: wrap it in one without.
     The devices are configured before the file is loaded.
     """
     from harness.evidence.trace import Trace
@@ -150,7 +150,7 @@ def trace_function(
         made = Trace.load(kept)
     console = console_for(sys.stdout)
     if not made.ops:
-        say(f"{found}: TensorFlow executed no op for it, so there is nothing to show")
+        say(f"{found}: TensorFlow executed no op for it")
         raise typer.Exit(ExitCode.UNKNOWN)
     console.print(made.table())
     if save is not None:

@@ -1,4 +1,4 @@
-"""``harness calibrate``: how often does the gate cry wolf on this machine, and what does it find?"""
+"""``harness calibrate``: measures how often the gate raises false alarms on this machine, and what it detects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.extras import require
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("calibrate", short_help="Measure how well the gate of speedups judges on this machine.")(calibrate)
+    app.command("calibrate", short_help="Measure how reliable the speedup gate is on this machine.")(calibrate)
 
 
 def calibrate(
@@ -28,13 +28,13 @@ def calibrate(
         str, typer.Option("--command", metavar="CMD", help="What measures; {json} is where it writes, see compare.")
     ] = DEFAULT_COMMAND,
     threshold: Annotated[
-        str, typer.Option("--threshold", metavar="SHARE", help="The loss of speedup that may be, such as 5% or 0.05.")
+        str, typer.Option("--threshold", metavar="SHARE", help="The accepted loss of speedup, such as 5% or 0.05.")
     ] = "5%",
     baselines: Annotated[
         Path, typer.Option("--baselines", metavar="DIR", file_okay=False, help="Where calibrations are kept.")
     ] = Path("profiles/benchmarks"),
 ) -> None:
-    """Run the same code several times, compare every run with every later one, and keep what that says.
+    """Run the same code several times and compare every run with every later one.
 
     The calibration goes to DIR/KEY/calibration.json, where KEY names this hardware and software. Every comparison uses
     it, and prints its line. Do it again when the machine, TensorFlow or the benchmarks change.
@@ -48,7 +48,7 @@ def calibrate(
     with clear_errors():
         require("scipy")
         if runs < calibration.FEWEST_RUNS:
-            raise UsageError(f"--runs {runs}: accepted: at least {calibration.FEWEST_RUNS}; 20 say more")
+            raise UsageError(f"--runs {runs}: accepted: at least {calibration.FEWEST_RUNS}; 20 give a better estimate")
         rules, parsed = Rules(parse_share(threshold)), parse_command(command)
         kept = Path(tempfile.mkdtemp(prefix="harness-calibrate-"))
         say(f"{runs} runs; their output is in {kept}")

@@ -1,7 +1,7 @@
-"""``harness compare``: did speedups get lost between two saved runs, two commands, or two revisions?
+"""``harness compare``: finds speedups lost between two saved runs, commands or revisions.
 
-Exit codes: 0 no loss, 1 a loss beyond the threshold, 2 usage, or a file that is missing or damaged, 3 UNKNOWN: not
-comparable, or nothing that could be compared.
+Exit codes: 0 no loss, 1 a loss beyond the threshold, 2 usage, or a file that is missing or damaged, 3 UNKNOWN: nothing
+comparable.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ def compare(
         ),
     ] = None,
     command: Annotated[
-        str, typer.Option("--command", metavar="CMD", help="What measures a revision, in its own folder.")
+        str,
+        typer.Option("--command", metavar="CMD", help="The command that measures a revision, in its own folder."),
     ] = DEFAULT_COMMAND,
     rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How many times A B B A.")] = 2,
     threshold: Annotated[
-        str, typer.Option("--threshold", metavar="SHARE", help="The loss of speedup that may be, such as 5% or 0.05.")
+        str, typer.Option("--threshold", metavar="SHARE", help="The accepted loss of speedup, such as 5% or 0.05.")
     ] = "5%",
     baselines: Annotated[
         Path, typer.Option("--baselines", metavar="DIR", file_okay=False, help="Where calibrations are kept.")
@@ -58,7 +59,7 @@ def compare(
     """Judge the change of each speedup, with its interval, corrected for the number of benchmarks.
 
     A command gets the path of the JSON that it has to write where it says {json}, and otherwise --benchmark-json in
-    PYTEST_ADDOPTS. What the commands print goes to files whose folder is told.
+    PYTEST_ADDOPTS. Their output goes to files in a folder that is printed.
 
     Exit codes: 0 no loss, 1 a loss, 2 usage or a damaged file, 3 UNKNOWN: not comparable, or nothing compared.
     """

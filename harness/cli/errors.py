@@ -14,7 +14,7 @@ from harness.records import ExitCode
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """Turn an error that the harness raises on purpose into one line on stderr, and an exit code."""
+    """Turn a ``HarnessError`` into one line on stderr and an exit code."""
     try:
         yield
     except HarnessError as error:
@@ -22,7 +22,7 @@ def clear_errors() -> Iterator[None]:
 
 
 def refuse(error: HarnessError) -> NoReturn:
-    """Say what is wrong, and exit."""
+    """Print the error, and exit."""
     say(f"error: {error}")
     if isinstance(error, RefusedByWorker) and error.details:
         typer.echo(error.details.rstrip(), err=True)
@@ -30,7 +30,7 @@ def refuse(error: HarnessError) -> NoReturn:
 
 
 def exit_code(error: HarnessError) -> ExitCode:
-    """2 for what the user can put right; 3 where no evidence could be had."""
+    """Return 2 for what the user can correct, 3 where there is no evidence."""
     name = error.error if isinstance(error, RefusedByWorker) else type(error).__name__
     if name in (EvidenceError.__name__, TensorFlowInterfaceChanged.__name__):
         return ExitCode.UNKNOWN
@@ -38,5 +38,5 @@ def exit_code(error: HarnessError) -> ExitCode:
 
 
 def say(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     typer.echo(f"harness: {text}", err=True)

@@ -28,7 +28,7 @@ COMPARISON_FILE = "comparison.html"
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("report", short_help="Render saved runs again; several side by side.")(report)
+    app.command("report", short_help="Render saved runs again, several side by side.")(report)
     app.command("diff", short_help="Show what changed between two saved runs.")(diff_runs)
 
 
@@ -40,14 +40,12 @@ def report(
         Path | None,
         typer.Option("--output", metavar="DIR", file_okay=False, help="Where to write; default: beside the first run."),
     ] = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of run.json, and do nothing else.")
-    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Only print the JSON Schema of run.json.")] = False,
 ) -> None:
     """Render a saved run again: report.html, report.md and junit.xml. TensorFlow is not needed.
 
-    Of several runs, comparison.html lays them side by side, a column for each run, with the outliers marked.
-    The exit code says whether that could be done; the verdicts are in what is printed.
+    Several runs are laid side by side in comparison.html, with outliers marked. The exit code says whether the report
+    was written; the verdicts are in the output.
     """
     from harness.report.terminal import console_for
 
@@ -59,7 +57,7 @@ def report(
     with clear_errors():
         given = runs or []
         if not given:
-            raise UsageError("no run is given; accepted: one or more RUN.json, or the folders that they are in")
+            raise UsageError("no run given; accepted: one or more RUN.json, or the folders that they are in")
         records = [_load(path) for path in given]
         beside = given[0] if given[0].is_dir() else given[0].parent
         folder = output or beside

@@ -35,17 +35,18 @@ def run_tasks(
         typer.Option("--devices", metavar="SPEC", help="auto, cpu:N, cores:N, gpu or gpu:N; one for each task."),
     ] = "auto",
     timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="S", help="Time limit of a task, in seconds; without it, none.")
+        float | None,
+        typer.Option("--timeout", metavar="S", help="Time limit of a task, in seconds (default: none)."),
     ] = None,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
-    """Run several programs at once, each in a process that sees one device alone.
+    """Run several programs at once, each in a process that sees only one device.
 
-    A GPU is given by its UUID in CUDA_VISIBLE_DEVICES; a CPU by the process's affinity, with one thread. More programs
-    than devices wait in a queue. What a program prints goes to DIR/logs/task-N.log. One that fails, hangs or takes
-    another's GPU memory is reported, and the others go on. Writes DIR/tasks.json. ^C ends all of them.
+    A GPU is selected by its UUID in CUDA_VISIBLE_DEVICES, a CPU by CPU affinity with one thread. If there are more
+    programs than devices, the rest wait in a queue. Output goes to DIR/logs/task-N.log, the record to DIR/tasks.json.
+    A program that fails, hangs or uses another's GPU memory is reported; the others continue. ^C ends all.
 
-    Exits with 0 where all exited with 0, with 1 otherwise.
+    Exits with 0 if all programs exited with 0, and with 1 otherwise.
     """
     from harness.devices.nvidia import memory_by_process
     from harness.parallel.task_processes import TaskResult, Tasks
@@ -55,7 +56,7 @@ def run_tasks(
     with clear_errors():
         check_spec(devices)
         if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
-            raise UsageError(f"--timeout {timeout:g}: not a time limit; accepted: a number of seconds above 0")
+            raise UsageError(f"--timeout {timeout:g}: accepted: a number of seconds above 0")
         found = [Script.parse(text) for text in scripts]
         own = slots(devices)
     memory = memory_by_process if any(slot.uuid for slot in own) else None

@@ -23,26 +23,26 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    port: Annotated[int, typer.Option("--port", metavar="P", help="Where to listen; 0: the kernel picks a port.")] = 0,
+    port: Annotated[int, typer.Option("--port", metavar="P", help="Port to listen on; 0: any free port.")] = 0,
     bind: Annotated[
         str,
-        typer.Option("--bind", metavar="HOST", help="Address of this host to listen at; 0.0.0.0: all of them."),
+        typer.Option("--bind", metavar="HOST", help="Address of this host to listen on; 0.0.0.0: all."),
     ] = "127.0.0.1",
     devices: Annotated[int, typer.Option("--devices", metavar="N", help="How many logical CPUs to offer.")] = 1,
 ) -> None:
-    """Offer this host's devices to other hosts, until ^C: start TensorFlow's server.
+    """Start TensorFlow's server and offer this host's devices to other hosts, until ^C.
 
-    Prints its address, HOST:PORT, as one line. Without --bind only this machine reaches it. TensorFlow's gRPC asks for
-    no password: whoever reaches the port can run any op, and read and write files, as the user who serves.
+    Prints its address, HOST:PORT, on one line. Without --bind only this machine can reach it. TensorFlow's gRPC has no
+    password: anyone who reaches the port can run any op, and read and write files, as the user who serves.
     """
     from harness.devices.host_server import start_server
     from harness.devices.kinds.kind import MAX_COUNT
 
     with clear_errors():
         if not 0 <= port <= _LARGEST_PORT:
-            raise UsageError(f"--port {port}: accepted: a number from 0, for any that is free, to {_LARGEST_PORT}")
+            raise UsageError(f"--port {port}: accepted: 0 (any free port) to {_LARGEST_PORT}")
         if not 1 <= devices <= MAX_COUNT:
-            raise UsageError(f"--devices {devices}: accepted: a number of logical CPUs from 1 to {MAX_COUNT}")
+            raise UsageError(f"--devices {devices}: accepted: 1 to {MAX_COUNT} logical CPUs")
         server = start_server(port, bind, devices)
     if server.open_to_others:
         say(

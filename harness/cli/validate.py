@@ -56,17 +56,17 @@ class Asked:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("validate", short_help="Check that multi-device TensorFlow is right here.")(validate)
+    app.command("validate", short_help="Check that this machine runs multi-device TensorFlow correctly.")(validate)
 
 
 def validate(
     devices: DevicesOption = "auto",
     report: ReportOption = DEFAULT_REPORT,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="ID", help="Run this check alone; may be given again.")
+        list[str] | None, typer.Option("--only", metavar="ID", help="Run only this check; may be repeated.")
     ] = None,
     level: Annotated[
-        Level, typer.Option("--level", help="How much: quick, standard (more checks and examples), deep (the most).")
+        Level, typer.Option("--level", help="quick, standard (more checks and examples) or deep (the most).")
     ] = Level.QUICK,
     timeout: Annotated[
         float | None,
@@ -74,7 +74,7 @@ def validate(
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option("--require", metavar="REQ", help="gpu>=8, core>=N, device>=N: FAIL where it is not there."),
+        typer.Option("--require", metavar="REQ", help="gpu>=8, core>=N or device>=N: FAIL if the machine has less."),
     ] = None,
     known_failures: Annotated[
         Path | None,
@@ -87,15 +87,15 @@ def validate(
     fake: Annotated[
         str | None,
         typer.Option(
-            "--fake", metavar="FILE", help="Check the machine described there, for a trial; @faulty-8 is shipped."
+            "--fake", metavar="FILE", help="Check a machine described in FILE instead of this one, such as @faulty-8."
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict alone.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print run.json on stdout, and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only run.json.")] = False,
 ) -> None:
-    """Check that multi-device TensorFlow is right here, and prove it.
+    """Check that this machine runs multi-device TensorFlow correctly.
 
-    Prints a table and writes DIR/run.json, report.html and others; TensorFlow's own output goes to DIR/logs.
+    Prints a table and writes DIR/run.json, report.html, report.md and junit.xml. TensorFlow's output goes to DIR/logs.
     """
     from harness.judgement.requirements import Requirement
     from harness.report.recording import Recording
@@ -105,7 +105,7 @@ def validate(
         limit_s = _time_limit(timeout, level)
         check_spec(devices)
         if fake is not None and devices != "auto":
-            raise UsageError(f"--devices {devices} with --fake: accepted: one of the two; the file says what is there")
+            raise UsageError(f"--devices {devices} with --fake: accepted: one of the two; the file names the devices")
         asked = Asked(
             checks=_selected(only or (), level, described=fake is not None),
             spec=devices if fake is None else fake,
@@ -129,9 +129,9 @@ def validate(
     logs = report / "logs"
     if recording.problem is not None:
         logs = Path(tempfile.mkdtemp(prefix="harness-logs-"))
-        say(f"error: {recording.problem}; going on without a record, the logs are in {logs}")
+        say(f"error: {recording.problem}; continuing without a record; logs are in {logs}")
 
-    def tell() -> None:
+    def show() -> None:
         print_report(console, recording.record, recording.path, recording.page)
         if recording.no_page is not None:
             say(f"report.html was not written: {recording.no_page}")
@@ -145,16 +145,16 @@ def validate(
         _run(asked, logs, console, recording)
     except Ended as ended:
         recording.cut_short(ended.exit_code)
-        tell()
+        show()
         raise
     except HarnessError as error:
         if not _absence(error, asked, recording):
             recording.cut_short(exit_code(error), str(error))
             if recording.record.results or as_json:
-                tell()
+                show()
             refuse(error)
         say(f"error: {error}")
-    tell()
+    show()
     code = recording.record.exit_code
     if recording.problem is not None:
         say(f"error: {recording.problem}")
@@ -204,7 +204,7 @@ def _run(asked: Asked, logs: Path, console: Console, recording: Recording) -> No
 
 
 def _missing(asked: Asked, ready: Ready) -> list[CheckResult]:
-    """A result for what is required and is not there."""
+    """Return a result for the requirements that the machine does not meet."""
     from harness.judgement.requirements import absent, unmet
 
     wrong = unmet(asked.required, ready.devices, ready.fingerprint)
@@ -212,7 +212,7 @@ def _missing(asked: Asked, ready: Ready) -> list[CheckResult]:
 
 
 def _absence(error: HarnessError, asked: Asked, recording: Recording) -> bool:
-    """Whether devices that could not be had are hardware that is required: then that is the verdict."""
+    """Record a FAIL where the unavailable devices are required hardware; return whether they are."""
     from harness.errors import DevicesUnavailable
     from harness.judgement.requirements import absent, unmet
 
@@ -226,7 +226,7 @@ def _absence(error: HarnessError, asked: Asked, recording: Recording) -> bool:
 
 
 def _selected(only: list[str] | tuple[str, ...], level: Level, *, described: bool) -> tuple[Check, ...]:
-    """The checks; on a described machine those of hardware alone, since TensorFlow cannot run on a description."""
+    """Select the checks; on a described machine only those of hardware: TensorFlow cannot run there."""
     checks = suite().select(only, level)
     if not described:
         return checks
@@ -238,7 +238,7 @@ def _selected(only: list[str] | tuple[str, ...], level: Level, *, described: boo
 
 
 def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
-    """Earlier runs, read here once, so that what is wrong with one is said before anything starts."""
+    """Read earlier runs now, so that a damaged file is an error before anything starts."""
     from harness.report.storage import load_run
 
     for path in paths:
@@ -247,14 +247,14 @@ def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
 
 
 def _description(text: str) -> Path:
-    """The file of a described machine: one of the user's, or ``@NAME``, a shipped one."""
+    """Return the path of a described machine: a file of the user's, or a shipped one (``@NAME``)."""
     from harness.devices.shipped import shipped_folder
 
     if not text.startswith("@"):
         return Path(text).absolute()
     there = {f"@{path.stem}": path for path in sorted(shipped_folder("fake").glob("*.toml"))}
     if text not in there:
-        raise UsageError(f"--fake {text}: no such machine is shipped; accepted: {', '.join(there)}, or a .toml file")
+        raise UsageError(f"--fake {text}: no such machine; accepted: {', '.join(there)}, or a .toml file")
     return there[text]
 
 
@@ -270,5 +270,5 @@ def _time_limit(timeout: float | None, level: Level) -> float:
     if timeout is None:
         return DEEP_TIMEOUT_S if level is Level.DEEP else DEFAULT_TIMEOUT_S
     if not (math.isfinite(timeout) and timeout > 0):
-        raise UsageError(f"--timeout {timeout:g}: not a time limit; accepted: a number of seconds above 0")
+        raise UsageError(f"--timeout {timeout:g}: accepted: a number of seconds above 0")
     return timeout

@@ -2,13 +2,13 @@
 
 The baseline is the one that pytest-benchmark takes: the last one saved, or the one that ``--benchmark-compare`` names
 by its number or its path. The speedups of this session are judged against it (:mod:`harness.speed.gate`), and one that
-looks like a loss is measured a second time at once. The exit status is not 0 where there is a loss, and also where
-nothing could be judged: what gates nothing is no pass (FAULTS S07).
+looks like a loss is measured a second time at once. The exit status is not 0 if there is a loss, or if nothing could
+be judged.
 
 With ``--harness-speedup-by-machine`` the folder below ``--benchmark-storage`` is named by the fingerprint of hardware
 and software instead of by pytest-benchmark's "Linux-CPython-3.12-64bit", which two different machines share. The
 fingerprint is known once the devices are configured. So the baseline is looked for at the first speedup that is
-measured, and pytest-benchmark is told then, by the attributes and the method that it uses itself.
+measured, and pytest-benchmark gets it then, through its own attributes and methods.
 """
 
 from __future__ import annotations
@@ -41,15 +41,14 @@ def add_options(group: pytest.OptionGroup) -> None:
         OPTION_FAIL,
         metavar="SHARE",
         default=None,
-        help="with --benchmark-compare: fail where a speedup of the fixture speedup has lost more than this share, "
-        "such as 5%%, and where nothing can be judged",
+        help="with --benchmark-compare: fail if a speedup dropped by more than this share, such as 5%%, or if nothing "
+        "can be judged",
     )
     group.addoption(
         OPTION_BY_MACHINE,
         action="store_true",
         default=False,
-        help="save and look for runs with speedups in a folder of --benchmark-storage that is named by the fingerprint "
-        "of hardware and software",
+        help="keep runs in a folder of --benchmark-storage that is named by the fingerprint of hardware and software",
     )
 
 
@@ -58,20 +57,18 @@ def register(config: pytest.Config) -> None:
     text, by_machine = config.getoption(OPTION_FAIL), config.getoption(OPTION_BY_MACHINE)
     if hasattr(config, "workerinput") or (text is None and not by_machine):
         return
-    # None: pytest-benchmark is not there. An empty list: nobody asks to compare. True: with the last saved run.
+    # None: no pytest-benchmark. An empty list: nobody asks to compare. True: with the last saved run.
     compare = config.getoption("benchmark_compare", None)
     rules = None if text is None else _rules(text)
     if compare is None:
         option = OPTION_BY_MACHINE if rules is None else OPTION_FAIL
-        raise pytest.UsageError(f"{option} needs pytest-benchmark: leave out -p no:benchmark")
+        raise pytest.UsageError(f"{option} needs pytest-benchmark: remove -p no:benchmark, or install it")
     if rules is not None and not compare:
         raise pytest.UsageError(
             f"{OPTION_FAIL}={text} has no baseline to judge by; add --benchmark-compare or --benchmark-compare=NUMBER"
         )
     if isinstance(compare, str) and compare.endswith(".json") and not Path(compare).is_file():
-        raise pytest.UsageError(
-            f"--benchmark-compare={compare}: there is no such file; record one with --benchmark-save"
-        )
+        raise pytest.UsageError(f"--benchmark-compare={compare}: no such file; record one with --benchmark-save")
     if by_machine:
         config.option.benchmark_compare = []  # it would look before the first test, when the machine is not known
     config.pluginmanager.register(_Gate(config, rules, compare, by_machine), "harness-gate")
@@ -120,8 +117,8 @@ class _Gate:
         if session.disabled or session.skip:
             why = "by xdist (-n) or --benchmark-disable" if session.disabled else "by --benchmark-skip"
             raise pytest.UsageError(
-                f"{OPTION_FAIL}: pytest-benchmark is disabled {why}, so that the gate would gate nothing; "
-                "leave that out, or use --benchmark-enable and no -n"
+                f"{OPTION_FAIL}: pytest-benchmark is disabled {why}, so there is nothing to judge; "
+                "remove that option, or use --benchmark-enable without -n"
             )
         if not hasattr(session.storage, "query"):
             raise pytest.UsageError(
@@ -230,7 +227,7 @@ class _Gate:
         variation = UNCALIBRATED.source if self.calibration is None else self.calibration.line
         problem = self.problem
         if problem is None and not self.records:
-            problem = "no speedup was measured in this session, so that the gate gated nothing"
+            problem = "no speedup was measured in this session"
         if problem is not None or self.baseline is None:
             origin = "no baseline" if self.baseline is None else self.baseline.origin
             return Judgement(Verdict.UNKNOWN, problem or "no baseline was read", rules, origin, variation)

@@ -1,11 +1,11 @@
 """The pytest plug-in: options, fixtures, the ``devices`` marker, and a summary of what was exercised.
 
-It is thin and loads nothing until it is used: starting pytest with it imports neither TensorFlow nor NumPy.
+It loads nothing until it is used: starting pytest with it imports neither TensorFlow nor NumPy.
 
 Which devices: ``--harness-devices=SPEC``, else the environment variable ``HARNESS_DEVICES``, else ``harness_devices``
 in the ini file (a path to a profile is then relative to that file), else ``auto``. They are configured once per
-process, before the first test that could start TensorFlow, if any selected test needs them. Where all that need them
-measure speedups, ``auto`` takes what a measurement should (:func:`harness.devices.measuring_spec`).
+process, before the first test that could start TensorFlow, if any selected test needs them. If all of those measure
+speedups, ``auto`` selects devices fit for measuring (:func:`harness.devices.measuring_spec`).
 
 Fixtures: ``devices`` (the configured :class:`harness.Devices`), ``verify`` (:func:`harness.verify` on those devices
 unless ``devices=`` says otherwise) and ``trace`` (:func:`harness.trace`). All are session-wide, so that they can be
@@ -15,12 +15,10 @@ used under Hypothesis' ``@given``.
 speedups in ``harness/pytest_plugin/gate.py``.
 
 Marker: ``@pytest.mark.devices(min=2, kind="gpu")``. A test whose needs the configured devices do not meet is skipped
-with what is there and what is needed; with ``--harness-require`` it fails. Devices that were asked for and are not
-there are an error, never a skip.
+with both in the reason; with ``--harness-require`` it fails. Requested devices that are unavailable are an error.
 
-A session in which tests that need devices were selected and every one of them was skipped has exercised nothing. Its
-summary says UNKNOWN, and its exit status is 1 although no test failed. Deselect such tests (``-m "not devices"``)
-where they are not meant to run.
+A session in which every test that needs devices was skipped has exercised nothing: its summary says UNKNOWN, and its
+exit status is 1. Deselect such tests (``-m "not devices"``) where they are not meant to run.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ DEFAULT_DEVICES = "auto"
 MARKER = "devices"
 _MARKER_HELP = (
     "devices(min=1, kind=None): the test needs at least `min` configured devices, of kind logical-cpu, logical-gpu, "
-    "gpu, core or remote (or a list of them) if `kind` is given; where they are not there it is skipped"
+    "gpu, core or remote (or a list of them) if `kind` is given; it is skipped if they are unavailable"
 )
 #: The fixture that all of ours rest on. A test has it among its fixtures exactly when it uses one of ours, also
 #: where a project has a fixture of its own that is called ``devices``.
@@ -106,7 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION_REQUIRE,
         action="store_true",
         default=False,
-        help="fail a test that would be skipped because the configured devices do not meet its devices marker",
+        help="fail tests that would be skipped because the configured devices do not meet their devices marker",
     )
     speed.add_options(group)
     gate.add_options(group)
@@ -147,7 +145,7 @@ def _asked(config: pytest.Config) -> tuple[str, str]:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which devices are asked for and who asks. What they turn out to be is in the summary."""
+    """Report the requested devices and where the request comes from. The summary reports the configured ones."""
     state = config.stash[_STATE]
     return f"harness: devices {state.spec} ({state.origin})"
 
@@ -165,7 +163,7 @@ def _needs_devices(item: pytest.Item) -> bool:
 
 
 def _configure(state: _State) -> None:
-    """Configure the devices once. What goes wrong is kept, for each test that needs them to tell."""
+    """Configure the devices once. Keep the error, for each test that needs them to report."""
     if state.devices is not None or state.error is not None:
         return
     from harness.devices.runtime import configure
@@ -215,7 +213,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if not need.met_by(devices):
             lacking = f"needs {need}; configured: {describe(devices)} ({state.origin})"
             if item.config.getoption(OPTION_REQUIRE):
-                pytest.fail(f"{lacking}; a skip is a failure because of {OPTION_REQUIRE}", pytrace=False)
+                pytest.fail(f"{lacking}; {OPTION_REQUIRE} makes the skip a failure", pytrace=False)
             state.lacking = lacking
             pytest.skip(lacking)
 

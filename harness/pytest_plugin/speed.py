@@ -43,7 +43,7 @@ _BENCHMARK_PLUGINS = ("benchmark", "pytest_benchmark.plugin")
 REPORT = "harness_speedup"
 _NOTHING_MEASURED = (
     "nothing was measured: pytest-benchmark is disabled (--benchmark-disable, or xdist's -n); both sides ran once and "
-    "returned the same"
+    "returned the same values"
 )
 
 
@@ -56,7 +56,7 @@ class _Asked:
 
 
 class ReplayTimer:
-    """A timer for pytest-benchmark that tells of times that were taken before.
+    """A timer for pytest-benchmark that replays earlier times.
 
     pytest-benchmark reads its timer before and after each round. Where times are loaded, the two readings are 0 and
     the next of them; otherwise it is the usual timer, for a test that uses ``benchmark`` itself.
@@ -69,7 +69,7 @@ class ReplayTimer:
         self._readings: list[float] = []
 
     def load(self, times_ns: Sequence[int]) -> None:
-        """Tell of these times next."""
+        """Replay these times next."""
         self._readings = [reading for time_ns in reversed(times_ns) for reading in (time_ns * 1e-9, 0.0)]
 
     def __call__(self) -> float:
@@ -95,20 +95,19 @@ def add_options(group: pytest.OptionGroup) -> None:
         OPTION_BUDGET,
         metavar="SECONDS",
         default=None,
-        help=f"how long the pairs of one benchmark of the fixture speedup may take (default: {DEFAULT_BUDGET_S:g})",
+        help=f"time for the pairs of one speedup benchmark (default: {DEFAULT_BUDGET_S:g})",
     )
     group.addoption(
         OPTION_PRECISION,
         metavar="SHARE",
         default=None,
-        help="half-width of the confidence interval of a speedup at which its measuring ends, such as 1%% or 0.01 "
-        "(default: 1%%)",
+        help="measure until the confidence interval of a speedup has this half-width, such as 0.01 (default: 1%%)",
     )
     group.addoption(
         OPTION_TWICE,
         action="store_true",
         default=False,
-        help="measure each speedup a second time, so that harness compare can confirm a loss from the saved files",
+        help="measure each speedup twice, so that harness compare can confirm a loss from the saved files",
     )
 
 
@@ -149,14 +148,14 @@ def is_measurement(config: pytest.Config, needing: Sequence[pytest.Item]) -> boo
 
 
 class _WithoutBenchmark:
-    """The fixture where pytest-benchmark is not there."""
+    """The fixture without pytest-benchmark."""
 
     @pytest.fixture
     def speedup(self) -> None:
-        """Fails, and says what is missing."""
+        """Fail, and name what is missing."""
         pytest.fail(
-            "the fixture speedup needs pytest-benchmark as a plug-in: leave out -p no:benchmark, or load it with "
-            "-p pytest_benchmark.plugin",
+            "the fixture speedup needs pytest-benchmark: remove -p no:benchmark, load it with "
+            "-p pytest_benchmark.plugin, or run: python -m pip install 'tf-placement-harness[speed]'",
             pytrace=False,
         )
 
@@ -193,7 +192,7 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
         from harness.speed.measure import measure_pairs, measure_speedup
 
         if here.records:
-            raise UsageError("speedup() was called before in this test; accepted: once a test, as one benchmark is one")
+            raise UsageError("speedup() was already called in this test; accepted: once per test")
         if benchmark.disabled:
             record = _compared_only(single, parallel, devices, asked, tolerance)
             benchmark.pedantic(lambda: None)

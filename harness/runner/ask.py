@@ -10,18 +10,18 @@ from harness.runner.process import TimeLimitReached, WorkerProcess
 
 
 def ask(job: Job, files: WorkerFiles, *, limit_s: float | None = None, stdout: int | None = None) -> dict[str, object]:
-    """Do ``job`` in a process of its own, and return its answer. ``stdout``: where its stdout goes, if not to the log.
+    """Do ``job`` in a worker process, and return its answer. Its stdout goes to ``stdout``, by default the log.
 
     Raises:
-        RefusedByWorker: what was asked cannot be done.
-        WorkerFailed: the process crashed, or took longer than ``limit_s`` seconds.
+        RefusedByWorker: the request cannot be carried out.
+        WorkerFailed: the process crashed, or timed out after ``limit_s`` seconds.
     """
     with WorkerProcess(job, files, stdout=stdout) as worker:
         try:
             message = worker.receive(limit_s)
         except TimeLimitReached:
             worker.ask_for_stacks()
-            raise _failure(files, f"took longer than {limit_s:g} s and was ended") from None
+            raise _failure(files, f"timed out after {limit_s:g} s") from None
         if isinstance(message, Refused):
             raise RefusedByWorker(message.error, message.message, message.details)
         if not isinstance(message, Answer):

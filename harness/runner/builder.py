@@ -1,4 +1,4 @@
-"""The function that builds a training, told so that another process can load it."""
+"""A function that builds a training, named so that another process can load it."""
 
 from __future__ import annotations
 

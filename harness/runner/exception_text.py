@@ -1,4 +1,4 @@
-"""How an exception of somebody else's code reads: in one line, and with the frames that are theirs."""
+"""Formats exceptions of the user's code: as one line, and with only the user's frames."""
 
 from __future__ import annotations
 

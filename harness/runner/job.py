@@ -1,4 +1,4 @@
-"""What a worker process is told to do, and where it may write."""
+"""The job of a worker process, and the files that it writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long things may take, in seconds."""
+"""Time limits, in seconds."""
 
 from __future__ import annotations
 

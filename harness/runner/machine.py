@@ -21,7 +21,7 @@ class Arguments:
 
 
 def run(arguments: dict[str, object], send: Send) -> None:
-    """Send what is there, what ``auto`` and a measurement would take, the devices configured, and the fingerprint."""
+    """Send the physical devices, what ``auto`` and a measurement select, the configured devices and the fingerprint."""
     import tensorflow as tf
 
     from harness.devices.cores import allowed_cpu_time

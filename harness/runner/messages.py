@@ -1,4 +1,4 @@
-"""What a worker process tells its parent: one JSON line a message, over a pipe of its own.
+"""Messages of a worker process to its parent: one JSON line each, over a pipe of their own.
 
 TensorFlow and the user's code write to stdout and stderr as they like; neither can be a channel.
 """
@@ -17,7 +17,7 @@ from harness.records import Card, CheckResult, Fingerprint
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The devices are configured. ``devices`` are full names; ``reason`` says what was taken and why.
+    """The devices are configured. ``devices`` are full names; ``reason`` says what was selected and why.
 
     ``cards`` are those of the machine; ``described`` says that it is a description and no hardware.
     """
@@ -52,7 +52,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What was asked cannot be done here. ``details`` is for people, below the message: the user's own frames."""
+    """The request cannot be carried out. ``details`` is for people, below the message: the user's own frames."""
 
     error: str
     message: str
@@ -60,7 +60,7 @@ class Refused:
 
 
 class Refusal(Exception):
-    """Ends a task: its parent is told ``refused``."""
+    """Ends a task and sends ``refused`` to its parent."""
 
     def __init__(self, refused: Refused) -> None:
         self.refused = refused
@@ -108,6 +108,6 @@ def decode(line: bytes) -> Message:
 
     parsed = json.loads(line)
     if not isinstance(parsed, dict) or parsed.get("message") not in _TYPES:
-        raise ValueError(f"no message: {line[:80]!r}")
+        raise ValueError(f"not a message: {line[:80]!r}")
     message: Message = TypeAdapter(_TYPES[parsed["message"]]).validate_python(parsed.get("body"))
     return message

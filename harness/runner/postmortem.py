@@ -1,4 +1,4 @@
-"""What a process left behind that crashed or was ended: its stacks, the end of its log, and the result made of them."""
+"""Makes a result from what a lost process left behind: its stacks and the end of its log."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def innermost(stacks: str) -> str | None:
 
 
 def lost(check: str, what: str, files: WorkerFiles, *, elapsed_s: float, spec: str) -> CheckResult:
-    """The result of ``check``, whose process did not live to tell; ``what`` says how it ended."""
+    """The result of ``check``, whose process was lost; ``what`` says how it ended."""
     place = innermost(_text(files.stacks))
     message = f"{what}, at {place}" if place else what
     finding = Finding(
         kind="error",
         where=f"check {check}",
         device=None,
-        expected="the check runs to its end",
+        expected="the check completes",
         found=remains(files),
         message=message,
     )
@@ -63,7 +63,7 @@ def lost(check: str, what: str, files: WorkerFiles, *, elapsed_s: float, spec: s
         check=check,
         verdict=Verdict.FAIL,
         reason=message,
-        next_step=f"read {files.log}; run it alone with --only {check}",
+        next_step=f"read {files.log}; rerun with --only {check}",
         exercised=Exercised(),
         findings=(finding,),
         elapsed_s=elapsed_s,
@@ -73,11 +73,11 @@ def lost(check: str, what: str, files: WorkerFiles, *, elapsed_s: float, spec: s
 
 
 def not_run(check: str, after: str, files: WorkerFiles, *, spec: str) -> CheckResult:
-    """The result of ``check``, for which no process could be had because the one for ``after`` never got ready."""
+    """The result of ``check``, which was not run because the process for ``after`` never started."""
     return CheckResult(
         check=check,
         verdict=Verdict.UNKNOWN,
-        reason=f"not run: the process for {spec} did not get ready",
+        reason=f"not run: the process for {spec} did not start",
         next_step=f"see {after}, and {files.log}",
         exercised=Exercised(),
         spec=spec,

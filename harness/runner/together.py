@@ -113,8 +113,8 @@ def work_together(
 
 def _hung(limit_s: float, failed: dict[int, str]) -> str:
     if failed:
-        return f"was ended, because process {min(failed)} failed"
-    return f"took longer than {limit_s:g} s and was ended"
+        return f"was ended because process {min(failed)} failed"
+    return f"timed out after {limit_s:g} s"
 
 
 def _remains(message: str, files: WorkerFiles) -> Ended:

@@ -1,4 +1,4 @@
-"""What the user's own code raised, as a message for the parent: one line, and the user's frames below it."""
+"""Reports what the user's code raised to the parent: one line, and the user's frames below it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.runner.target import Target
 
 @contextmanager
 def users_code(target: Target) -> Iterator[None]:
-    """Within it the user's code is loaded or called; what that raises is told to the parent.
+    """Within it the user's code is loaded or called; what that raises is reported to the parent.
 
     Raises:
         Refusal: the user's code raised.

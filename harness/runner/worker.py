@@ -1,4 +1,4 @@
-"""The main function of a worker process: reads its job from stdin, does it, and tells its parent what comes of it.
+"""The main function of a worker process: reads its job from stdin, does it, and sends the results to its parent.
 
 It never outlives its parent. Stdin is a pipe that the parent keeps open: its end means that the parent is gone, and
 the process ends itself with everything that it started. Should a thread of it hold Python's lock for ever, so that

@@ -77,7 +77,7 @@ def test_a_check_is_skipped_where_there_are_too_few_devices_and_runs_where_there
 
     result = run(never, needs=3, there=2)
     assert result.verdict is Verdict.SKIP
-    assert result.reason == "needs 3 devices, there: 2"
+    assert result.reason == "needs 3 devices; configured: 2"
     assert "--devices" in result.next_step
     assert run(says(Verdict.PASS), needs=3, there=3).verdict is Verdict.PASS
 

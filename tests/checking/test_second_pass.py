@@ -37,7 +37,7 @@ def passes(*findings: Sequence[Finding] | Exception, hardware: bool = True) -> t
     [
         (([SLOW], [SLOW]), Verdict.FAIL, "confirmed by a second pass"),
         (([SLOW], []), Verdict.WARN, "not confirmed"),
-        (([SLOW], [OTHER_SLOW]), Verdict.FAIL, "the first failed otherwise"),
+        (([SLOW], [OTHER_SLOW]), Verdict.FAIL, "the first pass failed differently"),
         (([CORRUPT], []), Verdict.FAIL, "intermittent"),
         (([CORRUPT, SLOW], [CORRUPT]), Verdict.FAIL, "confirmed"),
         ((ValueError("odd"), ValueError("odd")), Verdict.FAIL, "confirmed"),

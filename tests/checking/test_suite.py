@@ -97,7 +97,7 @@ def test_two_checks_of_one_id_are_refused() -> None:
         raise AssertionError("must not run")
 
     check = Check("twice", "t", "p", 1, 1, run)
-    with pytest.raises(ValueError, match="used twice: twice"):
+    with pytest.raises(ValueError, match="duplicate check ids: twice"):
         Suite((check, check), SUITE.configure, SUITE.fingerprint)
 
 

@@ -74,7 +74,7 @@ def test_the_schema_is_printed(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["report"], "no run is given; accepted: one or more RUN.json"),
+        (["report"], "no run given; accepted: one or more RUN.json"),
         (["report", "absent.json"], "absent.json: No such file or directory"),
         (["report", "broken.json"], "broken.json: is not JSON"),
         (

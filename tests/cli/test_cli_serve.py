@@ -49,7 +49,7 @@ def test_it_serves_this_machine_alone_until_it_is_ended(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert refused.stdout == ""
     last = refused.stderr.splitlines()[-1]
-    assert last.startswith(f"harness: error: TensorFlow's server cannot be started on port {address.port}: ")
+    assert last.startswith(f"harness: error: TensorFlow's server cannot start on port {address.port}: ")
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -82,9 +82,9 @@ def test_where_other_hosts_reach_it_a_warning_says_who_can_run_what(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--port", "70000"), "--port 70000: accepted: a number from 0"),
-        (("--port", "-1"), "--port -1: accepted: a number from 0"),
-        (("--devices", "0"), "--devices 0: accepted: a number of logical CPUs from 1"),
+        (("--port", "70000"), "--port 70000: accepted: 0 (any free port) to 65535"),
+        (("--port", "-1"), "--port -1: accepted: 0 (any free port) to 65535"),
+        (("--devices", "0"), "--devices 0: accepted: 1 to "),
         (("--bind", "198.51.100.1"), "--bind 198.51.100.1: not an address of this host"),
         (("--bind", "no-such-host.invalid"), "--bind no-such-host.invalid: not an address of this host"),
         (("--bind", ""), "--bind"),

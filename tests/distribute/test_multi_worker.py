@@ -49,7 +49,7 @@ def test_workers_that_read_the_same_rows_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("build", "said", "limit_s"),
-    [(samples.hangs, "took longer than 20 s", 20.0), (samples.dies, "ended: killed by SIGKILL", 300.0)],
+    [(samples.hangs, "timed out after 20 s", 20.0), (samples.dies, "ended: killed by SIGKILL", 300.0)],
 )
 def test_a_hang_and_a_death_are_results_with_stacks_and_nothing_is_left(
     build: Any, said: str, limit_s: float, tmp_path: Path, forked_workers: int
