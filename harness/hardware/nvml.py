@@ -74,7 +74,7 @@ def cpu_reading(at_s: float) -> Reading:
 class Nvml:
     """The open library. ``module`` is ``pynvml``; ``None`` answers every query with ``None``."""
 
-    def __init__(self, module: Any | None) -> None:
+    def __init__(self, module: Any) -> None:
         self._module = module
         self._handles: dict[str, Any] = {}
         self._events: dict[str, Any] = {}
@@ -95,15 +95,13 @@ class Nvml:
 
     def driver_version(self) -> str | None:
         """Return the driver's version, such as ``550.54.15``."""
-        module = self._module
-        return None if module is None else self._text(lambda: module.nvmlSystemGetDriverVersion())
+        answer = self._ask(lambda module: module.nvmlSystemGetDriverVersion())
+        # Older releases of nvidia-ml-py return bytes.
+        return answer.decode() if isinstance(answer, bytes) else answer
 
     def cuda_version(self) -> str | None:
         """Return the newest CUDA version that the driver supports, such as ``12.4``."""
-        module = self._module
-        if module is None:
-            return None
-        number = self._ask(lambda: int(module.nvmlSystemGetCudaDriverVersion_v2()))
+        number = self._ask(lambda module: int(module.nvmlSystemGetCudaDriverVersion_v2()))
         return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
     def reading(self, uuid: str, at_s: float) -> Reading:
@@ -111,59 +109,59 @@ class Nvml:
         handle = self._handle(uuid)
         if handle is None:
             return Reading(at_s)
-        ask, module = self._ask, self._module
-        assert module is not None
         return Reading(
             at_s=at_s,
-            clock_mhz=ask(lambda: float(module.nvmlDeviceGetClockInfo(handle, module.NVML_CLOCK_SM))),
-            clock_max_mhz=ask(lambda: float(module.nvmlDeviceGetMaxClockInfo(handle, module.NVML_CLOCK_SM))),
-            temperature_c=ask(lambda: float(module.nvmlDeviceGetTemperature(handle, module.NVML_TEMPERATURE_GPU))),
-            temperature_slowdown_c=ask(
-                lambda: float(
-                    module.nvmlDeviceGetTemperatureThreshold(handle, module.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
-                )
-            ),
-            power_w=ask(lambda: module.nvmlDeviceGetPowerUsage(handle) / 1e3),
-            power_limit_w=ask(lambda: module.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
-            utilization_percent=ask(lambda: float(module.nvmlDeviceGetUtilizationRates(handle).gpu)),
+            clock_mhz=self._number("ClockInfo", handle, "NVML_CLOCK_SM"),
+            clock_max_mhz=self._number("MaxClockInfo", handle, "NVML_CLOCK_SM"),
+            temperature_c=self._number("Temperature", handle, "NVML_TEMPERATURE_GPU"),
+            temperature_slowdown_c=self._number("TemperatureThreshold", handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
+            power_w=self._number("PowerUsage", handle, scale=1e-3),
+            power_limit_w=self._number("EnforcedPowerLimit", handle, scale=1e-3),
+            utilization_percent=self._ask(lambda module: float(module.nvmlDeviceGetUtilizationRates(handle).gpu)),
             throttle_reasons=self._throttle_reasons(handle),
             ecc_corrected=self._ecc(handle, "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
             ecc_uncorrected=self._ecc(handle, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
-            remapped_rows=ask(lambda: sum(int(rows) for rows in module.nvmlDeviceGetRemappedRows(handle)[:2])),
-            pcie_generation=ask(lambda: int(module.nvmlDeviceGetCurrPcieLinkGeneration(handle))),
-            pcie_generation_max=ask(lambda: int(module.nvmlDeviceGetMaxPcieLinkGeneration(handle))),
-            pcie_width=ask(lambda: int(module.nvmlDeviceGetCurrPcieLinkWidth(handle))),
-            pcie_width_max=ask(lambda: int(module.nvmlDeviceGetMaxPcieLinkWidth(handle))),
-            pcie_replays=ask(lambda: int(module.nvmlDeviceGetPcieReplayCounter(handle))),
+            remapped_rows=self._ask(lambda module: sum(map(int, module.nvmlDeviceGetRemappedRows(handle)[:2]))),
+            pcie_generation=self._count("CurrPcieLinkGeneration", handle),
+            pcie_generation_max=self._count("MaxPcieLinkGeneration", handle),
+            pcie_width=self._count("CurrPcieLinkWidth", handle),
+            pcie_width_max=self._count("MaxPcieLinkWidth", handle),
+            pcie_replays=self._count("PcieReplayCounter", handle),
             **self._nvlinks(handle),
             xid=self._xid(uuid, handle),
         )
 
+    def _number(self, query: str, handle: Any, constant: str = "", scale: float = 1.0) -> float | None:
+        """Ask ``nvmlDeviceGet<query>``, with the value of a constant as its second argument."""
+
+        def ask(module: Any) -> float:
+            arguments = [getattr(module, constant)] if constant else []
+            return float(getattr(module, f"nvmlDeviceGet{query}")(handle, *arguments)) * scale
+
+        return self._ask(ask)
+
+    def _count(self, query: str, handle: Any) -> int | None:
+        return self._ask(lambda module: int(getattr(module, f"nvmlDeviceGet{query}")(handle)))
+
     def _handle(self, uuid: str) -> Any | None:
-        module = self._module
-        if module is None:
-            return None
         if uuid not in self._handles:
-            # Older releases of nvidia-ml-py take bytes alone.
-            handle = self._ask(lambda: module.nvmlDeviceGetHandleByUUID(uuid))
-            if handle is None:
-                handle = self._ask(lambda: module.nvmlDeviceGetHandleByUUID(uuid.encode()))
-            if handle is None:
-                return None
-            self._handles[uuid] = handle
-        return self._handles[uuid]
+            # Older releases of nvidia-ml-py accept only bytes.
+            for name in (uuid, uuid.encode()):
+                handle = self._ask(lambda module, name=name: module.nvmlDeviceGetHandleByUUID(name))
+                if handle is not None:
+                    self._handles[uuid] = handle
+                    break
+        return self._handles.get(uuid)
 
     def _throttle_reasons(self, handle: Any) -> tuple[str, ...] | None:
-        module = self._module
-        for question, prefix in (
-            ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlClocksEventReason"),
-            ("nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlClocksThrottleReason"),
+        for query, prefix in (
+            ("CurrentClocksEventReasons", "nvmlClocksEventReason"),
+            ("CurrentClocksThrottleReasons", "nvmlClocksThrottleReason"),
         ):
-            mask = self._ask(lambda question=question: int(getattr(module, question)(handle)))  # type: ignore[misc]
-            if mask is None:
-                continue
-            names = ((name, self._reason_bit(prefix, name)) for name in _REASONS)
-            return tuple(name for name, bit in names if bit is not None and mask & bit)
+            mask = self._count(query, handle)
+            if mask is not None:
+                names = ((name, self._reason_bit(prefix, name)) for name in _REASONS)
+                return tuple(name for name, bit in names if bit is not None and mask & bit)
         return None
 
     def _reason_bit(self, prefix: str, name: str) -> int | None:
@@ -176,55 +174,47 @@ class Nvml:
 
     def _ecc(self, handle: Any, kind: str) -> int | None:
         """Return the aggregate count of errors, which outlasts a restart of the driver."""
-        module = self._module
-        assert module is not None
         return self._ask(
-            lambda: int(module.nvmlDeviceGetTotalEccErrors(handle, getattr(module, kind), module.NVML_AGGREGATE_ECC))
+            lambda module: int(
+                module.nvmlDeviceGetTotalEccErrors(handle, getattr(module, kind), module.NVML_AGGREGATE_ECC)
+            )
         )
 
     def _nvlinks(self, handle: Any) -> dict[str, int | None]:
         """Count the links, and the active ones; ``None`` for a card without links."""
-        module = self._module
-        assert module is not None
-        states = []
-        for link in range(int(getattr(module, "NVML_NVLINK_MAX_LINKS", 18))):
-            state = self._ask(lambda link=link: int(module.nvmlDeviceGetNvLinkState(handle, link)))  # type: ignore[misc]
-            if state is not None:
-                states.append(state)
+        states = [
+            state
+            for link in range(int(getattr(self._module, "NVML_NVLINK_MAX_LINKS", 18)))
+            if (state := self._ask(lambda module, link=link: int(module.nvmlDeviceGetNvLinkState(handle, link))))
+            is not None
+        ]
         if not states:
             return {"nvlinks_active": None, "nvlinks_total": None}
-        active = getattr(module, "NVML_FEATURE_ENABLED", 1)
+        active = getattr(self._module, "NVML_FEATURE_ENABLED", 1)
         return {"nvlinks_active": sum(state == active for state in states), "nvlinks_total": len(states)}
 
     def _xid(self, uuid: str, handle: Any) -> tuple[int, ...] | None:
         """Return the critical errors since the first reading; ``None`` if the driver does not report any."""
-        module = self._module
-        assert module is not None
         if uuid not in self._events:
-            self._events[uuid] = self._ask(lambda: _register(module, handle))
+            self._events[uuid] = self._ask(lambda module: _register(module, handle))
             self._xids[uuid] = []
         events = self._events[uuid]
         if events is None:
             return None
         while True:
             # With a wait of 0 ms, no further event is an error (timeout).
-            event = self._ask(lambda: module.nvmlEventSetWait_v2(events, 0))
-            if event is None or not int(event.eventType) & int(module.nvmlEventTypeXidCriticalError):
+            event = self._ask(lambda module: module.nvmlEventSetWait_v2(events, 0))
+            if event is None or not int(event.eventType) & int(self._module.nvmlEventTypeXidCriticalError):
                 return tuple(self._xids[uuid])
             self._xids[uuid].append(int(event.eventData))
 
-    def _text(self, question: Callable[[], str | bytes]) -> str | None:
-        """Decode what older releases of nvidia-ml-py return as bytes."""
-        answer = self._ask(question)
-        return answer.decode() if isinstance(answer, bytes) else answer
-
-    def _ask(self, question: Callable[[], _T]) -> _T | None:
+    def _ask(self, query: Callable[[Any], _T]) -> _T | None:
         """Answer a query, with ``None`` if this driver, card or release of nvidia-ml-py cannot."""
         module = self._module
         if module is None:
             return None
         try:
-            return question()
+            return query(module)
         except (module.NVMLError, AttributeError, TypeError, ValueError):
             return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,15 +38,8 @@ def matmul(n: int, dtype: str) -> Operation:
 
         return tf.matmul(a, b, output_type=tf.int32) if dtype == "int8" else tf.matmul(a, b)
 
-    return Operation(
-        f"matmul {dtype}",
-        dtype,
-        result,
-        tensorflow,
-        _product,
-        flop=2.0 * n**3,
-        traffic_bytes=float(n * n * (2 * itemsize(dtype) + itemsize(result))),
-    )
+    traffic = float(n * n * (2 * itemsize(dtype) + itemsize(result)))
+    return Operation(f"matmul {dtype}", dtype, result, tensorflow, _product, 2.0 * n**3, traffic)
 
 
 def _product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -66,15 +60,8 @@ def convolution(images: int, size: int, channels: int, dtype: str) -> Operation:
         return tf.nn.conv2d(images, windows, strides=STRIDE, padding="VALID")
 
     elements = images * size**2 * channels + WINDOW**2 * channels**2 + images * out**2 * channels
-    return Operation(
-        f"convolution {dtype}",
-        dtype,
-        dtype,
-        tensorflow,
-        _convolve,
-        flop=2.0 * images * out**2 * channels**2 * WINDOW**2,
-        traffic_bytes=float(elements * itemsize(dtype)),
-    )
+    flop, traffic = 2.0 * images * out**2 * channels**2 * WINDOW**2, float(elements * itemsize(dtype))
+    return Operation(f"convolution {dtype}", dtype, dtype, tensorflow, _convolve, flop, traffic)
 
 
 def _convolve(images: NDArray[Any], windows: NDArray[Any]) -> NDArray[Any]:
@@ -95,34 +82,12 @@ def reduction(rows: int, columns: int, dtype: str) -> Operation:
 
         return tf.reduce_sum(a, axis=1)
 
-    return Operation(
-        f"reduction {dtype}",
-        dtype,
-        dtype,
-        tensorflow,
-        lambda a: np.sum(wide(a), axis=1),
-        flop=float(rows * columns),
-        traffic_bytes=float(rows * (columns + 1) * itemsize(dtype)),
-        unit="GB/s",
-    )
+    return _streaming("reduction", dtype, tensorflow, lambda a: np.sum(wide(a), axis=1), rows * (columns + 1))
 
 
 def addition(size: int, dtype: str) -> Operation:
     """Add two vectors of ``size`` elements: one rounding, two reads and a write."""
-
-    def tensorflow(a: Any, b: Any) -> Any:
-        return a + b
-
-    return Operation(
-        f"addition {dtype}",
-        dtype,
-        dtype,
-        tensorflow,
-        lambda a, b: wide(a) + wide(b),
-        flop=float(size),
-        traffic_bytes=3.0 * size * itemsize(dtype),
-        unit="GB/s",
-    )
+    return _streaming("addition", dtype, lambda a, b: a + b, lambda a, b: wide(a) + wide(b), 3 * size)
 
 
 #: Roundings of :func:`elementwise`: one each for the product and the sum; a GPU's root may be off by 3 units in the
@@ -144,16 +109,7 @@ def elementwise(size: int, dtype: str) -> Operation:
         first, second = wide(a), wide(b)
         return np.asarray(first * second if whole else np.sqrt(first) * second / (first + second))
 
-    return Operation(
-        f"elementwise {dtype}",
-        dtype,
-        dtype,
-        tensorflow,
-        reference,
-        flop=float(size * (1 if whole else 4)),
-        traffic_bytes=3.0 * size * itemsize(dtype),
-        unit="GB/s",
-    )
+    return _streaming("elementwise", dtype, tensorflow, reference, 3 * size)
 
 
 def fft(rows: int, points: int, dtype: str) -> Operation:
@@ -164,15 +120,8 @@ def fft(rows: int, points: int, dtype: str) -> Operation:
 
         return tf.signal.fft(a)
 
-    return Operation(
-        f"fft {dtype}",
-        dtype,
-        dtype,
-        tensorflow,
-        lambda a: np.fft.fft(wide(a), axis=-1),
-        flop=5.0 * rows * points * float(np.log2(points)),
-        traffic_bytes=2.0 * rows * points * itemsize(dtype),
-    )
+    flop, traffic = 5.0 * rows * points * float(np.log2(points)), 2.0 * rows * points * itemsize(dtype)
+    return Operation(f"fft {dtype}", dtype, dtype, tensorflow, lambda a: np.fft.fft(wide(a), axis=-1), flop, traffic)
 
 
 def sort(rows: int, columns: int, dtype: str) -> Operation:
@@ -183,15 +132,15 @@ def sort(rows: int, columns: int, dtype: str) -> Operation:
 
         return tf.sort(a, axis=-1)
 
-    return Operation(
-        f"sort {dtype}",
-        dtype,
-        dtype,
-        tensorflow,
-        lambda a: np.sort(wide(a), axis=-1),
-        traffic_bytes=2.0 * rows * columns * itemsize(dtype),
-        unit="GB/s",
-    )
+    return _streaming("sort", dtype, tensorflow, lambda a: np.sort(wide(a), axis=-1), 2 * rows * columns)
+
+
+def _streaming(
+    name: str, dtype: str, tensorflow: Callable[..., Any], reference: Callable[..., Any], moved: int
+) -> Operation:
+    """Make an operation that is limited by memory, with the number of elements that it moves."""
+    traffic = float(moved * itemsize(dtype))
+    return Operation(f"{name} {dtype}", dtype, dtype, tensorflow, reference, None, traffic, "GB/s")
 
 
 #: What TensorFlow says when it places an op without soft placement, or when no kernel takes a dtype.

@@ -224,5 +224,5 @@ class _WritesOnce(NumpyMachine):
 
 
 def test_a_second_run_that_writes_nothing_is_not_taken_for_the_first() -> None:
-    outcome = _run(_WritesOnce(FOUR))
+    outcome = _run(_WritesOnce(gpus(1)))
     assert ("nondeterminism", FOUR[0].device) in _found(outcome)

@@ -206,14 +206,31 @@ def _refusal(call: Callable[[], object]) -> str:
     return "accepted"
 
 
+def software() -> dict[str, object]:
+    """The software of this process as on a machine without a driver, and what of CUDA is loaded by asking."""
+    import re
+    from pathlib import Path
+
+    from harness.hardware.nvml import Nvml
+    from harness.hardware.software.measure import read_software
+
+    found = read_software(Nvml(None), {"CUDA_VISIBLE_DEVICES": "3,1"})
+    maps = Path("/proc/self/maps").read_text()
+    loaded = sorted(set(re.findall(r"lib(?:cuda|cudart|cublas|cudnn|nccl)[\w.]*\.so[\w.]*", maps)))
+    fields = ("tensorflow", "numpy", "python", "visible", "driver", "cudnn", "nccl", "missing_libraries", "numbering")
+    return {"loaded": loaded, **{name: getattr(found, name) for name in fields}}
+
+
 def ask_everything() -> None:
+    # First, while nothing else has loaded a library.
+    without_driver = software()
     from harness.checks.registry import SUITE
     from harness.devices.runtime import configure
 
     assert SUITE.machine is not None
     machine = SUITE.machine(configure("cpu:3"))
     parts = (patterns_on_the_card, copies, operations, collectives, facts)
-    print(json.dumps({part.__name__: part(machine) for part in parts}))
+    print(json.dumps({"software": without_driver, **{part.__name__: part(machine) for part in parts}}))
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +247,7 @@ def answers(request: pytest.FixtureRequest) -> dict[str, Any]:
         [sys.executable, "-c", code, str(here), str(root)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )
@@ -321,3 +338,19 @@ def test_too_much_memory_is_refused_and_what_is_not_there_is_named(answers: dict
     assert seen["full"] == f"DeviceMemoryFull: CPU:0 could not allocate {2**50} bytes"
     assert seen["unknown"] == "UsageError: device 'CPU:3' is not configured; accepted: CPU:0, CPU:1, CPU:2"
     assert seen["odd size"].startswith("UsageError: a buffer of 12 bytes")
+
+
+def test_without_a_driver_nothing_of_cuda_is_loaded(answers: dict[str, Any]) -> None:
+    import platform
+    from importlib import metadata
+    from pathlib import Path
+
+    if Path("/proc/driver/nvidia/version").exists():
+        pytest.skip("a driver is here, and then its libraries are what is asked about")
+    seen = answers["software"]
+    assert seen["loaded"] == []
+    assert (seen["numpy"], seen["python"]) == (metadata.version("numpy"), platform.python_version())
+    assert seen["tensorflow"].startswith("2.")
+    assert seen["visible"] == "3,1"
+    assert [seen[name] for name in ("driver", "cudnn", "nccl")] == [None, None, None]
+    assert (seen["missing_libraries"], seen["numbering"]) == ([], [])

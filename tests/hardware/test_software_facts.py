@@ -1,13 +1,8 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from harness.hardware.software.measure import cudnn_version, kernels, missing, names, nccl_version
 
@@ -85,33 +80,3 @@ def test_a_library_that_is_not_there_has_no_version() -> None:
     assert cudnn_version("9", absent) is None
     assert cudnn_version(None, absent) is None
     assert nccl_version(absent) is None
-
-
-def read_without_driver() -> None:
-    """The software of this process on a machine without a driver, and what of CUDA is loaded by that."""
-    import re
-
-    from harness.hardware.nvml import Nvml
-    from harness.hardware.software.measure import read_software
-
-    found = read_software(Nvml(None), {"CUDA_VISIBLE_DEVICES": "3,1"})
-    maps = Path("/proc/self/maps").read_text()
-    loaded = sorted(set(re.findall(r"lib(?:cuda|cudart|cublas|cudnn|nccl)[\w.]*\.so[\w.]*", maps)))
-    fields = ("tensorflow", "numpy", "python", "visible", "driver", "cudnn", "nccl", "missing_libraries", "numbering")
-    print(json.dumps({"loaded": loaded, **{name: getattr(found, name) for name in fields}}))
-
-
-def test_without_a_driver_nothing_of_cuda_is_loaded(fresh_process: Callable[..., Any]) -> None:
-    import platform
-    from importlib import metadata
-
-    if Path("/proc/driver/nvidia/version").exists():
-        pytest.skip("a driver is here, and then its libraries are what is asked about")
-    done: subprocess.CompletedProcess[str] = fresh_process(read_without_driver)
-    seen = json.loads(done.stdout.splitlines()[-1])
-    assert seen["loaded"] == []
-    assert (seen["numpy"], seen["python"]) == (metadata.version("numpy"), platform.python_version())
-    assert seen["tensorflow"].startswith("2.")
-    assert seen["visible"] == "3,1"
-    assert [seen[name] for name in ("driver", "cudnn", "nccl")] == [None, None, None]
-    assert (seen["missing_libraries"], seen["numbering"]) == ([], [])
