@@ -102,14 +102,14 @@ class Account:
         for each in findings:
             name = " -> ".join(each.pair) if each.pair else self._labels.get(each.device or "", "")
             steps.setdefault(each.next_step, []).append(name)
-        told = [
+        shown = [
             f"{', '.join(filter(None, dict.fromkeys(names)))}: {step}".removeprefix(": ")
             for step, names in steps.items()
             if step
         ]
-        told += dict.fromkeys(step for _, step in self._unproven)
-        more = f"; and {len(told) - MOST_STEPS} more, see the findings" if len(told) > MOST_STEPS else ""
-        return "; ".join(told[:MOST_STEPS]) + more
+        shown += dict.fromkeys(step for _, step in self._unproven)
+        more = f"; and {len(shown) - MOST_STEPS} more, see the findings" if len(shown) > MOST_STEPS else ""
+        return "; ".join(shown[:MOST_STEPS]) + more
 
     def _reason(self, verdict: Verdict, passed: str, worst: list[Finding]) -> str:
         if verdict is Verdict.PASS:

@@ -147,7 +147,7 @@ class Nvml:
         if uuid not in self._handles:
             # Older releases of nvidia-ml-py accept only bytes.
             for name in (uuid, uuid.encode()):
-                handle = self._ask(lambda module, name=name: module.nvmlDeviceGetHandleByUUID(name))
+                handle = self._call("nvmlDeviceGetHandleByUUID", name)
                 if handle is not None:
                     self._handles[uuid] = handle
                     break
@@ -185,8 +185,7 @@ class Nvml:
         states = [
             state
             for link in range(int(getattr(self._module, "NVML_NVLINK_MAX_LINKS", 18)))
-            if (state := self._ask(lambda module, link=link: int(module.nvmlDeviceGetNvLinkState(handle, link))))
-            is not None
+            if (state := self._call("nvmlDeviceGetNvLinkState", handle, link)) is not None
         ]
         if not states:
             return {"nvlinks_active": None, "nvlinks_total": None}
@@ -207,6 +206,9 @@ class Nvml:
             if event is None or not int(event.eventType) & int(self._module.nvmlEventTypeXidCriticalError):
                 return tuple(self._xids[uuid])
             self._xids[uuid].append(int(event.eventData))
+
+    def _call(self, function: str, *arguments: Any) -> Any:
+        return self._ask(lambda module: getattr(module, function)(*arguments))
 
     def _ask(self, query: Callable[[Any], _T]) -> _T | None:
         """Answer a query, with ``None`` if this driver, card or release of nvidia-ml-py cannot."""

@@ -31,20 +31,20 @@ class Slots:
 
 def model_of(description: Description) -> Model:
     """Return the model of the cards, as changed by the description."""
-    asked = description.cards
-    known = MODELS.get(asked.model)
-    rates = {**(known.rates if known is not None else {}), **asked.rates}
-    base = known or Model("8.0", asked.memory_bytes or 0, rates, rates["matmul float32"] * 1.3, 1000.0, 4)
+    table = description.cards
+    known = MODELS.get(table.model)
+    rates = {**(known.rates if known is not None else {}), **table.rates}
+    base = known or Model("8.0", table.memory_bytes or 0, rates, rates["matmul float32"] * 1.3, 1000.0, 4)
     return Model(
-        compute_capability=asked.compute_capability or base.compute_capability,
-        memory_bytes=asked.memory_bytes or base.memory_bytes,
+        compute_capability=table.compute_capability or base.compute_capability,
+        memory_bytes=table.memory_bytes or base.memory_bytes,
         rates=rates,
         peak=base.peak,
-        memory_gbs=asked.memory_gbs or base.memory_gbs,
-        pcie_generation=asked.pcie_generation or base.pcie_generation,
-        pcie_width=asked.pcie_width or base.pcie_width,
-        nvlinks=base.nvlinks if asked.nvlinks is None else asked.nvlinks,
-        link_gbs=asked.link_gbs or base.link_gbs or 20.0,
+        memory_gbs=table.memory_gbs or base.memory_gbs,
+        pcie_generation=table.pcie_generation or base.pcie_generation,
+        pcie_width=table.pcie_width or base.pcie_width,
+        nvlinks=base.nvlinks if table.nvlinks is None else table.nvlinks,
+        link_gbs=table.link_gbs or base.link_gbs or 20.0,
         clock_max_mhz=base.clock_max_mhz,
         power_limit_w=base.power_limit_w,
         temperature_slowdown_c=base.temperature_slowdown_c,

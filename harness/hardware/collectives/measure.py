@@ -75,12 +75,12 @@ class Collectives:
 
     def _by_ops(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
         composed = kind == "reduce-scatter" and algorithm != "nccl"
-        asked = "all-reduce" if composed else kind
+        op = "all-reduce" if composed else kind
         # An instance belongs to one shape and type.
-        key = (asked, algorithm, tensors[0].dtype.name, tuple(tensors[0].shape))
+        key = (op, algorithm, tensors[0].dtype.name, tuple(tensors[0].shape))
         instance = self._instance.setdefault(key, next(_keys))
         started = [
-            self._pool.submit(_on_one_device, asked, algorithm, device, rank, len(tensors), tensor, instance)
+            self._pool.submit(_on_one_device, op, algorithm, device, rank, len(tensors), tensor, instance)
             for rank, (device, tensor) in enumerate(zip(self._devices, tensors, strict=True))
         ]
         results = [each.result() for each in started]
