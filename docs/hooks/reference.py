@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+_ROLE = re.compile(r":(?:py:)?(?:func|class|mod|meth|data|attr|exc):(?=<code>)")
 _MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
 
 
@@ -26,10 +27,18 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return _MARKER.sub(lambda match: TABLES[match[1]](), markdown)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Drop the roles of reStructuredText that docstrings use."""
+    return _ROLE.sub("", html)
+
+
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [list(head)]
     lines.append(["---"] * len(lines[0]))
-    lines += [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    # Python-Markdown takes a bar in code as it is.
+    lines += [
+        [re.sub(r"\|(?=(?:[^`]*`[^`]*`)*[^`]*$)", r"\\|", cell).replace("\n", " ") for cell in row] for row in rows
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -155,16 +164,24 @@ def api() -> str:
     """Name every public object for mkdocstrings, functions first."""
     import harness
 
-    homes = {name: f"{harness._HOME[name]}.{name}" for name in harness.__all__ if name in harness._HOME}
-    functions = sorted(name for name in homes if name[0].islower())
+    homes = {name: f"{home}.{name}" for name, home in harness._HOME.items()}
+    modules = sorted(name for name, home in harness._HOME.items() if home == "harness")
+    functions = sorted(name for name in homes if name[0].islower() and name not in modules)
     errors = sorted(name for name, home in homes.items() if home.startswith("harness.errors."))
-    others = sorted(set(homes) - {*functions, *errors})
+    others = sorted(set(homes) - {*functions, *errors, *modules})
     sections = []
-    for title, names in (("Functions", functions), ("Classes", others), ("Errors", errors)):
-        objects = [f"::: {homes[name]}\n    options:\n      heading: harness.{name}" for name in names]
+    for title, names in (("Functions", functions), ("Classes", others), ("Errors", errors), ("Modules", modules)):
+        objects = [f"::: {homes[name]}\n    options:\n      heading: harness.{name}{_members(name)}" for name in names]
         sections.append("\n\n".join([f"## {title}", *objects]))
     return "\n\n".join(sections)
 
+
+def _members(name: str) -> str:
+    """Limit what is shown of the strategies to those that a user calls."""
+    return f"\n      members: [{', '.join(_STRATEGIES)}]" if name == "strategies" else ""
+
+
+_STRATEGIES = ("programs", "assert_program", "device_sets", "batches", "exact_arrays", "training_setups")
 
 #: The tables by the name that a page's marker gives.
 TABLES: dict[str, Callable[[], str]] = {
