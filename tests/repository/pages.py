@@ -25,7 +25,9 @@ _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)"| (\S+))?\n(.*?)^```$', re.MUL
 _OUTPUT = "output of "
 _DEVICES = re.compile(r'harness\.configure\("([^"]+)"\)')
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-_LIMIT_S = 300
+_LIMIT_S = 600
+#: Pages whose commands measure speed: ``tests/benchmarks`` runs them, alone on the machine.
+SPEED_PAGES = ("docs/guides/profiling.md", "docs/guides/speedups.md")
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,27 @@ def run_command(command: str, folder: Path) -> str:
         check=False,
     )
     return done.stdout
+
+
+def check_transcripts(page: str, folder: Path) -> None:
+    """Run the commands of a page in a folder with its files; each has to print what the page shows.
+
+    Raises:
+        AssertionError: a command prints something else.
+    """
+    own = blocks(page, read(page))
+    for name, text in files(own).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    for block in own:
+        for command in commands(block) if block.language == "console" else ():
+            printed = run_command(command.command, folder)
+            assert agree(command.shown, printed), f"{page}: $ {command.command}\n{printed}"
+
+
+def pages_with_transcripts() -> list[str]:
+    """The pages that show commands with their output."""
+    return [page for page in pages() if any(block.language == "console" for block in blocks(page, read(page)))]
 
 
 def groups(found: Iterable[Script]) -> dict[str, list[Script]]:

@@ -10,15 +10,18 @@ from types import ModuleType
 
 import pytest
 from pages import (
+    SPEED_PAGES,
     Block,
     agree,
     all_scripts,
     blocks,
+    check_transcripts,
     commands,
     environment,
     files,
     groups,
     pages,
+    pages_with_transcripts,
     recipe_lines,
     run_command,
     run_scripts,
@@ -62,16 +65,9 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
-@pytest.mark.parametrize("page", dict.fromkeys(block.page for block in BLOCKS if block.language == "console"))
+@pytest.mark.parametrize("page", [page for page in pages_with_transcripts() if page not in SPEED_PAGES])
 def test_the_commands_of_a_page_print_what_it_shows(page: str, tmp_path: Path) -> None:
-    own = [block for block in BLOCKS if block.page == page]
-    for name, text in files(own).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    for block in own:
-        for command in commands(block) if block.language == "console" else ():
-            printed = run_command(command.command, tmp_path)
-            assert agree(command.shown, printed), f"{page}: $ {command.command}\n{printed}"
+    check_transcripts(page, tmp_path)
 
 
 def test_every_code_block_is_run_or_checked() -> None:
