@@ -97,7 +97,7 @@ def scripts(found: Iterable[Block]) -> list[Script]:
 
 def commands(block: Block) -> list[Command]:
     """The commands of a transcript, each with the output that is shown below it."""
-    parts = re.split(r"^\$ (.*)\n", block.text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^\$ (.*)\n", block.text.replace("\\\n", " "), flags=re.MULTILINE)[1:]
     return [Command(command, shown) for command, shown in zip(parts[::2], parts[1::2], strict=True)]
 
 
