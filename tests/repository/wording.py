@@ -15,7 +15,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("*.md", "docs/**/*.md")
 #: The parts of the package whose texts have been reworded.
-PLAIN_ROOMS: tuple[str, ...] = ()
+PLAIN_ROOMS = tuple(
+    f"harness/{room}/**/*.{suffix}"
+    for room in (
+        "checking",
+        "checks",
+        "cli",
+        "distribute",
+        "faults",
+        "hardware",
+        "pytest_plugin",
+        "runner",
+        "strategies",
+    )
+    for suffix in ("py", "j2")
+)
 
 _OUTPUT = re.compile(r"^```(?:text|console).*?^```$", re.MULTILINE | re.DOTALL)
 
