@@ -38,6 +38,14 @@ def test_a_machine_in_good_order_passes(check: str, model: str) -> None:
     assert len(result.exercised.devices) == 4
 
 
+def test_a_machine_in_good_order_passes_at_a_deeper_level_too() -> None:
+    made = read_description("described.toml", f'schema_version = 1\n[cards]\ncount = 2\nmodel = "{MODELS[0]}"\n')
+    given = CheckContext(devices(made), level=Level.STANDARD, machine=DescribedMachine(made))
+    result = execute(arithmetic.CHECK, given)
+    assert (result.verdict, result.findings) == (Verdict.PASS, ()), result.reason
+    assert "matmul float16" in {figure.name for figure in result.figures}
+
+
 def test_rates_of_known_cards_are_judged_by_their_profile() -> None:
     figures = [figure for figure in _result("arithmetic").figures if figure.name == "matmul float32"]
     assert len(figures) == 4

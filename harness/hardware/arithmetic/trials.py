@@ -113,7 +113,8 @@ def rates_of(level: Level, on_gpu: bool) -> list[Trial]:
     # On CPUs 16 MiB: the host maps and unmaps larger results page by page, which is slow.
     vector = 2**26 if on_gpu else 2**22
     side["int8"] = side["float16"]
-    dtypes = ("float32",) if level is Level.QUICK else (*FLOATS, "int8")
+    # On GPUs, profiles have the int8 rate of tensor cores, which TensorFlow's products do not use.
+    dtypes = ("float32",) if level is Level.QUICK else FLOATS if on_gpu else (*FLOATS, "int8")
     quick = [
         *(_matmul(side[dtype], dtype) for dtype in dtypes),
         replace(_addition(vector, "float32"), figure="memory bandwidth"),
