@@ -63,8 +63,8 @@ def compare(
 
     Exit codes: 0 no loss, 1 a loss, 2 usage or a damaged file, 3 UNKNOWN: not comparable, or nothing compared.
     """
-    from harness.speed.asked import parse_share
     from harness.speed.change import Rules
+    from harness.speed.options import parse_share
 
     with clear_errors():
         require("scipy")

@@ -77,8 +77,8 @@ def register(config: pytest.Config) -> None:
 def _rules(text: str) -> Rules:
     from harness.errors import UsageError
     from harness.extras import require
-    from harness.speed.asked import parse_share
     from harness.speed.change import Rules
+    from harness.speed.options import parse_share
 
     try:
         require("scipy")

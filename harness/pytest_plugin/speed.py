@@ -127,10 +127,10 @@ def _option(config: pytest.Config, option: str, default: float, parser: str) -> 
     if given is None:
         return default
     from harness.errors import UsageError
-    from harness.speed import asked
+    from harness.speed import options
 
     try:
-        return float(getattr(asked, parser)(given))
+        return float(getattr(options, parser)(given))
     except UsageError as error:
         raise pytest.UsageError(f"{option}: {error}") from error
 

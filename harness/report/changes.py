@@ -1,4 +1,4 @@
-"""Prints several runs side by side, and what changed between two: for ``harness report`` and ``harness diff``."""
+"""Prints several runs side by side, and the changes between two: for ``harness report`` and ``harness diff``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-#: Figures and differences that are shown; the page and the records have all of them.
+#: Figures and differences shown; the page and the records have all of them.
 _MOST_ROWS = 40
 _STYLES = {"worse": "bold red", "better": "green", "changed": "cyan"}
 
@@ -48,7 +48,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
             )
             table.add_row(Text(one_line(figure.name)), Text(one_line(figure.where) or NOTHING), *values)
         console.print(table)
-    more = f"; {len(marked) - _MOST_ROWS} of them are in the page alone" if len(marked) > _MOST_ROWS else ""
+    more = f"; {len(marked) - _MOST_ROWS} of them are only in the page" if len(marked) > _MOST_ROWS else ""
     _line(console, f"{len(marked)} of {len(comparison.figures)} figures have an outlier{more}")
     _line(console, RULE)
     for column in comparison.columns:
@@ -56,7 +56,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 
 
 def print_diff(console: Console, said: Diff) -> None:
-    """Print every difference, what is worse first, and the conclusion."""
+    """Print the differences, worse ones first, and the conclusion."""
     from rich.text import Text
 
     order = ("worse", "better", "changed")
@@ -72,12 +72,12 @@ def print_diff(console: Console, said: Diff) -> None:
 
 
 def conclusion(said: Diff) -> str:
-    """What the differences come to, in one line."""
+    """Summarise the differences in one line."""
     compared = f"{said.checks} check(s) and {said.figures} figure(s) in both runs"
     if not said.checks and not said.worse:
         return f"UNKNOWN: the runs have no check in common, so nothing was compared ({compared})"
     if said.worse:
-        return f"WORSE: {len(said.worse)} of {len(said.differences)} differences are for the worse ({compared})"
+        return f"WORSE: {len(said.worse)} of {len(said.differences)} differences are worse ({compared})"
     return f"NOTHING WORSE: {len(said.differences)} difference(s) ({compared})"
 
 

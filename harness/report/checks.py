@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def print_checks(console: Console, checks: tuple[Check, ...]) -> None:
-    """Print a table: the id of each check, what it proves, its level, its needs, and how long it takes on two cores."""
+    """Print a table: each check's id, purpose, level, needs, and typical time on two cores."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""Several runs laid side by side: the verdict of each check and the value of each figure, with the outliers marked."""
+"""Compares several runs: the verdict of each check and the value of each figure, with outliers marked."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from statistics import median
 from harness.records import CheckResult, Exercised, Figure, RunRecord, Verdict
 from harness.report.printable import device_label
 from harness.report.quantities import size
-from harness.report.standing import standing
+from harness.report.verdicts import effective_verdict
 
-#: What cards of one kind differ by without any fault: 8 % is normal.
+#: Sound devices of one kind differ by up to 8 %.
 NORMAL_SPREAD = 0.08
 #: A value further from the median than this many scaled median absolute deviations is an outlier: Iglewicz and Hoaglin,
 #: "How to Detect and Handle Outliers" (1993). 1.4826 makes the deviation that of a normal distribution.
 _SCORE, _SCALE = 3.5, 1.4826
 RULE = (
-    "Outliers: of three or more runs, a value that is more than 8 % and more than 3.5 scaled median absolute "
-    "deviations (Iglewicz and Hoaglin, 1993) from the median; of two runs, both values where they differ by more than "
-    "8 % of the larger. A verdict is marked where it is not the one that most runs have."
+    "Outliers: with three or more runs, a value that is more than 8 % and more than 3.5 scaled median absolute "
+    "deviations (Iglewicz and Hoaglin, 1993) from the median; with two runs, both values if they differ by more than "
+    "8 % of the larger. A verdict is marked if most runs have another."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One run. ``name`` tells it from the others; ``note`` says what it was on and whether it is whole."""
+    """One run, with a unique name."""
 
     name: str
     record: RunRecord
 
     @property
     def note(self) -> str:
-        """What the run was on, and what has to be known before it is compared."""
+        """The devices, the time, and what limits a comparison."""
         parts = [self.record.spec or "no devices", self.record.started_at]
         parts += [] if self.record.complete else ["INCOMPLETE"]
-        parts += ["described, no hardware"] if self.record.described else []
+        parts += ["described machine, not hardware"] if self.record.described else []
         return ", ".join(parts)
 
 
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def compare(columns: Sequence[Column]) -> Comparison:
-    """Lay ``columns`` side by side. Checks and figures are in the order in which they first appear."""
+    """Compare ``columns``. Checks and figures keep the order in which they first appear."""
     by_check = [{result.check: result for result in column.record.results} for column in columns]
     by_figure = [
         {figure_key(result, figure): figure.value for result in column.record.results for figure in result.figures}
@@ -88,14 +88,14 @@ def compare(columns: Sequence[Column]) -> Comparison:
 
 
 def figure_key(result: CheckResult, figure: Figure) -> tuple[str, str, str, str]:
-    """What makes a figure of one run the same as that of another: check, name, where, unit."""
+    """Identify a figure across runs by check, name, place and unit."""
     ends = " → ".join(filter(None, (device_label(figure.device), device_label(figure.peer))))
     of_size = size(figure.size_bytes) if figure.size_bytes is not None else ""
     return result.check, figure.name, ", ".join(filter(None, (ends, of_size))), figure.unit
 
 
 def outliers(values: Sequence[float | None]) -> frozenset[int]:
-    """The places in ``values`` that stand out by :data:`RULE`. What was not measured does not count."""
+    """Find the positions in ``values`` that are outliers by :data:`RULE`. ``None`` does not count."""
     known = [(place, value) for place, value in enumerate(values) if value is not None]
     finite = [(place, value) for place, value in known if math.isfinite(value)]
     strange = frozenset(place for place, value in known if not math.isfinite(value)) if finite else frozenset()
@@ -116,7 +116,7 @@ def outliers(values: Sequence[float | None]) -> frozenset[int]:
 
 def _verdicts(checks: dict[str, None], by_check: list[dict[str, CheckResult]]) -> Iterator[Verdicts]:
     for check in checks:
-        given = tuple(standing(results[check]) if check in results else None for results in by_check)
+        given = tuple(effective_verdict(results[check]) if check in results else None for results in by_check)
         most = max(given, key=given.count)
         tied = sum(given.count(verdict) == given.count(most) for verdict in set(given)) > 1
         yield Verdicts(

@@ -1,4 +1,4 @@
-"""What changed from one run to another: verdicts, findings, figures, environment; and whether anything is worse."""
+"""Finds the changes between two runs in verdicts, findings, figures and environment, and what is worse."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.records import Fingerprint, RunRecord, Verdict
 from harness.report.comparison import NORMAL_SPREAD, figure_key
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import TIMES, quantity
-from harness.report.standing import standing
 from harness.report.terminal import finding_line
+from harness.report.verdicts import effective_verdict
 
 Direction = Literal["worse", "better", "changed"]
 
-#: From best to worst. SKIP says that something is not tested any more, and so is worse than PASS.
+#: From best to worst. SKIP is worse than PASS: something is no longer tested.
 _ORDER = (Verdict.PASS, Verdict.WARN, Verdict.SKIP, Verdict.UNKNOWN, Verdict.FAIL)
 #: Units beside rates (``…/s``) of which more is better. Of times, less is.
 _MORE = frozenset({"x", "lanes"})
@@ -28,7 +28,7 @@ SHARED_FACTOR = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not as it was. ``about``: ``verdict``, ``finding``, ``figure``, ``run`` or ``environment``."""
+    """One change. ``about``: ``verdict``, ``finding``, ``figure``, ``run`` or ``environment``."""
 
     direction: Direction
     about: str
@@ -37,7 +37,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """All differences, and how many checks and figures both runs have: with none, nothing was compared."""
+    """All differences, and how many checks and figures both runs have in common."""
 
     differences: tuple[Difference, ...]
     checks: int
@@ -45,15 +45,15 @@ class Diff:
 
     @property
     def worse(self) -> tuple[Difference, ...]:
-        """What is worse."""
+        """The differences for the worse."""
         return tuple(each for each in self.differences if each.direction == "worse")
 
 
 def diff(old: RunRecord, new: RunRecord) -> Diff:
-    """What changed from ``old`` to ``new``.
+    """Compare ``old`` with ``new``.
 
-    A check or a figure that is not there any more is worse, unless another level was asked for. Logical CPUs share
-    their cores with whatever else runs: a figure of theirs is worse from a factor of :data:`SHARED_FACTOR` on.
+    A check or figure that is missing in ``new`` is worse, unless the level differs. Logical CPUs share their cores with
+    other programs: their figures count as worse only beyond a factor of :data:`SHARED_FACTOR`.
     """
     before, after = ({result.check for result in record.results} for record in (old, new))
     figures = [{figure_key(r, figure) for r in record.results for figure in r.figures} for record in (old, new)]
@@ -70,11 +70,11 @@ def _run(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
             yield Difference("changed", "run", f"{name}: {one_line(one) or 'none'} → {one_line(other) or 'none'}")
     if old.described != new.described:
         kinds = {True: "a described machine", False: "hardware"}
-        yield Difference("changed", "run", f"{kinds[old.described]} → {kinds[new.described]}: not the same kind of run")
+        yield Difference("changed", "run", f"{kinds[old.described]} → {kinds[new.described]}: a different kind of run")
 
 
 def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    before, after = ({r.check: standing(r) for r in record.results} for record in (old, new))
+    before, after = ({r.check: effective_verdict(r) for r in record.results} for record in (old, new))
     for check in dict.fromkeys((*before, *after)):
         one, other = before.get(check), after.get(check)
         if one is other:
@@ -88,7 +88,7 @@ def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
 
 
 def _findings(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    """Findings by check, kind, place and device: their figures may differ from run to run."""
+    """Compare findings by check, kind, place and device: their figures may differ from run to run."""
     before, after = _counted(old), _counted(new)
     for key in dict.fromkeys((*before, *after)):
         gained = after[key][0] - before[key][0] if key in before and key in after else None
@@ -160,17 +160,17 @@ def _environment(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
     cards = [{card.label: card for card in record.cards} for record in (old, new)]
     for label in dict.fromkeys((*cards[0], *cards[1])):
         if label not in cards[1]:
-            yield Difference("worse", "environment", f"card {one_line(label)} is not there any more")
+            yield Difference("worse", "environment", f"device {one_line(label)} is missing")
         elif label not in cards[0]:
-            yield Difference("changed", "environment", f"card {one_line(label)} is new")
+            yield Difference("changed", "environment", f"device {one_line(label)} is new")
         elif cards[0][label] != cards[1][label]:
             named = [one_line(f"{each[label].name} {each[label].uuid or ''}") for each in cards]
-            yield Difference("changed", "environment", f"card {one_line(label)}: {named[0]} → {named[1]}")
+            yield Difference("changed", "environment", f"device {one_line(label)}: {named[0]} → {named[1]}")
 
 
 def _fact(value: object) -> str:
     if value is None:
-        return "not known"
+        return "unknown"
     if isinstance(value, tuple):
         return shortened(", ".join(str(getattr(item, "name", None) or device_label(str(item))) for item in value), 120)
     return shortened(str(value), 120)

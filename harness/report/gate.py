@@ -1,4 +1,4 @@
-"""What the gate says, as lines of text: a table of the changes, what was not compared, and the verdict."""
+"""Writes the result of the gate: a table of the changes, what was not compared, and the verdict."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from harness.speed.gate import Judged, Judgement
 _HEAD = f"{'base':>7}  {'now':>7}  {'change':>8}  {'interval':^18}  {'p':>7}  verdict"
 
 
-def gate_lines(said: Judgement) -> list[str]:
-    """The table: per benchmark both speedups, the change with its interval, the corrected p-value of a loss beyond the
-    threshold, and what it comes to. The last line is the verdict with its reason."""
+def gate_lines(judgement: Judgement) -> list[str]:
+    """Write a row per benchmark, then notes, and the overall verdict with its reason.
+
+    ``p`` is the corrected p-value of a loss beyond the threshold.
+    """
     return [
-        f"against {said.baseline}",
-        f"loss that may be: {said.rules.threshold:.1%}; confidence {said.rules.confidence:.1%}, one-sided",
-        said.variation,
-        *_table(said.judged),
-        *(f"{name}: {why}" for name, why in said.ungated),
-        *(f"missing: {name} is in the baseline and was not compared" for name in said.missing),
-        *(f"new: {name} has no baseline" for name in said.new),
-        *(f"differs: {difference}" for difference in said.differences),
-        f"{said.verdict}: {said.reason}",
+        f"against {judgement.baseline}",
+        f"accepted loss: {judgement.rules.threshold:.1%}; confidence {judgement.rules.confidence:.1%}, one-sided",
+        judgement.variation,
+        *_table(judgement.judged),
+        *(f"{name}: {why}" for name, why in judgement.ungated),
+        *(f"missing: {name} is in the baseline and was not compared" for name in judgement.missing),
+        *(f"new: {name} has no baseline" for name in judgement.new),
+        *(f"differs: {difference}" for difference in judgement.differences),
+        f"{judgement.verdict}: {judgement.reason}",
     ]
 
 
 def _table(judged: tuple[Judged, ...]) -> Iterator[str]:
-    # Typical calls mostly say the same with wider intervals: they are worth a line where they say more.
+    # Typical calls mostly agree, with wider intervals: they get a line only where they add something.
     open_ones = {each.name for each in judged if each.figure == "fastest" and each.change.verdict == "cannot tell"}
     judged = tuple(
         each
@@ -58,11 +60,11 @@ def _in_words(each: Judged) -> str:
         if not each.rounds:
             words += ", confirmed by a second measurement"
     elif each.unconfirmed:
-        words += " beyond the threshold, not measured a second time"
+        words += " beyond the threshold, not confirmed by a second measurement"
     elif each.confirmed is False:
-        words += ", not confirmed by the second measurement"
+        words += ", contradicted by the second measurement"
     elif each.change.verdict == "worse":
-        words += ", not beyond the threshold for certain"
+        words += ", possibly within the threshold"
     return words + (_second(each.second) if each.second is not None else "")
 
 

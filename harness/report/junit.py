@@ -1,7 +1,7 @@
-"""A run as JUnit's XML, which CI systems show: a test case for each check, those that never ran too.
+"""Writes a run as JUnit XML for CI systems: a test case for each check, also for those that never ran.
 
-FAIL is a ``failure``, UNKNOWN and a check without a result an ``error``, SKIP ``skipped``; a WARN passes and says so in
-``system-out``. The form is that of the JUnit schema of Jenkins and of pytest (``testsuites/testsuite/testcase``).
+FAIL is a ``failure``, UNKNOWN and a check without a result an ``error``, SKIP ``skipped``; a WARN passes, with a
+note in ``system-out``. The form follows the JUnit schema of Jenkins and of pytest (``testsuites/testsuite/testcase``).
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from xml.etree import ElementTree as ET
 
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.printable import one_line, printable
-from harness.report.standing import not_run, standing
 from harness.report.style import exercised_text
 from harness.report.terminal import finding_line
+from harness.report.verdicts import effective_verdict, not_run
 
-#: Findings of one check that are written; all of them are in ``run.json``.
+#: Findings written of one check; ``run.json`` has all of them.
 MOST_FINDINGS = 200
 
 
 def junit_xml(record: RunRecord) -> str:
-    """``record`` as a document."""
+    """Write ``record`` as a document."""
     cases = [_case(record, result) for result in record.results]
     cases += [_without_result(record, check) for check in not_run(record)]
     totals = {
@@ -58,7 +58,7 @@ def _case(record: RunRecord, result: CheckResult) -> ET.Element:
         "testcase",
         {"classname": _class(record), "name": one_line(result.check), "time": f"{result.elapsed_s:.3f}"},
     )
-    verdict = standing(result)
+    verdict = effective_verdict(result)
     told = _text(result)
     if verdict is Verdict.FAIL:
         kind = result.findings[0].kind if result.findings else "FAIL"
@@ -67,7 +67,7 @@ def _case(record: RunRecord, result: CheckResult) -> ET.Element:
         _end(case, "error", result.reason, told, "UNKNOWN")
     elif verdict is Verdict.SKIP:
         _end(case, "skipped", result.reason, None)
-    elif result.exercised.nothing:  # no reader of this file may take it for a pass
+    elif result.exercised.nothing:  # must not look like a pass
         _end(case, "error", f"{verdict}, but nothing was exercised", told, "UNKNOWN")
     else:
         ET.SubElement(case, "system-out").text = f"{verdict}: {told}"

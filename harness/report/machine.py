@@ -1,4 +1,4 @@
-"""Prints what a machine has: for ``harness devices``."""
+"""Prints the machine and its devices: for ``harness devices``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the process that looked at the machine answers. ``devices`` are those configured for a spec, if any."""
+    """The answer of the process that looked at the machine. ``devices`` are those configured for a spec, if any."""
 
     physical: tuple[str, ...]
     auto: str
@@ -33,20 +33,20 @@ class Machine:
 
 
 def print_machine(console: Console, machine: Machine, profiles: tuple[Profile, ...]) -> None:
-    """Print the machine, the devices configured, and the profiles that are shipped."""
+    """Print the machine, the configured devices, and the shipped profiles."""
     facts = machine.fingerprint
     rows = [
         ("physical devices", ", ".join(machine.physical)),
         ("processor", f"{facts.cpu_model or 'unknown'}, {_cores(facts)}"),
-        ("memory", f"{facts.memory_mib} MiB" if facts.memory_mib is not None else "unknown"),
+        ("memory", f"{facts.memory_mib:,} MiB" if facts.memory_mib is not None else "unknown"),
         ("GPU software", _gpu_software(facts)),
         ("TensorFlow", facts.tensorflow),
-        ("beside it", f"Keras {facts.keras or 'none'}, NumPy {facts.numpy}, Python {facts.python}"),
+        ("with it", f"Keras {facts.keras or 'none'}, NumPy {facts.numpy}, Python {facts.python}"),
         ("oneDNN", {True: "on", False: "off", None: "unknown"}[facts.onednn]),
         ("auto", machine.auto),
     ]
     if machine.measuring:
-        rows.append(("to measure", machine.measuring))
+        rows.append(("for speedups", machine.measuring))
     if machine.devices:
         rows.append(("configured", machine.reason or ""))
     width = max(len(name) for name, _ in rows) + 2
@@ -55,7 +55,7 @@ def print_machine(console: Console, machine: Machine, profiles: tuple[Profile, .
     for device in machine.devices:
         _line(console, f"{'':<{width}}{device.name}  {device.kind} on {device.physical}")
     _line(console, "")
-    _line(console, "profiles shipped:")
+    _line(console, "shipped profiles:")
     name_width = max((len(profile.name) for profile in profiles), default=0) + 3
     spec_width = max((len(str(profile.spec)) for profile in profiles), default=0) + 2
     for profile in profiles:
@@ -71,7 +71,7 @@ def _cores(facts: Fingerprint) -> str:
 
 def _gpu_software(facts: Fingerprint) -> str:
     if not facts.gpus:
-        return "no GPU that TensorFlow can use"
+        return "no usable GPU"
     known = (("driver", facts.driver), ("CUDA", facts.cuda), ("cuDNN", facts.cudnn))
     return ", ".join(f"{name} {version or 'unknown'}" for name, version in known)
 

@@ -1,4 +1,4 @@
-"""A run as Markdown, for a ticket or a chat: the verdict, what is wrong and what to do, what was exercised."""
+"""Writes a run as Markdown, for a ticket or a chat."""
 
 from __future__ import annotations
 
@@ -8,27 +8,35 @@ from collections.abc import Iterable, Iterator
 from harness.records import Finding, RunRecord, Verdict
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import NOTHING, duration, percent, quantity, size
-from harness.report.standing import all_exercised, by_severity, counts, not_run, replay_of, standing, to_tell
 from harness.report.style import exercised_text
+from harness.report.verdicts import (
+    all_exercised,
+    by_severity,
+    counts,
+    effective_verdict,
+    needs_attention,
+    not_run,
+    replay_of,
+)
 
-#: Findings of one check that are shown; all of them are in ``run.json``.
+#: Findings shown of one check; ``run.json`` has all of them.
 MOST_FINDINGS = 50
 #: Rows of the table of figures.
 MOST_FIGURES = 200
 _LONGEST = 400
-#: What Markdown (CommonMark, with GitHub's tables, links, mentions and formulas) could take for markup within a line.
-#: No text of users begins a line, where more would count.
+#: Markup of CommonMark, and of GitHub's tables, links, mentions and formulas, within a line. Users' texts never begin a
+#: line, where there is more.
 _MARKUP = re.compile(r"[\\`*_\[\]|~@#$]|:(?=//)|(?<=www)\.")
 
 
 def escaped(text: str) -> str:
-    """``text`` on one line, so that Markdown and HTML show it as it is."""
+    """Escape ``text``, on one line, so that Markdown and HTML show it unchanged."""
     plain = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _MARKUP.sub(r"\\\g<0>", plain)
 
 
 def report_markdown(record: RunRecord) -> str:
-    """``record`` as a document."""
+    """Write ``record`` as a document."""
     parts = (_head(record), _wrong(record), _results(record), _figures(record), _environment(record))
     return "\n".join(line for part in parts for line in (*part, "")).rstrip() + "\n"
 
@@ -42,7 +50,7 @@ def _head(record: RunRecord) -> Iterator[str]:
         yield f"**INCOMPLETE**: the run ended early; without a result: {', '.join(map(escaped, missing)) or 'none'}."
     if record.described:
         yield ""
-        yield "**Described machine**: this is a description in a file, for the self-test, and no hardware."
+        yield "**Described machine**: a description in a file, for the self-test, not hardware."
     said = ", ".join(f"{number} {verdict}" for verdict, number in counts(record.results).items())
     yield ""
     took = escaped(duration(record.elapsed_s))
@@ -50,21 +58,19 @@ def _head(record: RunRecord) -> Iterator[str]:
     yield f"- exercised: {escaped(exercised_text(all_exercised(record)))}"
     yield f"- started {escaped(record.started_at)}, level {escaped(record.level)}, harness {escaped(record.harness)}"
     for each in record.passes_again:
-        yield f"- known failure that passes again: {escaped(each)}"
+        yield f"- known failure no longer occurs: {escaped(each)}; remove it from the file"
 
 
 def _wrong(record: RunRecord) -> Iterator[str]:
-    yield "## What is wrong and what to do"
-    told = [result for result in by_severity(record.results) if to_tell(result)]
+    yield "## Findings and next steps"
+    told = [result for result in by_severity(record.results) if needs_attention(result)]
     if not told:
         yield ""
         clean = record.verdict is Verdict.PASS
-        yield (
-            "No check found anything." if clean else "Nothing can be said: no check has a result that proves anything."
-        )
+        yield ("No check found a fault." if clean else "Nothing was proven: no check has a conclusive result.")
     for result in told:
         yield ""
-        yield f"### {standing(result)} {escaped(result.check)}"
+        yield f"### {effective_verdict(result)} {escaped(result.check)}"
         yield ""
         yield f"Reason: {escaped(result.reason) or NOTHING}"
         if result.accepted_as is not None:
@@ -101,7 +107,7 @@ def _results(record: RunRecord) -> Iterator[str]:
     rows = (
         (
             result.check,
-            str(standing(result)),
+            str(effective_verdict(result)),
             "; ".join((exercised_text(result.exercised), *result.scope)),
             duration(result.elapsed_s),
         )
@@ -140,7 +146,7 @@ def _environment(record: RunRecord) -> Iterator[str]:
     yield ""
     facts = record.fingerprint
     if facts is None:
-        yield "Not known: the run ended before the devices were there."
+        yield "Unknown: the run ended before the devices were configured."
         return
     yield f"- TensorFlow {escaped(facts.tensorflow)}, NumPy {escaped(facts.numpy)}, Python {escaped(facts.python)}"
     yield f"- {escaped(facts.operating_system)}, {escaped(facts.cpu_model or 'processor unknown')}"
@@ -158,7 +164,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 
 def _code(text: str) -> str:
-    """``text`` as code, in a fence that is longer than any row of backticks in it."""
+    """Write ``text`` as code, in a fence longer than any row of backticks in it."""
     line = one_line(text)
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)

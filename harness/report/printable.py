@@ -1,4 +1,4 @@
-"""Texts of users made safe to show: what nobody can see, or what turns the text around it, is written as its escape."""
+"""Makes users' texts safe to show: invisible characters, and those that change direction, become escapes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _UNSEEN = re.compile(
 
 
 def printable(text: str) -> str:
-    """``text`` with every character that cannot be seen as its escape, such as ``\\x07`` or ``\\u202e``."""
+    """Replace every invisible character by its escape, such as ``\\x07`` or ``\\u202e``."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def one_line(text: str) -> str:
-    """``text``, printable, on one line."""
+    """Make ``text`` printable, on one line."""
     return " ".join(printable(text).split())
 
 
 def shortened(text: str, most: int) -> str:
-    """``text`` on one line, of at most ``most`` characters."""
+    """Shorten ``text`` to one line of at most ``most`` characters."""
     line = one_line(text)
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def device_label(name: str | None) -> str:
-    """A device as people call it: ``GPU:1`` of a full name; what is no device name stays as it is."""
+    """Shorten a full device name, such as to ``GPU:1``; other texts stay unchanged."""
     if name is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""A profile for people: a table of what each device did, how much at once, and the causes; and ``profile.json``."""
+"""Prints a profile (a table by device, the overlap and the causes of no gain), and stores it as ``profile.json``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROFILE_FILE = "profile.json"
 
 
 def save_profile(profile: Profile, folder: Path) -> Path:
-    """Write ``profile`` to ``folder/profile.json``, whole or not at all, and return that path.
+    """Write ``profile`` to ``folder/profile.json``, and return that path.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -31,13 +31,13 @@ def load_profile_record(path: Path) -> Profile:
     """Read the profile at ``path``, which may be the report folder.
 
     Raises:
-        InvalidRecord: there is no such file, or it is no profile of this version or an earlier one.
+        InvalidRecord: there is no such file, or it is not a profile of this version or an earlier one.
     """
     return load_versioned(path / PROFILE_FILE if path.is_dir() else path, Profile, PROFILE_SCHEMA_VERSION)
 
 
 def profile_from(answer: object) -> Profile:
-    """The profile that a worker process sent."""
+    """Parse the profile that a worker process sent."""
     from pydantic import TypeAdapter
 
     profile: Profile = TypeAdapter(Profile).validate_json(json.dumps(answer))
@@ -45,35 +45,35 @@ def profile_from(answer: object) -> Profile:
 
 
 def print_profile(console: Console, profile: Profile) -> None:
-    """Print the table, the figures of the whole, what is unknown, and the causes."""
+    """Print the table, the totals, what is unknown, and the causes."""
     console.print(_table(profile))
     for line in summary(profile):
         console.print(line, markup=False, soft_wrap=True)
 
 
 def summary(profile: Profile) -> list[str]:
-    """What the table does not say, a line each."""
+    """Write what the table leaves out, a line each."""
     host, wall = profile.host, profile.wall_ns
     lines = [
         f"{profile.target} on {profile.spec}: {profile.calls} call(s) of {wall / profile.calls / 1e6:.2f} ms each",
         f"overlap: {_share_text(profile)}",
         (
-            f"host: {_share(host.alone_ns, wall)} of the time no device is busy; making tensors of Python values takes "
-            f"{_share(host.convert_ns, wall)}, waiting for batches {_share(host.input_ns, wall)}, tracing "
-            f"{_share(host.tracing_ns, wall)}; {host.reads / profile.calls:g} value(s) per call are read by Python"
+            f"host: no device is busy {_share(host.alone_ns, wall)} of the time; converting Python values to tensors "
+            f"takes {_share(host.convert_ns, wall)}, waiting for batches {_share(host.input_ns, wall)}, tracing "
+            f"{_share(host.tracing_ns, wall)}; Python reads {host.reads / profile.calls:g} value(s) per call"
         ),
     ]
     lines += [f"UNKNOWN: {each}" for each in profile.unknown]
-    lines += [f"- {cause.sentence}" for cause in profile.causes] or ["None of the usual causes of no gain is seen."]
+    lines += [f"- {cause.sentence}" for cause in profile.causes] or ["None of the usual causes of no gain was found."]
     return lines
 
 
 def _share_text(profile: Profile) -> str:
     if profile.overlap_share is None or profile.possible_overlap_share is None:
-        return "one device, nothing to overlap" if len(profile.devices) == 1 else "UNKNOWN"
+        return "one device: nothing to overlap" if len(profile.devices) == 1 else "UNKNOWN"
     return (
-        f"two or more devices compute at once {profile.overlap_share:.1%} of the time; "
-        f"{profile.possible_overlap_share:.1%} is possible with the work as it is spread"
+        f"two or more devices compute at once {profile.overlap_share:.1%} of the time; this distribution of the work "
+        f"allows {profile.possible_overlap_share:.1%}"
     )
 
 
@@ -81,7 +81,7 @@ def _table(profile: Profile) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="ms, all calls together", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="ms, sum of all calls", title_justify="left")
     table.add_column("device", no_wrap=True)
     names = ("compute", "transfer", "collective", "input", "host", "waiting", "idle", "ops", "forward", "gradient")
     for name in names:

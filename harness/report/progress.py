@@ -1,4 +1,4 @@
-"""What is shown while a run goes on: a bar on a terminal, plain lines everywhere else."""
+"""Shows the progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Display(Protocol):
-    """Shows a run as it goes on. A context manager, so that the terminal is left as it was found."""
+    """Shows the progress of a run. A context manager, so that the terminal is restored at the end."""
 
     def __enter__(self) -> Display: ...
     def __exit__(
@@ -33,13 +33,13 @@ class Display(Protocol):
 
 
 def is_interactive(console: Console, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a bar can be drawn: a terminal that can move its cursor, and no CI, whose log keeps every redraw."""
+    """Whether a bar can be drawn: on a terminal that can move its cursor, and not in CI, whose log keeps redraws."""
     ci = environment.get("CI", "").lower() not in ("", "0", "false")
     return console.file.isatty() and not console.is_dumb_terminal and not ci
 
 
 def display(console: Console, typical_s: Sequence[float]) -> Display:
-    """The display that fits ``console``, for a run of checks that typically take so many seconds each."""
+    """Choose the display for ``console``. ``typical_s`` has the typical seconds of each check."""
     return BarDisplay(console, typical_s) if is_interactive(console) else LineDisplay(console, len(typical_s))
 
 
@@ -77,7 +77,7 @@ class LineDisplay:
 
 
 class BarDisplay:
-    """A bar with what runs now, which goes away at the end, and a line for each result."""
+    """A bar with the current check, removed at the end, and a line for each result."""
 
     def __init__(self, console: Console, typical_s: Sequence[float]) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -116,7 +116,7 @@ class BarDisplay:
         from rich.text import Text
 
         del self._left_s[:1]
-        self._progress.update(self._task, advance=1, description="going on")
+        self._progress.update(self._task, advance=1, description="next check")
         line = Text.assemble(
             (f"{result.verdict!s:<7}", STYLES[result.verdict]), f" {result.check} ({result.elapsed_s:.1f} s)"
         )

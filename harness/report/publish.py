@@ -1,4 +1,4 @@
-"""Writes what people and CI systems read of a run beside its ``run.json``."""
+"""Writes the reports of a run for people and CI systems beside its ``run.json``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ JUNIT_FILE = "junit.xml"
 
 
 def publish(record: RunRecord, folder: Path, beside: Path | None = None) -> Path:
-    """Write ``junit.xml``, ``report.md`` and ``report.html`` to ``folder``, each whole or not at all.
+    """Write ``junit.xml``, ``report.md`` and ``report.html`` to ``folder``, and return the path of the last.
 
-    The page needs the extra ``report``; without it the other two are written all the same.
-
-    ``beside`` is the folder of the run, when it is another: a ``scale.json`` there is shown in the page. The path of
-    ``report.html`` is returned.
+    The page needs the extra ``report``; without it the other two are written all the same. ``beside`` is the folder of
+    the run, if it is another: a ``scale.json`` there is shown in the page.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -55,7 +53,7 @@ def _curve(folder: Path) -> ScaleRecord | str | None:
 
 
 def withdraw(folder: Path) -> None:
-    """Remove what an earlier run has written to ``folder``: it does not speak of the run that begins."""
+    """Remove the reports of an earlier run from ``folder``."""
     for name in (PAGE_FILE, MARKDOWN_FILE, JUNIT_FILE):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             try:

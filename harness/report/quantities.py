@@ -1,18 +1,17 @@
-"""Numbers with their units, as people read them. Missing is a dash, never 0."""
+"""Numbers with units, as text. A missing value is a dash, never 0."""
 
 from __future__ import annotations
 
 import math
 
-#: What stands where nothing was measured.
+#: Shown where nothing was measured.
 NOTHING = "\u2013"
-#: Units of time: of a figure in one of them, less is better.
+#: Units of time. Of a figure in one of them, less is better.
 TIMES = frozenset({"ns", "us", "ms", "s"})
-_NARROW_SPACE = "\u202f"
 
 
 def number(value: float | None) -> str:
-    """``value`` with four significant digits; thousands are set apart."""
+    """Format ``value`` with four significant digits, and commas between thousands."""
     if value is None:
         return NOTHING
     if not math.isfinite(value):
@@ -21,29 +20,29 @@ def number(value: float | None) -> str:
     if size >= 1e9 or 0 < size < 1e-3:
         return f"{value:.3e}"
     if size >= 1000 or value == int(value):
-        return f"{value:,.0f}".replace(",", _NARROW_SPACE)
+        return f"{value:,.0f}"
     return f"{value:.4g}"
 
 
 def count(value: int) -> str:
-    """A whole number, thousands set apart."""
-    return f"{value:,}".replace(",", _NARROW_SPACE)
+    """Format a whole number with commas between thousands."""
+    return f"{value:,}"
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """``value`` with its unit."""
+    """Format ``value`` with its unit."""
     return NOTHING if value is None else f"{number(value)} {unit}".rstrip()
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 as a percentage, with the digits that can be told apart."""
+    """Format a share of 1 as a percentage."""
     if share is None or not math.isfinite(share):
         return NOTHING
     return f"{share:.1%}" if abs(share) < 0.0995 else f"{share:.0%}"
 
 
 def size(size_bytes: float | None) -> str:
-    """Bytes in the largest binary unit that leaves at least 1."""
+    """Format bytes in the largest binary unit that leaves at least 1."""
     if size_bytes is None:
         return NOTHING
     value = float(size_bytes)
@@ -55,7 +54,7 @@ def size(size_bytes: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, or minutes and seconds."""
+    """Format seconds, or minutes and seconds."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds // 60)} min {int(seconds % 60)} s"

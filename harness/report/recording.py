@@ -1,6 +1,6 @@
-"""The record of a run while it grows: stored after each result, so that nothing is lost when the run is cut short.
+"""Keeps the record of a run: stored after each result, so that nothing is lost when the run is interrupted.
 
-What is read by people and by CI systems is written when the run is over, be it complete or cut short.
+The reports are written when the run ends, complete or not.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from harness.report.storage import json_text, save_run
 class Recording:
     """Holds the record of a run, and keeps ``run.json`` up to date.
 
-    A folder that cannot be written does not end the run: ``problem`` holds the error, and the verdict is still had.
-    ``page`` is where ``report.html`` is, once it is written.
+    A folder that is not writable does not end the run: ``problem`` holds the error. ``page`` is the path of
+    ``report.html``, once it is written.
     """
 
     def __init__(
@@ -58,31 +58,31 @@ class Recording:
 
     @property
     def text(self) -> str:
-        """The record as JSON, as ``run.json`` has it."""
+        """The record as JSON, as in ``run.json``."""
         return json_text(self.record)
 
     def devices_are(
         self, reason: str, fingerprint: Fingerprint, cards: tuple[Card, ...] = (), *, described: bool = False
     ) -> None:
-        """Note what the devices are, and what they were found on."""
+        """Note the devices and the machine."""
         self.record = replace(
             self.record, spec_reason=reason, fingerprint=fingerprint, cards=cards, described=described
         )
         self._store()
 
     def add(self, result: CheckResult) -> None:
-        """Note a result. The verdict is that of the results so far; only :meth:`complete` makes it that of the run."""
+        """Note a result. The verdict is provisional until :meth:`complete`."""
         self.record = replace(self.record, results=(*self.record.results, result))
         self._store()
 
     def complete(self, passes_again: tuple[str, ...] = ()) -> None:
-        """Note that all planned checks have a result, and which known failures are none any more."""
+        """Note that all planned checks have a result, and which known failures no longer occur."""
         self.record = replace(self.record, complete=True, passes_again=passes_again)
         self._store()
         self._attempt(self._publish)
 
     def cut_short(self, code: int, reason: str | None = None) -> None:
-        """Note that the run ended with ``code`` before all planned checks had a result."""
+        """Note that the run ended early, with exit code ``code``."""
         if reason is not None:
             self.record = replace(self.record, spec_reason=reason)
         self._store(code)
@@ -91,7 +91,7 @@ class Recording:
     def _store(self, code: int | None = None) -> None:
         verdict = overall(result.verdict for result in self.record.results)
         if not self.record.complete and verdict in (Verdict.PASS, Verdict.WARN):
-            verdict = Verdict.UNKNOWN  # what is missing may fail
+            verdict = Verdict.UNKNOWN  # a missing check may fail
         self.record = replace(
             self.record,
             verdict=verdict,
@@ -118,5 +118,5 @@ class Recording:
             write()
         except ReportError as error:
             self.problem = self.problem or error
-        except Exception as error:  # noqa: BLE001 - the border between a run and its pictures: the verdict must be told
+        except Exception as error:  # noqa: BLE001 - a failing report must not hide the verdict
             self.problem = self.problem or ReportNotRendered(self.folder, error)

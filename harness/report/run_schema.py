@@ -1,4 +1,4 @@
-"""The schema of ``run.json``, made of the records: ``docs/run.schema.json`` is what this gives."""
+"""Makes the schema of ``run.json`` from the records: the content of ``docs/run.schema.json``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SCHEMA_FILE = "docs/run.schema.json"
 
 
 class _Schema(GenerateJsonSchema):
-    """Of numbers that JSON has no word for, the record has the words."""
+    """The record writes numbers that JSON lacks as texts."""
 
     def float_schema(self, schema: core_schema.FloatSchema) -> dict[str, Any]:
         return {"anyOf": [super().float_schema(schema), {"enum": ["nan", "inf", "-inf"]}]}
 
 
 def run_schema() -> str:
-    """The JSON Schema (2020-12) of a ``run.json`` of this version, as a text that ends in a newline."""
+    """Write the JSON Schema (2020-12) of a ``run.json`` of this version."""
     made = TypeAdapter(RunRecord).json_schema(schema_generator=_Schema)
     made["properties"]["schema_version"]["maximum"] = RUN_SCHEMA_VERSION
     made["properties"]["schema_version"]["minimum"] = 1

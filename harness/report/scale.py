@@ -1,4 +1,4 @@
-"""A scaling curve for people: a table, the law, and ``scale.json``."""
+"""Prints a scaling curve and stores it as ``scale.json``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCALE_PICTURE = "scale.png"
 
 
 def save_scale(record: ScaleRecord, folder: Path) -> Path:
-    """Write ``record`` to ``folder/scale.json``, whole or not at all, and return that path.
+    """Write ``record`` to ``folder/scale.json``, and return that path.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -31,13 +31,13 @@ def load_scale(path: Path) -> ScaleRecord:
     """Read the record at ``path``, which may be the report folder.
 
     Raises:
-        InvalidRecord: there is no such file, or it is no such record of this version or an earlier one.
+        InvalidRecord: there is no such file, or it is not a record of this version or an earlier one.
     """
     return load_versioned(path / SCALE_FILE if path.is_dir() else path, ScaleRecord, SCALE_SCHEMA_VERSION)
 
 
 def print_scale(console: Console, record: ScaleRecord) -> None:
-    """Print a row for each device set, what its label says, errors, and the law."""
+    """Print a row for each device set, then notes, errors and the fitted law."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -55,16 +55,16 @@ def print_scale(console: Console, record: ScaleRecord) -> None:
 
 
 def summary(record: ScaleRecord) -> list[str]:
-    """What the table does not say, a line each."""
+    """Write what the table leaves out, a line each."""
     lines = [f"error: {point.spec}: {point.error}" for point in record.points if point.error is not None]
     unfaithful = [point.spec for point in record.points if point.faithful is False]
     if unfaithful:
-        lines.append(f"{', '.join(unfaithful)}: not faithful for speed, see what they are; the curve says little")
+        lines.append(f"{', '.join(unfaithful)}: not representative of speed, see the last column")
     if any(point.rounds and point.time_interval_ns is None for point in record.points):
-        lines.append("a single round gives no interval: give --rounds 2 or more")
+        lines.append("one round gives no interval: use --rounds 2 or more")
     if record.outputs is not None:
         lines.append(record.outputs)
-    rest = "" if record.complete else "; INTERRUPTED, the curve is incomplete"
+    rest = "" if record.complete else "; INTERRUPTED: the curve is incomplete"
     lines.append(f"{record.target}, {record.mode} scaling: {law_text(record)}{rest}")
     return lines
 

@@ -1,4 +1,4 @@
-"""What a test session exercised: adds up what its tests said, wherever they ran, and puts it into lines."""
+"""Adds up what the tests of a session exercised, in all processes, and summarises it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from harness.records import Exercised
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one test says of devices. It travels between processes as plain values (:meth:`plain`).
+    """A test's report about devices. It travels between processes as plain values (:meth:`plain`).
 
-    ``configured`` describes the devices, ``None`` where they were not configured. ``verifications``, ``exercised``
-    and ``unpassed``, the verifications that did not pass, count what was added since the test last spoke.
+    ``configured`` describes the devices, ``None`` where they were not configured. ``verifications``, ``exercised`` and
+    ``unpassed`` (verifications that did not pass) count from the test's last report.
     """
 
     configured: str | None = None
@@ -24,13 +24,13 @@ class Said:
     unpassed: int = 0
 
     def plain(self) -> dict[str, Any]:
-        """As dictionaries, lists, texts and numbers."""
+        """Convert to dictionaries, lists, texts and numbers."""
         exercised = {**asdict(self.exercised), "devices": list(self.exercised.devices)}
         return {**asdict(self), "exercised": exercised}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Said:
-        """Back from :meth:`plain`."""
+        """Convert back from :meth:`plain`."""
         exercised = {**plain["exercised"], "devices": tuple(plain["exercised"]["devices"])}
         return cls(plain["configured"], plain["verifications"], Exercised(**exercised), plain["unpassed"])
 
@@ -48,7 +48,7 @@ class SessionTotals:
     unpassed: Counter[str] = field(default_factory=Counter)
 
     def add(self, test: str, says: Said, skipped: str | None) -> None:
-        """Take in what ``test`` says; ``skipped`` is why it was skipped, or ``None`` where it was not."""
+        """Add the report of ``test``; ``skipped`` is the reason of a skip, or ``None``."""
         self.tests.add(test)
         if says.configured is not None:
             self.configured.add(says.configured)
@@ -61,19 +61,17 @@ class SessionTotals:
 
     @property
     def nothing_exercised(self) -> bool:
-        """Whether there were tests that need devices, and every one of them was skipped."""
+        """Whether all tests that need devices were skipped, and there were some."""
         return bool(self.tests) and self.tests == set(self.skipped)
 
     def lines(self) -> list[str]:
-        """The summary for people. Empty where no test needed devices."""
+        """Summarise the session; empty where no test needed devices."""
         lines = sorted(self.configured)
         if self.verifications:
             lines.append(f"{self.verifications} verification(s): {self.exercised}")
         if self.unpassed:
-            # A test that does not look at what it gets is green whatever that says.
-            lines.append(
-                f"{sum(self.unpassed.values())} of them did not pass; a test has to say so: assert result.passed"
-            )
+            # A test that ignores the result passes whatever it is.
+            lines.append(f"{sum(self.unpassed.values())} of them did not pass; assert result.passed in the test")
             lines += [f"  {count} in {test}" for test, count in self.unpassed.items()]
         if self.nothing_exercised:
             lines.append(

@@ -1,4 +1,4 @@
-"""The table of the speedups that a session measured, as lines of text."""
+"""Writes the table of the speedups of a test session."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _HEAD = ("speedup", "interval", "efficiency", "pairs", "stopped")
-_STOPPED = {"precise": "precise", "budget": "time was up", "pairs": "most pairs"}
+_STOPPED = {"precise": "precise", "budget": "out of time", "pairs": "most pairs"}
 
 
 def speedup_lines(measured: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """The table: per benchmark its name and its ``SpeedupRecord`` as a plain dict.
-
-    Below the figures of each stand its label and its warnings. Nothing that was not measured has figures.
-    """
+    """Write the table. ``measured`` has the name of each benchmark, and its ``SpeedupRecord`` as a plain dict."""
     if not measured:
         return []
     width = max(len(name) for name, _ in measured)
@@ -28,7 +25,7 @@ def speedup_lines(measured: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str
 def _figures(record: Mapping[str, Any]) -> str:
     pairs = len(record["single_ns"])
     if not pairs:
-        return "nothing was measured"
+        return "not measured"
     speedup = record["speedup"]
     interval = f"{speedup['lower']:.3f} to {speedup['upper']:.3f}"
     return (

@@ -1,10 +1,10 @@
-"""How verdicts look and how counts read."""
+"""Colours of verdicts, and counts as text."""
 
 from __future__ import annotations
 
 from harness.records import Exercised, Verdict
 
-#: Colour of each verdict. The word is always there too: colour is never the only sign.
+#: Colour of each verdict. The word is always shown too: colour is never the only sign.
 STYLES = {
     Verdict.PASS: "green",
     Verdict.WARN: "yellow",
@@ -15,7 +15,7 @@ STYLES = {
 
 
 def exercised_text(exercised: Exercised) -> str:
-    """What a verdict rests on, in a few words; counts that are zero are left out."""
+    """Describe what a verdict rests on; counts of zero are left out."""
     counts = (
         (exercised.programs, "program", "programs"),
         (exercised.values, "value", "values"),
@@ -23,7 +23,7 @@ def exercised_text(exercised: Exercised) -> str:
         (exercised.ops, "op", "ops"),
         (exercised.gradient_ops, "gradient op", "gradient ops"),
     )
-    parts = [f"{count:,} {one if count == 1 else many}".replace(",", " ") for count, one, many in counts if count]
+    parts = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
     if not parts:
         return "nothing"
     devices = len(exercised.devices)

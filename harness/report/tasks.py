@@ -1,4 +1,4 @@
-"""Tasks for people: a table, and ``tasks.json``."""
+"""Prints tasks and stores them as ``tasks.json``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASKS_FILE = "tasks.json"
 
 
 def save_tasks(record: TasksRecord, folder: Path) -> Path:
-    """Write ``record`` to ``folder/tasks.json``, whole or not at all, and return that path.
+    """Write ``record`` to ``folder/tasks.json``, and return that path.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -28,13 +28,13 @@ def load_tasks(path: Path) -> TasksRecord:
     """Read the record at ``path``, which may be the report folder.
 
     Raises:
-        InvalidRecord: there is no such file, or it is no such record of this version or an earlier one.
+        InvalidRecord: there is no such file, or it is not a record of this version or an earlier one.
     """
     return load_versioned(path / TASKS_FILE if path.is_dir() else path, TasksRecord, TASKS_SCHEMA_VERSION)
 
 
 def print_tasks(console: Console, record: TasksRecord) -> None:
-    """Print a row for each task, what is wrong with each, and one line for all."""
+    """Print a row for each task, and a summary."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -51,9 +51,9 @@ def print_tasks(console: Console, record: TasksRecord) -> None:
 
 
 def summary(record: TasksRecord) -> str:
-    """The last line."""
+    """Summarise the tasks in one line."""
     failed = sum(bool(each.message) for each in record.results)
     done = len(record.results)
     text = f"{done} of {len(record.commands)} task(s) ran on {len(record.devices)} device(s) of {record.spec}"
-    text += f": {done - failed} ended well, {failed} did not" if failed else ", and all ended well"
+    text += f": {done - failed} succeeded, {failed} failed" if failed else "; all succeeded"
     return text if record.complete else f"{text}; INTERRUPTED"

@@ -1,4 +1,4 @@
-"""What a person reads at the end of a run: the table, the findings, the verdict, and where the record is."""
+"""Prints a run when it ends: the table, the findings, the verdict, and the paths of the record and the report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from harness.records import CheckResult, Finding, RunRecord, Verdict
+from harness.report.printable import device_label
 from harness.report.style import STYLES, exercised_text
 
 if TYPE_CHECKING:
@@ -15,19 +16,18 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-#: How many findings of one check are shown; all of them are in the record.
+#: Findings shown of one check; the record has all of them.
 FINDINGS_SHOWN = 20
-#: Longer facts, such as stacks, are left to the record.
+#: Longer facts, such as stacks, are only in the record.
 FACTS_SHOWN_CHARACTERS = 300
-#: Width of what is printed where there is no terminal to ask, in columns.
+#: Width of the output without a terminal, in columns.
 PLAIN_WIDTH = 120
 
 
 def console_for(stream: IO[str]) -> Console:
-    """A console on ``stream``: as wide as the terminal, or of a fixed width where there is none.
+    """Open a console on ``stream``, as wide as the terminal, or of a fixed width without one.
 
-    When the reader goes away (``harness validate | head``) it falls silent: the run goes on, for its record and for
-    its exit code.
+    When the reader goes away (``harness validate | head``), the output stops and the run goes on.
     """
     from rich.console import Console
 
@@ -43,17 +43,14 @@ def console_for(stream: IO[str]) -> Console:
 
 
 def print_report(console: Console, record: RunRecord, path: Path | None, page: Path | None = None) -> None:
-    """Print ``record``: a table of its results, what was found, and the verdict.
-
-    ``path`` is where it is stored, ``page`` where the report for people is.
-    """
+    """Print the results, the findings and the verdict. ``path`` is the stored record, ``page`` the HTML report."""
     if record.results:
         console.print()
         console.print(_table(record.results))
     for result in record.results:
         _print_details(console, result)
     for entry in record.passes_again:
-        _print_plain(console, f"known failure that is none any more: {entry}: take it out of the file")
+        _print_plain(console, f"known failure no longer occurs: {entry}; remove it from the file")
     console.print()
     print_verdict(console, record)
     if path is not None:
@@ -85,7 +82,7 @@ def _table(results: tuple[CheckResult, ...]) -> Table:
 
 
 def _print_details(console: Console, result: CheckResult) -> None:
-    """The findings of ``result``, one line each, and what to do next; nothing for a plain PASS."""
+    """Print the findings of ``result``, one line each, and the next step; nothing for a plain PASS."""
     if result.verdict is Verdict.PASS and not result.findings:
         return
     from rich.text import Text
@@ -94,7 +91,7 @@ def _print_details(console: Console, result: CheckResult) -> None:
     for finding in result.findings[:FINDINGS_SHOWN]:
         _print_plain(console, f"  - {finding_line(finding)}")
     if len(result.findings) > FINDINGS_SHOWN:
-        _print_plain(console, f"  - and {len(result.findings) - FINDINGS_SHOWN} more, in the record")
+        _print_plain(console, f"  - and {len(result.findings) - FINDINGS_SHOWN:,} more, in the record")
     if not result.findings:
         _print_plain(console, f"  {_one_line(result.reason)}")
     if result.next_step:
@@ -102,15 +99,15 @@ def _print_details(console: Console, result: CheckResult) -> None:
 
 
 def finding_line(finding: Finding) -> str:
-    """``finding`` as one line."""
-    device = f" on {finding.device}" if finding.device else ""
+    """Write ``finding`` in one line."""
+    device = f" on {device_label(finding.device)}" if finding.device else ""
     facts = f"expected {finding.expected}, found {finding.found}"
     short = "\n" not in facts and len(facts) <= FACTS_SHOWN_CHARACTERS
     return _one_line(f"{finding.kind}: {finding.where}{device}: {finding.message}{f' ({facts})' if short else ''}")
 
 
 def print_verdict(console: Console, record: RunRecord) -> None:
-    """Print the verdict of ``record``, in a line."""
+    """Print the verdict of ``record`` in one line."""
     from rich.text import Text
 
     counts = ", ".join(
@@ -119,10 +116,10 @@ def print_verdict(console: Console, record: RunRecord) -> None:
         if (number := sum(result.verdict is verdict for result in record.results))
     )
     devices = f" on {record.spec}" if record.spec else ""
-    devices += ", which is described and no hardware" if record.described else ""
+    devices += " (a described machine, not hardware)" if record.described else ""
     ran = sum(result.check in record.planned for result in record.results)
     finished = f"{ran} of {len(record.planned)} checks"
-    rest = "" if record.complete else "; INTERRUPTED, the record is incomplete"
+    rest = "" if record.complete else "; INTERRUPTED: the record is incomplete"
     console.print(
         Text.assemble(
             (str(record.verdict), STYLES[record.verdict]),

@@ -1,4 +1,4 @@
-"""Reads a run of pytest-benchmark: its speedups by benchmark, and the machine that they were measured on."""
+"""Reads the speedups of a pytest-benchmark run, and the machine that they were measured on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from harness.speed.record import EXTRA_INFO_KEY, SPEEDUP_SCHEMA_VERSION, Speedup
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """The speedups of one run. ``records`` are by the benchmark's ``fullname``; ``origin`` is where they are from.
+    """The speedups of one run, by the benchmark's ``fullname``. ``origin`` names their source.
 
-    ``without`` names the benchmarks that measured no speedup. ``fingerprint`` is ``None`` where the file has none.
+    ``without`` lists benchmarks without a speedup. ``fingerprint`` is ``None`` if the file has none.
     """
 
     origin: str
@@ -31,33 +31,32 @@ def read_run(path: Path) -> SavedRun:
     """Read a JSON file of pytest-benchmark.
 
     Raises:
-        InvalidBaseline: the file is missing, empty, no JSON or no run of pytest-benchmark, holds no speedup, or holds
-            one that is damaged or was written by a newer harness.
+        InvalidBaseline: the file is not such a file, has no speedup, or has one that is damaged or too new.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidBaseline(path, error.strerror or str(error)) from error
     except ValueError as error:
-        raise InvalidBaseline(path, f"is no text: {error}") from error
+        raise InvalidBaseline(path, f"is not text: {error}") from error
     if not text.strip():
         raise InvalidBaseline(path, "is empty")
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise InvalidBaseline(path, f"is damaged: no JSON: {error}") from error
+        raise InvalidBaseline(path, f"is damaged: not JSON: {error}") from error
     return parse_run(content, str(path))
 
 
 def parse_run(content: Any, origin: str) -> SavedRun:
-    """The same from the content of such a file.
+    """Read the content of such a file.
 
     Raises:
         InvalidBaseline: as :func:`read_run`.
     """
     benchmarks = content.get("benchmarks") if isinstance(content, dict) else None
     if not isinstance(benchmarks, list):
-        raise InvalidBaseline(origin, "is no run of pytest-benchmark: it has no list of benchmarks")
+        raise InvalidBaseline(origin, "is not a pytest-benchmark run: it has no list of benchmarks")
     records: dict[str, SpeedupRecord] = {}
     without: list[str] = []
     for index, benchmark in enumerate(benchmarks):
@@ -72,7 +71,7 @@ def parse_run(content: Any, origin: str) -> SavedRun:
         else:
             records[name] = record
     if not records:
-        why = f"none of its {len(benchmarks)} benchmarks" if benchmarks else "it has no benchmark, so none"
+        why = f"none of its {len(benchmarks)} benchmarks" if benchmarks else "it has no benchmark that"
         raise InvalidBaseline(origin, f"has no speedup: {why} used the fixture speedup")
     machine = content.get("machine_info")
     plain = machine.get(EXTRA_INFO_KEY) if isinstance(machine, dict) else None
@@ -81,7 +80,7 @@ def parse_run(content: Any, origin: str) -> SavedRun:
 
 
 def parse_record(plain: Any, origin: str) -> SpeedupRecord:
-    """A speedup from its stored form. ``origin`` says where it is from, for the error.
+    """Read a stored speedup. ``origin`` names its source, for errors.
 
     Raises:
         InvalidBaseline: it is damaged, or newer than this harness.
@@ -99,11 +98,11 @@ def parse_record(plain: Any, origin: str) -> SpeedupRecord:
         ("second_single_ns and second_parallel_ns", record.second_single_ns, record.second_parallel_ns),
     ):
         if len(one) != len(other):
-            raise InvalidBaseline(origin, f"is damaged: {name} are {len(one)} and {len(other)} times, no pairs")
-        if 0 < len(one) < FEWEST_PAIRS or any(time <= 0 for time in (*one, *other)):
             raise InvalidBaseline(
-                origin, f"is damaged: {name} are no measurement: at least {FEWEST_PAIRS} pairs of times above 0 ns"
+                origin, f"is damaged: {name} have {len(one)} and {len(other)} times, which are not pairs"
             )
+        if 0 < len(one) < FEWEST_PAIRS or any(time <= 0 for time in (*one, *other)):
+            raise InvalidBaseline(origin, f"is damaged: {name} need at least {FEWEST_PAIRS} pairs of times above 0 ns")
     if not record.single_ns and record.stopped != "disabled":
         raise InvalidBaseline(origin, "is damaged: the speedup has no times")
     return record
@@ -116,5 +115,5 @@ def _validated(kind: type[Any], plain: Any, origin: str) -> Any:
         return TypeAdapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise InvalidBaseline(origin, f"is damaged: {where}: {first['msg']}") from error

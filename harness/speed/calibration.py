@@ -1,8 +1,8 @@
-"""What runs of the same code on this machine say of the gate: how often it cries wolf, and what it finds.
+"""Calibrates the gate from runs of the same code on this machine: its false alarms, and the smallest loss it finds.
 
-A speedup varies between runs by more than the interval of one run shows. Of several runs of the same code, the
-variance of the logarithms is that between runs plus that within one: what is left of it after the mean square of the
-standard errors is ``sigma²`` (the method of moments of a random-effects model; never below 0).
+A speedup varies between runs by more than the interval of one run. The variance of the logarithms over several runs of
+the same code is the variance between runs plus that within a run; subtracting the mean square of the standard errors
+leaves ``sigma²`` (the method of moments of a random-effects model; never below 0).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from harness.speed.comparable import differences, machine_key
 from harness.speed.figures import FIGURES, Figure, LogSpeedup, log_speedup
 
 CALIBRATION_SCHEMA_VERSION = 1
-#: Each comparison is judged by the variation of the other runs, of which two are the fewest that have one.
+#: Each comparison is judged by the variation of the other runs, which must be two at least.
 FEWEST_RUNS = 4
-#: The share of comparisons in which the smallest loss is found.
+#: Share of the comparisons in which the smallest loss is found.
 POWER = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkVariation:
-    """How one benchmark moves between runs.
+    """The variation of one benchmark between runs.
 
-    ``sigma`` and ``typical_sigma`` are the relative standard deviations of the speedups of its fastest and of its
-    typical calls, ``freedom`` their degrees of freedom, ``speedup`` that of the fastest calls.
+    ``sigma`` and ``typical_sigma`` are the relative standard deviations of the speedups of its fastest and typical
+    calls, ``freedom`` their degrees of freedom, ``speedup`` is that of the fastest calls.
     """
 
     sigma: float
@@ -41,12 +41,11 @@ class BenchmarkVariation:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A calibration as it is stored.
+    """A stored calibration.
 
     ``false_alarms`` of ``comparisons`` of the same code failed at ``threshold``; ``false_alarm_most`` is the upper end
-    of the exact two-sided 95 % interval (Clopper and Pearson 1934). ``smallest_loss``: the loss, as a share, that is
-    established in 90 % of the comparisons; ``None`` where the comparisons show none that small. Every pair of runs is
-    one comparison, so that the comparisons are not independent: ``runs`` is how much there is to them.
+    of the exact two-sided 95 % interval (Clopper and Pearson 1934). ``smallest_loss`` is the share of the speedup whose
+    loss is established in 90 % of the comparisons. Every pair of ``runs`` is a comparison, so they are not independent.
     """
 
     made_at: str
@@ -65,7 +64,7 @@ class Calibration:
     schema_version: int = CALIBRATION_SCHEMA_VERSION
 
     def variation_of(self, name: str, figure: Figure = "fastest") -> Variation:
-        """That of a benchmark; of one that was not calibrated, that of all together."""
+        """Give the variation of a benchmark; if it was not calibrated, that of all together."""
         found = self.benchmarks.get(name)
         if found is not None:
             sigma = found.sigma if figure == "fastest" else found.typical_sigma
@@ -75,38 +74,38 @@ class Calibration:
 
     @property
     def date(self) -> str:
-        """The day it was made, as YYYY-MM-DD."""
+        """The date, as YYYY-MM-DD."""
         return self.made_at[:10]
 
     @property
     def line(self) -> str:
-        """What every comparison says of it."""
+        """The line that every comparison shows."""
         return (
-            f"on this machine: false alarms {self.false_alarms} of {self.comparisons} at a threshold of "
-            f"{self.threshold:.1%} (at most {self.false_alarm_most:.1%}), smallest loss found with {POWER:.0%} power "
+            f"on this machine: {self.false_alarms} false alarms in {self.comparisons} comparisons at a threshold of "
+            f"{self.threshold:.1%} (at most {self.false_alarm_most:.1%}), smallest loss found with {POWER:.0%} power: "
             f"{self.smallest_loss:.1%}, calibrated {self.date} from {self.runs} runs"
         )
 
 
 def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibration:
-    """Calibrate from runs of the same code, each of a process of its own. ``made_at`` is an ISO 8601 time.
+    """Calibrate from runs of the same code in separate processes. ``made_at`` is an ISO 8601 time.
 
-    Benchmarks that gate in all runs count.
+    Only benchmarks that gate in all runs count.
 
     Raises:
         UsageError: fewer than 4 runs, runs of different machines, or no benchmark that gates in all of them.
     """
     if len(runs) < FEWEST_RUNS:
-        raise UsageError(f"{len(runs)} run(s) calibrate nothing; accepted: at least {FEWEST_RUNS}, and 20 are better")
+        raise UsageError(f"{len(runs)} run(s) are too few to calibrate; accepted: at least {FEWEST_RUNS}, better 20")
     first = runs[0].fingerprint
     for run in runs:
         if differ := differences(first, run.fingerprint):
             fields = "; ".join(map(str, differ))
-            raise UsageError(f"{run.origin}: another machine or software than the first run: {fields}")
+            raise UsageError(f"{run.origin}: the machine or software differs from the first run: {fields}")
     assert first is not None  # an unknown machine differs from itself
     names = [name for name in runs[0].records if all(name in run.records and run.records[name].gates for run in runs)]
     if not names:
-        raise UsageError("no benchmark that gates is in all of the runs; give a command that measures with speedup")
+        raise UsageError("no gating benchmark is in all runs; give a command that measures with the fixture speedup")
     measured = {
         name: [
             [log_speedup(run.records[name].single_ns, run.records[name].parallel_ns, figure) for run in runs]
@@ -134,7 +133,7 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
 
 
 def exact_interval(found: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The exact two-sided interval of a share (Clopper and Pearson 1934)."""
+    """Compute the exact two-sided interval of a share (Clopper and Pearson 1934)."""
     from scipy.stats import binomtest
 
     interval = binomtest(found, of).proportion_ci(confidence, method="exact")
@@ -142,7 +141,7 @@ def exact_interval(found: int, of: int, confidence: float = 0.95) -> tuple[float
 
 
 def variation_between(logs: Sequence[LogSpeedup]) -> float:
-    """The standard deviation between runs of the logarithm of a speedup, without what one run shows by itself."""
+    """Compute the standard deviation of a log speedup between runs, without the variation within a run."""
     import numpy as np
 
     total = float(np.var([each.value for each in logs], ddof=1))
@@ -159,18 +158,18 @@ def _root_mean_square(values: Sequence[float]) -> float:
 
 
 def _all_pairs(measured: Mapping[str, Sequence[Sequence[LogSpeedup]]], rules: Rules) -> tuple[int, int, list[float]]:
-    """Compare every run with every later one: how many comparisons, how many losses beyond the threshold that are not
-    there, and for each comparison the loss that it would establish.
+    """Compare every run with every later one: the number of comparisons, of false alarms, and the loss that each could
+    establish.
 
-    Each is judged by the variation of the *other* runs: no run may tell how far off it is itself.
+    Each comparison is judged by the variation of the *other* runs, so that no run excuses itself.
     """
     alarms, losses = 0, []
     for figures in measured.values():
         for i, j in itertools.combinations(range(len(figures[0])), 2):
             changes = [_change_by_the_others(logs, i, j, rules) for logs in figures]
             alarms += any(change.p_beyond <= 1.0 - rules.confidence for change in changes)
-            # A shift of all log ratios moves the interval as a whole: the loss is established that takes its upper
-            # end below 0.
+            # A shift of all log ratios moves the interval as a whole; a loss is established once its upper end is below
+            # 0.
             upper = min(change.interval.upper for change in changes)
             losses.append(max(0.0, -math.expm1(-math.log1p(upper))))
     return len(losses), alarms, losses
@@ -183,12 +182,12 @@ def _change_by_the_others(logs: Sequence[LogSpeedup], i: int, j: int, rules: Rul
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share of them does not exceed."""
+    """Find the smallest value that at least this share of the values does not exceed."""
     import numpy as np
 
     return float(np.quantile(values, share, method="inverted_cdf"))
 
 
 def variation_of(calibration: Calibration | None) -> VariationOf:
-    """The variation of benchmarks: the calibration's, or the default where there is none."""
+    """Give the variation of benchmarks: the calibration's, or the default without one."""
     return uncalibrated if calibration is None else calibration.variation_of

@@ -1,12 +1,12 @@
-"""How a speedup changed between two measurements, and what may be said of it.
+"""Judges how a speedup changed between two measurements.
 
-All is done on logarithms: ``d = log(new) - log(base)``, of either of two figures (:mod:`harness.speed.figures`): the
-speedup of the fastest calls, or that of typical ones. One run does not hold how much a speedup moves from process to
-process (where memory lies, who else runs), so that is a part of its own: ``se = sqrt(se_base² + se_new² + 2 sigma²)``,
-with ``sigma`` the variation between runs of the same code. Student's t has the degrees of freedom of Welch and
-Satterthwaite (Satterthwaite, Biometrics Bulletin 2, 1946). ``confidence`` is that of each one-sided statement ("there
-is a loss", "it is beyond the threshold"), so that the interval shown, with that confidence at each end, is worth
-``2 confidence - 1``.
+Everything is computed on logarithms, ``d = log(new) - log(base)``, for each of two figures
+(:mod:`harness.speed.figures`): the speedup of the fastest calls, and that of typical ones. One run does not show how
+much a speedup varies from process to process (memory layout, other programs), so this is a term of its own:
+``se = sqrt(se_base² + se_new² + 2 sigma²)``, with ``sigma`` the variation between runs of the same code. Student's t
+has the degrees of freedom of Welch and Satterthwaite (Satterthwaite, Biometrics Bulletin 2, 1946). ``confidence`` holds
+for each one-sided statement ("there is a loss", "it is beyond the threshold"), so the interval has ``2 confidence -
+1``.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from harness.errors import UsageError
 from harness.speed.figures import Figure, LogSpeedup
 from harness.speed.record import Interval
 
-#: Better and worse: a change is established. Same: none is, and the interval is narrower than ± the threshold.
+#: ``better`` and ``worse``: a change is established. ``same``: none is, and the interval is within ± the threshold.
 ChangeVerdict = Literal["better", "same", "worse", "cannot tell"]
 
-#: How much a speedup of fastest calls moves between processes where nobody has calibrated: its standard deviation,
-#: relative. Measured on two shared cores.
+#: Relative standard deviation of the speedup of fastest calls between processes, without a calibration. Measured on two
+#: shared cores.
 DEFAULT_SIGMA = 0.013
-#: The same of typical calls, which neighbours on the machine move far more: up to this much on two shared cores.
+#: The same of typical calls, which other programs disturb far more: up to this much on two shared cores.
 TYPICAL_SIGMA = 0.10
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """``threshold``: the loss that may be, as a share of the baseline's speedup. ``confidence``: one-sided."""
+    """``threshold``: the accepted loss, as a share of the baseline's speedup. ``confidence``: one-sided."""
 
     threshold: float = 0.05
     confidence: float = 0.99
@@ -45,15 +45,15 @@ class Rules:
 
     @property
     def log_loss(self) -> float:
-        """The threshold as a change of the logarithm: a negative number."""
+        """The threshold as a change of the logarithm, a negative number."""
         return math.log1p(-self.threshold)
 
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """How much a speedup moves between runs of the same code: a relative standard deviation.
+    """The relative standard deviation of a speedup between runs of the same code.
 
-    ``freedom``: degrees of freedom of the estimate, infinite where it is taken as given. ``source`` says whose it is.
+    ``freedom``: degrees of freedom of the estimate, infinite for a fixed value. ``source`` names its origin.
     """
 
     sigma: float
@@ -61,26 +61,26 @@ class Variation:
     source: str
 
 
-#: What is taken where there is no calibration.
+#: Used without a calibration.
 UNCALIBRATED = Variation(DEFAULT_SIGMA, math.inf, f"default ± {DEFAULT_SIGMA:.1%}, not calibrated on this machine")
 _UNCALIBRATED_TYPICAL = Variation(
     TYPICAL_SIGMA, math.inf, f"default ± {TYPICAL_SIGMA:.0%} for typical calls, not calibrated on this machine"
 )
-#: The variation between runs of a figure of a benchmark, which is given by its full name.
+#: The variation of a figure between runs, by the full name of the benchmark.
 VariationOf = Callable[[str, Figure], Variation]
 
 
 def uncalibrated(_name: str, figure: Figure) -> Variation:
-    """The variation of any benchmark where there is no calibration."""
+    """Give the variation of any benchmark without a calibration."""
     return UNCALIBRATED if figure == "fastest" else _UNCALIBRATED_TYPICAL
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change: ``interval`` is that of new / base - 1.
+    """A change, with the interval of new / base - 1.
 
-    ``p_loss`` and ``p_beyond``: how likely a change that looks at least as bad is where there is no loss, and where
-    the loss is the threshold. ``more`` says what it would take to tell, where it cannot be told.
+    ``p_loss`` and ``p_beyond``: the probability of a change at least as bad if there is no loss, and if the loss equals
+    the threshold. ``more`` says what it would take to decide, where the verdict is "cannot tell".
     """
 
     interval: Interval
@@ -94,7 +94,7 @@ class Change:
 
 
 def change_between(base: LogSpeedup, new: LogSpeedup, variation: Variation, rules: Rules) -> Change:
-    """The change from ``base`` to ``new``."""
+    """Judge the change from ``base`` to ``new``."""
     parts = (
         (base.error**2, base.freedom),
         (new.error**2, new.freedom),
@@ -109,7 +109,7 @@ def change_between(base: LogSpeedup, new: LogSpeedup, variation: Variation, rule
 
 
 def judged_change(difference: float, error: float, freedom: float, rules: Rules) -> Change:
-    """What a difference of logarithms with this standard error and these degrees of freedom comes to."""
+    """Judge a difference of logarithms with this standard error and these degrees of freedom."""
     from scipy.stats import t
 
     half = error * float(t.ppf(rules.confidence, freedom))
@@ -132,7 +132,7 @@ def judged_change(difference: float, error: float, freedom: float, rules: Rules)
 
 
 def _pairs_to_tell(base: LogSpeedup, new: LogSpeedup, variation: Variation, change: Change, rules: Rules) -> str:
-    """How many times the pairs of both runs would make the interval as narrow as the threshold."""
+    """Say how many pairs would make the interval as narrow as the threshold."""
     from scipy.stats import t
 
     quantile = float(t.ppf(rules.confidence, change.freedom))
@@ -140,10 +140,10 @@ def _pairs_to_tell(base: LogSpeedup, new: LogSpeedup, variation: Variation, chan
     if room <= 0.0:
         least = -math.expm1(-quantile * math.sqrt(2.0) * variation.sigma)
         return (
-            f"no number of pairs is enough: the speedup moves by ± {variation.sigma:.1%} from run to run "
-            f"({variation.source}), so that one run against one tells of losses of {least:.1%} and more; compare "
-            "several runs with harness compare --ab, or calibrate"
+            f"no number of pairs is enough: the speedup varies by ± {variation.sigma:.1%} between runs "
+            f"({variation.source}), so two runs can only show losses of {least:.1%} or more; compare several runs with "
+            "`harness compare --ab`, or calibrate"
         )
     factor = (base.error**2 + new.error**2) / room
     more = max(1, math.ceil((factor - 1.0) * new.pairs))
-    return f"about {more} more pairs than {new.pairs}, in the baseline too"
+    return f"needs about {more:,} more pairs than {new.pairs:,}, in the baseline too"

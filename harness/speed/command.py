@@ -1,7 +1,7 @@
-"""Runs a command that writes a JSON of pytest-benchmark, in a process group of its own, and reads what it wrote.
+"""Runs a command that writes a pytest-benchmark JSON file, in a process group of its own, and reads the file.
 
-The path of the JSON goes where the command says ``{json}``; a command that does not say it is taken for one that runs
-pytest somewhere inside, and gets ``--benchmark-json`` in the environment variable ``PYTEST_ADDOPTS``. No shell is used.
+``{json}`` in the command stands for the file's path. A command without it is expected to run pytest, and gets
+``--benchmark-json`` in the environment variable ``PYTEST_ADDOPTS``. No shell is used.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 from harness.errors import InvalidBaseline, UsageError, WorkerFailed
 from harness.speed.baseline import SavedRun, read_run
 
-#: What stands in a command for the path of the JSON.
+#: Stands for the path of the JSON file in a command.
 PLACEHOLDER = "{json}"
-#: pytest's own variable for options that are added to those of the command line.
+#: pytest's variable for additional options.
 ADD_OPTIONS = "PYTEST_ADDOPTS"
-#: How much of what a failed command said is shown.
+#: Characters shown of a failed command's output.
 _LAST_CHARACTERS = 2000
 
 
 def parse_command(text: str) -> tuple[str, ...]:
-    """The arguments of a command, split as a POSIX shell splits them.
+    """Split a command into arguments, as a POSIX shell does.
 
     Raises:
         UsageError: it is empty, or a quotation mark is not closed.
@@ -46,8 +46,8 @@ def measure(command: tuple[str, ...], file: Path, *, folder: Path | None = None)
 
     Raises:
         UsageError: there is no such program.
-        WorkerFailed: it ended with another exit code than 0.
-        InvalidBaseline: it wrote no speedups.
+        WorkerFailed: the exit code is not 0.
+        InvalidBaseline: no speedups were written.
     """
     environment = dict(os.environ)
     if any(PLACEHOLDER in word for word in command):
@@ -58,12 +58,12 @@ def measure(command: tuple[str, ...], file: Path, *, folder: Path | None = None)
     log = file.with_suffix(".log")
     returncode = _run(command, environment, folder, log)
     if returncode != 0:
-        said = log.read_text(encoding="utf-8", errors="replace")[-_LAST_CHARACTERS:]
-        raise WorkerFailed(f"{shlex.join(command)}: exit code {returncode}; what it said is in {log}: {said}")
+        output = log.read_text(encoding="utf-8", errors="replace")[-_LAST_CHARACTERS:]
+        raise WorkerFailed(f"{shlex.join(command)}: exit code {returncode}; output in {log}: {output}")
     try:
         return read_run(file)
     except InvalidBaseline as error:
-        why = f"{error.why}; a command that does not run pytest itself has to say {PLACEHOLDER}, where the path goes"
+        why = f"{error.why}; a command that does not run pytest must contain {PLACEHOLDER} for the path"
         raise InvalidBaseline(f"{shlex.join(command)}: {file}", why) from error
 
 
@@ -84,7 +84,7 @@ def _run(command: tuple[str, ...], environment: dict[str, str], folder: Path | N
         try:
             return process.wait()
         finally:
-            # Also when it ended by itself: nothing that it started may go on and disturb what is measured next.
+            # Also after a normal end: no child may go on and disturb the next measurement.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,4 +1,4 @@
-"""Which two runs may be compared: those on the same hardware and software, as far as it moves speedups."""
+"""Decides whether two runs can be compared: the hardware and software that affect speedups must be the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.records import Fingerprint
 
-#: Hexadecimal digits of the hash in a key: with 48 bits, a thousand machines share one with a chance of 2e-9.
+#: Hexadecimal digits of the hash in a key: with 48 bits, two of a thousand machines collide with a chance of 1e-9.
 _HASH_DIGITS = 12
 
 
@@ -27,12 +27,10 @@ class Difference:
 
 
 def comparable_facts(fingerprint: Fingerprint) -> dict[str, Any]:
-    """What has to be the same in two runs, by name.
+    """List the facts that must be the same in two runs, by name.
 
-    In: TensorFlow and Keras whole (a patch release changes kernels and graphs), Python to its minor version, oneDNN,
-    the CPU's model and its cores, the model of each GPU with its compute capability and memory, driver, CUDA, cuDNN,
-    the device spec and what it came to, threads, TF32, determinism. Out: NumPy (both sides of a measurement are
-    TensorFlow programs), the kernel and its build, the host's memory, and which card of a model it is (its uuid).
+    Left out: NumPy (both sides of a measurement are TensorFlow programs), the operating system, the host's memory, and
+    the UUIDs of GPUs. A patch release of TensorFlow or Keras counts, because it changes kernels and graphs.
     """
     gpus = [f"{gpu.name}, {gpu.compute_capability or '?'}, {gpu.memory_mib or '?'} MiB" for gpu in fingerprint.gpus]
     return {
@@ -57,9 +55,9 @@ def comparable_facts(fingerprint: Fingerprint) -> dict[str, Any]:
 
 
 def differences(base: Fingerprint | None, new: Fingerprint | None) -> tuple[Difference, ...]:
-    """The fields that make two runs not comparable; none where they are. An unknown machine is like no other."""
+    """List the fields that differ; none if two runs are comparable. An unknown machine differs from every other."""
     if base is None or new is None:
-        return (Difference("fingerprint", _text(base and "there"), _text(new and "there")),)
+        return (Difference("fingerprint", _text(base and "known"), _text(new and "known")),)
     before, now = comparable_facts(base), comparable_facts(new)
     return tuple(
         Difference(name, _text(before[name]), _text(now[name])) for name in before if before[name] != now[name]
@@ -67,9 +65,9 @@ def differences(base: Fingerprint | None, new: Fingerprint | None) -> tuple[Diff
 
 
 def machine_key(fingerprint: Fingerprint) -> str:
-    """A name for this hardware and software, fit for a folder: what a person looks for, then a hash of every fact.
+    """Name this hardware and software, for a folder: a readable part, then a hash of every fact.
 
-    Two fingerprints have the same key exactly where :func:`differences` finds none between them.
+    Two fingerprints have the same key exactly if :func:`differences` finds none.
     """
     facts = comparable_facts(fingerprint)
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:_HASH_DIGITS]
@@ -79,4 +77,4 @@ def machine_key(fingerprint: Fingerprint) -> str:
 
 
 def _text(value: Any) -> str:
-    return "not known" if value is None else repr(value)
+    return "unknown" if value is None else repr(value)

@@ -1,11 +1,10 @@
 """The statistics of a speedup. Every estimator is SciPy's.
 
-The speedup is how many times as fast the parallel side is: the exponential of the 20 % trimmed mean of
-``log(single / parallel)``, pair by pair. A pair runs within milliseconds, so that what slows the machine down slows
-both of its sides, and the logarithm makes twice as fast and half as fast equally far from no change. Stalls by other
-programs hit one side of a few pairs: they are the outliers that trimming takes away, while the trimmed mean loses
-little where there are none. Its interval is Tukey and McLaughlin's, from the winsorized variance (Wilcox, Introduction
-to Robust Estimation and Hypothesis Testing, 3rd ed. 2012, section 4.3).
+The speedup is the exponential of the 20 % trimmed mean of ``log(single / parallel)``, pair by pair. A pair runs within
+milliseconds, so a slow phase of the machine slows both sides; the logarithm treats twice and half as fast alike. Stalls
+by other programs hit one side of a few pairs; trimming removes these outliers. The interval is Tukey and McLaughlin's,
+from the winsorized variance (Wilcox, Introduction to Robust Estimation and Hypothesis Testing, 3rd ed. 2012, section
+4.3).
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 TRIM = 0.2
 #: Fewest pairs that leave three after trimming, so that there is an interval at all.
 FEWEST_PAIRS = 5
-#: Above this probability under independence, a correlation between neighbouring pairs is taken for chance.
+#: Above this p-value, a correlation between neighbouring pairs counts as chance.
 _CHANCE = 0.01
-#: Beyond this, a correlation is cut: the pairs then tell so little that the interval is wide enough to say so.
+#: Correlations are cut here: the interval is then wide enough.
 _LARGEST_CORRELATION = 0.95
 
 
@@ -41,10 +40,10 @@ class Correlation:
 
     @property
     def widens(self) -> float:
-        """How many times as wide as for independent pairs the interval has to be.
+        """The factor by which the interval widens compared with independent pairs.
 
-        Of pairs that follow an autoregression of first order, ``n`` tell as much as ``n (1 - r) / (1 + r)``
-        independent ones (Bayley and Hammersley 1946). A correlation that may be chance, or is negative, widens nothing.
+        With first-order autoregression, ``n`` pairs are worth ``n (1 - r) / (1 + r)`` independent ones (Bayley and
+        Hammersley 1946). A negative correlation, or one that may be chance, widens nothing.
         """
         if not (self.p_value < _CHANCE and self.value > 0.0):
             return 1.0
@@ -53,9 +52,9 @@ class Correlation:
 
 
 def paired_speedup(single_ns: Sequence[float], parallel_ns: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The speedup with its two-sided interval, from times in ns of which the i-th belong to pair i.
+    """Estimate the speedup with its two-sided interval, from times in ns; the i-th times belong to pair i.
 
-    Where neighbouring pairs are correlated, the interval is as much wider as :attr:`Correlation.widens` says.
+    Correlation of neighbouring pairs widens the interval by :attr:`Correlation.widens`.
 
     Raises:
         UsageError: fewer than 5 pairs, sides of different lengths, or a time that is not positive.
@@ -71,10 +70,9 @@ def paired_speedup(single_ns: Sequence[float], parallel_ns: Sequence[float], con
 
 
 def unpaired_speedup(single_ns: Sequence[float], parallel_ns: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The same from the same times as if they had been measured in two runs: Yuen's test on the logarithms.
+    """Estimate the speedup as if both sides had been measured in separate runs: Yuen's test on the logarithms.
 
-    It shows what pairing is worth: on a machine whose speed wanders it is wider, and it is right only where the
-    machine was the same for both sides.
+    It shows the value of pairing: it is wider on a machine whose speed varies.
 
     Raises:
         UsageError: as for :func:`paired_speedup`.
@@ -86,14 +84,14 @@ def unpaired_speedup(single_ns: Sequence[float], parallel_ns: Sequence[float], c
     single, parallel = np.log(np.asarray(single_ns, float)), np.log(np.asarray(parallel_ns, float))
     value = float(trim_mean(single, TRIM) - trim_mean(parallel, TRIM))
     if np.ptp(single) == 0.0 and np.ptp(parallel) == 0.0:
-        # Yuen's test divides by the variance; without any, there is nothing to be uncertain of.
+        # Yuen's test divides by the variance.
         return Interval(math.exp(value), math.exp(value), math.exp(value), confidence)
     ends = ttest_ind(single, parallel, equal_var=False, trim=TRIM).confidence_interval(confidence)
     return Interval(math.exp(value), math.exp(float(ends.low)), math.exp(float(ends.high)), confidence)
 
 
 def correlation(single_ns: Sequence[float], parallel_ns: Sequence[float]) -> Correlation:
-    """How much the log ratio of a pair says of the next one's; of pairs that are all the same it is 0."""
+    """Correlate the log ratio of each pair with the next one's; 0 if all pairs are the same."""
     import numpy as np
     from scipy.stats import spearmanr
 
@@ -105,14 +103,14 @@ def correlation(single_ns: Sequence[float], parallel_ns: Sequence[float]) -> Cor
 
 
 def relative_half_width(interval: Interval) -> float:
-    """Half the width of the interval as a share of its value: 0.01 is ± 1 %. The wider side counts."""
+    """Compute half the width of the interval as a share of its value: 0.01 is ± 1 %. The wider side counts."""
     return max(interval.upper / interval.value - 1.0, 1.0 - interval.lower / interval.value)
 
 
 def pairs_needed(interval: Interval, pairs: int, half_width: float) -> int:
-    """How many pairs in all would give an interval of this relative half-width, at the scatter seen so far.
+    """Estimate the total number of pairs for an interval of this relative half-width, at the present scatter.
 
-    The width goes with Student's t over the square root of the number, as in :func:`paired_speedup`.
+    The width is proportional to Student's t over the square root of the number, as in :func:`paired_speedup`.
     """
     from scipy.stats import t
 
@@ -134,12 +132,12 @@ def pairs_needed(interval: Interval, pairs: int, half_width: float) -> int:
 
 
 def efficiency(speedup: float, devices: int) -> float:
-    """The share of the devices that is put to use: speedup / devices."""
+    """Compute speedup / devices."""
     return speedup / devices
 
 
 def _kept(count: int) -> int:
-    """How many of so many values trimming leaves."""
+    """Count the values that trimming leaves."""
     return count - 2 * int(TRIM * count)
 
 
@@ -148,11 +146,12 @@ def _log_ratios(single_ns: Sequence[float], parallel_ns: Sequence[float]) -> NDA
 
     if len(single_ns) != len(parallel_ns) or len(single_ns) < FEWEST_PAIRS:
         raise UsageError(
-            f"{len(single_ns)} and {len(parallel_ns)} times are no pairs to judge; accepted: as many of one side as of "
-            f"the other, and at least {FEWEST_PAIRS}; measure longer"
+            f"{len(single_ns)} and {len(parallel_ns)} times are not pairs; accepted: equally many times of both "
+            "sides, at "
+            f"least {FEWEST_PAIRS}; measure longer"
         )
     single, parallel = np.asarray(single_ns, float), np.asarray(parallel_ns, float)
     if not (np.all(single > 0.0) and np.all(parallel > 0.0)):
-        raise UsageError("a time of 0 ns or less was measured; use a clock that is finer and never goes back")
+        raise UsageError("a time of 0 ns or less was measured; use a finer, monotonic clock")
     logs: NDArray[np.float64] = np.log(single / parallel)
     return logs

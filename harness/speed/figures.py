@@ -1,14 +1,13 @@
 """The two figures that the gate compares, as logarithms with their standard errors.
 
-**Fastest calls**: the fastest call of ``single`` over the fastest of ``parallel``. Whatever else runs on a machine
-only adds time, so that the fastest of many calls is what the code itself takes (Chen and Revels, Robust benchmarking in
-noisy environments, 2016). On two cores shared with other machines it moved a third to a fifth as much from run to run
-as typical calls did. It holds where the calls are spread over some seconds: neighbours come and go. Its standard error
-is bootstrapped by ``scipy.stats.bootstrap`` from blocks of neighbouring pairs (as Künsch 1989 does for what is
-correlated in time), so that it is small where several stretches of the run agree on the fastest time.
+**Fastest calls**: the fastest call of ``single`` over the fastest of ``parallel``. Other programs only add time, so the
+fastest of many calls shows the code itself (Chen and Revels, Robust benchmarking in noisy environments, 2016). On two
+cores shared with other machines, it varied a third to a fifth as much between runs as typical calls. The calls must be
+spread over some seconds, because disturbances come and go. Its standard error is bootstrapped by
+``scipy.stats.bootstrap`` from blocks of neighbouring pairs (Künsch 1989, for data correlated in time).
 
-**Typical calls**: the trimmed mean of the pairs, which :func:`harness.speed.estimate.paired_speedup` gives. It sees
-what the fastest calls do not: a stall or a new trace in every second call.
+**Typical calls**: the trimmed mean of the pairs, from :func:`harness.speed.estimate.paired_speedup`. It shows what the
+fastest calls miss, such as a stall or a new trace in every second call.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ FIGURES: tuple[Figure, ...] = ("fastest", "typical")
 #: Blocks of neighbouring pairs from which the error of the fastest calls is bootstrapped.
 BLOCKS = 20
 _RESAMPLES = 999
-#: Below this, a standard error says that the clock is coarse, not that anything is certain.
+#: A smaller standard error only means that the clock is coarse.
 _SMALLEST_ERROR = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class LogSpeedup:
-    """The logarithm of a speedup with its standard error within one run, and its degrees of freedom."""
+    """The logarithm of a speedup, with its standard error within one run and its degrees of freedom."""
 
     value: float
     error: float
@@ -42,21 +41,21 @@ class LogSpeedup:
 
 
 def log_speedup(single_ns: Sequence[float], parallel_ns: Sequence[float], figure: Figure = "fastest") -> LogSpeedup:
-    """The figure from times in ns, of which the i-th belong to pair i.
+    """Compute a figure from times in ns; the i-th times belong to pair i.
 
     Raises:
-        UsageError: these times are no pairs to judge.
+        UsageError: the times are not pairs.
     """
     return (_typical if figure == "typical" else _fastest)(tuple(single_ns), tuple(parallel_ns))
 
 
-# Each run is compared with many others where a machine is calibrated.
+# A calibration compares each run with many others.
 @lru_cache(maxsize=2048)
 def _fastest(single_ns: tuple[float, ...], parallel_ns: tuple[float, ...]) -> LogSpeedup:
     import numpy as np
     from scipy.stats import bootstrap
 
-    paired_speedup(single_ns, parallel_ns)  # refuses what are no pairs
+    paired_speedup(single_ns, parallel_ns)  # refuses times that are not pairs
     pairs = len(single_ns)
     blocks = min(BLOCKS, pairs)
     single, parallel = (
@@ -74,7 +73,7 @@ def _fastest(single_ns: tuple[float, ...], parallel_ns: tuple[float, ...]) -> Lo
         vectorized=True,
         n_resamples=_RESAMPLES,
         method="percentile",
-        random_state=np.random.default_rng(0),  # the same times always come to the same verdict
+        random_state=np.random.default_rng(0),  # the same times always get the same verdict
     )
     value = math.log(float(single.min()) / float(parallel.min()))
     return LogSpeedup(value, max(float(found.standard_error), _SMALLEST_ERROR), pairs, blocks - 1)
@@ -82,7 +81,7 @@ def _fastest(single_ns: tuple[float, ...], parallel_ns: tuple[float, ...]) -> Lo
 
 @lru_cache(maxsize=2048)
 def _typical(single_ns: tuple[float, ...], parallel_ns: tuple[float, ...]) -> LogSpeedup:
-    """The error is a trimmed mean's, from the winsorized variance, and as much larger as correlated pairs make it."""
+    """Compute the trimmed mean. Its error is from the winsorized variance, widened for correlated pairs."""
     import numpy as np
     from scipy.stats.mstats import trimmed_stde
 

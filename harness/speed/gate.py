@@ -1,11 +1,9 @@
-"""The gate: all benchmarks of a run against a baseline, corrected for their number, with one verdict.
+"""The gate: judges all benchmarks of a run against a baseline, with one verdict.
 
-Two figures are compared: the speedup of the fastest calls, which the machine's other work moves least, and that of
-typical calls, which sees what the fastest do not. A benchmark fails only where three things hold of one of them: the
-loss is beyond the threshold at the stated confidence, it still is when all p-values are corrected by Benjamini and
-Hochberg, and the second measurement of the same benchmark in the same run says so too. Where the first two hold and
-nobody measured a second time (a file recorded without a gate), there is no failure and no pass either: the verdict is
-UNKNOWN, and says how to confirm it.
+It compares two figures (:mod:`harness.speed.figures`). A benchmark fails only if one of them meets three conditions:
+the loss is beyond the threshold at the stated confidence, also after all p-values are corrected by Benjamini and
+Hochberg, and the second measurement of the benchmark in the same run confirms it. Without a second measurement (in a
+file recorded without a gate) the verdict is UNKNOWN, with a hint how to confirm the loss.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ _Times = tuple[Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One figure of a benchmark: how it changed, by the first and the second measurement.
+    """The change of one figure of a benchmark, by the first and the second measurement.
 
-    ``base`` and ``new`` are that figure, a speedup. ``p_corrected`` is that of a loss beyond the threshold.
-    ``confirmed`` is ``None`` where nobody looked again.
+    ``base`` and ``new`` are speedups. ``p_corrected`` is the p-value of a loss beyond the threshold. ``confirmed`` is
+    ``None`` without a second measurement.
     """
 
     name: str
@@ -42,20 +40,20 @@ class Judged:
     p_corrected: float = 1.0
     confirmed: bool | None = None
     fails: bool = False
-    #: Beyond the threshold by the one measurement that there is.
+    #: Beyond the threshold by the only measurement.
     unconfirmed: bool = False
-    #: Whether each side is several runs, so that there is no second measurement to look for.
+    #: Whether each side is several runs, which need no second measurement.
     rounds: bool = False
 
     @property
     def what(self) -> str:
-        """The benchmark, and the figure where it is not the usual one."""
+        """The benchmark, and the figure if it is not the fastest calls."""
         return self.name if self.figure == "fastest" else f"{self.name} (typical calls)"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """All benchmarks, and what they come to. FAIL: a loss. UNKNOWN: not comparable, or nothing to compare."""
+    """All benchmarks, and the overall verdict. FAIL: a loss. UNKNOWN: not comparable, or nothing to compare."""
 
     verdict: Verdict
     reason: str
@@ -63,7 +61,7 @@ class Judgement:
     baseline: str
     variation: str
     judged: tuple[Judged, ...] = ()
-    #: In the baseline and not measured now (or no longer fit to be judged); measured now and not in the baseline.
+    #: Only in the baseline (or no longer gating); only in the new run.
     missing: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     #: Benchmarks that the gate may not judge, with the reason.
@@ -72,9 +70,9 @@ class Judgement:
 
 
 def suspects(name: str, base: SpeedupRecord, new: SpeedupRecord, variation_of: VariationOf, rules: Rules) -> bool:
-    """Whether one benchmark by itself shows a loss beyond the threshold, so that it is worth a second look.
+    """Whether one benchmark by itself shows a loss beyond the threshold, and needs a second measurement.
 
-    Correcting for the number of benchmarks only raises p-values, so that none fails that is not suspected here.
+    The correction for the number of benchmarks only raises p-values, so no other benchmark can fail.
     """
     if _why_ungated(base, new) is not None:
         return False
@@ -94,12 +92,14 @@ def judge(
 ) -> Judgement:
     """Judge ``records``, measured on the machine with ``fingerprint``, against ``base``.
 
-    ``variation`` says in words what ``variation_of`` is.
+    ``variation`` describes ``variation_of`` in words.
     """
     differ = differences(base.fingerprint, fingerprint)
-    said = Judgement(Verdict.UNKNOWN, "", rules, base.origin, variation, differences=differ)
+    judgement = Judgement(Verdict.UNKNOWN, "", rules, base.origin, variation, differences=differ)
     if differ:
-        return replace(said, reason=f"not comparable: another machine or software; {'; '.join(map(str, differ))}")
+        return replace(
+            judgement, reason=f"not comparable: the machine or software differs; {'; '.join(map(str, differ))}"
+        )
     judged, ungated = [], []
     for name in sorted(base.records.keys() & records.keys()):
         before, now = base.records[name], records[name]
@@ -107,55 +107,57 @@ def judge(
             ungated.append((name, why))
         else:
             judged += [_compared(name, before, now, figure, variation_of(name, figure), rules) for figure in FIGURES]
-    # One that gated and no longer does is as good as not measured: it must not slip away without a word.
+    # A benchmark that no longer gates counts as missing: it must not vanish silently.
     lost = {name for name, _ in ungated if base.records[name].gates}
     missing = tuple(sorted((base.records.keys() - records.keys()) | lost))
     added = tuple(sorted(records.keys() - base.records.keys()))
-    said = replace(said, missing=missing, new=added, ungated=tuple(ungated))
-    return conclude(said, judged)
+    judgement = replace(judgement, missing=missing, new=added, ungated=tuple(ungated))
+    return conclude(judgement, judged)
 
 
-def conclude(said: Judgement, judged: Sequence[Judged]) -> Judgement:
-    """Correct for the number of benchmarks, and give ``said`` its verdict."""
-    corrected = _corrected(judged, said.rules)
-    said = replace(said, judged=corrected)
+def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
+    """Correct for the number of benchmarks, and set the verdict of ``judgement``."""
+    corrected = _corrected(judged, judgement.rules)
+    judgement = replace(judgement, judged=corrected)
     names = {each.name for each in judged}
     failed = _benchmarks(each for each in corrected if each.fails)
     unconfirmed = _benchmarks(each for each in corrected if each.unconfirmed)
     if failed:
         return replace(
-            said,
+            judgement,
             verdict=Verdict.FAIL,
-            reason=f"a loss of speedup beyond {said.rules.threshold:.1%} in {len(failed)} of {len(names)} "
+            reason=f"a loss of speedup beyond {judgement.rules.threshold:.1%} in {len(failed)} of {len(names)} "
             f"benchmark(s): {', '.join(failed)}",
         )
     if unconfirmed:
         return replace(
-            said,
-            reason=f"a loss beyond {said.rules.threshold:.1%} that was measured once alone in {len(unconfirmed)} "
-            f"benchmark(s): {', '.join(unconfirmed)}; record with --harness-speedup-twice, so that it can be confirmed",
+            judgement,
+            reason=f"a loss beyond {judgement.rules.threshold:.1%} in a single measurement of {len(unconfirmed)} "
+            f"benchmark(s): {', '.join(unconfirmed)}; record with --harness-speedup-twice to confirm it",
         )
     if not judged:
-        return replace(said, reason="nothing was compared: no benchmark that gates is in both runs")
-    if said.missing:
+        return replace(judgement, reason="nothing was compared: no gating benchmark is in both runs")
+    if judgement.missing:
         return replace(
-            said,
-            reason=f"{len(said.missing)} benchmark(s) of the baseline were not measured, or no longer gate: "
-            f"{', '.join(said.missing)}; run them all, or record a new baseline",
+            judgement,
+            reason=f"{len(judgement.missing)} benchmark(s) of the baseline were not measured, or no longer gate: "
+            f"{', '.join(judgement.missing)}; run them all, or record a new baseline",
         )
     open_ones = len(names - {each.name for each in judged if each.change.verdict != "cannot tell"})
     if open_ones == len(names):
-        return replace(said, reason="none of the benchmarks can be told apart from a loss: measure longer or calibrate")
-    told = f"; of {open_ones} it cannot be told" if open_ones else ""
+        return replace(
+            judgement, reason="no benchmark is precise enough to rule out a loss: measure longer or calibrate"
+        )
+    undecided = f"; {open_ones} undecided" if open_ones else ""
     return replace(
-        said,
+        judgement,
         verdict=Verdict.PASS,
-        reason=f"no loss beyond {said.rules.threshold:.1%} established in {len(names)} benchmark(s){told}",
+        reason=f"no loss beyond {judgement.rules.threshold:.1%} established in {len(names)} benchmark(s){undecided}",
     )
 
 
 def _benchmarks(rows: Iterable[Judged]) -> list[str]:
-    """Each benchmark once; the figure is said where it is not the usual one alone."""
+    """List each benchmark once, with the figure if it is not the fastest calls."""
     named: dict[str, str] = {}
     for each in rows:
         named.setdefault(each.name, each.what)

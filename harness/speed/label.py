@@ -1,7 +1,7 @@
-"""What kind of speedup it is, in words, and whether the gate may judge it (FAULTS S06).
+"""Labels a speedup, and decides whether the gate may judge it (FAULTS S06).
 
-Logical GPUs share one card. Logical CPUs share one pool of threads: they behave like cores only where each op takes one
-thread, as many ops run at once as there are devices, and the process may use as many cores.
+Logical GPUs share one GPU. Logical CPUs share one thread pool: they behave like cores only if each op uses one thread,
+as many ops run at once as there are devices, and the process may use as many cores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.devices.device import Device
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """``text`` is a sentence without its full stop; ``gates`` says whether a change of the speedup means anything."""
+    """``text`` describes the speedup; ``gates`` says whether the gate may judge it."""
 
     text: str
     gates: bool
@@ -23,9 +23,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """TensorFlow's threads in this process, and the physical cores whose time it may take.
+    """TensorFlow's threads in this process, and the physical cores that it may use, by its affinity and quota.
 
-    0 threads: as many as TensorFlow likes. A quota of a container may leave less time than there are cores.
+    0 threads: TensorFlow's choice.
     """
 
     intra_op: int
@@ -34,18 +34,18 @@ class Threads:
 
 
 def label_of(kind: str, count: int, threads: Threads) -> Label:
-    """The label of a speedup on ``count`` devices of one kind. ``threads`` matters for CPUs alone."""
+    """Label a speedup on ``count`` devices of one kind. ``threads`` only matters for CPUs."""
     if kind == "logical-gpu":
-        return Label("shares one card: not a speedup", gates=False)
+        return Label("logical GPUs share one GPU: not a speedup", gates=False)
     if kind == "gpu":
         return Label(f"{count} GPU{'s' if count > 1 else ''}", gates=True)
     if kind == "core" and threads.cores < count:
-        return Label(f"{count} cores with the time of {threads.cores}: not a speedup", gates=False)
+        return Label(f"{count} cores with a CPU quota of {threads.cores}: not a speedup", gates=False)
     if kind == "core":
         return Label(f"{count} core{'s, each' if count > 1 else ','} a server with one thread", gates=True)
     if kind == "logical-cpu":
         return _logical_cpus(count, threads)
-    return Label(f"{count} {kind} device(s) whose threads and cards are not known: not a speedup", gates=False)
+    return Label(f"{count} {kind} device(s) with unknown threads and GPUs: not a speedup", gates=False)
 
 
 def _logical_cpus(count: int, threads: Threads) -> Label:
@@ -57,12 +57,12 @@ def _logical_cpus(count: int, threads: Threads) -> Label:
     if threads.cores < count:
         wrong.append(f"{threads.cores} core(s) for {count} devices")
     if wrong:
-        return Label(f"logical CPUs share one pool of threads: not a speedup ({', '.join(wrong)})", gates=False)
+        return Label(f"logical CPUs share one thread pool: not a speedup ({', '.join(wrong)})", gates=False)
     return Label(f"{count} logical CPUs as cores (one thread in an op, {threads.cores} cores)", gates=True)
 
 
 def speed_label(devices: Sequence[Device]) -> Label:
-    """The label of a speedup on these devices in this process. TensorFlow is loaded, its runtime not started."""
+    """Label a speedup on these devices in this process. TensorFlow is loaded, its runtime not started."""
     import tensorflow as tf
 
     cores, quota = len(usable_cores()), allowed_cpu_time()
@@ -75,5 +75,5 @@ def speed_label(devices: Sequence[Device]) -> Label:
 
 
 def kind_of(devices: Sequence[Device]) -> str:
-    """The kind of these devices; several kinds are joined with "+"."""
+    """Name the kind of these devices; several kinds are joined with "+"."""
     return "+".join(sorted({str(device.kind) for device in devices}))

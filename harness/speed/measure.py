@@ -1,4 +1,4 @@
-"""``harness.measure_speedup``: how many times as fast is a program on several devices as on one of them?"""
+"""``harness.measure_speedup``: the speedup of a program on several devices over one of them."""
 
 from __future__ import annotations
 
@@ -23,35 +23,30 @@ from harness.speed.memory import MemoryWatch
 from harness.speed.outputs import arrays_of, compare_outputs, same_nest
 from harness.speed.pairs import Samples, run_pairs
 from harness.speed.record import DeviceMemory, Interval, SpeedupRecord
-from harness.speed.settle import settle
+from harness.speed.settle import settle, warm_up
 from harness.speed.suspicions import about_rates, about_times, about_traces, about_waiting
 from harness.speed.traced import look_at_both
 from harness.speed.work import Work, rate_per_s
 
 Program = Callable[[], Any]
 
-#: Both sides are called at least so often before anything is measured: the first call traces, the second may again,
-#: for what the first one made (TensorFlow traces a function twice that makes its variables).
-_WARM_UP = 3
-#: A side that is traced anew this often is traced at every call.
-_MOST_WARM_UP = 8
-#: How often waiting for outputs that are there already is timed.
+#: How often the wait for finished outputs is timed.
 _WAITS = 9
-#: The garbage collector runs between pairs, this often at most.
+#: The garbage collector runs between pairs, at most this often.
 _COLLECT_EVERY_NS = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The samples of one measurement, and what was seen beside them."""
+    """The samples of one measurement, and observations beside them."""
 
     samples: Samples
-    #: Functions traced while samples were taken, by either side.
+    #: Functions traced during the measurement, by either side.
     traces: int
-    #: Median time that waiting for outputs takes that are there already, in ns.
+    #: Median time to wait for finished outputs, in ns.
     wait_ns: float
     memory: tuple[DeviceMemory, ...]
-    #: What could not be compared, a sentence each.
+    #: Outputs that could not be compared, a sentence each.
     doubts: tuple[str, ...]
 
 
@@ -68,29 +63,29 @@ def measure_speedup(
     tolerance: float | None = None,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> SpeedupRecord:
-    """Measure how many times as fast ``parallel`` is as ``single``, pair by pair.
+    """Measure the speedup of ``parallel`` over ``single``, pair by pair.
 
-    Both are called until nothing is traced any more; then in turn, in random order within each pair. A time ends when
-    all devices are done and each output can be read. Garbage is collected between pairs only. Afterwards each is
-    called once more, traced, for the transfers and the warnings.
+    Both are warmed up, and then called in turn, in random order within each pair. A time ends when all devices are done
+    and each output can be read. Garbage is only collected between pairs. Afterwards each is traced once, for the
+    transfers and the warnings.
 
     Args:
-        single: callable without arguments: the program on one device. It has to be serial there, as a GPU's stream is.
+        single: callable without arguments: the program on one device, where it must run serially.
         parallel: callable without arguments: the same on ``devices``.
         devices: the devices that ``parallel`` uses.
         work: the work of one call of either side, for rates.
-        budget_s: seconds that measuring pairs may take. Warming up and tracing come on top.
+        budget_s: seconds for measuring pairs, without warming up and tracing.
         half_width: relative half-width of the interval at which measuring ends: 0.01 is ± 1 %.
         confidence: of the two-sided interval.
         seed: of the order within the pairs.
-        tolerance: largest difference of an output's elements, relative to their own magnitude plus the root mean
-            square of the tensor; by default the square root of the dtype's epsilon. Both return any nest of tensors.
-            The first calls are compared; the last ones too where ``single`` returns the same each time.
-        clock: gives ns, and never goes back.
+        tolerance: largest difference of an output's elements, relative to their magnitude plus the root mean square of
+            the tensor; by default the square root of the dtype's epsilon. Both sides return any nest of tensors. The
+            first calls are compared, and the last ones if ``single`` always returns the same.
+        clock: monotonic, in ns.
 
     Raises:
         UsageError: an argument is not usable.
-        OutputsDiffer: the two do not compute the same.
+        OutputsDiffer: the two compute different results.
         Exception: what either program raises, unchanged.
     """
     devices = tuple(devices)
@@ -172,17 +167,17 @@ def measure_pairs(
     clock: Callable[[], int] = time.perf_counter_ns,
     compared: bool = False,
 ) -> Measured:
-    """Warm both sides up, compare what they return, and take the times. The arguments are :func:`measure_speedup`'s.
+    """Warm both sides up, compare their outputs, and time them. The arguments are :func:`measure_speedup`'s.
 
-    ``compared`` says that they were compared before, and that one side may have been called more often since: a
-    training step is further on then. So only programs that keep no state are compared again.
+    ``compared``: both were compared before, and one may have been called more often since (a training step is then
+    further on), so only programs without state are compared again.
     """
     require("scipy")
     first_single, first_parallel = first_outputs(single, parallel)
     doubts = [] if compared else compare_outputs(first_single, first_parallel, tolerance)
     memory = MemoryWatch(devices, process_of)
     with count_traces() as traces, quiet() as collect:
-        _warm_up(single, parallel, traces)
+        warm_up(traces, single, parallel)
         wait_ns = _waiting(parallel, clock)
         memory.start()
         before = traces.times
@@ -223,13 +218,13 @@ def compare_once(
     why: str,
     tolerance: float | None = None,
 ) -> SpeedupRecord:
-    """Run both sides once and compare them, where nothing is to be measured: a record without times.
+    """Run both sides once and compare them, without measuring.
 
-    Its speedup is NaN, so that no comparison with it holds, and ``why`` is its first warning.
+    The speedup of the record is NaN, and ``why`` its first warning.
 
     Raises:
         UsageError: an argument is not usable.
-        OutputsDiffer: the two do not compute the same.
+        OutputsDiffer: the two compute different results.
     """
     _check(single, parallel, devices, budget_s, half_width, 0.95)
     doubts = compare_outputs(*first_outputs(single, parallel), tolerance)
@@ -252,7 +247,7 @@ def compare_once(
 
 
 def first_outputs(single: Program, parallel: Program) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Call each side once; its outputs as arrays by their paths.
+    """Call each side once, and give its outputs as arrays by path.
 
     Raises:
         OutputsDiffer: the two return different nests.
@@ -263,7 +258,7 @@ def first_outputs(single: Program, parallel: Program) -> tuple[dict[str, Any], d
 
 
 def _compare_last(single: Program, parallel: Program, first: dict[str, Any], tolerance: float | None) -> None:
-    """Compare once more after all the calls, where ``single`` keeps no state: a race shows late, if at all."""
+    """Compare once more after all calls, if ``single`` keeps no state: a race may show late."""
     last_single, last_parallel = first_outputs(single, parallel)
     if all(_same_bits(first[name], last) for name, last in last_single.items()):
         compare_outputs(last_single, last_parallel, tolerance)
@@ -275,17 +270,8 @@ def _same_bits(one: Any, other: Any) -> bool:
     return (one is None and other is None) or bool(np.array_equal(one, other))
 
 
-def _warm_up(single: Program, parallel: Program, traces: Any) -> None:
-    for calls in range(1, _MOST_WARM_UP + 1):
-        before = traces.times
-        settle(single())
-        settle(parallel())
-        if traces.times == before and calls >= _WARM_UP - 1:
-            return
-
-
 def _waiting(side: Program, clock: Callable[[], int]) -> float:
-    """How long waiting takes where there is nothing to wait for: a part of each time that is no work, in ns."""
+    """Time the wait for finished outputs, in ns: a part of each time that is not work."""
     outputs = side()
     settle(outputs)
     taken = []
@@ -298,10 +284,10 @@ def _waiting(side: Program, clock: Callable[[], int]) -> float:
 
 @contextmanager
 def quiet() -> Iterator[Callable[[], None]]:
-    """Keep the garbage collector out of the body; yields a function that lets it run, now and then.
+    """Keep the garbage collector out of the body; yields a function that lets it run now and then.
 
-    What is there before is frozen: without it, each collection would walk all of TensorFlow. What the caller has
-    frozen stays so.
+    Existing objects are frozen: else each collection would walk all of TensorFlow. Objects that the caller has frozen
+    stay frozen.
     """
     enabled = gc.isenabled()
     ours = gc.get_freeze_count() == 0
@@ -326,7 +312,7 @@ def quiet() -> Iterator[Callable[[], None]]:
 
 
 def process_of(device: Device) -> int | None:
-    """The process that carries a device: this one, a server of ``cores:N``, or ``None`` where it is not known."""
+    """Give the process id of a device: this process, a server of ``cores:N``, or ``None`` if unknown."""
     return os.getpid() if device.parsed.job in (None, "localhost") else server_process(device)
 
 
@@ -337,11 +323,11 @@ def _check(
         if not callable(side):
             raise UsageError(f"{name}={side!r} is not callable; give a function without arguments that returns tensors")
     if not devices:
-        raise UsageError("devices=() names no device; give the devices that parallel uses")
+        raise UsageError("devices=() is empty; give the devices that parallel uses")
     for name, value, most in (
         ("budget_s", budget_s, 1e6),
         ("half_width", half_width, 1.0),
         ("confidence", confidence, 1.0),
     ):
         if not 0.0 < value < most:
-            raise UsageError(f"{name}={value!r}: accepted: a number between 0 and {most:g}, without either")
+            raise UsageError(f"{name}={value!r}: accepted: a number above 0 and below {most:g}")

@@ -1,4 +1,4 @@
-"""Peak memory while something is measured: of a GPU what its allocator says, of a CPU the memory of its process."""
+"""Peak memory during a measurement: of a GPU from its allocator, of a CPU from its process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from harness.speed.record import DeviceMemory
 class MemoryWatch:
     """Watches the memory of ``devices``.
 
-    TensorFlow's allocator keeps the peak of each GPU itself. For a process, the largest resident set among the looks
-    is taken: call :meth:`look` while what was computed is still held. ``process_of`` gives the process id of a
-    device, ``None`` where it is not known.
+    TensorFlow's allocator records the peak of each GPU. For a process, the peak is the largest resident set that
+    :meth:`look` saw: call it while the outputs are alive. ``process_of`` gives the process id of a device, if known.
     """
 
     devices: Sequence[Device]
@@ -25,7 +24,7 @@ class MemoryWatch:
     _processes: dict[int, Any] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Begin: the allocators forget their peaks."""
+        """Start: reset the allocators' peaks."""
         import psutil
 
         for device in self.devices:
@@ -40,7 +39,7 @@ class MemoryWatch:
             self._resident[pid] = max(self._resident.get(pid, 0), int(process.memory_info().rss))
 
     def peaks(self) -> tuple[DeviceMemory, ...]:
-        """What was seen since :meth:`start`, one entry a device, in bytes."""
+        """Give the peak of each device since :meth:`start`, in bytes."""
         return tuple(self._peak(device) for device in self.devices)
 
     def _peak(self, device: Device) -> DeviceMemory:
@@ -48,11 +47,11 @@ class MemoryWatch:
             return DeviceMemory(device.name, _allocated(device), "TensorFlow's allocator on the device")
         pid = self.process_of(device)
         if pid is None:
-            return DeviceMemory(device.name, None, "the process that carries the device is not known")
+            return DeviceMemory(device.name, None, "the process of the device is unknown")
         sharing = sum(self.process_of(other) == pid for other in self.devices if not _is_gpu(other))
         source = "resident set of its process"
         if sharing > 1:
-            source += f", which carries {sharing} of these devices"
+            source += f", which has {sharing} of these devices"
         return DeviceMemory(device.name, self._resident.get(pid), source)
 
 
@@ -66,8 +65,7 @@ def _reset(device: Device) -> None:
     try:
         tf.config.experimental.reset_memory_stats(device.parsed.short)
     except ValueError:
-        # An allocator without statistics; what it says of them is asked for, and told as missing, at the end.
-        return
+        return  # an allocator without statistics; the peak is then None
 
 
 def _allocated(device: Device) -> int | None:

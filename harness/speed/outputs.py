@@ -1,4 +1,4 @@
-"""Are the outputs of both sides the same? Of a program that is fast and wrong, the speed means nothing."""
+"""Compares the outputs of both sides: the speed of a wrong program means nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from harness.judgement.values import typical_magnitude
 
 
 def arrays_of(outputs: Any) -> dict[str, NDArray[Any] | None]:
-    """The leaves of a nest as arrays, by path: ``output`` for a single one, else such as ``output[0]['loss']``."""
+    """Convert the leaves of a nest to arrays, by path: ``output`` for a single one, else such as "
+    "``output[0]['loss']``."""
     import tensorflow as tf
 
     leaves = tf.nest.flatten(outputs)
@@ -25,7 +26,7 @@ def arrays_of(outputs: Any) -> dict[str, NDArray[Any] | None]:
 
 
 def _paths(nest: Any, path: str) -> Any:
-    """The same nest with the path of each leaf in the place of the leaf."""
+    """Replace each leaf of a nest by its path."""
     if isinstance(nest, dict):
         return {key: _paths(value, f"{path}[{key!r}]") for key, value in nest.items()}
     if isinstance(nest, tuple) and hasattr(nest, "_fields"):
@@ -36,36 +37,36 @@ def _paths(nest: Any, path: str) -> Any:
 
 
 def default_tolerance(dtype: Any) -> float:
-    """Half of a dtype's digits: the square root of its epsilon, 3.5e-4 in float32; 0.0 of what is counted exactly.
+    """Give the square root of a dtype's epsilon: 3.5e-4 in float32, 0.0 for exact dtypes.
 
-    Of two opaque callables nobody knows how ill-conditioned they are. ``harness.verify`` measures that, and judges more
-    strictly; here the question is whether both do the same work.
+    The conditioning of two opaque callables is unknown. ``harness.verify`` measures it, and judges more strictly; here
+    the question is whether both do the same work.
     """
     return float(np.sqrt(epsilon_of(dtype)))
 
 
 def same_nest(single: Any, parallel: Any) -> None:
-    """Raise :class:`OutputsDiffer` where the two are different nests."""
+    """Raise :class:`OutputsDiffer` if the two are different nests."""
     import tensorflow as tf
 
     try:
         tf.nest.assert_same_structure(single, parallel)
     except (TypeError, ValueError) as error:
         raise OutputsDiffer(
-            "outputs", f"single returns {_shape_of(single)}, parallel {_shape_of(parallel)}, which is another nest"
+            "outputs", f"single returns {_shape_of(single)}, parallel returns {_shape_of(parallel)}"
         ) from error
 
 
 def compare_outputs(
     single: dict[str, NDArray[Any] | None], parallel: dict[str, NDArray[Any] | None], tolerance: float | None = None
 ) -> list[str]:
-    """Compare leaf by leaf; returns a sentence for each output of which nothing can be said, because it is NaN.
+    """Compare leaf by leaf; returns a sentence for each output with NaN, which cannot be compared.
 
-    An element may differ by ``tolerance`` times the sum of its own magnitude and the root mean square of its tensor;
-    :func:`default_tolerance` if ``None``. Integers, booleans and strings have to be equal.
+    An element may differ by ``tolerance`` (by default :func:`default_tolerance`) times the sum of its magnitude and the
+    root mean square of its tensor. Integers, booleans and strings must be equal.
 
     Raises:
-        OutputsDiffer: another shape, dtype or value, or no element that could be compared.
+        OutputsDiffer: a shape, dtype or value differs, or no element can be compared.
     """
     doubts = []
     compared = 0
@@ -76,23 +77,25 @@ def compare_outputs(
                 raise OutputsDiffer(name, f"{'parallel' if have is None else 'single'} returns None there")
             continue
         if want.shape != have.shape:
-            raise OutputsDiffer(name, f"shape {want.shape} of single, {have.shape} of parallel")
+            raise OutputsDiffer(name, f"single has shape {want.shape}, parallel {have.shape}")
         if want.dtype != have.dtype:
-            raise OutputsDiffer(name, f"dtype {want.dtype.name} of single, {have.dtype.name} of parallel")
+            raise OutputsDiffer(name, f"single has dtype {want.dtype.name}, parallel {have.dtype.name}")
         numbers = _compare(name, want, have, default_tolerance(want.dtype) if tolerance is None else tolerance)
         compared += numbers
         if numbers < want.size:
-            doubts.append(f"{name} is NaN in {want.size - numbers} of {want.size} elements, which compare with nothing")
+            doubts.append(
+                f"{name} is NaN in {want.size - numbers:,} of {want.size:,} elements, which cannot be compared"
+            )
     if not compared:
-        raise OutputsDiffer("outputs", "there is no element that could be compared; return what is computed")
+        raise OutputsDiffer("outputs", "no element can be compared; return the computed tensors")
     return doubts
 
 
 def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float) -> int:
-    """Compare two arrays of one shape and dtype. Returns in how many elements a fault would have been seen."""
+    """Compare two arrays of one shape and dtype. Returns how many elements were compared."""
     if epsilon_of(want.dtype) == 0.0:
         wrong = np.asarray(want != have)
-        _refuse(name, want, have, wrong.astype(float), wrong, "equality")
+        _refuse(name, want, have, wrong.astype(float), wrong, "and must be equal")
         return int(want.size)
     wide = np.complex128 if np.iscomplexobj(want) else np.float64
     expected, found = want.astype(wide), have.astype(wide)
@@ -103,7 +106,9 @@ def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float
     error = np.where(np.isfinite(error), error, np.inf)
     magnitude = np.where(np.isfinite(expected), np.abs(expected), 0.0)
     bound = tolerance * (magnitude + typical_magnitude(want))
-    _refuse(name, want, have, error, error > bound, f"{tolerance:.2g} of its magnitude and of the typical one")
+    _refuse(
+        name, want, have, error, error > bound, f"by more than {tolerance:.2g} of their own and the typical magnitude"
+    )
     return int(want.size - unknown.sum())
 
 
@@ -116,8 +121,8 @@ def _refuse(
     index = tuple(int(part) for part in at)
     raise OutputsDiffer(
         name,
-        f"{int(wrong.sum())} of {want.size} elements differ by more than {rule}, the worst at {list(index)}: "
-        f"{want[index]!s} of single, {have[index]!s} of parallel",
+        f"{int(wrong.sum()):,} of {want.size:,} elements differ {rule}; the worst at {list(index)}: "
+        f"single {want[index]!s}, parallel {have[index]!s}",
     )
 
 

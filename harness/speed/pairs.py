@@ -1,4 +1,4 @@
-"""Runs two sides in turn, pair by pair, until the interval of their ratio is narrow enough or the time is up."""
+"""Runs two sides in turn, pair by pair, until their ratio is precise enough or the time is up."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from dataclasses import dataclass
 from harness.speed.estimate import FEWEST_PAIRS, paired_speedup, relative_half_width
 from harness.speed.record import Stopped
 
-#: Fewer pairs than this do not end measuring by being precise: by chance, a few may lie close together.
+#: Pairs needed before the interval counts as precise: a few may agree by chance.
 FEWEST_PRECISE_PAIRS = 20
-#: Nor do less seconds than these: what else runs on a machine comes and goes, and none of the calls may have been free
-#: of it.
+#: Seconds needed too: disturbances come and go, and may have covered all calls so far.
 LEAST_S = 3.0
-#: More pairs than this are not kept in a record.
+#: Largest number of pairs in a record.
 MOST_PAIRS = 20_000
-#: The interval is looked at each time that there are this much more pairs: each look is a chance to stop too early.
+#: The interval is checked when there are this many times as many pairs: each check may stop too early by chance.
 _NEXT_LOOK = 1.25
 _NS_PER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The times of each pair in ns, why there are no more of them, and the seconds that all took."""
+    """The times of each pair in ns, the reason to stop, and the seconds that all pairs took."""
 
     single_ns: tuple[int, ...]
     parallel_ns: tuple[int, ...]
@@ -42,12 +41,12 @@ def run_pairs(
     clock: Callable[[], int],
     between: Callable[[], None] = lambda: None,
 ) -> Samples:
-    """Run pairs. Each side is called once in a pair, in random order, and returns its own time in ns.
+    """Run pairs. Each side is called once per pair, in random order, and returns its time in ns.
 
     ``between`` is called after each pair. There are at least 5 pairs, whatever the budget: fewer have no interval.
     ``half_width`` is relative: 0.01 is ± 1 %. ``clock`` gives ns.
     """
-    order = random.Random(seed)  # noqa: S311  (an order, no secret)
+    order = random.Random(seed)  # noqa: S311  (not a secret)
     single_ns: list[int] = []
     parallel_ns: list[int] = []
     sides = [(single, single_ns), (parallel, parallel_ns)]

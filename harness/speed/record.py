@@ -1,4 +1,4 @@
-"""What one measured speedup is: plain frozen values, stored in pytest-benchmark's JSON under ``extra_info``."""
+"""The record of a measured speedup, stored in pytest-benchmark's JSON under ``extra_info``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SPEEDUP_SCHEMA_VERSION = 1
 #: The key in ``extra_info`` of a benchmark, and in ``machine_info`` of the file for the fingerprint.
 EXTRA_INFO_KEY = "harness"
 
-#: Why measuring ended: the interval was narrow enough, the time was up, or the greatest number of pairs was reached. Or
-#: nothing was measured, because measuring is disabled: there are no times then, and the speedup is NaN.
+#: Why measuring ended: the interval was narrow enough, the time was up, or the most pairs were reached. ``disabled``:
+#: nothing was measured, and the speedup is NaN.
 Stopped = Literal["precise", "budget", "pairs", "disabled"]
 
 
@@ -27,7 +27,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Peak memory of one device while it was measured. ``source`` says what was read: an allocator or a process."""
+    """Peak memory of one device. ``source``: an allocator or a process."""
 
     device: str
     peak_bytes: int | None
@@ -36,11 +36,11 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class SpeedupRecord:
-    """One speedup: how many times as fast ``parallel`` is as ``single``, from pairs run in turn.
+    """One speedup of ``parallel`` over ``single``, from pairs run in turn.
 
-    ``single_ns[i]`` and ``parallel_ns[i]`` are the two times of pair i. ``second_*`` are those of the second
-    measurement, made where the first one was suspected of a loss. ``label`` says what kind of speedup it is in words;
-    ``gates`` whether the gate may judge it (logical devices that share one card or one thread pool never gate).
+    ``single_ns[i]`` and ``parallel_ns[i]`` are the times of pair i, ``second_*`` those of the second measurement, made
+    after a suspected loss. ``label`` describes the speedup; ``gates`` says whether the gate may judge it (logical
+    devices that share one GPU or thread pool never gate).
     """
 
     devices: tuple[str, ...]
@@ -52,14 +52,14 @@ class SpeedupRecord:
     single_ns: tuple[int, ...]
     parallel_ns: tuple[int, ...]
     stopped: Stopped
-    #: Relative half-width of the interval that was wanted, and the seconds that measuring could take.
+    #: Requested relative half-width of the interval, and the time budget.
     wanted_half_width: float
     budget_s: float
     #: Seconds spent on measured pairs.
     elapsed_s: float
     second_single_ns: tuple[int, ...] = ()
     second_parallel_ns: tuple[int, ...] = ()
-    #: Work of one call of either side, as the user states it, and the rates from the median times.
+    #: Work of one call of either side, as the user states it, and rates from the median times.
     flops: float | None = None
     moved_bytes: float | None = None
     single_flops_per_s: float | None = None
@@ -67,10 +67,10 @@ class SpeedupRecord:
     single_bytes_per_s: float | None = None
     parallel_bytes_per_s: float | None = None
     memory: tuple[DeviceMemory, ...] = ()
-    #: Transfers of one call of ``parallel`` in a traced run of its own; bytes of those whose size is known.
+    #: Transfers of one traced call of ``parallel``, and the bytes of those of known size.
     transfers: int | None = None
     transferred_bytes: int | None = None
-    #: What is suspicious about the measurement, one sentence each, such as a function that is traced at every call.
+    #: Suspicions about the measurement, a sentence each.
     warnings: tuple[str, ...] = ()
     schema_version: int = SPEEDUP_SCHEMA_VERSION
     measured: dict[str, float] = field(default_factory=dict)

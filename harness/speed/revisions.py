@@ -1,4 +1,4 @@
-"""Two revisions of a git repository beside each other, each in a work tree of its own that is gone afterwards."""
+"""Checks out revisions of a git repository, each in a temporary work tree."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from harness.errors import UsageError
 
 @contextlib.contextmanager
 def worktrees(revisions: tuple[str, ...], below: Path, repository: Path) -> Iterator[tuple[Path, ...]]:
-    """Check out each revision in a folder of its own ``below``; yields these folders.
+    """Check out each revision in a folder ``below``; yields the folders.
 
     Raises:
-        UsageError: there is no git, no repository, or no such revision.
+        UsageError: git, the repository or a revision is missing.
     """
     commits = [
         _git(repository, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}") for name in revisions
@@ -39,8 +39,8 @@ def _git(repository: Path, *arguments: str) -> str:
             ["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=False, timeout=600
         )
     except OSError as error:
-        raise UsageError(f"git cannot be started: {error.strerror or error}; revisions need it") from error
+        raise UsageError(f"git cannot be started: {error.strerror or error}; comparing revisions needs it") from error
     if done.returncode != 0:
-        said = " ".join(done.stderr.split())
-        raise UsageError(f"git {' '.join(arguments)}: {said}; accepted: revisions of the repository in {repository}")
+        output = " ".join(done.stderr.split())
+        raise UsageError(f"git {' '.join(arguments)}: {output}; accepted: revisions of the repository in {repository}")
     return done.stdout.strip()

@@ -1,12 +1,10 @@
-"""Two versions compared by runs in turn: A B B A, each run a process of its own.
+"""Compares two versions by runs in turn: A B B A, each run in a process of its own.
 
-Here the variation between runs needs no calibration: the runs themselves show it. Each run of a version is one value,
-the logarithm of its speedup, and the two sets of values are compared by Student's t test (``scipy.stats.ttest_ind``
-with one variance for both, because it is the same machine, minutes apart). A B B A gives both versions the same mean
-time, so that a machine that gets slower steadily is no difference between them.
-
-Every run measures again what the ones before it measured, and a loss that only some runs show widens the interval: so
-there is no second measurement to confirm it.
+The runs show the variation between runs themselves, so no calibration is needed. Each run of a version is one value,
+the logarithm of its speedup; the two sets are compared by Student's t test (``scipy.stats.ttest_ind`` with one variance
+for both, because it is the same machine, minutes apart). A B B A gives both versions the same mean time, so a steady
+drift of the machine is no difference between them. Every run repeats the measurement, so no second measurement is
+needed.
 """
 
 from __future__ import annotations
@@ -30,34 +28,31 @@ DEFAULT_ROUNDS = 2
 
 
 def order_of(rounds: int) -> tuple[Version, ...]:
-    """Which version runs when: ``rounds`` times A B B A.
+    """Order the versions: ``rounds`` times A B B A.
 
     Raises:
-        UsageError: no round at all.
+        UsageError: fewer than one round.
     """
     if rounds < 1:
-        raise UsageError(f"--rounds {rounds}: accepted: at least 1, each of which is A B B A")
+        raise UsageError(f"--rounds {rounds}: accepted: at least 1; each round is A B B A")
     return ("A", "B", "B", "A") * rounds
 
 
 def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: Rules) -> Judgement:
-    """Judge the runs of B against those of A: at least two of each.
-
-    Benchmarks that gate in all runs are compared. Runs on different machines are not comparable.
-    """
+    """Judge the runs of B against those of A, at least two of each. Only benchmarks that gate in all runs count."""
     runs = (*a_runs, *b_runs)
-    said = Judgement(
+    judgement = Judgement(
         Verdict.UNKNOWN,
         "",
         rules,
         f"A ({len(a_runs)} runs) in turn with B ({len(b_runs)} runs)",
-        "the variation between runs is that of these runs",
+        "the variation between runs is from these runs",
     )
     for run in runs:
         if differ := differences(runs[0].fingerprint, run.fingerprint):
             fields = "; ".join(map(str, differ))
-            reason = f"not comparable: the runs are of different machines or software; {fields}"
-            return replace(said, reason=reason, differences=differ)
+            reason = f"not comparable: the machine or software differs between the runs; {fields}"
+            return replace(judgement, reason=reason, differences=differ)
     in_all = set.intersection(*(set(run.records) for run in runs))
     in_a, in_b = (set().union(*(run.records for run in part)) for part in (a_runs, b_runs))
     ungated = {
@@ -71,24 +66,24 @@ def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: 
         for name in sorted(in_all - ungated.keys())
         for figure in FIGURES
     ]
-    said = replace(
-        said,
+    judgement = replace(
+        judgement,
         missing=tuple(sorted(in_a - in_all)),
         new=tuple(sorted(in_b - in_a)),
         ungated=tuple(sorted(ungated.items())),
     )
-    return conclude(said, judged)
+    return conclude(judgement, judged)
 
 
 def judged_rounds(
     name: str, a_values: Sequence[float], b_values: Sequence[float], rules: Rules, figure: Figure = "fastest"
 ) -> Judged:
-    """One figure of a benchmark from its logarithms, one value a run."""
+    """Judge one figure of a benchmark from its logarithms, one value per run."""
     import numpy as np
     from scipy.stats import ttest_ind
 
     if np.ptp(a_values) == 0.0 and np.ptp(b_values) == 0.0:
-        raise UsageError(f"{name}: all runs of a version have the same speedup: no measurement has that")
+        raise UsageError(f"{name}: all runs of a version have exactly the same speedup, which no measurement gives")
     found = ttest_ind(b_values, a_values)
     difference = float(np.mean(b_values) - np.mean(a_values))
     error = _standard_error(found.confidence_interval(0.95), float(found.df))
@@ -100,18 +95,18 @@ def judged_rounds(
 
 
 def _standard_error(interval: tuple[float, float], freedom: float) -> float:
-    """The standard error that SciPy's interval of 95 % stands for."""
+    """Derive the standard error from SciPy's 95 % interval."""
     from scipy.stats import t
 
     return (float(interval[1]) - float(interval[0])) / 2.0 / float(t.ppf(0.975, freedom))
 
 
 def _rounds(change: Change, rules: Rules) -> str:
-    """How many times the rounds it would take: the error goes with the square root of their number."""
+    """Say how many rounds are needed: the error falls with the square root of their number."""
     from scipy.stats import t
 
     half = change.error * float(t.ppf(rules.confidence, change.freedom))
-    return f"about {math.ceil((half / -rules.log_loss) ** 2 * 10) / 10:g} times the rounds would tell"
+    return f"about {math.ceil((half / -rules.log_loss) ** 2 * 10) / 10:g} times as many rounds are needed"
 
 
 def _values(runs: Sequence[SavedRun], name: str, figure: Figure) -> list[float]:

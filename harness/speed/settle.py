@@ -1,10 +1,8 @@
-"""Waits until what a call has started is done, so that a clock that is read next has seen all of it (FAULTS S03).
+"""Waits for all work of a call, so that a time includes it (FAULTS S03), and warms programs up.
 
-Two things are done, because each sees what the other may miss. ``sync_devices`` waits for every device of the process
-and for TensorFlow's queues. And one element of each output is read, which no device can hand out before it has computed
-it: also where a server or a stream is none that ``sync_devices`` knows. One element is enough, because the op that
-makes it makes the whole tensor, and it costs the same for a tensor of any size. Reducing the whole tensor would read it
-once more: as much again as the work itself, where that is bound by memory.
+``sync_devices`` waits for every device of the process and for TensorFlow's queues. Reading one element of each output
+also waits for servers and streams that ``sync_devices`` does not know. One element is enough, because an op makes its
+whole tensor at once; reducing the tensor would read it once more, which costs as much as memory-bound work itself.
 """
 
 from __future__ import annotations
@@ -18,42 +16,58 @@ import numpy as np
 
 from harness.devices.name import DeviceName
 
-#: A tensor of up to a memory page is read whole: asking for a part of it would be one more round trip.
+#: A tensor of up to a memory page is read whole: slicing it would cost a round trip.
 _SMALL_BYTES = 4096
+#: The usual and the largest number of calls to warm up.
+WARM_UP, MOST_WARM_UP = 3, 8
 
 
 def settle(outputs: Any) -> None:
     """Wait for all devices, and for each tensor of ``outputs``, a nest."""
     import tensorflow as tf
 
-    asked = [_asked_for(tensor) for tensor in tensors_of(outputs)]
+    requests = [_request(tensor) for tensor in tensors_of(outputs)]
     tf.test.experimental.sync_devices()
-    for read in asked:
+    for read in requests:
         read()
 
 
+def warm_up(traces: Any, *programs: Callable[[], Any]) -> None:
+    """Call ``programs`` until nothing is traced any more, which ``traces`` counts.
+
+    The first call traces, and the second may again: TensorFlow traces a function twice that makes its variables. A
+    program that is traced at every call is given up on.
+    """
+    for calls in range(1, MOST_WARM_UP + 1):
+        before = traces.times
+        for program in programs:
+            settle(program())
+        if traces.times == before and calls >= WARM_UP - 1:
+            return
+
+
 def tensors_of(outputs: Any) -> list[Any]:
-    """The eager tensors in a nest: of sparse and ragged ones all parts, of variables their values."""
+    """List the eager tensors in a nest: all parts of sparse and ragged ones, the values of variables."""
     import tensorflow as tf
 
     leaves = tf.nest.flatten(outputs, expand_composites=True)
-    # A variable, Keras' own too, is no tensor of its own, and its value is.
+    # Of a variable (Keras' own too), the value is the tensor.
     return [
         leaf if hasattr(leaf, "backing_device") else tf.convert_to_tensor(leaf) for leaf in leaves if tf.is_tensor(leaf)
     ]
 
 
-def _asked_for(tensor: Any) -> Callable[[], object]:
-    """Ask the device of a tensor for one element, and return what waits for the answer.
+def _request(tensor: Any) -> Callable[[], object]:
+    """Request one element from the tensor's device, and return a function that waits for it.
 
-    All devices are asked before any is waited for: one after the other, each round trip would be added to the time.
+    All requests are sent before any is waited for, so that their round trips do not add up.
     """
     import tensorflow as tf
 
     device = DeviceName.parse(tensor.backing_device)
     here = device.job in (None, "localhost") and device.kind == "CPU"
     if here or _small(tensor):
-        # In the memory of this process it is there without a copy; what is small comes whole as fast as a part of it.
+        # In this process there is nothing to copy; a small tensor comes whole as fast as a part of it.
         return lambda: np.asarray(tensor)
     begin, size = _corner(tensor.backing_device, tensor.shape.rank)
     with tf.device(tensor.backing_device):
@@ -68,7 +82,7 @@ def _small(tensor: Any) -> bool:
 
 @lru_cache(maxsize=256)
 def _corner(device: str, rank: int) -> tuple[Any, Any]:
-    """Where the first element of a tensor of this rank lies, on the device that is to look it up: made once."""
+    """Make the begin and size of a slice with the first element, once for each device and rank."""
     import tensorflow as tf
 
     with tf.device(device):

@@ -1,6 +1,6 @@
-"""What one call of either side does, from a traced run of its own: nothing that is measured is traced.
+"""Traces one call of either side, apart from the measurement, and warns of the usual causes of no speedup.
 
-Besides transfers it shows the usual reasons why a speedup is none (FAULTS S04, S05): each is told in a sentence.
+See FAULTS S04 and S05.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from harness.errors import EvidenceError
 from harness.evidence.op import Op, Transfer
 from harness.evidence.trace import Trace, trace
 
-#: Ops of these roles are the work of a program. The rest (constants, control flow, variables' handles, pipelines)
-#: TensorFlow puts where it likes.
+#: Roles of the ops that do the work of a program. TensorFlow places the others (constants, control flow, variables'
+#: handles, pipelines) freely.
 _WORK = frozenset({"forward", "gradient", "update"})
-#: Splitting and joining may be done on the host whatever the devices are; so may what only looks at shapes.
+#: Ops that may run on the host: splitting, joining, and reading shapes.
 _ANYWHERE = frozenset(
     {"Cast", "Concat", "ConcatV2", "ExpandDims", "GatherV2", "Pack", "Prod", "Range", "Reshape", "Shape", "ShapeN"}
     | {"Size", "Slice", "Split", "SplitV", "Squeeze", "StridedSlice", "Unpack"}
 )
-#: Fewer bytes than this are a step counter or a learning rate, not data.
+#: Smaller transfers are step counters or learning rates, not data.
 _DATA_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """Transfers of one call of ``parallel``, and what is suspicious of both sides.
+    """Transfers of one call of ``parallel``, and warnings about both sides.
 
-    ``transfers`` and ``transferred_bytes`` are ``None`` where the call could not be traced, and where it ran no op in
-    this process: what other processes do is not seen here. The bytes are those of transfers whose size is known.
+    ``transfers`` and ``transferred_bytes`` are ``None`` if the call could not be traced, or ran no op in this process.
+    The bytes are those of transfers of known size.
     """
 
     transfers: int | None
@@ -43,7 +43,7 @@ class Traced:
 
 
 def look_at_both(single: Callable[[], Any], parallel: Callable[[], Any], devices: Sequence[Device]) -> Traced:
-    """Call each side once, traced; both, also where one cannot be traced: they may keep step in their state."""
+    """Trace one call of each side: of both, even if one cannot be traced, so that their states stay in step."""
     warnings: list[str] = []
     traces: list[Trace | None] = []
     for name, side in (("single", single), ("parallel", parallel)):
@@ -51,12 +51,13 @@ def look_at_both(single: Callable[[], Any], parallel: Callable[[], Any], devices
             try:
                 traces.append(trace(side))
             except EvidenceError as error:
-                warnings.append(f"{name} could not be traced, so that where it ran is not known: {error}")
+                warnings.append(f"{name} could not be traced, so its devices are unknown: {error}")
                 traces.append(None)
         if reads.times:
             warnings.append(
-                f"{name} reads a tensor {reads.times} time(s) in Python (numpy(), float(), if, print) in each call: "
-                "until it has the value, it starts nothing on any device"
+                f"{name} reads a tensor {reads.times} time(s) per call in Python (numpy(), float(), if, print), and "
+                "starts "
+                "nothing on any device until it has the value"
             )
     if traces[0] is not None:
         warnings += about_single(traces[0].ops, devices)
@@ -70,48 +71,51 @@ def look_at_both(single: Callable[[], Any], parallel: Callable[[], Any], devices
 
 
 def about_single(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
-    """The baseline has to run on one of the devices, and on that one alone."""
+    """Warn unless the baseline runs on exactly one of the devices."""
     used = work_by_device(ops)
     own = {device.parsed for device in devices}
     on_own = {name: count for name, count in used.items() if name in own}
     elsewhere = {name: count for name, count in used.items() if name not in own}
     if not used:
-        return ["single ran no op of which TensorFlow told where: nothing shows that it is a baseline of one device"]
+        return ["the devices of single's ops are unknown: nothing shows that it is a baseline of one device"]
     if not on_own:
-        return [f"single ran on {_listed(elsewhere)}, which is none of the devices: it is no baseline for them"]
+        return [f"single ran on {_listed(elsewhere)}, which is none of the devices: it is not a baseline for them"]
     found = []
     if len(on_own) > 1:
-        found.append(f"single ran on {len(on_own)} of the devices ({_listed(on_own)}): it is no baseline of one device")
+        found.append(
+            f"single ran on {len(on_own)} of the devices ({_listed(on_own)}): it is not a baseline of one device"
+        )
     if elsewhere:
-        found.append(f"single ran ops on {_listed(elsewhere)} too, which is none of the devices")
+        found.append(f"single also ran ops on {_listed(elsewhere)}, which is none of the devices")
     return found
 
 
 def about_parallel(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
-    """The parallel side has to use each device, and to let them run at the same time."""
+    """Warn unless the parallel side uses each device, and at the same time."""
     ops = list(ops)
     if not ops:
-        return ["parallel ran no op in this process: nothing here shows which devices work"]
+        return ["parallel ran no op in this process, so its devices are unknown"]
     used = work_by_device(ops)
     idle = [device.parsed.short for device in devices if device.parsed not in used]
     found = []
     if idle:
         found.append(
-            f"parallel ran no op on {', '.join(idle)}: {len(devices) - len(idle)} of {len(devices)} devices work"
+            f"parallel ran no op on {', '.join(idle)}: only {len(devices) - len(idle)} of {len(devices)} devices work"
         )
     if len(devices) > 1 and all(device.kind == "logical-cpu" for device in devices):
         eager = work_by_device(op for op in ops if "/" not in op.name)
-        taking_turns = {name: count for name, count in eager.items() if name in {device.parsed for device in devices}}
-        if len(taking_turns) > 1:
+        in_turn = {name: count for name, count in eager.items() if name in {device.parsed for device in devices}}
+        if len(in_turn) > 1:
             found.append(
-                f"parallel runs ops one by one outside of any tf.function ({_listed(taking_turns)}): unless each "
-                "device has a Python thread of its own, they take turns"
+                f"parallel runs ops one by one outside a tf.function ({_listed(in_turn)}): unless each device has "
+                "its own "
+                "Python thread, the devices take turns"
             )
     return found
 
 
 def about_transfers(transfers: Iterable[Transfer], devices: Sequence[Device]) -> list[str]:
-    """Data that goes through the host's memory in each call, where the host is none of the devices."""
+    """Warn of data that passes through the host in each call, if the host is none of the devices."""
     own = {device.parsed for device in devices}
     copies = [
         moved
@@ -125,14 +129,14 @@ def about_transfers(transfers: Iterable[Transfer], devices: Sequence[Device]) ->
     size_mb = sum(moved.size_bytes or 0 for moved in copies) / 1e6
     return [
         (
-            f"each call of parallel copies {size_mb:.1f} MB between the host and the devices ({len(copies)} copies): "
-            "keep on the devices what does not change"
+            f"each call of parallel copies {size_mb:,.1f} MB between the host and the devices ({len(copies)} copies): "
+            "keep constant data on the devices"
         )
     ]
 
 
 def work_by_device(ops: Iterable[Op]) -> Counter[DeviceName]:
-    """How many ops that do the work of a program ran on each device."""
+    """Count the ops on each device that do the work of a program."""
     return Counter(op.device for op in ops if op.device is not None and op.role in _WORK and op.type not in _ANYWHERE)
 
 

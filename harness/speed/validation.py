@@ -1,17 +1,15 @@
-"""How well the gate judges, counted on runs whose truth is known: the same code, or a slowdown that was planted.
+"""Validates the gate on runs with a known truth: the same code, or a planted slowdown.
 
-What "found" means. A gate at a threshold of 5 % fails where a loss of *more than* 5 % is proven, so a planted loss of
-5 % is what it is made to let pass: at the very threshold a test with 99 % confidence fails in 1 % of the comparisons,
-by construction, however long it measures. "A loss of 5 % is found" therefore has two meanings, and both are counted:
+A gate at a threshold of 5 % fails on a proven loss of *more than* 5 %, so it lets a planted loss of exactly 5 % pass:
+with 99 % confidence, 1 % of such comparisons fail, however long they measure. Two outcomes are therefore counted:
 
-- ``worse``: a loss is established, the interval of 99 % one-sided of one of the two figures lies below 0. It is what
-  the table tells a user, and what tells whether the measurement is precise enough to see 5 % at all. Its false alarms
-  are counted beside it, on the same code, because the two figures mean something together alone.
-- the gate's failure, at thresholds of 5 % and of 2 %. Whoever wants losses of 5 % to stop a merge sets a threshold
-  smaller than 5 % by as much as the measurement is uncertain; 2 % is an example of it.
+- ``worse``: a loss is established, because the 99 % one-sided interval of one of the two figures lies below 0. The
+  false alarms on the same code are counted beside it.
+- the gate's failure, at thresholds of 5 % and 2 %. To stop losses of 5 %, the threshold must be smaller by the
+  uncertainty of the measurement; 2 % is an example.
 
-Each comparison is judged by the variation between ``CALIBRATION_RUNS`` *other* runs of the same code under the same
-conditions, as by somebody who calibrated this machine before.
+Each comparison is judged by the variation between ``CALIBRATION_RUNS`` *other* runs of the same code, as after a
+calibration.
 """
 
 from __future__ import annotations
@@ -31,15 +29,15 @@ from harness.speed.figures import Figure, log_speedup
 from harness.speed.gate import Judged, judge
 from harness.speed.record import SpeedupRecord
 
-#: Fewer than ``harness calibrate`` makes by default: a machine calibrated with those shows smaller losses.
+#: Fewer than the default of ``harness calibrate``, with which smaller losses show.
 CALIBRATION_RUNS = 12
-#: What ``--benchmark-compare-fail=median:5%`` lets pass.
+#: The limit of ``--benchmark-compare-fail=median:5%``.
 MEDIAN_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many of so many comparisons, with the exact 95 % interval of the share."""
+    """A count of comparisons, with the exact 95 % interval of the share."""
 
     what: str
     found: int
@@ -52,7 +50,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """How many times as wide as the paired interval the unpaired one is: quartiles over all records."""
+    """Quartiles of the ratio of unpaired to paired interval widths."""
 
     lower: float
     middle: float
@@ -61,9 +59,9 @@ class Widths:
 
 
 def around(count: int, seed: int) -> list[tuple[int, int]]:
-    """Which run is compared with which: every run is a baseline once and judged once, in one random cycle.
+    """Pair the runs in one random cycle: each is baseline once and judged once.
 
-    Neighbours in time would hide what drifts from run to run.
+    Neighbours in time would hide a drift between runs.
     """
     order = list(range(count))
     random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
@@ -71,7 +69,7 @@ def around(count: int, seed: int) -> list[tuple[int, int]]:
 
 
 def count_same_code(runs: Sequence[SavedRun], thresholds: Sequence[float], seed: int = 0) -> list[Count]:
-    """False alarms: every comparison that says something is wrong says so of the same code."""
+    """Count false alarms on the same code."""
     pairs = around(len(runs), seed)
     return _counts([(runs[i], runs[j], _others(runs, (i, j), seed)) for i, j in pairs], thresholds)
 
@@ -79,7 +77,7 @@ def count_same_code(runs: Sequence[SavedRun], thresholds: Sequence[float], seed:
 def count_planted(
     planted: Sequence[SavedRun], same: Sequence[SavedRun], thresholds: Sequence[float], seed: int = 0
 ) -> list[Count]:
-    """What is found: each planted run against a run of the unchanged code that is drawn for it."""
+    """Count found losses: each planted run against a random run of the unchanged code."""
     draw = random.Random(seed)  # noqa: S311 - an order, no secret
     drawn = [draw.randrange(len(same)) for _ in planted]
     return _counts(
@@ -88,13 +86,13 @@ def count_planted(
 
 
 def planted_loss(planted: Sequence[SavedRun], same: Sequence[SavedRun]) -> float:
-    """The loss that was really planted, as a share, from all samples: the median over the benchmarks."""
+    """Estimate the planted loss as a share, from all samples: the median over the benchmarks."""
     names = same[0].records.keys()
     return 1.0 - median(_speedup(planted, name) / _speedup(same, name) for name in names)
 
 
 def interval_widths(runs: Sequence[SavedRun]) -> Widths:
-    """What pairing is worth, on the samples of these runs."""
+    """Compare paired with unpaired intervals on these runs."""
     ratios = []
     for run in runs:
         for record in run.records.values():
@@ -106,7 +104,7 @@ def interval_widths(runs: Sequence[SavedRun]) -> Widths:
 
 
 def median_regressed(base: SpeedupRecord, new: SpeedupRecord) -> bool:
-    """What ``--benchmark-compare-fail=median:5%`` says of the same samples: it knows one side's times alone."""
+    """Apply ``--benchmark-compare-fail=median:5%``, which only looks at one side's times."""
     return median(new.parallel_ns) / median(base.parallel_ns) - 1.0 > MEDIAN_SHARE
 
 
@@ -141,7 +139,7 @@ def _counts(
 def _all_judged(
     comparisons: Sequence[tuple[SavedRun, SavedRun, Sequence[SavedRun]]], threshold: float, *, calibrated: bool
 ) -> list[tuple[Judged, ...]]:
-    """For each benchmark of each comparison, all of its figures."""
+    """Judge all figures of each benchmark of each comparison."""
     found: list[tuple[Judged, ...]] = []
     for base, new, others in comparisons:
         by_others = partial(_variation, others) if calibrated else uncalibrated
@@ -151,7 +149,7 @@ def _all_judged(
 
 
 def _fails(rows: tuple[Judged, ...]) -> bool:
-    """Whether the gate fails; where nobody measured a second time, whether it would if that confirmed the first."""
+    """Whether the gate fails, or would if a second measurement confirmed the first."""
     return any(each.fails or each.unconfirmed for each in rows)
 
 

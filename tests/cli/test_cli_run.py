@@ -65,7 +65,7 @@ def test_each_task_has_its_device_and_more_tasks_than_devices_wait(folder: Path)
     assert "sum 12.0" in Path(folder, by_number[1].log).read_text()
     first = min(by_number[0].started_s + by_number[0].elapsed_s, by_number[1].started_s + by_number[1].elapsed_s)
     assert by_number[2].started_s >= first - 0.01
-    assert "3 of 3 task(s) ran on 2 device(s) of cpu:2, and all ended well" in done.stdout
+    assert "3 of 3 task(s) ran on 2 device(s) of cpu:2; all succeeded" in done.stdout
 
 
 def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> N
     assert results["sees.py"].verdict is Verdict.PASS
     child = int(Path(folder, results["hangs.py"].log).read_text().split()[1])
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-    assert "1 ended well, 4 did not" in done.stdout
+    assert "1 succeeded, 4 failed" in done.stdout
 
 
 def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:

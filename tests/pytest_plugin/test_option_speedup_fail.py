@@ -23,7 +23,7 @@ def test_the_same_code_passes(gate: GateSession) -> None:
         [
             "*= speedups against the baseline =*",
             "against *0001_base.json",
-            "loss that may be: 5.0%; confidence 99.0%, one-sided",
+            "accepted loss: 5.0%; confidence 99.0%, one-sided",
             "default ± 1.3%, not calibrated on this machine",
             "*test_one * same",
             "*test_other * same",
@@ -48,7 +48,7 @@ def test_a_loss_that_the_second_measurement_does_not_show_passes(gate: GateSessi
     gate.save()
     result = gate.run(both(one=1.6, second=1.9), *COMPARE)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*test_one * worse, not confirmed by the second measurement*"])
+    result.stdout.fnmatch_lines(["*test_one * worse, contradicted by the second measurement*"])
 
 
 def test_a_baseline_is_named_by_its_number_or_its_path(gate: GateSession) -> None:

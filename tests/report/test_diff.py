@@ -112,7 +112,7 @@ def test_the_environment_is_told_and_no_judgement_of_it_save_of_a_card_that_is_g
     updated = replace(record, fingerprint=samples.fingerprint(driver="575.1", cuda="12.8"), cards=record.cards[:-1])
     said = directions(record, updated)
     assert ("changed", "environment", "driver: 570.86 → 575.1") in said
-    assert ("worse", "environment", "card GPU:7 is not there any more") in said
+    assert ("worse", "environment", "device GPU:7 is missing") in said
     swapped = replace(record, cards=(*record.cards[:-1], replace(record.cards[-1], uuid="GPU-other")))
     ((direction, _, what),) = directions(record, swapped)
     assert direction == "changed"
@@ -123,7 +123,7 @@ def test_a_described_machine_is_no_match_for_hardware() -> None:
     record = samples.eight_cards()
     ((_, about, what),) = directions(record, replace(record, described=False))
     assert about == "run"
-    assert "not the same kind of run" in what
+    assert "a different kind of run" in what
 
 
 def test_runs_without_a_check_in_common_are_not_compared() -> None:

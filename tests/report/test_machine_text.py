@@ -28,9 +28,9 @@ def shown(machine: Machine) -> str:
 def test_the_machine_is_described_with_what_auto_would_take_and_all_profiles() -> None:
     text = shown(MACHINE)
     assert "a [fast] cpu, 8 cores (4 physical)" in text
-    assert "4096 MiB" in text
+    assert "4,096 MiB" in text
     assert "auto took cpu:4" in text
-    assert "no GPU that TensorFlow can use" in text
+    assert "no usable GPU" in text
     assert "configured" not in text
     for profile in shipped_profiles():
         assert f"@{profile.name} " in text

@@ -15,7 +15,7 @@ def test_the_verdict_is_first_and_then_what_is_wrong_and_what_to_do() -> None:
     assert text.startswith("# FAIL on gpu\n")
     assert "**Described machine**" in text
     heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
-    assert heads == ["What is wrong and what to do", "What was exercised", "Figures", "Environment"]
+    assert heads == ["Findings and next steps", "What was exercised", "Figures", "Environment"]
     assert "- FAIL *link* on GPU:3, PCIe of GPU:3: the link has a quarter of its width under load" in text
     assert "- **Next**: slot 3 runs at x4: reseat, or look at the BIOS setting" in text
     assert "- **Replay**: `harness validate --fake eight.toml --only links`" in text
@@ -23,8 +23,8 @@ def test_the_verdict_is_first_and_then_what_is_wrong_and_what_to_do() -> None:
 
 def test_a_clean_run_says_so_and_what_it_rests_on() -> None:
     text = report_markdown(samples.clean())
-    assert "No check found anything." in text
-    assert "| vector-add | PASS | 2 programs, 300 000 values, 8 ops on 2 devices | 0.3 s |" in text
+    assert "No check found a fault." in text
+    assert "| vector-add | PASS | 2 programs, 300,000 values, 8 ops on 2 devices | 0.3 s |" in text
     assert "No figure was measured." in text
     assert "INCOMPLETE" not in text
 
@@ -38,7 +38,7 @@ def test_an_incomplete_run_is_marked_and_names_what_is_missing() -> None:
 def test_a_run_with_nothing_is_no_pass() -> None:
     text = report_markdown(samples.empty())
     assert text.startswith("# UNKNOWN")
-    assert "no check has a result that proves anything" in text
+    assert "no check has a conclusive result" in text
     assert "No check found anything" not in text
 
 

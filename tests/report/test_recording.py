@@ -153,6 +153,6 @@ def test_a_fault_of_the_renderer_does_not_cost_the_verdict(tmp_path: Path, monke
     kept = recording(tmp_path)
     kept.add(result(Verdict.PASS))
     kept.complete()
-    assert "could not be made: ZeroDivisionError: planted; run.json has everything" in str(kept.problem)
+    assert "could not be rendered: ZeroDivisionError: planted; run.json is complete" in str(kept.problem)
     assert kept.record.verdict is Verdict.PASS
     assert (tmp_path / "junit.xml").exists()

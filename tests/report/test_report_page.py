@@ -63,16 +63,16 @@ def test_the_verdict_comes_first_and_the_sections_in_the_order_that_people_ask(p
     page = pages["eight_cards"]
     assert page.headings[0][1].split() == ["FAIL", "8", "\u00d7", "NVIDIA", "H100", "80GB", "HBM3"]
     assert [text for level, text in page.headings if level == 2] == [
-        "What is wrong and what to do",
+        "Findings and next steps",
         "Machine",
-        "Bandwidth between cards",
-        "Rates against expectation",
+        "Bandwidth between devices",
+        "Measured and expected rates",
         "Speedup and scaling",
         "Where each program ran",
         "Temperatures, clocks and other sensors",
         "What was exercised",
         "Environment",
-        "How to run it again",
+        "How to rerun it",
     ]
     assert _NOTHING not in page.text
 
@@ -83,9 +83,9 @@ def test_a_finding_is_told_with_its_device_what_was_expected_what_to_do_and_how_
     text = pages["eight_cards"].text
     told = "FAIL link on GPU:3 : PCIe of GPU:3 the link has a quarter of its width under load expected x16 found x4"
     assert told in text
-    assert "Next: slot 3 runs at x4: reseat, or look at the BIOS setting" in text
-    assert "Replay: harness validate --fake eight.toml --only links" in text
-    order = [text.index(f"Next: {word}") for word in ("stop using", "slot 3", "look at the fan")]
+    assert "Next step: slot 3 runs at x4: reseat, or look at the BIOS setting" in text
+    assert "Rerun: harness validate --fake eight.toml --only links" in text
+    order = [text.index(f"Next step: {word}") for word in ("stop using", "slot 3", "look at the fan")]
     assert order == sorted(order), "what fails comes before what warns"
 
 
@@ -93,7 +93,7 @@ def test_a_card_is_shown_with_its_ids_its_links_and_what_was_found_on_it(pages: 
     text = pages["eight_cards"].text
     card = text[text.index("GPU:3 NVIDIA") : text.index("GPU:4 NVIDIA")]
     for fact in (
-        "FAIL 1 finding names it",
+        "FAIL 1 finding index",
         "GPU-1b2c3d4e-0000-0000-0000-000000000003",
         "0000:4C:00.0",
         "4 of 16 lanes",
@@ -109,25 +109,25 @@ def test_a_card_says_what_it_is_judged_against() -> None:
 
     assert "judged against L4" in of(Card("GPU:0", "NVIDIA L4", profile="L4"))
     assert "judged against the median of this machine" in of(Card("GPU:0", "a card"), Card("core/0/CPU:0", "a core"))
-    assert "judged against right results; its rates are told" in of(Card("CPU:0", "a core"))
+    assert "judged against correct results (rates are informational)" in of(Card("CPU:0", "a core"))
 
 
 def test_charts_have_their_message_in_words_and_their_figures_in_a_table(pages: dict[str, Page]) -> None:
     page = pages["eight_cards"]
     assert page.tags.count("svg") == 7, "a matrix, rates, a speedup, two programs and two sensors"
     assert page.tags.count("figure") == page.tags.count("svg")
-    assert "Least: 13.58 GB/s from GPU:3 to host" in page.text
-    assert "Findings name what is framed and has a !: GPU:1 \u2192 GPU:3." in page.text
+    assert "Lowest: 13.58 GB/s from GPU:3 to host" in page.text
+    assert "Framed cells with a ! have findings: GPU:1 \u2192 GPU:3." in page.text
     assert "371 !" in page.text or "366 !" in page.text
     assert "Least: 25% (PCIe link width on GPU:3)" in page.text
     assert "The highest reading is 90.41 C on GPU:5, the lowest 32 C on GPU:0" in page.text
-    for caption in ("Every copy that was measured", "What each sensor said", "Ops on each device"):
+    for caption in ("All copies", "What each sensor said", "Ops on each device"):
         assert caption in page.text
 
 
 def test_without_a_measurement_a_section_says_that_nothing_was_measured(pages: dict[str, Page]) -> None:
     assert pages["clean"].text.count(_NOTHING) == 5, "no cards, copies, rates, speedups and sensors"
-    assert "No check found anything wrong in what is listed as exercised" in pages["clean"].text
+    assert "No check found a fault in what was exercised" in pages["clean"].text
 
 
 def test_a_run_with_nothing_looks_like_no_pass(pages: dict[str, Page]) -> None:
@@ -136,7 +136,7 @@ def test_a_run_with_nothing_looks_like_no_pass(pages: dict[str, Page]) -> None:
     for said in (
         "Incomplete.",
         "Nothing was exercised.",
-        "This is no pass",
+        "This is not a pass",
         "1 of 1 checks have no result: vector-add",
     ):
         assert said in page.text
@@ -152,7 +152,7 @@ def test_a_pass_that_rests_on_nothing_is_called_so() -> None:
 
 def test_an_incomplete_run_is_marked_on_top_and_names_what_is_missing(pages: dict[str, Page]) -> None:
     text = pages["incomplete"].text
-    assert text.index("Incomplete.") < text.index("What is wrong and what to do")
+    assert text.index("Incomplete.") < text.index("Findings and next steps")
     assert "2 of 3 checks have no result: matpow, pipeline" in text
     assert "exit code 130" in text
     assert "the others may" in text
@@ -163,7 +163,7 @@ def test_each_verdict_is_said_in_words_and_an_accepted_failure_counts_as_a_warni
     text = pages["failing"].text
     assert "2 FAIL 1 UNKNOWN 2 WARN 1 SKIP 1 PASS 7 of 7 checks have a result" in text
     assert "Accepted as a known failure: known: ticket 12" in text
-    assert "Known failures that pass again" in text
+    assert "Known failures that no longer occur" in text
     assert "pipeline: ticket 7" in text
 
 
@@ -188,7 +188,7 @@ def test_names_of_users_are_shown_as_they_are_and_never_taken_for_markup(pages: 
 
 def test_of_ten_thousand_findings_the_first_are_shown_and_the_rest_are_counted() -> None:
     text = report_page(samples.many_findings(10_000))
-    assert "9\u202f960 more findings of this check are in run.json" in text
+    assert "9,960 more findings of this check are in run.json" in text
     assert text.count("off by one") == MOST_FINDINGS
     assert len(text) < 100_000
 

@@ -35,7 +35,7 @@ def test_each_benchmark_has_its_figures_its_label_and_its_warnings() -> None:
     assert [line.split() for line in lines] == [
         ["t.py::test_a", "1.900", "1.881", "to", "1.919", "95.0%", "40", "precise"],
         ["2", "GPUs"],
-        ["t.py::test_longer", "1.900", "1.881", "to", "1.919", "95.0%", "40", "time", "was", "up"],
+        ["t.py::test_longer", "1.900", "1.881", "to", "1.919", "95.0%", "40", "out", "of", "time"],
         ["2", "GPUs"],
         ["!", "one", "thing."],
         ["!", "another."],
@@ -47,4 +47,4 @@ def test_what_was_not_measured_has_no_figures() -> None:
     nan = Interval(math.nan, math.nan, math.nan, 0.95)
     record = replace(_RECORD, speedup=nan, efficiency=math.nan, single_ns=(), parallel_ns=(), stopped="disabled")
     assert "nan" not in "".join(speedup_lines([("t.py::test_a", asdict(record))]))
-    assert speedup_lines([("t.py::test_a", asdict(record))])[1] == "t.py::test_a  nothing was measured"
+    assert speedup_lines([("t.py::test_a", asdict(record))])[1] == "t.py::test_a  not measured"

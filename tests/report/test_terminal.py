@@ -38,7 +38,7 @@ def test_each_check_has_its_line_with_verdict_exercise_time_and_reason() -> None
     text = printed(record(PASSED, FAILED))
     (line,) = [line for line in text.splitlines() if line.strip().startswith("vector-add")]
     assert "PASS" in line
-    assert "2 programs, 300 000 values, 8 ops on 2 devices" in line
+    assert "2 programs, 300,000 values, 8 ops on 2 devices" in line
     assert "the same bits" in line
     (line,) = [line for line in text.splitlines() if line.strip().startswith("matpow")]
     assert "FAIL" in line
@@ -121,4 +121,4 @@ def test_exercise_reads_as_counts_without_zeros() -> None:
     assert exercised_text(Exercised(1, 1, 1, 1, 1, ("a",))) == (
         "1 program, 1 value, 1 gradient value, 1 op, 1 gradient op on 1 device"
     )
-    assert exercised_text(Exercised(values=1234567)) == "1 234 567 values"
+    assert exercised_text(Exercised(values=1234567)) == "1,234,567 values"

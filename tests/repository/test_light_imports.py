@@ -28,7 +28,7 @@ LIGHT = (
     "harness.report.checks",
     "harness.report.session",
     "harness.report.speedups",
-    "harness.speed.asked",
+    "harness.speed.options",
     "harness.speed.record",
 )
 HEAVY = ("hypothesis", "numpy", "psutil", "pydantic", "pytest", "rich", "scipy", "typer")

@@ -52,20 +52,20 @@ def test_a_loss_that_the_second_measurement_does_not_show_passes() -> None:
     said = _judge({"a": record(1.9)}, {"a": record(1.71, seed=2, second=1.9)})
     assert said.verdict is Verdict.PASS
     assert said.judged[0].confirmed is False
-    assert "worse, not confirmed by the second measurement" in _words(said)
+    assert "worse, contradicted by the second measurement" in _words(said)
 
 
 def test_a_loss_that_nobody_looked_at_again_is_neither_a_failure_nor_a_pass() -> None:
     said = _judge({"a": record(1.9)}, {"a": record(1.71, seed=2)})
     assert (said.verdict, said.judged[0].confirmed, said.judged[0].fails) == (Verdict.UNKNOWN, None, False)
-    assert "worse beyond the threshold, not measured a second time" in _words(said)
+    assert "worse beyond the threshold, not confirmed by a second measurement" in _words(said)
     assert "--harness-speedup-twice" in said.reason
 
 
 def test_a_loss_within_the_threshold_is_worse_and_passes() -> None:
     said = _judge({"a": record(1.9)}, {"a": record(1.84, seed=2)})
     assert (said.verdict, said.judged[0].change.verdict) == (Verdict.PASS, "worse")
-    assert "worse, not beyond the threshold for certain" in _words(said)
+    assert "worse, possibly within the threshold" in _words(said)
 
 
 def test_the_number_of_benchmarks_is_corrected_for() -> None:

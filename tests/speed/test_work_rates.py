@@ -7,7 +7,7 @@ import math
 import pytest
 
 from harness.errors import UsageError
-from harness.speed.asked import parse_budget_s, parse_share
+from harness.speed.options import parse_budget_s, parse_share
 from harness.speed.work import Work, rate_per_s
 
 

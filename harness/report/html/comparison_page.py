@@ -1,4 +1,4 @@
-"""The page that lays several runs side by side."""
+"""The page that compares several runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from harness.report.comparison import RULE, Comparison, Figures
 from harness.report.html.environment import render
 from harness.report.html.page import environment_facts, machine_name
 from harness.report.quantities import NOTHING, quantity
-from harness.report.standing import SEVERITY
 from harness.report.style import exercised_text
+from harness.report.verdicts import SEVERITY
 
-#: Rows of figures that are shown: those with an outlier first, so that none of them is left out.
+#: Rows of figures shown, those with an outlier first.
 MOST_ROWS = 2000
 
 
 def comparison_page(comparison: Comparison) -> str:
-    """``comparison`` as one HTML file that refers to nothing outside of itself."""
+    """Write ``comparison`` as one self-contained HTML file."""
     figures = sorted(comparison.figures, key=lambda row: not row.outliers)
     stand_out = Counter(place for row in comparison.figures for place in row.outliers)
     return render(
@@ -56,7 +56,7 @@ def _row(row: Figures) -> tuple[tuple[str, str, str], list[tuple[str, bool]]]:
 
 
 def worst(comparison: Comparison) -> Verdict:
-    """The worst verdict of the runs; one that is not whole cannot make a pass."""
+    """Find the worst verdict of the runs."""
     return min((column.record.verdict for column in comparison.columns), key=SEVERITY.index, default=overall(()))
 
 

@@ -1,4 +1,4 @@
-"""Copies between cards and the host: matrices of bandwidth and of latency."""
+"""Copies between devices and the host: matrices of bandwidth and latency."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from harness.report.html.tables import Table, table
 from harness.report.printable import device_label
 from harness.report.quantities import TIMES, percent, quantity, size
 
-#: What ``copy device-to-device``, ``copy host-to-device`` and ``copy device-to-host`` have in common is the way.
+#: Left out of names, so that ``copy host-to-device`` and ``copy device-to-device`` share a chart.
 _ENDS = re.compile(r"\b(?:device|host)-to-(?:device|host)\b\s*")
-#: A way from one place to another in a text, such as ``GPU:1 -> GPU:3``.
+#: A pair of devices in a text, such as ``GPU:1 -> GPU:3``.
 _PAIR = re.compile(r"([\w/]+(?::\d+)?) (?:->|\u2192|to) ([\w/]+(?::\d+)?)")
 _HOST = "host"
-#: Charts of one section: more sizes and ways are in the table alone.
+#: Charts of one section; the table has the rest.
 _MOST_CHARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The matrices of the largest size of each way of copying, and a table with all that was measured."""
+    """A matrix for each kind of copy, at its largest size, and a table of all copies."""
 
     charts: tuple[Chart, ...]
     table: Table
@@ -37,7 +37,7 @@ def is_copy(figure: Figure) -> bool:
 
 
 def copies_of(record: RunRecord) -> Copies | None:
-    """The section; ``None`` where no copy was measured."""
+    """Make the section; ``None`` where no copy was measured."""
     figures = [each for result in record.results for each in result.figures if is_copy(each)]
     if not figures:
         return None
@@ -45,7 +45,7 @@ def copies_of(record: RunRecord) -> Copies | None:
     for figure in figures:
         groups.setdefault((_way(figure), figure.unit), []).append(figure)
     order = [device_label(card.label) for card in record.cards]
-    # Bandwidth is looked at before latency; what is measured in both directions at once, after one.
+    # Bandwidth before latency, one direction before both at once.
     ways = sorted(groups, key=lambda key: (key[1] in TIMES, len(key[0])))
     named = _named_pairs(record)
     charts = [
@@ -60,7 +60,7 @@ def _way(figure: Figure) -> str:
 
 
 def _named_pairs(record: RunRecord) -> frozenset[tuple[str, str]]:
-    """What findings about links and copies say of pairs: ``GPU:1 -> GPU:3``, ``from host to GPU:0``."""
+    """Find the pairs in findings about links and copies: ``GPU:1 -> GPU:3``, ``from host to GPU:0``."""
     return frozenset(
         (source, target)
         for result in record.results
@@ -81,15 +81,15 @@ def _matrix(
     of_size = f", copies of {size(largest)}" if largest is not None else ""
     low, high = min(values, key=lambda pair: values[pair]), max(values, key=lambda pair: values[pair])
     description = (
-        f"{len(values)} pairs. Least: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
-        f"{quantity(median(values.values()), unit)}; most: {quantity(values[high], unit)} from {high[0]} to {high[1]}. "
-        f"Dark is {'slow' if unit in TIMES or unit.endswith('/s') else 'little'}; what is blank was not measured."
+        f"{len(values)} pairs. Lowest: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
+        f"{quantity(median(values.values()), unit)}; highest: {quantity(values[high], unit)} from {high[0]} to "
+        f"{high[1]}. Dark is {'slow' if unit in TIMES or unit.endswith('/s') else 'low'}; blank was not measured."
     )
     wrong = [pair for pair in values if pair in named]
     if wrong:
         pairs = ", ".join(f"{source} \u2192 {target}" for source, target in wrong)
-        description += f" Findings name what is framed and has a !: {pairs}."
-    between = "cards and the host" if _HOST in labels else "cards"
+        description += f" Framed cells with a ! have findings: {pairs}."
+    between = "devices and the host" if _HOST in labels else "devices"
     return heat_map(
         name,
         f"{way} between {between} in {unit}{of_size}",
@@ -103,7 +103,7 @@ def _matrix(
 
 
 def _labels(seen: Iterable[str], order: Sequence[str]) -> list[str]:
-    """The host first, then the cards in their order, then what is no card that the record knows."""
+    """Order labels: the host, the devices of the record, then others."""
     there = dict.fromkeys(seen)
     known = [label for label in (_HOST, *order) if label in there]
     return known + sorted(label for label in there if label not in known)
@@ -122,4 +122,4 @@ def _table(figures: Sequence[Figure]) -> Table:
         for each in figures
     ]
     head = ("pair", "copy", "size", "measured", "expected", "share")
-    return table("Every copy that was measured", head, rows, numeric=(2, 3, 4, 5))
+    return table("All copies", head, rows, numeric=(2, 3, 4, 5))

@@ -1,4 +1,4 @@
-"""Jinja's environment: everything is escaped, what is missing is an error, and what cannot be seen is written out."""
+"""The Jinja environment: everything is escaped, a missing value is an error, invisible characters become escapes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from markupsafe import Markup
 
 from harness.report.printable import device_label, one_line, printable
 from harness.report.quantities import count, duration, number, percent, quantity, size
-from harness.report.standing import standing
 from harness.report.style import exercised_text
+from harness.report.verdicts import effective_verdict
 
 
 def render(template: str, **values: object) -> str:
-    """The page that ``templates/template`` makes of ``values``."""
+    """Render ``templates/template`` with ``values``."""
     return _environment().get_template(template).render(values) + "\n"
 
 
@@ -39,7 +39,7 @@ def _environment() -> jinja2.Environment:
         percent=percent,
         quantity=quantity,
         size=size,
-        standing=standing,
+        effective_verdict=effective_verdict,
     )
     sheet = files("harness.report.html").joinpath("templates").joinpath("style.css").read_text(encoding="utf-8")
     environment.globals["style"] = Markup(sheet)  # noqa: S704 - shipped with the harness

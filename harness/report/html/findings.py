@@ -1,4 +1,4 @@
-"""What is wrong and what to do: the results that are more than a pass, the worst first."""
+"""Results that are more than a plain pass, the worst first."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.printable import device_label
-from harness.report.standing import by_severity, replay_of, standing, to_tell
+from harness.report.verdicts import by_severity, effective_verdict, needs_attention, replay_of
 
-#: Findings of one check that are shown; all of them are in ``run.json``.
+#: Findings shown of one check; ``run.json`` has all of them.
 MOST_FINDINGS = 40
 #: Longer facts, such as tracebacks, are folded away.
 _LONG = 240
-#: Longer facts are cut; ``run.json`` has them whole.
+#: Longer facts are cut; ``run.json`` has all of them.
 _LONGEST = 8000
 
 
@@ -29,10 +29,7 @@ class FindingView:
 
 @dataclass(frozen=True, slots=True)
 class ResultView:
-    """One result with its findings; ``more`` of them are in ``run.json`` alone.
-
-    ``reason`` is empty where it says what the only finding says.
-    """
+    """One result with its findings; ``more`` are only in ``run.json``. ``reason`` is empty if a finding repeats it."""
 
     result: CheckResult
     verdict: Verdict
@@ -42,16 +39,16 @@ class ResultView:
     replay: str | None
 
 
-def told_results(record: RunRecord) -> tuple[ResultView, ...]:
-    """The results that are no plain pass."""
-    return tuple(_view(record, result) for result in by_severity(record.results) if to_tell(result))
+def results_to_show(record: RunRecord) -> tuple[ResultView, ...]:
+    """List the results that need attention, the worst first."""
+    return tuple(_view(record, result) for result in by_severity(record.results) if needs_attention(result))
 
 
 def _view(record: RunRecord, result: CheckResult) -> ResultView:
     worst_first = sorted(result.findings, key=lambda finding: finding.severity is not Verdict.FAIL)
     return ResultView(
         result,
-        standing(result),
+        effective_verdict(result),
         "" if _says_the_same(result) else result.reason,
         tuple(_finding(finding) for finding in worst_first[:MOST_FINDINGS]),
         max(0, len(result.findings) - MOST_FINDINGS),
@@ -67,7 +64,6 @@ def _says_the_same(result: CheckResult) -> bool:
 
 
 def _finding(finding: Finding) -> FindingView:
-    # Where a finding is about a device, its short name is what people look for.
     expected, found = _cut(device_label(finding.expected)), _cut(device_label(finding.found))
     long = len(expected) + len(found) > _LONG or "\n" in expected + found
     return FindingView(finding, device_label(finding.device), expected, found, long)

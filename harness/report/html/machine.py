@@ -1,4 +1,4 @@
-"""The machine as the page shows it: its cards with their ids, their links, and what was found on each."""
+"""The devices of the machine: their ids, their links, and the findings on each."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from harness.records import Card, Figure, RunRecord, Verdict
 from harness.report.printable import device_label
 from harness.report.quantities import TIMES, number, quantity, size
-from harness.report.standing import SEVERITY
+from harness.report.verdicts import SEVERITY
 
-#: Words in the names of figures that say what a link is and does.
+#: Words in the names of figures about links.
 _LINK_WORDS = ("link", "pcie", "host-to-device", "device-to-host", "replay")
 
 
 @dataclass(frozen=True, slots=True)
 class CardView:
-    """One card: its facts and what its links are and reach, as names with texts. ``worst`` is of the findings on it.
+    """One device: its facts and links, as names with texts, and the worst severity of the findings on it.
 
-    ``worst`` is ``None`` where no finding names the card, which is no pass: it may not have been looked at.
+    ``worst`` is ``None`` without findings, which is not a pass: the device may not have been checked.
     """
 
     label: str
@@ -29,7 +29,7 @@ class CardView:
 
 
 def cards_of(record: RunRecord) -> tuple[CardView, ...]:
-    """The cards of the machine, in TensorFlow's order; empty where no check looked at the machine."""
+    """List the devices of the machine; empty where no check looked at them."""
     return tuple(_view(record, card) for card in record.cards)
 
 
@@ -52,7 +52,7 @@ def _view(record: RunRecord, card: Card) -> CardView:
 
 
 def _facts(card: Card) -> tuple[tuple[str, str], ...]:
-    others = "right results; its rates are told" if card.shares_threads else "the median of this machine"
+    others = "correct results (rates are informational)" if card.shares_threads else "the median of this machine"
     facts = (
         ("index", None if card.index is None else str(card.index)),
         ("PCI", card.pci),
@@ -66,7 +66,7 @@ def _facts(card: Card) -> tuple[tuple[str, str], ...]:
 
 
 def is_of_link(name: str) -> bool:
-    """Whether a figure or a sensor of that name says something of a card's link."""
+    """Whether a figure or sensor of that name is about a link."""
     return any(word in name.lower() for word in _LINK_WORDS)
 
 
@@ -76,7 +76,7 @@ def _against(figure: Figure) -> str:
 
 
 def _links(record: RunRecord, card: Card) -> tuple[tuple[str, str], ...]:
-    """The last figure of each name that says something of a link of the card, and the last reading of such a sensor."""
+    """Give the last figure or reading of each name that is about a link of the device."""
     found: dict[str, str] = {}
     for result in record.results:
         for figure in result.figures:

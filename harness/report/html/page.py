@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.records import Fingerprint, RunRecord
 from harness.report.html.copies import copies_of
 from harness.report.html.environment import render
-from harness.report.html.findings import told_results
+from harness.report.html.findings import results_to_show
 from harness.report.html.machine import cards_of
 from harness.report.html.programs import programs_of
 from harness.report.html.rates import others_of, rates_of, speedups_of
@@ -18,7 +18,7 @@ from harness.report.html.sensors import sensors_of
 from harness.report.html.tables import Table, table
 from harness.report.printable import device_label, shortened
 from harness.report.quantities import NOTHING, count, duration
-from harness.report.standing import all_exercised, counts, not_run, replay_of, standing
+from harness.report.verdicts import all_exercised, counts, effective_verdict, not_run, replay_of
 
 if TYPE_CHECKING:
     from harness.speed.scaling.record import ScaleRecord
@@ -50,10 +50,7 @@ _FACTS = {
 
 
 def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> str:
-    """``record`` as one HTML file that refers to nothing outside of itself.
-
-    ``scale`` is the curve that lies beside it, or why that cannot be read.
-    """
+    """Write ``record`` as one self-contained HTML file. ``scale``: the curve beside it, or why it cannot be read."""
     return render(
         "report.html.j2",
         record=record,
@@ -63,7 +60,7 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         counts=counts(record.results),
         exercised=all_exercised(record),
         missing=not_run(record),
-        told=told_results(record),
+        shown=results_to_show(record),
         cards=cards_of(record),
         copies=copies_of(record),
         rates=rates_of(record),
@@ -76,22 +73,22 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         exercised_table=_exercised(record),
         scopes=[(result.check, result.scope) for result in record.results if result.scope],
         environment=environment_facts(record.fingerprint),
-        replays=[(standing(result), result.check, replay_of(record, result)) for result in record.results],
+        replays=[(effective_verdict(result), result.check, replay_of(record, result)) for result in record.results],
         command=" ".join(record.command),
     )
 
 
 def machine_name(record: RunRecord) -> str:
-    """What the run was on, in a few words: how many cards of which name, or the devices that were asked for."""
+    """Name the machine in a few words: how many GPUs of which model, or the device spec."""
     names = Counter(card.name for card in record.cards)
     cards = ", ".join(f"{number} \u00d7 {name}" for name, number in names.items())
     if record.cards and all(card.label.startswith("CPU:") for card in record.cards):
-        cards = f"{len(record.cards)} logical CPUs of {', '.join(names)}"
+        cards = f"{len(record.cards)} logical CPU{'' if len(record.cards) == 1 else 's'} of {', '.join(names)}"
     return shortened(cards or record.spec or "no devices", _LONGEST_NAME)
 
 
 def environment_facts(facts: Fingerprint | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What a fingerprint knows, as names with lines of text; empty without one."""
+    """List the known facts of a fingerprint, as names with lines of text."""
     if facts is None:
         return ()
     return tuple(
@@ -102,7 +99,7 @@ def environment_facts(facts: Fingerprint | None) -> tuple[tuple[str, tuple[str, 
 
 
 def unknown_facts(facts: Fingerprint | None) -> tuple[str, ...]:
-    """The names of what a fingerprint does not know; for a driver and the like, there may be none."""
+    """List the unknown facts of a fingerprint."""
     return tuple(_FACTS[each.name] for each in fields(facts) if getattr(facts, each.name) is None) if facts else ()
 
 
@@ -130,7 +127,7 @@ def _exercised(record: RunRecord) -> Table:
         rows.append(
             (
                 result.check,
-                str(standing(result)),
+                str(effective_verdict(result)),
                 *(count(each) if each else NOTHING for each in numbers),
                 _devices(done.devices, all_devices),
                 duration(result.elapsed_s),
@@ -144,7 +141,7 @@ def _exercised(record: RunRecord) -> Table:
         "gradient values",
         "ops",
         "gradient ops",
-        "proven on",
+        "ran on",
         "time",
     )
     return table("What each check exercised", head, rows, numeric=(2, 3, 4, 5, 6, 8))

@@ -1,4 +1,4 @@
-"""Where the ops of the checks' programs ran: how many on each device, in which order, and each of them."""
+"""Where the ops of the checks' programs ran, and in which order."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from harness.report.html.charts.op_timeline import ROLES, op_timeline
 from harness.report.html.tables import Table, table
 from harness.report.printable import device_label
 
-#: Programs of one run that are drawn, the first of each check before the second of any: the others have their tables.
+#: Charts of one run: the first program of each check before the second of any. All programs have tables.
 _MOST_CHARTS = 10
 _MOST_DEVICES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program: the chart if it is drawn, how many ops each device ran, and the ops."""
+    """One program: its chart, if any, the number of ops on each device, and the ops."""
 
     title: str
-    told: str
+    extent: str
     chart: Chart | None
     devices: Table
     ops: Table
@@ -36,7 +36,7 @@ class CheckPrograms:
 
 
 def programs_of(record: RunRecord) -> tuple[CheckPrograms, ...]:
-    """The section, by check; empty where nothing was traced."""
+    """Make the section, by check; empty where nothing was traced."""
     every = [
         (place, number, placement)
         for number, result in enumerate(record.results)
@@ -64,11 +64,11 @@ def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> Pro
     roles = [role for role in ROLES if any(op.role == role for op in placement.ops)]
     roles += sorted({op.role for op in placement.ops} - set(roles))
     shown, total = len(placement.ops), placement.total
-    told = f"all {total} proven ops" if shown >= total else f"the first {shown} of {total} proven ops"
+    extent = f"all {total:,} traced ops" if shown >= total else f"the first {shown:,} of {total:,} traced ops"
     spread = ", ".join(f"{device_label(each)} {sum(counted[each, role] for role in roles)}" for each in devices)
     chart = None
     if drawn and len(devices) <= _MOST_DEVICES:
-        description = f"Ops on each device, of {told}: {spread}."
+        description = f"Ops on each device, of {extent}: {spread}."
         chart = op_timeline(name, f"{check}: {placement.program}", description, placement.ops, devices)
     by_device = [
         (
@@ -81,10 +81,10 @@ def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> Pro
     ops = [(str(op.order), op.name, op.type, op.role, device_label(op.device)) for op in placement.ops]
     return Program(
         placement.program,
-        told,
+        extent,
         chart,
         table("Ops on each device", ("device", "ops", *roles), by_device, tuple(range(1, len(roles) + 2))),
-        table("The ops in the order in which they ran", ("order", "op", "type", "role", "device"), ops, (0,)),
+        table("Ops in the order in which they ran", ("order", "op", "type", "role", "device"), ops, (0,)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures of single cards: those with an expectation beside it, speedups by number of devices, and all others."""
+"""Figures of single devices: judged ones, speedups by number of devices, and others."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _WHOLE = "the machine"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Charts of figures, and the table with all of them."""
+    """Charts of figures, and a table of all of them."""
 
     charts: tuple[Chart, ...]
     table: Table
 
 
 def is_speedup(figure: Figure) -> bool:
-    """Whether the figure says how much faster something was on several devices."""
+    """Whether the figure is a speedup on several devices."""
     return figure.name.startswith(("speedup", "scaling"))
 
 
 def rates_of(record: RunRecord) -> Measured | None:
-    """Figures that were judged against an expectation; ``None`` where there are none."""
+    """Make the section of judged figures; ``None`` where there are none."""
     judged = [each for each in _single(record) if each.expected and not is_speedup(each)]
     if not judged:
         return None
@@ -48,15 +48,15 @@ def rates_of(record: RunRecord) -> Measured | None:
     shares = [share for marks in drawn.values() for _, share in marks]
     least = min(((share, name, label) for name, marks in drawn.items() for label, share in marks))
     description = (
-        f"{len(shares)} figures of {len(devices)} devices as shares of what is expected. Least: {percent(least[0])} "
-        f"({least[1]} on {least[2]}); median {percent(median(shares))}; most {percent(max(shares))}."
+        f"{len(shares)} figures of {len(devices)} devices as shares of the expected value. Lowest: {percent(least[0])} "
+        f"({least[1]} on {least[2]}); median: {percent(median(shares))}; highest: {percent(max(shares))}."
     )
-    chart = shares_chart("rates-chart", "Measured rates as shares of the expectation", description, drawn, devices)
-    return Measured((chart,), _table("Every figure that has an expectation", judged))
+    chart = shares_chart("rates-chart", "Measured rates as shares of the expected values", description, drawn, devices)
+    return Measured((chart,), _table("All judged figures", judged))
 
 
 def speedups_of(record: RunRecord) -> Measured | None:
-    """Figures named ``speedup`` or ``scaling``; ``None`` where there are none."""
+    """Make the section of speedups; ``None`` where there are none."""
     figures = [each for each in _single(record) if is_speedup(each)]
     if not figures:
         return None
@@ -72,13 +72,13 @@ def speedups_of(record: RunRecord) -> Measured | None:
         if len(points) > 1
     }
     charts = (_curves(curves),) if curves else ()
-    return Measured(charts, _table("Every speedup that was measured", figures))
+    return Measured(charts, _table("All speedups", figures))
 
 
 def others_of(record: RunRecord) -> Table | None:
-    """Figures that are in no other section; ``None`` where there are none."""
+    """Make the table of figures without an expectation; ``None`` where there are none."""
     figures = [each for each in _single(record) if not each.expected and not is_speedup(each)]
-    return _table("Figures without an expectation", figures) if figures else None
+    return _table("Figures without an expected value", figures) if figures else None
 
 
 def _single(record: RunRecord) -> list[Figure]:
@@ -91,7 +91,7 @@ def _where(figure: Figure) -> str:
 
 def _curves(curves: dict[str, tuple[list[float], list[float]]]) -> Chart:
     best = max((max(values), what) for what, (_, values) in curves.items())
-    description = f"{len(curves)} curve(s) over the number of devices; the highest is {number(best[0])} ({best[1]})."
+    description = f"{len(curves)} curve(s) by number of devices; the highest point is {number(best[0])} ({best[1]})."
     return lines_chart(
         "speedups-chart",
         "Speedup over the number of devices",

@@ -18,17 +18,17 @@ from harness.speed.scaling.record import Point, ScaleRecord
 class Scaling:
     """A curve, what it is of in words, and what has to be known before it is believed."""
 
-    told: str
+    summary: str
     caveats: tuple[str, ...]
     chart: Chart | None
     table: Table
 
 
 def scaling_of(record: RunRecord, scale: ScaleRecord | None) -> Scaling | None:
-    """The curve ``scale`` in the report of ``record``; ``None`` without one."""
+    """Make the section of the curve ``scale`` in the report of ``record``; ``None`` without one."""
     if scale is None:
         return None
-    kind = "the same work on more devices" if scale.mode == "strong" else "as much more work as there are more devices"
+    kind = "the same work on more devices" if scale.mode == "strong" else "work that grows with the number of devices"
     return Scaling(
         f"harness scale, {scale.mode} scaling of {scale.target}: {kind}. {law_text(scale)}.",
         tuple(_caveats(record, scale)),
@@ -40,13 +40,13 @@ def scaling_of(record: RunRecord, scale: ScaleRecord | None) -> Scaling | None:
 
 
 def _caveats(record: RunRecord, scale: ScaleRecord) -> list[str]:
-    caveats = ["It is from scale.json in the folder of this run, which does not say when it was measured."]
+    caveats = ["The curve is from scale.json in the folder of this run, and may be of another time."]
     if not scale.complete:
-        caveats.append("It is incomplete: the measurement ended early.")
+        caveats.append("The curve is incomplete: the measurement ended early.")
     if record.described:
-        caveats.append("The run is of a described machine, the curve is not.")
+        caveats.append("The run is of a described machine; the curve is of real hardware.")
     elif _hardware(record.fingerprint) != _hardware(scale.fingerprint):
-        caveats.append("It was measured on other hardware or software than the run, or on what is not known.")
+        caveats.append("The curve was measured on hardware or software that differs from the run's, or is unknown.")
     caveats += [f"{point.spec}: {point.error}" for point in scale.points if point.error is not None]
     return caveats
 

@@ -1,4 +1,4 @@
-"""What the sensors said over time: a chart for each sensor, a line for each card."""
+"""Sensor readings over time: a chart for each sensor, a line for each device."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from harness.report.html.tables import Table, table
 from harness.report.printable import device_label
 from harness.report.quantities import duration, quantity
 
-#: Sensors that are drawn; the table has the others.
+#: Charts; the table has all sensors.
 _MOST_CHARTS = 6
 #: Lines of a chart that can be told apart.
 _MOST_LINES = 16
-#: What an engineer looks at first.
+#: The most useful sensors come first.
 _FIRST = ("temperature", "clock", "power", "rate")
 
 
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """The charts, and a table of the least, the median and the most of each series."""
+    """The charts, and a table of the minimum, median and maximum of each series."""
 
     charts: tuple[Chart, ...]
     table: Table
 
 
 def sensors_of(record: RunRecord) -> Sensors | None:
-    """The section; ``None`` where no sensor was read."""
+    """Make the section; ``None`` where no sensor was read."""
     series = [(result.check, each) for result in record.results for each in result.series if each.at_s]
     if not series:
         return None
@@ -71,5 +71,5 @@ def _table(series: list[tuple[str, Series]]) -> Table:
                 *(quantity(fact, each.unit) for fact in facts),
             )
         )
-    head = ("device", "sensor", "check", "over", "readings", "least", "median", "most", "last")
-    return table("What each sensor said", head, rows, numeric=(3, 4, 5, 6, 7, 8))
+    head = ("device", "sensor", "check", "over", "readings", "minimum", "median", "maximum", "last")
+    return table("Sensor readings", head, rows, numeric=(3, 4, 5, 6, 7, 8))

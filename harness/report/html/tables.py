@@ -1,4 +1,4 @@
-"""A table of the page: a caption, heads, and rows whose first cell names the row."""
+"""Tables of the page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from harness.report.quantities import NOTHING
 
-#: Rows of one table that are shown; the record has all of them.
+#: Rows shown of one table; the record has all of them.
 MOST_ROWS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``numeric`` are the columns, from 0, that hold numbers. ``left_out`` rows are in ``run.json`` alone."""
+    """``numeric`` are the columns, from 0, that hold numbers. ``left_out`` rows are only in ``run.json``."""
 
     caption: str
     head: tuple[str, ...]
@@ -23,7 +23,7 @@ class Table:
 
 
 def table(caption: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], numeric: tuple[int, ...] = ()) -> Table:
-    """The table, with as many rows as anybody reads, and without the columns that say nothing in any row."""
+    """Make a table without empty columns, of at most :data:`MOST_ROWS` rows."""
     kept = [column for column in range(len(head)) if not rows or any(row[column] != NOTHING for row in rows)]
     return Table(
         caption,

@@ -1,8 +1,8 @@
-"""From the rounds of each device set to the curve: times, speedups and efficiencies with their intervals, and the law.
+"""Computes a scaling curve from rounds: times, speedups and efficiencies with intervals, and the fitted law.
 
-One process gives one figure, the median of its calls: what differs between processes, such as where their memory lies,
-is in the interval then. A speedup is taken round by round, because the processes of a round ran close together: the
-geometric mean of the ratios, with the interval of Student's t on their logarithms (``scipy.stats.ttest_1samp``).
+Each process gives one figure, the median of its calls, so the intervals include the variation between processes. A
+speedup is computed round by round, because the processes of a round ran close together: the geometric mean of the
+ratios, with the interval of Student's t on their logarithms (``scipy.stats.ttest_1samp``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.speed.scaling.record import Mode, Point, ScaleRecord, SerialFractio
 def curve_of(
     points: Sequence[Point], *, target: str, mode: Mode, rounds: int, complete: bool, confidence: float = 0.95
 ) -> ScaleRecord:
-    """The record of what was measured so far; ``rounds`` is how many were asked for."""
+    """Make the record of the measurements so far; ``rounds`` is the requested number."""
     measured = [point for point in points if point.rounds and point.devices is not None and not point.wrong]
     base = min(measured, key=lambda point: point.devices or 0, default=None)
     worked_out = tuple(_worked_out(point, base, mode, confidence) for point in points)
@@ -37,7 +37,7 @@ def curve_of(
 
 
 def geometric_mean(values: Sequence[float], confidence: float = 0.95) -> tuple[float, Interval | None]:
-    """The geometric mean, and its two-sided interval; ``None`` for a single value."""
+    """Compute the geometric mean and its two-sided interval; ``None`` for a single value."""
     import numpy as np
     from scipy.stats import gmean, ttest_1samp
 
@@ -75,7 +75,7 @@ def _worked_out(point: Point, base: Point | None, mode: Mode, confidence: float)
 def _fit(measured: Sequence[Point], mode: Mode, confidence: float) -> tuple[SerialFraction | None, str | None]:
     kinds = sorted({str(point.kind) for point in measured})
     if len(kinds) > 1:
-        return None, f"the devices are of several kinds ({', '.join(kinds)}), which are not equally fast"
+        return None, f"the devices are of several kinds ({', '.join(kinds)}) with different speeds"
     counts = [point.devices or 0 for point in measured for _ in point.rounds]
     reason = why_no_fit(counts)
     if reason is not None:

@@ -6,7 +6,7 @@ With r times as many devices as in the smallest set, and serial fraction s:
 - Gustafson (1988), r times the work: it does r - s (r - 1) times as much per second, so that
   time(r) = time(1) r / (r - s (r - 1)).
 
-Times scatter by a share of themselves, so that their logarithms are fitted.
+Times scatter by a share of themselves, so their logarithms are fitted.
 """
 
 from __future__ import annotations
@@ -20,32 +20,31 @@ from harness.speed.scaling.record import Mode, SerialFraction
 
 #: Both laws have two: the serial fraction and the time on the smallest device set.
 _PARAMETERS = 2
-#: Beyond this serial fraction, more devices make it so much slower that no law is worth fitting.
+#: Bound of the serial fraction: beyond it, no law is worth fitting.
 _LARGEST = 1e3
 _EDGE = 1e-6
 
 
 def why_no_fit(counts: Sequence[int]) -> str | None:
-    """Why these numbers of devices, one for each time, allow no fit; ``None`` where they do."""
+    """Say why these numbers of devices, one for each time, allow no fit; ``None`` if they do."""
     different = len(set(counts))
     if different == 0:
         return "nothing was measured"
     if different < _PARAMETERS:
-        return f"all that was measured is on {counts[0]} device(s); a law needs two different numbers of devices"
+        return f"all measurements are on {counts[0]} device(s); a fit needs two different numbers of devices"
     return None
 
 
 def fit_serial_fraction(
     mode: Mode, counts: Sequence[int], times_ns: Sequence[float], confidence: float = 0.95
 ) -> SerialFraction:
-    """The serial fraction of the law that belongs to ``mode``, by least squares of the logarithms of the times.
+    """Fit the serial fraction of the law of ``mode``, by least squares of the logarithms of the times.
 
     Args:
         mode: ``strong`` for Amdahl's law, ``weak`` for Gustafson's.
         counts: number of devices of each time.
-        times_ns: one time for each, in ns; several of the same count are welcome.
-        confidence: of the two-sided interval, from the covariance of the fit and Student's t with as many degrees of
-            freedom as there are more times than parameters.
+        times_ns: one time for each, in ns.
+        confidence: of the two-sided interval, from the covariance of the fit and Student's t.
 
     Raises:
         ValueError: fewer than two different counts (see :func:`why_no_fit`).
@@ -76,7 +75,7 @@ def fit_serial_fraction(
         law, bounds = gustafson, (-_LARGEST, largest / (largest - 1.0) - _EDGE)
     start = (0.05, float(np.mean(logs[ratios == 1.0])))
     with warnings.catch_warnings():
-        # Of as many times as parameters there is no covariance: then there is no interval.
+        # With as many times as parameters there is no covariance, and no interval.
         warnings.simplefilter("ignore", OptimizeWarning)
         found, covariance = curve_fit(
             law, ratios, logs, p0=start, bounds=((bounds[0], -np.inf), (bounds[1], np.inf)), xtol=1e-12, ftol=1e-12
@@ -100,7 +99,7 @@ def fit_serial_fraction(
 
 
 def speedup_by(fit: SerialFraction, ratio: float) -> float:
-    """How many times as much work per second the law says for ``ratio`` times as many devices."""
+    """Give the factor of work per second that the law predicts for ``ratio`` times as many devices."""
     if fit.law == "Amdahl":
         return 1.0 / (fit.value + (1.0 - fit.value) / ratio)
     return ratio - fit.value * (ratio - 1.0)

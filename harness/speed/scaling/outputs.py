@@ -1,6 +1,6 @@
-"""Does a program return the same on each device set? Of one that is fast and wrong, the curve means nothing.
+"""Compares the outputs of a program on each device set: the curve of a wrong program means nothing.
 
-Each process writes what the first call returned to a file; the files are compared when all are there.
+Each process writes the outputs of its first call to a file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from harness.speed.outputs import compare_outputs
 
 Arrays = Mapping[str, NDArray[Any] | None]
 
-#: Larger outputs are not kept: they would fill a disk, and take longer than what is measured.
+#: Larger outputs are not kept: they would fill the disk, and take longer than the measurement.
 MOST_BYTES = 256 * 1024 * 1024
 _HEAD = "head"
 
 
 def save_outputs(arrays: Arrays, path: Path) -> bool:
-    """Write the arrays, which may be of TensorFlow's own dtypes; false where they are larger than is kept."""
+    """Write the arrays, also of TensorFlow's own dtypes; false if they are too large."""
     plain = {name: _plain(array) for name, array in arrays.items()}
     there = [array for array in plain.values() if array is not None]
     if sum(array.nbytes for array in there) > MOST_BYTES:
@@ -55,7 +55,7 @@ def load_outputs(path: Path) -> dict[str, NDArray[Any] | None]:
 
 
 def difference(want: Arrays, have: Arrays) -> str | None:
-    """How two sets of outputs differ, in words; ``None`` where they do not, or where there are none."""
+    """Describe how two sets of outputs differ; ``None`` if they do not, or if there are none."""
     if want.keys() != have.keys():
         return f"{len(want)} output(s) and {len(have)}"
     if not any(array is not None and array.size for array in (*want.values(), *have.values())):
@@ -68,7 +68,7 @@ def difference(want: Arrays, have: Arrays) -> str | None:
 
 
 def _plain(array: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Strings come as objects, which have no bytes of their own."""
+    """Convert strings, which come as objects, to bytes."""
     return array if array is None or array.dtype != object else array.astype(np.bytes_)
 
 

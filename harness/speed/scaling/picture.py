@@ -57,7 +57,7 @@ def draw_curve(record: ScaleRecord, paths: Sequence[Path]) -> bool:
     axes.set_ylim(0, 1.15 * max(*values, most / base))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("devices")
-    axes.set_ylabel("speedup" if record.mode == "strong" else "work per second, times as much")
+    axes.set_ylabel("speedup" if record.mode == "strong" else "work per second, relative")
     kinds = sorted({point.kind or "" for point in points})
     partial = "" if record.complete else ", INTERRUPTED"
     axes.set_title(
@@ -71,7 +71,7 @@ def draw_curve(record: ScaleRecord, paths: Sequence[Path]) -> bool:
 
 
 def law_text(record: ScaleRecord) -> str:
-    """The law and its serial fraction with its interval, in a few words."""
+    """Describe the law and its serial fraction with its interval."""
     fit = record.fit
     if fit is None:
         return f"no fit: {record.why_no_fit}"

@@ -1,4 +1,4 @@
-"""The task of a worker process that times a function of the user's on one device set; and the rounds of all of them."""
+"""Times a user's function on several device sets: the task of a worker process, and the rounds of all processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.speed.scaling.record import Mode, Point, Round
 if TYPE_CHECKING:
     from harness.runner.worker import Send
 
-#: What the user's function has to be.
+#: The accepted form of the user's function.
 ACCEPTED = "a function of devices that returns a callable without arguments; with --weak, of devices and scale"
 
 
@@ -39,13 +39,13 @@ class Arguments:
     function: str
     mode: Mode
     budget_s: float
-    #: Where to write what the first call returns.
+    #: File for the outputs of the first call.
     outputs: str
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Measured:
-    """What the process answers."""
+    """The answer of the process."""
 
     devices: int
     kind: str
@@ -53,15 +53,14 @@ class Measured:
     faithful: bool
     times_ns: tuple[int, ...]
     fingerprint: Fingerprint
-    #: Whether the outputs were written: they may be too large.
+    #: Whether the outputs were written; they may be too large.
     outputs: bool
 
 
 def run(arguments: dict[str, object], send: Send) -> None:
     """Configure the devices, let the user's function make the program for them, call it once, and time it.
 
-    TensorFlow's, NumPy's and Python's random numbers start from the same seed in each process, so that what the
-    processes return can be compared.
+    All random numbers start from the same seed in each process, so that the outputs can be compared.
     """
     import tensorflow as tf
 
@@ -89,7 +88,7 @@ def run(arguments: dict[str, object], send: Send) -> None:
 
 
 def _program(target: Target, devices: Any, scale: dict[str, int]) -> Any:
-    """The callable that the user's function makes for these devices."""
+    """Let the user's function make the program for these devices."""
     program = target.load("devices", *scale)(devices=devices, **scale)
     if not callable(program):
         raise InvalidTarget(
@@ -102,8 +101,8 @@ def _program(target: Target, devices: Any, scale: dict[str, int]) -> Any:
 class Rounds:
     """Times a function on several device sets, a fresh process for each in each round.
 
-    The order within a round is drawn anew, so that what slows the machine down for a while slows no device set in
-    particular. A device set that fails is left out from then on, and says why.
+    The order within a round is random, so that a slow phase of the machine does not hit one device set. A device set
+    that fails is left out from then on.
     """
 
     target: Target
@@ -116,9 +115,9 @@ class Rounds:
     limit_s: float = STARTUP_LIMIT_S
     points: dict[str, Point] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
-    #: What each device set raised that failed.
+    #: The errors of the device sets that failed.
     failures: dict[str, HarnessError] = field(default_factory=dict)
-    #: Where what the processes of each device set returned is kept, and whether it was too large for any.
+    #: Files with the outputs on each device set, and whether any were too large.
     _outputs: dict[str, list[Path]] = field(default_factory=dict)
     _too_large: bool = False
 
@@ -126,7 +125,7 @@ class Rounds:
         self.points = {spec: Point(spec, None, None, None, None, ()) for spec in self.specs}
 
     def measure(self) -> Generator[tuple[int, Point], None, None]:
-        """Measure; yields the round's number, from 0, and the device set's point after each process."""
+        """Measure; yields the number of the round, from 0, and the point of the device set after each process."""
         order = random.Random(self.seed)  # noqa: S311 - the order is no secret
         for number in range(self.rounds):
             specs = [spec for spec in self.specs if spec not in self.failures]
@@ -140,9 +139,9 @@ class Rounds:
                 yield number, self.points[spec]
 
     def compare(self) -> str:
-        """Compare what the processes returned, and say in words what that shows.
+        """Compare the outputs of the processes, and describe the result.
 
-        A device set that returns something else than the smallest one fails: its speed means nothing.
+        A device set fails if its outputs differ from those of the smallest one.
         """
         try:
             return self._compared()
@@ -152,27 +151,27 @@ class Rounds:
 
     def _compared(self) -> str:
         if self.mode == "weak":
-            return "outputs are not compared, because each device set does other work"
+            return "outputs not compared: each device set does different work"
         if self._too_large:
-            return f"outputs are not compared, because they are larger than {MOST_BYTES // 2**20} MiB"
+            return f"outputs not compared: they are larger than {MOST_BYTES // 2**20} MiB"
         first = min(self._outputs, key=lambda spec: self.points[spec].devices or 0, default=None)
         if first is None or len(self._outputs) < 2:
-            return "outputs are not compared, because there is one device set alone"
+            return "outputs not compared: there is only one device set"
         want, *again = map(load_outputs, self._outputs[first])
         if not any(array is not None and array.size for array in want.values()):
-            return "outputs are not compared, because there are none: return what is computed"
+            return "outputs not compared: there are none; return the computed tensors"
         if any(difference(want, other) for other in again):
-            return f"outputs are not compared, because on {first} alone they differ from process to process"
+            return f"outputs not compared: on {first} they differ between processes"
         for spec in self._outputs.keys() - {first}:
             differs = difference(want, load_outputs(self._outputs[spec][0]))
             if differs is not None:
                 error = OutputsDiffer(
-                    "outputs", f"they are not those of {first} ({differs}, where {first} is single, {spec} parallel)"
+                    "outputs", f"they differ from those of {first} ({differs}; single is {first}, parallel {spec})"
                 )
                 self.failures[spec] = error
                 self.points[spec] = replace(self.points[spec], error=str(error), wrong=True)
         right = len(self._outputs) - sum(self.points[spec].wrong for spec in self._outputs)
-        return f"{right} of {len(self._outputs)} device sets return the same"
+        return f"{right} of {len(self._outputs)} device sets return the same outputs"
 
     def _measure(self, number: int, spec: str) -> None:
         name = "".join(letter if letter.isalnum() else "-" for letter in spec)

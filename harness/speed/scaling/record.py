@@ -1,4 +1,4 @@
-"""What a scaling curve is: plain frozen values, kept as ``scale.json``."""
+"""The record of a scaling curve, stored as ``scale.json``."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from harness.speed.record import Interval
 #: Version of the stored form of :class:`ScaleRecord`. A reader accepts this one and all earlier ones.
 SCALE_SCHEMA_VERSION = 1
 
-#: ``strong``: the same work on more devices. ``weak``: as much more work as there are more devices.
+#: ``strong``: the same work on more devices. ``weak``: work that grows with the number of devices.
 Mode = Literal["strong", "weak"]
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one process measured on one device set."""
+    """The measurement of one process on one device set."""
 
-    #: Which round of all device sets it belongs to, from 0.
+    #: The number of the round, from 0.
     number: int
     #: The time of each call, in ns.
     times_ns: tuple[int, ...]
 
     @property
     def median_ns(self) -> float:
-        """The median of the calls: the one figure that this process gives."""
+        """The median of the calls."""
         from statistics import median
 
         return float(median(self.times_ns))
@@ -34,18 +34,18 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One device set: what was measured on it, and what follows.
+    """One device set: its measurements and results.
 
-    ``speedup`` is how many times as much work is done per second as on the smallest device set, ``efficiency`` that
-    divided by how many times as many devices there are. Intervals are ``None`` where fewer than two rounds are there.
-    ``error`` says why nothing, or no more, was measured.
+    ``speedup`` is the ratio of work per second to that on the smallest device set, ``efficiency`` is ``speedup``
+    divided by the ratio of devices. Intervals are ``None`` with fewer than two rounds. ``error`` says why measuring
+    ended early.
     """
 
     spec: str
     devices: int | None
     kind: str | None
     label: str | None
-    #: Whether the label says that the devices are faithful for speed.
+    #: Whether the devices are representative of speed.
     faithful: bool | None
     rounds: tuple[Round, ...]
     time_ns: float | None = None
@@ -54,7 +54,7 @@ class Point:
     speedup_interval: Interval | None = None
     efficiency: float | None = None
     error: str | None = None
-    #: Whether it returns something else than the smallest device set: then its times count for nothing.
+    #: Whether its outputs differ from those of the smallest device set: its times then do not count.
     wrong: bool = False
 
 
@@ -62,26 +62,25 @@ class Point:
 class SerialFraction:
     """The share of the work that more devices do not speed up.
 
-    By Amdahl's law (strong scaling) of the time on the smallest device set, by Gustafson's (weak scaling) of the time
-    on the larger ones. Below 0 the devices are worth more than their number, as where the data then fits a
-    cache; above 1 they slow each other down. ``interval`` is ``None`` where there are as few points as the law
-    has parameters.
+    Amdahl's law (strong scaling) relates it to the time on the smallest device set, Gustafson's (weak scaling) to the
+    time on the larger ones. Below 0, the speedup exceeds the number of devices, such as when data then fits a cache;
+    above 1, devices slow each other down. ``interval`` is ``None`` with as few points as parameters.
     """
 
     law: Literal["Amdahl", "Gustafson"]
     value: float
     interval: Interval | None
-    #: The time on the smallest device set that belongs to it, in ns, and that device set's number of devices.
+    #: The fitted time on the smallest device set, in ns, and its number of devices.
     time_ns: float
     base_devices: int
-    #: How many rounds of how many different numbers of devices it comes from.
+    #: The number of rounds, and of different device counts.
     rounds: int
     counts: int
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleRecord:
-    """A scaling curve. ``why_no_fit`` says why there is no serial fraction, where there is none."""
+    """A scaling curve. ``why_no_fit`` explains a missing serial fraction."""
 
     target: str
     mode: Mode
@@ -91,7 +90,7 @@ class ScaleRecord:
     why_no_fit: str | None
     complete: bool
     confidence: float
-    #: Whether all device sets return the same, in words; a point that does not has it as its ``error``.
+    #: The result of comparing the outputs, in words.
     outputs: str | None = None
     fingerprint: Fingerprint | None = None
     schema_version: int = SCALE_SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""From spans to figures: what each device did, how much of it at once, and what waited for what."""
+"""Computes the figures of a profile from spans: what each device did, and how much overlapped."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def account(
     *,
     one_clock: bool = True,
 ) -> Account:
-    """Add up what happened inside ``calls``, pairs of ns.
+    """Add up the spans inside ``calls``, pairs of ns.
 
     Args:
-        spans: what ran.
+        spans: the ops, kernels and copies.
         calls: when each call began and ended.
-        devices: full names of the devices that were asked for. Others that did something get a row too.
+        devices: full names of the requested devices. Other active devices get a row too.
         roles: counts of ``forward`` and ``gradient`` ops by device.
         one_clock: whether the times of all devices can be compared.
     """
@@ -87,9 +87,9 @@ def account(
 
 
 def possible_overlap(compute: Sequence[Intervals]) -> float:
-    """For how long, in ns, two or more devices could compute at once at most, each for as long as it does.
+    """Compute how long, in ns, two or more devices could compute at once at most.
 
-    The one that computes longest is never joined by more than all others together; and at best each instant has two.
+    The busiest device overlaps at most with all others together, and at best two devices compute at each instant.
     """
     lengths = [length(each) for each in compute]
     if not lengths:

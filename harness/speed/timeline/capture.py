@@ -21,13 +21,13 @@ LOCAL_TASK = "/job:localhost/replica:0/task:0"
 
 #: Ops with their threads and functions; the next level adds nothing that is used here.
 _HOST_LEVEL = 2
-#: How long servers may take to begin recording, in s, and by how much more they record than the calls should take.
+#: Seconds for servers to start recording, and how much longer than the calls they record.
 _SERVER_START_S = 1.0
 _SERVER_SLACK = 1.5
-#: How long the threads may take to end what they are in when the last output is there. An event that has not ended is
-#: not in the profile, and the ops in it would lose their device with it.
+#: Seconds for threads to finish after the last output. An unfinished event is not in the profile, and the ops in it
+#: would lose their device.
 _LAST_EVENTS_S = 0.2
-#: How often a recording that was too short is made again, longer each time.
+#: Attempts for a recording that was too short, longer each time.
 _ATTEMPTS = 3
 
 
@@ -45,15 +45,14 @@ class Captured:
 
 
 def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: Sequence[str] = ()) -> Captured:
-    """Run ``program`` so many times under the profiler. It has to be warm: traced, and its variables made.
+    """Run a warm ``program`` under the profiler.
 
-    Each call lasts until its outputs can be read. The profiler's own files stay in ``folder``, where TensorBoard opens
-    them.
+    Each call lasts until its outputs can be read. The profiler's files stay in ``folder``, for TensorBoard.
 
     Args:
         program: callable without arguments.
-        calls: how many.
-        folder: is made; what was recorded there before is removed.
+        calls: the number of calls.
+        folder: is created; earlier recordings are removed.
         tasks: servers of the cluster whose devices the program uses, such as ``/job:core/replica:0/task:1``.
 
     Raises:
@@ -64,7 +63,7 @@ def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: S
     addresses = cluster_addresses()
     missing = [task for task in tasks if task not in addresses]
     if missing:
-        raise EvidenceError(f"no address is known of {', '.join(missing)}; connect to the cluster before profiling")
+        raise EvidenceError(f"the address of {', '.join(missing)} is unknown; connect to the cluster before profiling")
     if not tasks:
         _fresh(folder)
         return Captured(_record(program, calls, folder), {})
@@ -102,7 +101,7 @@ def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:
 def _record_all(
     program: Callable[[], Any], calls: int, folder: Path, addresses: Mapping[str, str], record_s: float
 ) -> Captured | None:
-    """One attempt; ``None`` where a server began too late or ended too early."""
+    """Make one attempt; ``None`` if a server started too late or ended too early."""
     failures: list[BaseException] = []
     thread = threading.Thread(target=_record_servers, args=(addresses, folder, record_s, failures), daemon=True)
     thread.start()
@@ -133,7 +132,7 @@ def _record_servers(addresses: Mapping[str, str], folder: Path, record_s: float,
     services = ",".join(f"grpc://{address}" for address in addresses.values())
     try:
         tf.profiler.experimental.client.trace(services, str(folder), int(record_s * 1000), options=options)
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:  # told by the thread that waits
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:  # raised by the waiting thread
         failures.append(error)
 
 
@@ -153,6 +152,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _is_server(path: Path) -> bool:
-    """The files of servers are named after their addresses, that of this process after its host."""
+    """Whether the file is of a server: named after its address, while this process's is named after its host."""
     stem, _, port = path.name.removesuffix(".xplane.pb").rpartition("_")
     return bool(stem) and port.isdigit()

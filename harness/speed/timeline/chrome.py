@@ -1,4 +1,4 @@
-"""The spans as a trace: Chrome's trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Writes spans in Chrome's trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 The format is Google's "Trace Event Format": complete events (``"ph": "X"``) with ``ts`` and ``dur`` in µs, and metadata
 events (``"ph": "M"``) that name processes and threads. Each device is a process here, each lane a thread of it: events
@@ -15,7 +15,7 @@ UNKNOWN_DEVICE = "UNKNOWN"
 
 
 def chrome_trace(spans: Sequence[Span], calls: Sequence[tuple[int, int]], devices: Sequence[str]) -> dict[str, object]:
-    """The trace as a JSON object. Its clock starts at the first call; ``devices`` come first, the others after them."""
+    """Make the trace as a JSON object. Its clock starts at the first call; ``devices`` come first."""
     origin_ns = min((begin for begin, _ in calls), default=0)
     others = sorted({span.device for span in spans if span.device is not None} - set(devices))
     unknown = [UNKNOWN_DEVICE] if any(span.device is None for span in spans) else []
@@ -43,7 +43,7 @@ def chrome_trace(spans: Sequence[Span], calls: Sequence[tuple[int, int]], device
 
 
 def _lanes(spans: Sequence[Span]) -> list[list[Span]]:
-    """The spans in as few lanes as it takes for none to overlap with another one of its lane."""
+    """Distribute the spans to as few lanes as possible, so that none overlap in a lane."""
     lanes: list[list[Span]] = []
     for span in sorted(spans, key=lambda span: (span.begin_ns, span.end_ns)):
         lane = next((lane for lane in lanes if lane[-1].end_ns <= span.begin_ns), None)

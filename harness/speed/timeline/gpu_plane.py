@@ -1,8 +1,4 @@
-"""From the planes of GPUs to spans: kernels and copies, as the driver timed them on each stream.
-
-A plane is named ``/device:GPU:0``, its lines ``Stream #13(Compute)`` and the like, its events after kernels and copies.
-Lines that TensorFlow derives from them ("Steps", "XLA Ops") would count the same time again, and are left out.
-"""
+"""Reads spans from the planes of GPUs: kernels and copies, as the driver timed them on each stream."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ _COPY = re.compile(COPY, re.IGNORECASE)
 
 
 def gpu_spans(capture: Capture) -> list[Span]:
-    """The kernels and copies of all GPUs of a process."""
+    """List the kernels and copies of all GPUs of a process."""
     return [
         Span(f"{capture.task}{plane}", _kind(event.name), event.name, event.begin_ns, event.end_ns)
         for plane, lines in capture.planes.items()

@@ -23,17 +23,17 @@ def union(parts: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def length(intervals: Intervals) -> int:
-    """How long they are together, in ns."""
+    """Add up the lengths, in ns."""
     return sum(end - begin for begin, end in intervals)
 
 
 def intersect(one: Intervals, other: Intervals) -> Intervals:
-    """What lies in both."""
+    """Keep what lies in both."""
     return at_least([one, other], 2)
 
 
 def subtract(one: Intervals, other: Intervals) -> Intervals:
-    """What lies in ``one`` and not in ``other``."""
+    """Keep what lies in ``one`` and not in ``other``."""
     left: Intervals = []
     for begin, end in one:
         at = begin
@@ -51,7 +51,7 @@ def subtract(one: Intervals, other: Intervals) -> Intervals:
 
 
 def at_least(sets: Sequence[Intervals], count: int) -> Intervals:
-    """The instants that lie in ``count`` or more of the sets."""
+    """Keep the instants that lie in ``count`` or more of the sets."""
     edges = sorted((at, step) for each in sets for begin, end in each for at, step in ((begin, 1), (end, -1)))
     found: list[tuple[int, int]] = []
     depth, since = 0, 0

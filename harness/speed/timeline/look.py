@@ -1,4 +1,4 @@
-"""``profile_calls``: where does the time of a program go?"""
+"""``profile_calls``: profiles where the time of a program goes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness._tensorflow import cluster_addresses, count_reads, count_traces
 from harness.devices.device import Device
 from harness.devices.name import DeviceName
 from harness.evidence.recorder import record
-from harness.speed.settle import settle
+from harness.speed.settle import settle, warm_up
 from harness.speed.timeline.account import account
 from harness.speed.timeline.capture import LOCAL_TASK, Captured, capture_calls
 from harness.speed.timeline.causes import causes_of
@@ -23,16 +23,12 @@ from harness.speed.timeline.placements import Placements, placements_of
 from harness.speed.timeline.record import HostTimes, Profile
 from harness.speed.timeline.spans import Span
 
-#: The first call traces, the second may again (for what the first one made); nothing is traced for this many in the
-#: end, or at every call.
-_WARM_UP = 3
-_MOST_WARM_UP = 8
 _LOOPBACK = ("localhost", "127.")
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A profile, and what it was made of: the spans, and when each call began and ended, in ns since 1970."""
+    """A profile, with the spans and the begin and end of each call, in ns since 1970."""
 
     profile: Profile
     spans: tuple[Span, ...]
@@ -46,26 +42,28 @@ def profile_calls(
 
     Args:
         program: callable without arguments.
-        devices: the devices that it is meant to use.
+        devices: the devices that it should use.
         calls: how many calls are profiled.
         folder: for the profiler's own files, which TensorBoard opens.
-        target: what the profile calls the program.
-        spec: the device spec that was asked for.
+        target: the name of the program in the profile.
+        spec: the requested device spec.
 
     Raises:
-        EvidenceError: what ran could not be recorded or profiled.
-        TensorFlowInterfaceChanged: TensorFlow is not one that this version knows.
+        EvidenceError: the program could not be recorded or profiled.
+        TensorFlowInterfaceChanged: this TensorFlow is not supported.
         Whatever ``program`` raises, as it is.
     """
     names = [device.name for device in devices]
-    _warm_up(program)
+    with count_traces() as traces:
+        warm_up(traces, program)
     with record() as recording:
         with count_reads() as reads:
             outputs = program()
         in_program = reads.times
         settle(outputs)
     placements = placements_of(recording)
-    _warm_up(program)  # recording has emptied TensorFlow's caches
+    with count_traces() as traces:
+        warm_up(traces, program)  # recording has emptied TensorFlow's caches
     tasks = sorted({_task(device.parsed) for device in devices} - {LOCAL_TASK})
     captured = capture_calls(program, calls, folder, tasks)
     events = host_events(captured.local)
@@ -76,7 +74,7 @@ def profile_calls(
 def spans_of(
     captured: Captured, names: Sequence[str], placements: Placements, calls: Sequence[tuple[int, int]]
 ) -> list[Span]:
-    """Everything that ran, on all devices of all processes."""
+    """Collect the spans of all devices of all processes."""
     planes = {each.task: HostPlane(each, _cpus_of(each.task, names), placements) for each in captured.all}
     spans = []
     for task, plane in planes.items():
@@ -98,8 +96,9 @@ def _profile(
     sums = account(spans, events.calls, names, placements.roles, one_clock=one_clock)
     if sums.unattributed_ops:
         doubts.append(
-            f"where {sums.unattributed_ops} op(s) of {sums.unattributed_ns / 1e6:.1f} ms ran is UNKNOWN: the profiler "
-            "does not say it, and their names and order do not tell; they are in no device's times"
+            f"the device of {sums.unattributed_ops} op(s), {sums.unattributed_ns / 1e6:.1f} ms in all, is UNKNOWN: "
+            "neither "
+            "the profiler nor their names and order show it; they count for no device"
         )
     host = HostTimes(
         alone_ns=sums.alone_ns,
@@ -127,21 +126,12 @@ def _profile(
     return replace(profile, causes=causes_of(profile))
 
 
-def _warm_up(program: Callable[[], Any]) -> None:
-    with count_traces() as traces:
-        for done in range(1, _MOST_WARM_UP + 1):
-            before = traces.times
-            settle(program())
-            if traces.times == before and done >= _WARM_UP - 1:
-                return
-
-
 def _task(name: DeviceName) -> str:
     return str(DeviceName(name.job or "localhost", name.replica or 0, name.task or 0))
 
 
 def _cpus_of(task: str, names: Sequence[str]) -> list[str]:
-    """All CPU devices of a process: those that are asked for, and its others. A server has what it says itself."""
+    """List all CPU devices of a process."""
     import tensorflow as tf
 
     found = []
@@ -153,7 +143,7 @@ def _cpus_of(task: str, names: Sequence[str]) -> list[str]:
 
 
 def _clocks(names: Sequence[str]) -> tuple[bool, list[str]]:
-    """Whether all devices are of one machine, so that their times can be compared; and a sentence where not."""
+    """Whether all devices are on one machine, so that their times can be compared; if not, with a sentence."""
     addresses = cluster_addresses()
     away = sorted(
         {
@@ -164,4 +154,4 @@ def _clocks(names: Sequence[str]) -> tuple[bool, list[str]]:
     )
     if not away:
         return True, []
-    return False, [f"how much devices compute at once is UNKNOWN: {', '.join(away)} has a clock of its own"]
+    return False, [f"the overlap of devices is UNKNOWN: {', '.join(away)} has its own clock"]

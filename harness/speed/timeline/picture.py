@@ -1,4 +1,4 @@
-"""The timeline as a picture: a row for each device, what it did in colours. Drawn by Matplotlib, without a display."""
+"""Draws the timeline: a row for each device, coloured by activity."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from harness.speed.timeline.spans import KINDS, Kind, Span
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Okabe and Ito's colours, which people of every colour vision tell apart (jfly.uni-koeln.de/color, 2008).
+#: Okabe and Ito's colours, for every kind of colour vision (jfly.uni-koeln.de/color, 2008).
 _COLOURS: dict[Kind, str] = {
     "compute": "#0072B2",
     "transfer": "#D55E00",
     "collective": "#CC79A7",
     "input": "#E69F00",
 }
-#: More calls than this are not drawn: nothing could be told from so thin lines.
+#: Most calls drawn: more would be too thin to read.
 _CALLS_DRAWN = 3
-#: Breaks shorter than this share of the width are less than a pixel.
+#: Gaps below this share of the width are less than a pixel.
 _PIXEL = 1 / 2000
 _ROW_INCHES, _WIDTH_INCHES = 0.55, 11.0
 _ROW_FILLED = 0.72
@@ -32,7 +32,7 @@ _ROW_FILLED = 0.72
 def draw_timeline(
     profile: Profile, spans: Sequence[Span], calls: Sequence[tuple[int, int]], paths: Sequence[Path]
 ) -> None:
-    """Draw what each device did in the first calls, and write it to ``paths`` (.png, .svg …).
+    """Draw the first calls to ``paths`` (.png, .svg …).
 
     Raises:
         OSError: a path cannot be written.
@@ -89,7 +89,7 @@ def _draw_row(axes: Axes, row: int, spans: Sequence[Span], begin_ns: int, end_ns
 
 
 def _closed(parts: Intervals, width_ns: int) -> Intervals:
-    """The same without the breaks that nobody could see."""
+    """Close invisible gaps."""
     least_ns = int(width_ns * _PIXEL)
     return [(begin, end - least_ns) for begin, end in union((begin, end + least_ns) for begin, end in parts)]
 

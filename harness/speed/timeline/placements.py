@@ -1,7 +1,7 @@
-"""On which device the ops of a profile ran: what a recording of the same program says.
+"""The devices of the ops of a profile, from a recording of the same program.
 
-The profiler does not say it. But a recording knows the parts into which TensorFlow cut each function, one for each
-device, with the names of their ops; and the eager ops in their order, each with its device.
+The profiler does not report them. A recording has the parts into which TensorFlow splits each function, one per device,
+with the names of their ops, and the eager ops in order with their devices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """What is known of one call of a program.
+    """The placements of one call of a program.
 
     ``functions`` are the parts of each function that was called, by its name; ``parts`` those of all functions;
     ``eager`` the ops and calls that the calling thread started, in order, with their devices; ``roles`` how many
@@ -38,15 +38,14 @@ class Placements:
     roles: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def device_of(self, function: str | None, ops: frozenset[str]) -> str | None:
-        """The one device that can have run these ops together, as a part of ``function``; ``None`` where that leaves
-        several devices, or none."""
+        """Find the only device that can have run these ops together, as a part of ``function``, or ``None``."""
         among = self.functions.get(function, self.parts) if function is not None else self.parts
         devices = {part.device for part in among if ops <= part.ops}
         return devices.pop() if len(devices) == 1 else None
 
 
 def placements_of(recording: Recording) -> Placements:
-    """What a recording of one call says."""
+    """Read the placements from a recording of one call."""
     functions: dict[str, tuple[Part, ...]] = {}
     for step in recording.steps:
         if step.body is not None:

@@ -1,4 +1,4 @@
-"""The task of a worker process that profiles a function of the user's."""
+"""The task of a worker process that profiles a user's function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.speed.timeline.picture import draw_timeline
 if TYPE_CHECKING:
     from harness.runner.worker import Send
 
-#: What is written into the report folder.
+#: Written to the report folder.
 TENSORBOARD_FOLDER = "tensorboard"
 TRACE_FILE = "timeline.json"
 PICTURE_FILES = ("timeline.png", "timeline.svg")
@@ -38,7 +38,7 @@ class Arguments:
 
 
 def run(arguments: dict[str, object], send: Send) -> None:
-    """Configure the devices, load the function, profile its calls, and write the timeline in three forms."""
+    """Configure the devices, profile calls of the function, and write the timeline in three forms."""
     from harness.devices.fingerprint import fingerprint
     from harness.devices.runtime import configure
     from harness.speed.timeline.look import profile_calls

@@ -1,4 +1,4 @@
-"""What a profile is: plain frozen values, kept as ``profile.json``."""
+"""The record of a profile, stored as ``profile.json``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ PROFILE_SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class DeviceTimes:
-    """What one device did while the calls ran. All times are ns, summed over the calls, and none counts twice.
+    """The activity of one device during the calls. Times are ns, summed over the calls.
 
-    ``compute_ns``, ``transfer_ns``, ``collective_ns`` and ``input_ns`` are when it did something of that kind. Kinds
-    may overlap; ``busy_ns`` is when it did anything. The rest of the wall time is idle: ``host_ns`` of it while no
-    device at all was busy, so that all waited for the host (Python, starting ops, tracing), and ``waiting_ns`` while
-    another device was. Unless ``listed``, it is no device that was asked for: the host that splits and joins for them.
+    ``compute_ns``, ``transfer_ns``, ``collective_ns`` and ``input_ns`` may overlap; ``busy_ns`` is their union. The
+    rest of the wall time is idle: ``host_ns`` while no device was busy (Python, op launches, tracing), ``waiting_ns``
+    while another device was. A device that is not ``listed`` was not requested, such as the host that splits and joins.
 
-    ``forward_ops`` and ``gradient_ops`` are counts of one call, from a recording of where ops ran.
+    ``forward_ops`` and ``gradient_ops`` are counts of one call, from a recording.
     """
 
     device: str
@@ -41,17 +40,17 @@ class DeviceTimes:
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """What the calling process did while the calls ran. Times in ns, summed over the calls."""
+    """The activity of the calling process during the calls. Times in ns, summed over the calls."""
 
     #: While no device was busy.
     alone_ns: int
-    #: While a batch was waited for, or made: by an iterator, on the calling thread.
+    #: Waiting for a batch, or making one, on the calling thread.
     input_ns: int
-    #: In calls of functions that were traced anew, from the call's begin until TensorFlow ran it.
+    #: In calls that traced a function again, until TensorFlow ran it.
     tracing_ns: int
-    #: In making tensors of Python and NumPy values.
+    #: Converting Python and NumPy values to tensors.
     convert_ns: int
-    #: Calls in which a function was traced anew, and the names of those functions.
+    #: Calls that traced a function again, and the names of those functions.
     calls_traced: int
     traced: tuple[str, ...]
     #: How often Python read the value of a tensor: ``numpy()``, ``float()``, ``if``, ``print``.
@@ -60,7 +59,7 @@ class HostTimes:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A usual cause of no gain that this profile shows. ``sentence`` says the cause, the figure, and what to do."""
+    """A cause of no gain that this profile shows. ``sentence`` has the cause, a figure, and what to do."""
 
     kind: str
     sentence: str
@@ -70,12 +69,10 @@ class Cause:
 class Profile:
     """Where the time of some calls went.
 
-    ``wall_ns`` is the time of all calls together; what lies between them is not looked at. ``overlap_share`` is the
-    share of it in which two or more of the listed devices computed at once, ``possible_overlap_share`` what it could be
-    if the same work were spread at best without moving any of it. Both are ``None`` where there is one device, or where
-    the clocks of the devices' hosts are not the same one.
-
-    ``unattributed_ns`` is the time of ops of which it is not known where they ran. It is in no device's times.
+    ``wall_ns`` is the time of all calls, without the gaps between them. ``overlap_share`` is the share of it in which
+    two or more of the listed devices computed at once, ``possible_overlap_share`` its maximum for this distribution of
+    the work. Both are ``None`` for one device, or for hosts with different clocks. ``unattributed_ns`` is the time of
+    ops of unknown device; it counts for no device.
     """
 
     target: str
@@ -89,7 +86,7 @@ class Profile:
     possible_overlap_share: float | None
     unattributed_ns: int
     unattributed_ops: int
-    #: What could not be measured, a sentence each.
+    #: Unknowns, a sentence each.
     unknown: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
     reason: str = ""
@@ -98,5 +95,5 @@ class Profile:
 
     @property
     def listed(self) -> tuple[DeviceTimes, ...]:
-        """The times of the devices that were asked for."""
+        """The times of the requested devices."""
         return tuple(each for each in self.times if each.listed)

@@ -1,4 +1,4 @@
-"""A span: something that took time, on a device where that is known."""
+"""Spans: ops, kernels and copies with their times and devices."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Literal
 
 from harness.speed.timeline.intervals import Intervals, union
 
-#: What a device was doing. ``input`` is waiting for and making the next batch of a ``tf.data`` pipeline.
+#: Kinds of activity. ``input``: waiting for or making the next batch of a ``tf.data`` pipeline.
 Kind = Literal["compute", "transfer", "collective", "input"]
 KINDS: tuple[Kind, ...] = ("compute", "transfer", "collective", "input")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One op, kernel or copy. Times are ns since 1970. ``device`` is a full name, or ``None``: not known.
+    """One op, kernel or copy. Times are ns since 1970. ``device`` is a full name, or ``None`` if unknown.
 
-    ``eager`` says that Python started it by itself and not as a part of a function.
+    ``eager``: Python started it directly, not as part of a function.
     """
 
     device: str | None
@@ -29,7 +29,7 @@ class Span:
 
 
 def busy(spans: Iterable[Span], device: str | None, *kinds: Kind) -> Intervals:
-    """When a device did something of these kinds (all kinds where none is named)."""
+    """Give the intervals in which a device did something of these kinds (by default of all)."""
     return union(
         (span.begin_ns, span.end_ns) for span in spans if span.device == device and (not kinds or span.kind in kinds)
     )

@@ -58,14 +58,14 @@ def read_xplane(path: Path, task: str) -> Capture:
     """Read the profile of the process ``task``.
 
     Raises:
-        EvidenceError: the file is no profile, or does not say when it was begun.
+        EvidenceError: the file is not a profile, or has no start time.
         TensorFlowInterfaceChanged: TensorFlow's classes for such files are not as expected.
     """
     return capture_of(parse_xspace(path.read_bytes(), str(path)), task, str(path))
 
 
 def capture_of(space: Any, task: str, where: str) -> Capture:
-    """The profile that an ``XSpace`` protocol buffer holds; ``where`` names it in messages."""
+    """Read the profile from an ``XSpace`` protocol buffer; ``where`` names it in messages."""
     environment = next((plane for plane in space.planes if plane.name == ENVIRONMENT_PLANE), None)
     times = _stats(environment, environment) if environment is not None else {}
     if "profile_start_time" not in times or "profile_stop_time" not in times:
@@ -97,7 +97,7 @@ def _stats(plane: Any, owner: Any) -> dict[str, Any]:
         if kind is None:
             continue
         value = getattr(stat, kind)
-        # A text that many events share is kept once, as the name of a statistic.
+        # A shared text is stored once, as the name of a statistic.
         found[plane.stat_metadata[stat.metadata_id].name] = (
             plane.stat_metadata[value].name if kind == "ref_value" else value
         )

@@ -1,8 +1,6 @@
-"""The charts of the page, drawn by Matplotlib as SVG that stands in the page itself.
+"""The charts of the page, drawn by Matplotlib as inline SVG.
 
-Matplotlib is what draws the other pictures of the harness, too, and writes SVG whose texts stay texts: a page weighs
-some hundred kilobytes at most. A library that draws in the browser would put megabytes of script in each file
-(plotly.js alone has 4.5 MB), and the page would show nothing where scripts are not allowed, as in many ticket systems.
-Colours are those of the page's style sheet, so that a chart follows dark mode. Each chart has a table beside it with
-the same figures.
+Texts stay texts, and a page has some hundred kilobytes at most. A library that draws in the browser would add megabytes
+of script to each file (plotly.js alone has 4.5 MB), and show nothing where scripts are not allowed, as in many ticket
+systems. Colours are those of the style sheet, so that charts follow dark mode. Each chart has a table with its figures.
 """

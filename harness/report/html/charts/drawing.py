@@ -57,7 +57,7 @@ _SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart in the page: its name for those who see it and those who do not, what it shows, and the SVG."""
+    """A chart in the page: its title, a description for those who cannot see it, and the SVG."""
 
     id: str
     title: str
@@ -68,10 +68,9 @@ class Chart:
 def draw(
     name: str, title: str, description: str, size_inches: tuple[float, float], paint: Callable[[Axes], None]
 ) -> Chart:
-    """Let ``paint`` draw on axes of ``size_inches`` and give what it drew.
+    """Let ``paint`` draw on axes of ``size_inches``.
 
-    ``name`` is unique in the page and made of letters, digits and hyphens. ``description`` is for those who do not see
-    the chart: what it shows, and its message in figures.
+    ``name`` is unique in the page, of letters, digits and hyphens. ``description`` gives the chart's message in words.
     """
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG

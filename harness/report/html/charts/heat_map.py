@@ -1,4 +1,4 @@
-"""A matrix of copies between cards and the host: a cell for each ordered pair."""
+"""A matrix of copies between devices and the host: a cell for each ordered pair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Above this many rows the values do not fit into the cells; the table has them.
 _MOST_ROWS_WITH_VALUES = 18
-#: Values that lie further apart than this are coloured by their logarithm: a slow link would not be seen beside NVLink.
+#: Values that are further apart are coloured by their logarithm: else a slow link would vanish beside NVLink.
 _WIDE = 8.0
 #: Stands out from every colour of the map.
 _FRAME = "#ff2d55"
@@ -35,7 +35,7 @@ def heat_map(
     marked: Collection[tuple[str, str]] = (),
     dark_is_much: bool = False,
 ) -> Chart:
-    """``values`` by (from, to). Pairs that were not measured are blank; those in ``marked`` get a frame and a !."""
+    """Draw ``values`` by (from, to). Pairs that were not measured are blank; ``marked`` ones get a frame and a !."""
 
     def paint(axes: Axes) -> None:
         import numpy as np

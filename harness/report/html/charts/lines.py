@@ -1,4 +1,4 @@
-"""Lines over time or over a number of devices: a sensor of several cards, a speedup."""
+"""Lines over time or over a number of devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _STYLES = ("-", "--", "-.", ":")
 _LABEL_CHARACTERS = 24
-#: Points of a line that are drawn: more cannot be told apart, and would make the page heavy.
+#: Points drawn of one line: more would make the page heavy.
 _MOST_POINTS = 400
 #: Fewer points than this get a mark each.
 _MARKED = 30
@@ -31,7 +31,7 @@ def lines_chart(
     whole_x: bool = False,
     from_zero: bool = False,
 ) -> Chart:
-    """A line for each label, as its x and its values; a value of ``None`` is a gap."""
+    """Draw a line for each label, with x and values; ``None`` is a gap."""
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator

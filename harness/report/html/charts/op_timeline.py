@@ -1,4 +1,4 @@
-"""The ops of a program in the order in which they ran: a row for each device, coloured by what an op is for."""
+"""The ops of a program in the order in which they ran: a row for each device, coloured by role."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from harness.records import PlacedOp
 
-#: What an op is for, in the order of the legend; a role that is not here is drawn as the last.
+#: Roles in the order of the legend; an unlisted role is drawn as the last.
 ROLES = ("forward", "gradient", "update", "collective", "variable", "constant", "data", "control")
 _LABEL_CHARACTERS = 20
-#: Of so few ops each has its own bar.
+#: Up to so many ops have a bar each.
 _DRAWN_ALONE = 60
 _ROW_INCHES, _ROW_FILLED = 0.36, 0.72
 
 
 def op_timeline(name: str, title: str, description: str, ops: Sequence[PlacedOp], devices: Sequence[str]) -> Chart:
-    """``devices`` are the rows, by full name. Of many ops, equal ones in a row are one bar."""
+    """Draw a row for each full name in ``devices``. With many ops, equal neighbours are one bar."""
     present = [role for role in ROLES if any(_role(op) == role for op in ops)]
 
     def paint(axes: Axes) -> None:
@@ -61,7 +61,7 @@ def _role(op: PlacedOp) -> str:
 
 
 def _bars(ops: Sequence[PlacedOp]) -> dict[tuple[str, str], list[tuple[float, float]]]:
-    """Beginning and width of each bar, by device and role: one for each op, or for each run of equal ones."""
+    """Give the start and width of each bar, by device and role."""
     bars: dict[tuple[str, str], list[tuple[float, float]]] = {}
     ordered = sorted(ops, key=lambda op: op.order)
     alone = len(ordered) <= _DRAWN_ALONE

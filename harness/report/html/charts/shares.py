@@ -1,4 +1,4 @@
-"""Rates as shares of what was expected: a row for each figure, a mark for each card."""
+"""Rates as shares of the expected values: a row for each figure, a mark for each device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROW_INCHES, _WIDTH_INCHES = 0.34, 8.4
 def shares_chart(
     name: str, title: str, description: str, rows: Mapping[str, Sequence[tuple[str, float]]], devices: Sequence[str]
 ) -> Chart:
-    """``rows`` has, for each figure, pairs of a device and the share of the expectation that it reached (1 is all)."""
+    """Draw, for each figure, the share of the expected value that each device reached (1 is all)."""
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import PercentFormatter
@@ -48,7 +48,7 @@ def shares_chart(
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.grid(axis="both")
         axes.tick_params(length=0)
-        axes.set_xlabel("share of what is expected", color=MUTED)
+        axes.set_xlabel("share of the expected value", color=MUTED)
         figure = axes.get_figure()
         if figure is not None and len(devices) > 1:
             figure.legend(loc="outside upper left", ncols=min(len(devices), 8), frameon=False, fontsize=9)

@@ -1,4 +1,4 @@
-"""What a result counts as, the order in which people want to read results, and what it rests on."""
+"""The verdict that a result counts as, results in order of severity, and totals."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from collections.abc import Iterable
 
 from harness.records import CheckResult, Exercised, RunRecord, Verdict
 
-#: From what has to be looked at first to what need not be looked at.
+#: The worst first.
 SEVERITY = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.SKIP, Verdict.PASS)
 
 
-def standing(result: CheckResult) -> Verdict:
-    """The verdict of ``result``; a FAIL that is accepted as known counts as WARN."""
+def effective_verdict(result: CheckResult) -> Verdict:
+    """Give the verdict of ``result``; a FAIL that is accepted as known counts as WARN."""
     accepted = result.accepted_as is not None and result.verdict is Verdict.FAIL
     return Verdict.WARN if accepted else result.verdict
 
 
-def to_tell(result: CheckResult) -> bool:
-    """Whether there is more to say of the result than that it passed."""
-    return standing(result) is not Verdict.PASS or bool(result.findings)
+def needs_attention(result: CheckResult) -> bool:
+    """Whether the result is more than a plain pass."""
+    return effective_verdict(result) is not Verdict.PASS or bool(result.findings)
 
 
 def by_severity(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """The results, the worst first, otherwise in their order."""
-    return sorted(results, key=lambda result: SEVERITY.index(standing(result)))
+    """Sort the results, the worst first, otherwise in their order."""
+    return sorted(results, key=lambda result: SEVERITY.index(effective_verdict(result)))
 
 
 def counts(results: Iterable[CheckResult]) -> dict[Verdict, int]:
-    """How many results there are of each verdict that there is."""
-    given = [standing(result) for result in results]
+    """Count the results of each verdict that occurs."""
+    given = [effective_verdict(result) for result in results]
     return {verdict: given.count(verdict) for verdict in SEVERITY if verdict in given}
 
 
 def not_run(record: RunRecord) -> tuple[str, ...]:
-    """The checks that were planned and have no result."""
+    """List the planned checks without a result."""
     done = {result.check for result in record.results}
     return tuple(check for check in record.planned if check not in done)
 
 
 def all_exercised(record: RunRecord) -> Exercised:
-    """What all checks together exercised."""
+    """Add up what all checks exercised."""
     total = Exercised()
     for result in record.results:
         total += result.exercised
@@ -47,7 +47,7 @@ def all_exercised(record: RunRecord) -> Exercised:
 
 
 def replay_of(record: RunRecord, result: CheckResult) -> str | None:
-    """The command that runs the check alone again; ``None`` where a described machine is needed and not known."""
+    """Give the command that reruns the check alone; ``None`` for a described machine, whose file is unknown."""
     if result.replay is not None:
         return result.replay
     if record.described:

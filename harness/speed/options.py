@@ -1,4 +1,4 @@
-"""What the options of a measurement say: how long it may take, and how precise it has to be."""
+"""Parses the options of a measurement: its time budget, and its precision."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from harness.errors import UsageError
 
 
 def parse_budget_s(text: str) -> float:
-    """Seconds from a text such as ``5`` or ``0.5``.
+    """Parse seconds, such as ``5`` or ``0.5``.
 
     Raises:
-        UsageError: it is no positive number of at most a day.
+        UsageError: it is not a positive number of at most a day.
     """
     seconds = _number(text)
     if seconds is None or not 0.0 < seconds <= 86_400.0:
-        raise UsageError(f"budget {text!r}: accepted: seconds above 0 and up to 86400, such as 5")
+        raise UsageError(f"budget {text!r}: accepted: seconds above 0 and up to 86,400, such as 5")
     return seconds
 
 
 def parse_share(text: str) -> float:
-    """A share from a text such as ``1%`` or ``0.01``, above 0 and below 1.
+    """Parse a share above 0 and below 1, such as ``1%`` or ``0.01``.
 
     Raises:
         UsageError: it is neither.
@@ -26,7 +26,7 @@ def parse_share(text: str) -> float:
     number = _number(text.strip().removesuffix("%"))
     share = None if number is None else number / 100.0 if text.strip().endswith("%") else number
     if share is None or not 0.0 < share < 1.0:
-        raise UsageError(f"{text!r} is no share; accepted: above 0% and below 100%, such as 1% or 0.01")
+        raise UsageError(f"{text!r} is not a share; accepted: above 0% and below 100%, such as 1% or 0.01")
     return share
 
 
