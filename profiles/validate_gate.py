@@ -10,7 +10,7 @@ Parts: ``quiet`` and ``load``, runs of the same code, the second with a process 
 anyway. Every run is a process of its own that measures five small benchmarks. They are measured once: what the gate's
 second look would take back counts as an alarm, or as found. What a run measured is appended to the results, a line of
 JSON each, before the next one starts; where the results hold runs already, only those that are missing are made. What
-is counted, and what "found" means, stands in ``harness/speed/validation.py``.
+is counted, and what "found" means, stands in ``tests/speed/gate_validation.py``.
 """
 
 from __future__ import annotations
@@ -196,7 +196,8 @@ def make_runs(part: str, count: int, options: argparse.Namespace, say: Callable[
 
 def summary(results: dict[str, list[Any]], say: Callable[[str], None]) -> None:
     """Say what the runs come to, part by part, with the counts."""
-    from harness.speed.validation import CALIBRATION_RUNS, count_planted, count_same_code, interval_widths, planted_loss
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "speed"))
+    from gate_validation import CALIBRATION_RUNS, count_planted, count_same_code, interval_widths, planted_loss
 
     for part, runs in results.items():
         same = results["load" if PARTS[part][0] else "quiet"]

@@ -38,7 +38,8 @@ def profile_function(
     DIR/timeline.json (open it in ui.perfetto.dev or chrome://tracing) and DIR/tensorboard (for TensorBoard). What the
     function prints goes to DIR/logs/profile.log. The devices are configured before the file is loaded.
     """
-    from harness.report.profile import print_profile, profile_from, save_profile
+    from harness.report.profile import PROFILE_FILE, print_profile, profile_from
+    from harness.report.storage import save_json
     from harness.report.terminal import console_for
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
@@ -60,7 +61,7 @@ def profile_function(
         }
         answer = ask(Job("harness.speed.timeline.process:run", arguments), files)
         profile = profile_from(answer["profile"])
-        saved = save_profile(profile, report)
+        saved = save_json(profile, report, PROFILE_FILE)
     print_profile(console_for(sys.stdout), profile)
     typer.echo(f"Record: {saved}; picture: {report / 'timeline.png'}; trace for Perfetto: {report / 'timeline.json'}")
     if not any(times.ops for times in profile.times):

@@ -79,7 +79,8 @@ def run_tasks(
 
 def _finish(tasks: Tasks, spec: str, report: Path, *, complete: bool) -> ExitCode:
     from harness.parallel.task_processes import TasksRecord
-    from harness.report.tasks import print_tasks, save_tasks
+    from harness.report.storage import save_json
+    from harness.report.tasks import TASKS_FILE, print_tasks
     from harness.report.terminal import console_for
 
     record = TasksRecord(
@@ -91,5 +92,5 @@ def _finish(tasks: Tasks, spec: str, report: Path, *, complete: bool) -> ExitCod
     )
     print_tasks(console_for(sys.stdout), record)
     with clear_errors():
-        typer.echo(f"Record: {save_tasks(record, report)}")
+        typer.echo(f"Record: {save_json(record, report, TASKS_FILE)}")
     return ExitCode.FAILURE if any(each.message for each in record.results) else ExitCode.SUCCESS

@@ -97,7 +97,8 @@ def scale_function(
 
 def _finish(measuring: Rounds, report: Path, *, complete: bool) -> ScaleRecord:
     """Work the curve out of what was measured, keep it, draw it, and print it."""
-    from harness.report.scale import SCALE_PICTURE, print_scale, save_scale
+    from harness.report.scale import SCALE_FILE, SCALE_PICTURE, print_scale
+    from harness.report.storage import save_json
     from harness.report.terminal import console_for
     from harness.speed.scaling.curve import curve_of
     from harness.speed.scaling.picture import draw_curve
@@ -114,7 +115,7 @@ def _finish(measuring: Rounds, report: Path, *, complete: bool) -> ScaleRecord:
     record = replace(record, fingerprint=measuring.fingerprint, outputs=outputs)
     print_scale(console_for(sys.stdout), record)
     with clear_errors():
-        saved = save_scale(record, report)
+        saved = save_json(record, report, SCALE_FILE)
         picture = report / SCALE_PICTURE
         try:
             drawn = draw_curve(record, [picture])

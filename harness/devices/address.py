@@ -12,7 +12,7 @@ _LARGEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where a server listens. ``host`` is a name, an IPv4 address, or an IPv6 address in brackets, as in a URL."""
+    """The address of a server. ``host`` is a name, an IPv4 address, or an IPv6 address in brackets."""
 
     host: str
     port: int
@@ -22,7 +22,7 @@ class Address:
         """Parse ``HOST:PORT``.
 
         Raises:
-            ValueError: the text is none; the message says why, and names the text.
+            ValueError: the text is not an address. The message says why.
         """
         if not text:
             raise ValueError("a host is empty")
@@ -37,7 +37,7 @@ class Address:
 
     @property
     def bare_host(self) -> str:
-        """The host without brackets, as Python's socket module takes it."""
+        """The host without brackets, for Python's socket module."""
         return self.host.strip("[]")
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ def distinct(texts: list[str]) -> tuple[Address, ...]:
     """Parse each of ``texts``.
 
     Raises:
-        ValueError: one of them is no address, or two of them are the same.
+        ValueError: one of them is not an address, or two are the same.
     """
     addresses = [Address.parse(text) for text in texts]
     for index, address in enumerate(addresses):

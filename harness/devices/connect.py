@@ -1,6 +1,6 @@
-"""Makes the devices of TensorFlow servers devices of this process: connects, and sees that all are there.
+"""Connects to TensorFlow servers, so that their devices become devices of this process.
 
-This process becomes a server too: the others fetch from it what they work on.
+This process becomes a server too: the others fetch data from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _running: list[CoreServers] = []
 
 
 def start_servers(tensorflow: Any, plan: Plan) -> CoreServers:
-    """Start the servers of a plan; they come up while the caller goes on.
+    """Start the servers of a plan, without waiting for them.
 
     Raises:
         CoreServerFailed: a process could not be started.
@@ -36,12 +36,12 @@ def start_servers(tensorflow: Any, plan: Plan) -> CoreServers:
 
 
 def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
-    """Wait for the servers, and make their devices known to TensorFlow, whose runtime has not started.
+    """Wait for the servers, and connect TensorFlow to them before its runtime starts.
 
-    This process listens on loopback alone. Where this raises, the servers are ended.
+    This process only listens on loopback. On an error, the servers are ended.
 
     Raises:
-        CoreServerFailed: one of them is not there, or TensorFlow cannot reach it.
+        CoreServerFailed: a server did not start, or TensorFlow cannot reach it.
     """
     running = servers.wait()
     os.environ.update(proxy_exception(os.environ))
@@ -56,17 +56,17 @@ def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
 
 
 def connect_hosts(tensorflow: Any, hosts: Sequence[Host], spec: str) -> None:
-    """Make the devices of ``hosts`` known to TensorFlow, whose runtime has not started.
+    """Connect TensorFlow to ``hosts`` before its runtime starts.
 
-    This process listens for these hosts and for this machine alone, or on loopback where all hosts are this machine.
+    This process only listens for these hosts and this machine.
 
     Raises:
-        HostUnreachable: no server answers on some of them, or TensorFlow cannot connect to it.
+        HostUnreachable: no server answers on a host, or TensorFlow cannot connect to it.
     """
     if quiet := silent(hosts):
         raise HostUnreachable(spec, [str(each) for each in quiet])
     os.environ.update(proxy_exception(os.environ, [host.address.bare_host for host in hosts]))
-    # Else TensorFlow waits without end for a host that is lost between the question above and the connection.
+    # Else TensorFlow waits forever for a host that is lost between the check above and the connection.
     os.environ.setdefault("GRPC_FAIL_FAST", "true")
     jobs: dict[str, dict[int, str]] = {}
     for host in hosts:
@@ -80,22 +80,22 @@ def connect_hosts(tensorflow: Any, hosts: Sequence[Host], spec: str) -> None:
 
 
 def _join(tensorflow: Any, jobs: Mapping[str, Mapping[int, str]], here: str, program: bytes) -> None:
-    """Connect to the tasks of ``jobs``; ``here`` is what they call this host, ``program`` says who may reach it."""
+    """Connect to the tasks of ``jobs``; ``here`` is this host's address for them, ``program`` the packet filter."""
     with held_port() as port:
         cluster = {**jobs, CLIENT_JOB: {0: f"{here}:{port}"}}
         tensorflow.config.experimental_connect_to_cluster(tensorflow.train.ClusterSpec(cluster))
         # Only this starts the runtime, and with it the server of this process.
         tensorflow.config.list_logical_devices()
     if not restrict_listening(port, program):
-        raise RuntimeError(f"TensorFlow does not listen on port {port}, as it was told to")
+        raise RuntimeError(f"TensorFlow does not listen on the requested port {port}")
 
 
 @contextlib.contextmanager
 def held_port() -> Iterator[int]:
-    """A port for the server of this process, which has to be known before it starts.
+    """Reserve a port for the server of this process, which must be known before it starts.
 
-    The socket that holds it does not listen, and shares its address: so does TensorFlow's, which can listen there all
-    the same, while the kernel gives the port to nobody else who asks for any.
+    The reserving socket does not listen, and shares its address, so TensorFlow can still listen there, while the kernel
+    gives the port to nobody else.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,7 +104,7 @@ def held_port() -> Iterator[int]:
 
 
 def _seen_from(hosts: Sequence[Host]) -> tuple[str, list[str]]:
-    """What the hosts call this one, and the IP addresses from which they come."""
+    """Find this host's address for the others, and their IP addresses."""
     sources: list[str] = []
     here = _HERE
     for host in hosts:
@@ -119,7 +119,7 @@ def _seen_from(hosts: Sequence[Host]) -> tuple[str, list[str]]:
 
 
 def _own_address(family: int, where: Any) -> str | None:
-    """The address from which this host would send to ``where``; nothing is sent."""
+    """Find the address from which this host would send to ``where``, without sending."""
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(where)
         return str(probe.getsockname()[0]).partition("%")[0]

@@ -1,14 +1,13 @@
-"""A TensorFlow server on one CPU core: the program that :mod:`harness.devices.servers` runs once for each device.
+"""A TensorFlow server on one CPU core: the program of each device of ``cores:N``.
 
     python -I -S core_server.py CPU LIBRARY PARENT
 
-It needs no more than Python's own library and TensorFlow's C interface (``tensorflow/c/c_api.h``), so that it is there
-in a second: importing TensorFlow for Python would take as long again as it does for its client. It writes the address
-of the server to stdout, and everything that TensorFlow says to stderr.
+It only uses Python's standard library and TensorFlow's C interface (``tensorflow/c/c_api.h``), and starts in a second:
+importing TensorFlow for Python would take much longer. It writes its address to stdout, and TensorFlow's log to stderr.
 
-It never outlives its parent, and two things tell it: stdin is a pipe that the parent keeps open, and ends with it; and
-the id of its parent changes, also where another child of the parent has inherited the pipe. (``PR_SET_PDEATHSIG`` would
-end it with the thread that started it.)
+It never outlives its parent, which it notices in two ways: stdin, a pipe that the parent keeps open, closes; and the
+parent's id changes, even if another child has inherited the pipe. (``PR_SET_PDEATHSIG`` would end it with the thread
+that started it.)
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ import sys
 import threading
 from pathlib import Path
 
-#: How often it looks for its parent, in seconds, where the pipe does not tell.
+#: Seconds between checks of the parent's id.
 TICK_S = 0.5
-#: How long it may take to start, in seconds, where nobody is there to end it.
+#: Time limit of the start, in seconds, if nobody ends it.
 LAST_RESORT_S = 180.0
-#: What the job of the servers is called in the names of their devices.
+#: The job of the servers in device names.
 JOB = "core"
 
 
 def main() -> None:
-    """Serve until the parent is gone."""
+    """Serve until the parent ends."""
     cpu, library, parent = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     _close_inherited()
     os.sched_setaffinity(0, {cpu})  # before any thread starts: it is inherited, and set for one thread alone
@@ -51,7 +50,7 @@ def main() -> None:
 
 
 def _close_inherited() -> None:
-    """Close what the parent's libraries left open for its children: a socket held here would outlive it there."""
+    """Close inherited descriptors: a socket of the parent would stay open here."""
     for entry in list(Path("/proc/self/fd").iterdir()):
         if int(entry.name) > 2:
             with contextlib.suppress(OSError):  # the folder's own descriptor is closed already
@@ -67,13 +66,13 @@ def _end_with(parent: int) -> None:
 
 
 class Server:
-    """TensorFlow's server, through its C interface."""
+    """TensorFlow's server, through the C interface."""
 
     def __init__(self, library: str, definition: bytes) -> None:
-        """Make it, from a serialised ``ServerDef``: it listens, and serves from :meth:`start` on.
+        """Make the server from a serialised ``ServerDef``: it listens, and serves after :meth:`start`.
 
         Raises:
-            OSError: there is no such library.
+            OSError: the library cannot be loaded.
             RuntimeError: TensorFlow refuses.
         """
         self._library = ctypes.CDLL(library)
@@ -93,27 +92,26 @@ class Server:
         self._check()
 
     def start(self) -> None:
-        """Serve, from now on."""
+        """Start serving."""
         self._library.TF_ServerStart(self._server, self._status)
         self._check()
 
     def address(self) -> str:
-        """Host and port."""
+        """Give host and port."""
         target: bytes = self._library.TF_ServerTarget(self._server)
         return target.decode().removeprefix("grpc://")
 
     def _check(self) -> None:
         if self._library.TF_GetCode(self._status):
             message = self._library.TF_Message(self._status).decode(errors="replace")
-            raise RuntimeError(f"TensorFlow's server does not start: {message}")
+            raise RuntimeError(f"TensorFlow's server did not start: {message}")
 
 
 def server_definition(job: str = JOB, address: str = "127.0.0.1:0", config: bytes | None = None) -> bytes:
-    """A serialised ``ServerDef``: alone in its cluster, by default on a port that the kernel picks.
+    """Serialise a ``ServerDef`` of a cluster with one task, by default on a port that the kernel picks.
 
-    ``config``: a serialised ``ConfigProto``; by default one thread, and no GPU. Written by hand, so that no protocol
-    buffer library has to be loaded. The numbers of the fields are those of ``tensorflow_server.proto``,
-    ``cluster.proto`` and ``config.proto``.
+    ``config``: a serialised ``ConfigProto``; by default one thread, and no GPU. This needs no protocol buffer library.
+    The field numbers are from ``tensorflow_server.proto``, ``cluster.proto`` and ``config.proto``.
     """
     task = number_field(1, 0) + bytes_field(2, address.encode())
     jobs = bytes_field(1, job.encode()) + bytes_field(2, task)
@@ -126,12 +124,12 @@ def server_definition(job: str = JOB, address: str = "127.0.0.1:0", config: byte
 
 
 def bytes_field(field: int, value: bytes) -> bytes:
-    """A field of a protocol buffer that holds a text or a message."""
+    """Serialise a text or a message as a field."""
     return bytes([field << 3 | 2]) + _varint(len(value)) + value
 
 
 def number_field(field: int, value: int) -> bytes:
-    """A field of a protocol buffer that holds a number of 0 or more."""
+    """Serialise a number of 0 or more as a field."""
     return bytes([field << 3]) + _varint(value)
 
 

@@ -1,4 +1,4 @@
-"""The CPU cores that this process may use: one CPU for each physical core, from its affinity and from ``/sys``."""
+"""The CPU cores that this process may use, from its affinity and ``/sys``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def allowed_cpus() -> frozenset[int]:
-    """The CPUs that this process may run on (its affinity mask, which a container's cpuset narrows too)."""
+    """List the CPUs that this process may run on: its affinity mask, which a container's cpuset narrows too."""
     return frozenset(os.sched_getaffinity(0))
 
 
 def usable_cores(allowed: Iterable[int] | None = None, sys: Path = _SYS) -> tuple[int, ...]:
-    """For each physical core with a CPU in ``allowed``, the lowest of those CPUs; sorted.
+    """List the lowest CPU in ``allowed`` of each physical core, sorted.
 
-    CPUs that share a core (hyper-threads) share its arithmetic units: two devices on one would slow each other down.
-    ``allowed`` is by default what this process may run on. A CPU of which ``/sys`` does not say which core it belongs
-    to counts as a core of its own.
+    Hyper-threads share the arithmetic units of a core: two devices on one would slow each other down. ``allowed`` is by
+    default the affinity of this process. A CPU whose core is unknown counts as a core.
     """
     cores: dict[object, int] = {}
     for cpu in sorted(allowed_cpus() if allowed is None else allowed):
@@ -29,7 +28,7 @@ def usable_cores(allowed: Iterable[int] | None = None, sys: Path = _SYS) -> tupl
 
 
 def _core_of(cpu: int, sys: Path) -> object:
-    """The core of a CPU: its package, and its number there, which is unique in a package alone."""
+    """Identify the core of a CPU by package, die and number: the number is only unique in a package."""
     try:
         topology = sys / f"cpu{cpu}" / "topology"
         return (
@@ -42,9 +41,9 @@ def _core_of(cpu: int, sys: Path) -> object:
 
 
 def allowed_cpu_time(cgroup: Path = _CGROUP) -> float | None:
-    """How many CPUs' worth of time this process may take, from its container's quota; ``None`` where there is none.
+    """Read the CPU quota of the container, in CPUs; ``None`` without one.
 
-    Two cores under a quota of one are throttled in turn: what runs on both is no faster than on one.
+    Two cores under a quota of one are throttled: they are no faster than one.
     """
     try:
         quota, period = (cgroup / "cpu.max").read_text(encoding="ascii").split()

@@ -1,4 +1,4 @@
-"""The devices that a process works with: :class:`Device`, and the sequence :class:`Devices`."""
+"""The devices of a process: :class:`Device`, and the sequence :class:`Devices`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Device:
 class Devices(Sequence[Device]):
     """An immutable sequence of devices. A slice is a ``Devices`` too.
 
-    ``spec`` is what was asked for, ``reason`` says in a sentence what was taken and why, and ``host`` is the full
-    name of the CPU device on which data is split and results are joined.
+    ``spec`` is the requested spec, ``reason`` explains the selection, and ``host`` is the full name of the CPU device
+    on which data is split and results are joined.
     """
 
     def __init__(self, devices: Iterable[Device], *, spec: str, reason: str = "", host: str | None = None) -> None:

@@ -18,11 +18,10 @@ _MIB = 1024 * 1024
 
 
 def fingerprint(devices: Devices | None = None) -> Fingerprint:
-    """Describe this machine, this TensorFlow, and ``devices`` (by default those that are configured, if any).
+    """Describe this machine, this TensorFlow, and ``devices`` (by default the configured ones, if any).
 
-    TensorFlow is loaded; its runtime is not started. What is not there or not known is ``None``: the driver, CUDA
-    and cuDNN are given only where TensorFlow can use a GPU, and ``deterministic_ops`` only where the devices were
-    configured by the harness or the environment asks for determinism.
+    TensorFlow is loaded; its runtime is not started. Unknown facts are ``None``: driver, CUDA and cuDNN without a
+    usable GPU, and ``deterministic_ops`` unless the harness configured the devices or the environment sets it.
     """
     import psutil
     import tensorflow as tf
@@ -68,7 +67,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _deterministic(tensorflow: Any) -> bool | None:
-    """TensorFlow has no getter for op determinism. Where its runtime runs, a generator that must refuse tells."""
+    """Detect op determinism, which has no getter: a non-deterministic generator is then refused."""
     if os.environ.get("TF_DETERMINISTIC_OPS", "").lower() in ("1", "true"):
         return True
     state = configured()

@@ -1,7 +1,7 @@
-"""The server of ``harness serve``: TensorFlow's, in this process, for clients that name its address.
+"""The TensorFlow server of ``harness serve``, in this process.
 
-It is the one task of a cluster of its own. A client that connects makes it a task of the cluster that it names, under
-any job and number: so servers need not know of one another when they start.
+It is the only task of its own cluster. A client makes it a task of another cluster, so servers need not know of one
+another when they start.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ from harness.devices.packet_filter import passing
 from harness.errors import ServerNotStarted, UsageError
 from harness.tensorflow_version import C_LIBRARY
 
-#: Where a server listens unless it is told otherwise: other hosts do not reach it.
+#: The default address, which other hosts cannot reach.
 LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class HostServer:
-    """A server that runs until its process ends. ``address``: what clients call it, as ``HOST:PORT``."""
+    """A server that runs until its process ends. ``address``: ``HOST:PORT``, for clients."""
 
     address: str
     server: Server
-    #: Whether other hosts reach it.
+    #: Whether other hosts can reach it.
     open_to_others: bool
 
 
 def start_server(port: int = 0, bind: str = LOOPBACK, cpus: int = 1) -> HostServer:
     """Start TensorFlow's server in this process, with ``cpus`` logical CPUs and the GPUs that TensorFlow sees.
 
-    It listens at ``bind``, a name or an IP address of this host (``0.0.0.0`` or ``::`` for all of them), on ``port``; 0
-    lets the kernel pick one, so that two servers never want the same. TensorFlow listens on every address whatever it
-    is told, so that a packet filter keeps it to this one, before it serves.
+    It listens at ``bind``, a name or an IP address of this host (``0.0.0.0`` or ``::`` for all), on ``port``; 0 lets
+    the kernel pick one. TensorFlow always listens on every address, so a packet filter restricts it before it serves.
 
     Raises:
-        UsageError: ``bind`` is no address of this host.
+        UsageError: ``bind`` is not an address of this host.
         ServerNotStarted: the port is taken, or TensorFlow is not installed.
     """
     own = _own_address(bind)
@@ -53,7 +52,7 @@ def start_server(port: int = 0, bind: str = LOOPBACK, cpus: int = 1) -> HostServ
     try:
         server = Server(
             str(Path(package.submodule_search_locations[0]) / C_LIBRARY),
-            # Its own cluster has nobody else to reach it by this address: a client names it anew.
+            # Nobody uses this address: a client gives the server a new one.
             server_definition(JOB, f"{LOOPBACK}:{port}", config),
         )
         if not own.is_unspecified:

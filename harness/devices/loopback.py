@@ -1,10 +1,8 @@
-"""Keeps a listening socket of this process to this machine. Used by :mod:`harness.devices.core_server` too, where
-nothing but Python's own library is there.
+"""Restricts a listening socket of this process to this machine. It only uses Python's standard library.
 
-TensorFlow's gRPC server listens on every interface, whatever address its cluster names (``0.0.0.0:`` is written down in
-``grpc_server_lib.cc``, and no option or environment variable of TensorFlow or gRPC changes it), and whoever reaches it
-may run any graph. So a packet filter is put on the socket: Linux then drops what does not come from this machine before
-TCP sees it. It needs no privilege. It does not keep out other users of this machine.
+TensorFlow's gRPC server listens on every interface (``0.0.0.0:`` is hard-coded in ``grpc_server_lib.cc``, and no option
+changes it), and whoever reaches it may run any graph. So a packet filter on the socket lets Linux drop packets from
+other machines before TCP sees them. It needs no privilege, and does not keep out other users of this machine.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _PASS, _DROP = 0xFFFFFFFF, 0
 
 
 def filter_program(network: int = 0x7F000000, mask: int = 0xFF000000) -> bytes:
-    """The filter: passes what comes from ``network`` (IPv4, by default 127.0.0.0/8) or from ``::1`` (IPv6)."""
+    """Make a filter that passes packets from ``network`` (IPv4, by default 127.0.0.0/8) and from ``::1`` (IPv6)."""
     # Each line: code, lines to skip if equal, lines to skip if not, operand.
     lines = [
         (_BYTE, 0, 0, _IP),
@@ -51,10 +49,10 @@ def filter_program(network: int = 0x7F000000, mask: int = 0xFF000000) -> bytes:
 
 
 def restrict(listening: socket.socket, program: bytes | None = None) -> None:
-    """Put the filter on a socket. Connections that it accepts have it too.
+    """Put a filter on a socket, and on the connections that it accepts.
 
     Raises:
-        OSError: this kernel takes no filter.
+        OSError: this kernel accepts no filter.
     """
     lines = filter_program() if program is None else program
     held = ctypes.create_string_buffer(lines, len(lines))
@@ -64,11 +62,13 @@ def restrict(listening: socket.socket, program: bytes | None = None) -> None:
 
 
 def restrict_listening(port: int | None = None, program: bytes | None = None) -> list[int]:
-    """Put a filter on every TCP socket of this process that listens (on ``port``, if given); gives their ports.
-    ``program``: another filter than :func:`filter_program`.
+    """Put a filter, by default :func:`filter_program`, on every listening TCP socket of this process (on ``port``, if
+    given).
+
+    Returns their ports.
 
     Raises:
-        OSError: this kernel takes no filter.
+        OSError: this kernel accepts no filter.
     """
     ports = []
     for entry in Path("/proc/self/fd").iterdir():

@@ -1,4 +1,4 @@
-"""Names the hosts of a cluster in what is said of an error: TensorFlow's message has a task's number at most."""
+"""Names lost hosts of a cluster in error messages: TensorFlow's own have at most a task number."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from harness.errors import HostUnreachable, InvalidSpec
 
 
 def lost_hosts(spec: str | None = None) -> tuple[Silence, ...]:
-    """The hosts of this process's cluster on which no server answers any more; empty without a cluster.
+    """Find the hosts of this process's cluster that no longer answer; empty without a cluster.
 
-    ``spec``: the device spec of another process, whose hosts are asked instead, where it names them itself.
+    ``spec``: the device spec of another process, whose listed hosts are checked instead.
     """
     return silent(_hosts(spec))
 
 
 def require_hosts() -> None:
-    """See that all hosts of this process's cluster are there, before something that would wait for a lost one for ever.
+    """Check all hosts of this process's cluster, before a call that would wait forever for a lost one.
 
     Raises:
         HostUnreachable: one of them does not answer.
@@ -29,11 +29,11 @@ def require_hosts() -> None:
 
 
 def naming_hosts(message: str, error: BaseException | None = None, spec: str | None = None) -> str:
-    """``message``, with the hosts that are lost; if none is, with the addresses of the tasks that ``error`` names."""
+    """Add the lost hosts to ``message``; if there are none, the addresses of the tasks that ``error`` names."""
     if isinstance(error, HostUnreachable):
-        return message  # it names them itself
-    if said := [str(each) for each in lost_hosts(spec)]:
-        return f"{message}; {'; '.join(said)}"
+        return message  # already named
+    if lost := [str(each) for each in lost_hosts(spec)]:
+        return f"{message}; {'; '.join(lost)}"
     named = [f"/job:{host.job}/task:{host.task} is {host.address}" for host in _hosts(spec) if _names(error, host)]
     return f"{message}; {', '.join(named)}" if named else message
 

@@ -1,4 +1,4 @@
-"""Which devices a measurement of speed takes, where nobody says which."""
+"""Selects the devices for a measurement of speed by default."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.devices.inventory import Inventory, read_inventory
 
 @dataclass(frozen=True, slots=True)
 class MeasuringSpec:
-    """A device spec, and why it is the one to measure on, in a sentence without its full stop."""
+    """A device spec, and the reason for it."""
 
     spec: str
     reason: str
@@ -20,11 +20,10 @@ class MeasuringSpec:
 
 
 def measuring_spec(inventory: Inventory | None = None, cpu_time: float | None = None) -> MeasuringSpec:
-    """What ``auto`` is for a measurement: two or more real GPUs, else all physical cores as ``cores:N``.
+    """Select two or more real GPUs, else all physical cores as ``cores:N``.
 
-    One GPU is never taken: what shares a card shares its arithmetic units. TensorFlow is loaded and its runtime not
-    started, unless ``inventory`` (what is there) is given; ``cpu_time`` is how many CPUs' worth of time this process
-    may take (``None`` without a limit), and is looked up together with the inventory.
+    A single GPU is never selected: logical GPUs share its arithmetic units. ``inventory`` and ``cpu_time`` (the CPU
+    quota, ``None`` without a limit) are looked up by default; that loads TensorFlow, and does not start its runtime.
     """
     if inventory is None:
         import tensorflow as tf
@@ -32,9 +31,9 @@ def measuring_spec(inventory: Inventory | None = None, cpu_time: float | None = 
         inventory, cpu_time = read_inventory(tf), allowed_cpu_time()
     gpus, cores = len(inventory.gpus), len(inventory.cores)
     if gpus >= 2:
-        return MeasuringSpec("gpu", f"a measurement takes gpu, because {gpus} real GPUs are here")
+        return MeasuringSpec("gpu", f"measurements use gpu: found {gpus} real GPUs")
     count, limit = max(cores, 1), f"this process may use {cores} physical core{'' if cores == 1 else 's'}"
     if cpu_time is not None and int(cpu_time) < count:
-        count, limit = max(int(cpu_time), 1), f"this process may take the time of {cpu_time:g} CPUs"
-    gpu = "no GPU is here" if gpus == 0 else "devices that share the one GPU that is here show no speedup"
-    return MeasuringSpec(f"cores:{count}", f"a measurement takes cores:{count}, because {gpu} and {limit}")
+        count, limit = max(int(cpu_time), 1), f"its CPU quota is {cpu_time:g}"
+    gpu = "no GPU found" if gpus == 0 else "devices that share the only GPU show no speedup"
+    return MeasuringSpec(f"cores:{count}", f"measurements use cores:{count}: {gpu}, and {limit}")

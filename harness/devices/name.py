@@ -1,4 +1,4 @@
-"""A TensorFlow device name as a parsed value, compared field by field: GPU:1 is no part of GPU:10."""
+"""Parsed TensorFlow device names, compared field by field: GPU:1 is not a part of GPU:10."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ _FIELD = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceName:
-    """A device name, whole or in part. A field that the name does not fix is ``None``.
-
-    ``kind`` is upper case (``CPU``, ``GPU``, ``TPU`` …), as TensorFlow treats it.
-    """
+    """A device name, whole or in part. An open field is ``None``. ``kind`` is upper case (``CPU``, ``GPU``, "
+    "``TPU`` …)."""
 
     job: str | None = None
     replica: int | None = None
@@ -39,10 +37,10 @@ class DeviceName:
         return _parse(text)
 
     def matches(self, request: DeviceName) -> bool:
-        """Whether this device satisfies ``request``: each field that the request fixes is the same here."""
+        """Whether this device satisfies ``request`` in each field that the request fixes."""
         return all(
-            asked is None or asked == own
-            for asked, own in (
+            wanted is None or wanted == own
+            for wanted, own in (
                 (request.job, self.job),
                 (request.replica, self.replica),
                 (request.task, self.task),
@@ -53,12 +51,12 @@ class DeviceName:
 
     @property
     def in_this_process(self) -> bool:
-        """Whether it is a device of this process, and not one of a server or of another host."""
+        """Whether it is a device of this process, not of a server or another host."""
         return self.job in (None, "localhost")
 
     @property
     def short(self) -> str:
-        """The name as people write it: ``CPU:1`` on this host, ``worker/1/CPU:0`` elsewhere."""
+        """The short name: ``CPU:1`` on this host, ``worker/1/CPU:0`` elsewhere."""
         device = f"{self.kind}:{self.index}" if self.kind is not None else "any"
         if self.in_this_process:
             return device

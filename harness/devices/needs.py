@@ -1,4 +1,4 @@
-"""What a test needs of the devices, and whether they meet it."""
+"""The devices that a test needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS: tuple[str, ...] = get_args(DeviceKind)
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """At least ``minimum`` devices, each of one of ``kinds`` (of any kind where it is empty)."""
+    """At least ``minimum`` devices of ``kinds`` (of any kind if empty)."""
 
     minimum: int = 1
     kinds: tuple[str, ...] = ()
@@ -24,12 +24,12 @@ class Needs:
         return f"{self.minimum} {kinds}{' ' if kinds else ''}device(s)"
 
     def met_by(self, devices: Devices) -> bool:
-        """Whether enough of the devices are of a kind that counts. A logical GPU is not a ``gpu``."""
+        """Whether enough devices are of an accepted kind. A logical GPU is not a ``gpu``."""
         return sum(not self.kinds or device.kind in self.kinds for device in devices) >= self.minimum
 
 
 def describe(devices: Devices) -> str:
-    """How many there are of which kind, and the spec that they come from."""
+    """Describe the devices by number, kind and spec."""
     kinds = ", ".join(sorted({device.kind for device in devices}))
     return f"{len(devices)} {kinds} device(s) from {devices.spec}"
 
@@ -49,7 +49,7 @@ def parse_needs(args: Sequence[object], kwargs: Mapping[str, object]) -> Needs:
         )
 
     if args:
-        raise refused("it takes keyword arguments alone")
+        raise refused("it only takes keyword arguments")
     if unknown := sorted(set(kwargs) - {"min", "kind"}):
         raise refused(f"unknown argument {', '.join(unknown)}")
     minimum = kwargs.get("min", 1)

@@ -1,7 +1,7 @@
-"""What the NVIDIA driver says of the cards. Everything here is ``None`` or empty where there is no driver.
+"""Asks the NVIDIA driver for its GPUs. Everything here is ``None`` or empty without a driver.
 
-TensorFlow, CUDA and the driver number the cards differently (``CUDA_VISIBLE_DEVICES`` and CUDA's own order of speed
-both renumber), so that a card is known by its UUID, never by an index.
+TensorFlow, CUDA and the driver number GPUs differently (``CUDA_VISIBLE_DEVICES`` and CUDA's speed order renumber them),
+so a GPU is identified by its UUID, never by an index.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def _text(value: str | bytes) -> str:
 
 
 def cuda_uuids(library: Any = None) -> tuple[str, ...]:
-    """UUIDs of the cards in CUDA's order in this process, which is TensorFlow's. Empty where CUDA cannot tell.
+    """List the UUIDs of the GPUs in CUDA's order in this process, which is TensorFlow's. Empty if unknown.
 
-    ``library`` is the CUDA driver API, by default ``libcuda.so.1``. No context is made, so that no memory is taken.
+    ``library`` is the CUDA driver API, by default ``libcuda.so.1``. No context is made, so no memory is used.
     """
     if library is None:
         try:
@@ -138,9 +138,9 @@ def cuda_uuids(library: Any = None) -> tuple[str, ...]:
 
 
 def match_cards(count: int, cards: Sequence[Card], uuids: Sequence[str]) -> tuple[Card | None, ...]:
-    """The card behind each of TensorFlow's ``count`` GPUs, ``None`` where it is not certain which one it is.
+    """Match TensorFlow's ``count`` GPUs to cards, ``None`` where the match is uncertain.
 
-    TensorFlow leaves out cards that are too old for it; then CUDA's order does not say which is which.
+    TensorFlow leaves out GPUs that are too old, and CUDA's order is then ambiguous.
     """
     by_uuid = {card.uuid: card for card in cards}
     if len(uuids) == count:
@@ -151,7 +151,7 @@ def match_cards(count: int, cards: Sequence[Card], uuids: Sequence[str]) -> tupl
 
 
 def driver_version(kernel_module: Path = _KERNEL_MODULE) -> str | None:
-    """Version of the driver, such as ``550.54.15``, from the kernel module's own file."""
+    """Read the driver version, such as ``550.54.15``, from the kernel module's file."""
     try:
         text = kernel_module.read_text(encoding="utf-8", errors="replace")
     except OSError:

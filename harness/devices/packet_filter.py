@@ -1,7 +1,5 @@
-"""Packet filters for listening sockets that other hosts reach: who may, and at which address of this host.
-
-:mod:`harness.devices.loopback` says why there have to be filters, and has the one for this machine alone.
-"""
+"""Packet filters for listening sockets that some other hosts may reach. :mod:`harness.devices.loopback` explains "
+"why."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ _IP = 0xFFF00000
 # and jump, return.
 _BYTE, _WORD, _SHIFT, _MASK, _JUMP, _IF_EQUAL, _RETURN = 0x30, 0x20, 0x74, 0x54, 0x05, 0x15, 0x06
 _PASS, _DROP = 0xFFFFFFFF, 0
-#: Where the addresses are in the headers of the two versions of IP, in bytes: source, destination.
+#: Offsets of source and destination in the headers of both IP versions, in bytes.
 _V4_AT, _V6_AT = (12, 16), (8, 24)
 
 #: Code, lines to skip if equal, lines to skip if not, operand.
@@ -23,10 +21,10 @@ _Line = tuple[int, int, int, int]
 
 
 def passing(sources: Iterable[str] = (), destinations: Iterable[str] = ()) -> bytes:
-    """A filter that passes what comes from this machine, from ``sources`` or to ``destinations``: IP addresses.
+    """Make a filter that passes packets from this machine, from ``sources`` or to ``destinations``: IP addresses.
 
     Raises:
-        ValueError: one of them is no IP address.
+        ValueError: one of them is not an IP address.
     """
     wanted = [(ipaddress.ip_address(text), 0) for text in dict.fromkeys(sources)]
     wanted += [(ipaddress.ip_address(text), 1) for text in dict.fromkeys(destinations)]
@@ -50,13 +48,13 @@ def passing(sources: Iterable[str] = (), destinations: Iterable[str] = ()) -> by
 
 
 def _unless(word: int) -> list[_Line]:
-    """Pass where what is loaded is ``word``; else go on."""
+    """Pass if the loaded value is ``word``; else continue."""
     return [(_IF_EQUAL, 0, 1, word), (_RETURN, 0, 0, _PASS)]
 
 
 def _v6(address: ipaddress.IPv6Address, at: int) -> list[_Line]:
     lines: list[_Line] = []
     for index, (word,) in enumerate(struct.iter_unpack("!I", address.packed)):
-        # To the line after the return: two lines for each word that is left, and the return.
+        # Skip to the line after the return: two lines for each remaining word, and the return.
         lines += [(_WORD, 0, 0, _IP + at + 4 * index), (_IF_EQUAL, 0, 2 * (3 - index) + 1, word)]
     return [*lines, (_RETURN, 0, 0, _PASS)]

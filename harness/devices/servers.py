@@ -1,8 +1,7 @@
-"""Starts the TensorFlow servers of ``cores:N``, each in a process of its own, and ends them.
+"""Starts the TensorFlow servers of ``cores:N``, each in its own process, and ends them.
 
-They are started so that nothing of Python's keeps them: no object that would end them, or warn, while the interpreter
-is torn down. TensorFlow's client tells them to forget its functions at its own very end, and complains on stderr where
-they are gone before. So they live until the kernel closes this process's end of a pipe, whatever ended this process.
+No Python object ends them when the interpreter exits: TensorFlow's client tells them to forget its functions at its
+very end, and complains on stderr if they are gone. They end when the kernel closes this process's end of a pipe.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from harness.devices import core_server
 from harness.errors import CoreServerFailed
 from harness.tensorflow_version import C_LIBRARY
 
-#: How long the servers may take to start, in seconds. TensorFlow's library is 1 GB, and the disk may be cold.
+#: Time limit of the start, in seconds. TensorFlow's library has 1 GB, and the disk may be cold.
 START_LIMIT_S = 120.0
-#: As much of a server's log as an error shows, in bytes.
+#: Bytes of a server's log shown in an error.
 _TAIL_BYTES = 2000
-#: Environment variables in which gRPC looks for a proxy, and what it must not use one for.
+#: Environment variables of gRPC: the proxy, and the hosts reached without it.
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _NO_PROXY = ("no_grpc_proxy", "no_proxy")
 _HERE = "127.0.0.1"
@@ -34,7 +33,7 @@ _HERE = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class CoreServer:
-    """A server that runs. ``address`` is its host and port."""
+    """A running server. ``address`` is its host and port."""
 
     cpu: int
     pid: int
@@ -42,10 +41,10 @@ class CoreServer:
 
 
 class CoreServers:
-    """The servers of one process. They end with it; :meth:`stop` ends them at once, where a start came to nothing."""
+    """The servers of one process. They end with it, or with :meth:`stop` after a failed start."""
 
     def __init__(self, cpus: Sequence[int], tensorflow: Path, *, deterministic: bool = False) -> None:
-        """Start a server on each of ``cpus``, and return before they are there. ``tensorflow``: its package's folder.
+        """Start a server on each of ``cpus``, without waiting. ``tensorflow``: its package's folder.
 
         Raises:
             CoreServerFailed: a process could not be started.
@@ -68,7 +67,7 @@ class CoreServers:
     def _spawn(self, cpu: int, library: Path, stdin: int, environment: Mapping[str, str]) -> None:
         stdout, write_end = os.pipe()
         self._stdouts.append(stdout)
-        # A file without a name: nothing of it is left, whatever ends the two processes.
+        # A file without a name: nothing is left of it, however the processes end.
         log = tempfile.TemporaryFile()  # noqa: SIM115 - kept for as long as the server runs
         self._logs.append(log)
         try:
@@ -81,7 +80,7 @@ class CoreServers:
                     (os.POSIX_SPAWN_DUP2, write_end, 1),
                     (os.POSIX_SPAWN_DUP2, log.fileno(), 2),
                 ],
-                # ^C in a terminal reaches all processes of its group. What it ends is the client, and with it these.
+                # ^C in a terminal reaches the whole group; it should end the client, and the servers with it.
                 setsigmask=[signal.SIGINT],
             )
         finally:
@@ -89,10 +88,10 @@ class CoreServers:
         self._pids.append(pid)
 
     def wait(self, limit_s: float = START_LIMIT_S) -> tuple[CoreServer, ...]:
-        """The servers, once all of them are there.
+        """Wait until all servers are ready.
 
         Raises:
-            CoreServerFailed: one of them ended, or said nothing for ``limit_s`` seconds from its start. All are ended.
+            CoreServerFailed: one ended, or was not ready within ``limit_s`` seconds. All are ended.
         """
         servers = []
         for index, (cpu, stdout) in enumerate(zip(self._cpus, self._stdouts, strict=True)):
@@ -123,13 +122,13 @@ class CoreServers:
         return line.decode(errors="replace")
 
     def log_tail(self, index: int) -> str:
-        """The end of what the server on the CPU of this index has said."""
+        """Read the end of the log of a server."""
         descriptor = self._logs[index].fileno()
         size = os.fstat(descriptor).st_size
         return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace").strip()
 
     def stop(self) -> None:
-        """End the servers, and wait until they are gone."""
+        """End the servers, and wait for their end."""
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)  # a child that nobody has waited for: the id is its own
             os.waitpid(pid, 0)
@@ -141,7 +140,7 @@ class CoreServers:
 
 
 def _environment(deterministic: bool) -> dict[str, str]:
-    """That of a server: no GPU, no proxy between the servers, and the determinism that its client asks for."""
+    """Make a server's environment: no GPU, no proxy between servers, and the client's determinism."""
     environment = {**os.environ, **proxy_exception(os.environ), "CUDA_VISIBLE_DEVICES": "-1"}
     if deterministic:
         environment["TF_DETERMINISTIC_OPS"] = "1"
@@ -149,9 +148,9 @@ def _environment(deterministic: bool) -> dict[str, str]:
 
 
 def proxy_exception(environ: Mapping[str, str], reached: Sequence[str] = (_HERE,)) -> dict[str, str]:
-    """What to set so that gRPC reaches these hosts, this one by default, without a proxy; empty where none is named.
+    """Give the variables that let gRPC reach hosts, by default this one, without a proxy; empty if none is set.
 
-    gRPC would ask the proxy even for 127.0.0.1, and connecting would hang.
+    gRPC would use the proxy even for 127.0.0.1, and hang.
     """
     if not any(environ.get(name) for name in _PROXIES):
         return {}

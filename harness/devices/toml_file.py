@@ -1,4 +1,4 @@
-"""Reads a TOML file into a Pydantic model; what is wrong with it is one line that names the file and the key."""
+"""Reads a TOML file into a Pydantic model. An error is one line that names the file and the key."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_toml(path: Path | str, text: str, refuse: type[InvalidProfile] = InvalidProfile) -> dict[str, Any]:
-    """The content of a TOML document.
+    """Parse a TOML document.
 
     Raises:
-        InvalidProfile: it is none. ``refuse`` is what of it is raised.
+        InvalidProfile: it is not TOML. ``refuse`` is the class to raise.
     """
     try:
         content: dict[str, Any] = tomllib.loads(text)
@@ -36,23 +36,23 @@ def read_model(path: Path, model: type[Model], refuse: type[InvalidProfile] = In
     """Read the file at ``path`` into ``model``.
 
     Raises:
-        InvalidProfile: it cannot be read, or a key in it is unknown, missing, or has a value that is not accepted.
+        InvalidProfile: the file cannot be read, or a key is unknown, missing or invalid.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise refuse(path, "the file", reason, "a TOML file that can be read") from error
+        raise refuse(path, "the file", reason, "a readable TOML file") from error
     return parse_model(path, text, model, refuse)
 
 
 def parse_model(
     path: Path | str, text: str, model: type[Model], refuse: type[InvalidProfile] = InvalidProfile
 ) -> Model:
-    """The text of the file at ``path`` as ``model``, whose fields' descriptions say what each accepts.
+    """Parse the text of the file at ``path`` as ``model``, whose field descriptions say what is accepted.
 
     Raises:
-        InvalidProfile: names the first key that is wrong, what it holds and what is accepted.
+        InvalidProfile: names the first wrong key, its value and what is accepted.
     """
     data = parse_toml(path, text, refuse)
     try:
@@ -62,8 +62,8 @@ def parse_model(
 
 
 def _first_error(data: object, error: ValidationError, model: type[BaseModel]) -> tuple[str, object, str]:
-    """The key, what it holds, and what is accepted there."""
-    # An unknown key comes first: it is usually the misspelt form of the key that is then missing.
+    """Find the first wrong key, its value, and what is accepted."""
+    # An unknown key comes first: it is usually the misspelling of a missing key.
     first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     found: object = data
     tables: list[type[BaseModel]] = [model]
@@ -71,7 +71,7 @@ def _first_error(data: object, error: ValidationError, model: type[BaseModel]) -
     for part in first["loc"]:
         variant = next((table for table in tables if len(tables) > 1 and part in _tags(table)), None)
         if variant is not None:
-            # Pydantic names which of several tables it took; the file has no such key.
+            # Pydantic's name of a union's member; the file has no such key.
             tables = [variant]
             continue
         found = _within(found, part)
@@ -105,13 +105,13 @@ def _meant(found: object, known: list[str]) -> str:
 
 
 def _tables_in(annotation: object) -> list[type[BaseModel]]:
-    """The models of a field that holds a table, tables in a list, tables by name, or one of several tables."""
+    """List the models of a field that holds tables, directly or in a list, dict or union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [table for part in get_args(annotation) for table in _tables_in(part)]
 
 
 def _tags(table: type[BaseModel]) -> list[str]:
-    """What tells the table from the others of a union: the fields that have one value alone."""
+    """List the tags of a table in a union: the values of its fields with a single value."""
     kinds = [field.annotation for field in table.model_fields.values() if get_origin(field.annotation) is Literal]
     return [str(values[0]) for kind in kinds if len(values := get_args(kind)) == 1]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.devices.name import DeviceName
-from harness.report.storage import load_versioned, save_json
-from harness.speed.timeline.record import PROFILE_SCHEMA_VERSION, DeviceTimes, Profile
+from harness.speed.timeline.record import DeviceTimes, Profile
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,24 +14,6 @@ if TYPE_CHECKING:
 
 #: Name of the record in the report folder.
 PROFILE_FILE = "profile.json"
-
-
-def save_profile(profile: Profile, folder: Path) -> Path:
-    """Write ``profile`` to ``folder/profile.json``, and return that path.
-
-    Raises:
-        ReportError: the folder cannot be written.
-    """
-    return save_json(profile, folder, PROFILE_FILE)
-
-
-def load_profile_record(path: Path) -> Profile:
-    """Read the profile at ``path``, which may be the report folder.
-
-    Raises:
-        InvalidRecord: there is no such file, or it is not a profile of this version or an earlier one.
-    """
-    return load_versioned(path / PROFILE_FILE if path.is_dir() else path, Profile, PROFILE_SCHEMA_VERSION)
 
 
 def profile_from(answer: object) -> Profile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.report.storage import load_versioned, save_json
+from harness.report.storage import load_versioned
 from harness.speed.record import Interval
 from harness.speed.scaling.picture import law_text
 from harness.speed.scaling.record import SCALE_SCHEMA_VERSION, Point, ScaleRecord
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 #: Names of the record and of the picture in the report folder.
 SCALE_FILE = "scale.json"
 SCALE_PICTURE = "scale.png"
-
-
-def save_scale(record: ScaleRecord, folder: Path) -> Path:
-    """Write ``record`` to ``folder/scale.json``, and return that path.
-
-    Raises:
-        ReportError: the folder cannot be written.
-    """
-    return save_json(record, folder, SCALE_FILE)
 
 
 def load_scale(path: Path) -> ScaleRecord:

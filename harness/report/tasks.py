@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.parallel.task_processes import TASKS_SCHEMA_VERSION, TasksRecord
-from harness.report.storage import load_versioned, save_json
+from harness.parallel.task_processes import TasksRecord
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 #: Name of the record in the report folder.
 TASKS_FILE = "tasks.json"
-
-
-def save_tasks(record: TasksRecord, folder: Path) -> Path:
-    """Write ``record`` to ``folder/tasks.json``, and return that path.
-
-    Raises:
-        ReportError: the folder cannot be written.
-    """
-    return save_json(record, folder, TASKS_FILE)
-
-
-def load_tasks(path: Path) -> TasksRecord:
-    """Read the record at ``path``, which may be the report folder.
-
-    Raises:
-        InvalidRecord: there is no such file, or it is not a record of this version or an earlier one.
-    """
-    return load_versioned(path / TASKS_FILE if path.is_dir() else path, TasksRecord, TASKS_SCHEMA_VERSION)
 
 
 def print_tasks(console: Console, record: TasksRecord) -> None:

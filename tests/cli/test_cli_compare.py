@@ -98,12 +98,12 @@ def test_nothing_in_common_is_unknown(tmp_path: Path) -> None:
         (("base.json", "gone.json"), "gone.json: No such file or directory"),
         (("base.json", "empty.json"), "empty.json: is empty"),
         (("base.json", "base.json", "--ab", "a", "b"), "2 things to compare"),
-        (("base.json", "base.json", "--threshold", "much"), "'much' is no share"),
+        (("base.json", "base.json", "--threshold", "much"), "'much' is not a share"),
         (("--ab", "", "b"), "command '' is empty"),
         (("--ab", "'a", "b"), "No closing quotation"),
         (("--ab", "no-such-program", "b"), "no-such-program cannot be started"),
         (("--ab", "true", "true", "--rounds", "0"), "--rounds 0: accepted: at least 1"),
-        (("--ab", "true", "true"), "a command that does not run pytest itself has to say {json}"),
+        (("--ab", "true", "true"), "a command that does not run pytest must contain {json}"),
         (("--ab-revisions", "HEAD", "HEAD~1"), "accepted: revisions of the repository in"),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_calibration_is_made_kept_and_used(measuring: Path) -> None:
     assert done.returncode == ExitCode.SUCCESS, done.stderr
     [kept] = (measuring / "profiles" / "benchmarks").glob("*/calibration.json")
     assert json.loads(kept.read_text())["runs"] == 5
-    line = next(line for line in done.stdout.splitlines() if line.startswith("on this machine: false alarms 0 of 20"))
+    line = next(line for line in done.stdout.splitlines() if line.startswith("on this machine: 0 false alarms in 20"))
     assert line in _compare(measuring, "base.json", "base.json").stdout
     kept.write_text("{", encoding="utf-8")
     damaged = _compare(measuring, "base.json", "base.json")

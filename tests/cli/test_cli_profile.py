@@ -9,7 +9,9 @@ import pytest
 from command_line import run
 
 from harness.errors import InvalidRecord
-from harness.report.profile import load_profile_record
+from harness.report.profile import PROFILE_FILE
+from harness.report.storage import load_versioned
+from harness.speed.timeline.record import PROFILE_SCHEMA_VERSION, Profile
 
 PROGRAM = """
 import tensorflow as tf
@@ -46,7 +48,7 @@ def test_a_users_function_is_profiled_and_everything_is_kept(folder: Path) -> No
     assert done.stderr == ""
     for text in ("CPU:0", "CPU:1", "compute", "overlap: two or more devices compute at once", "3 call(s)"):
         assert text in done.stdout
-    profile = load_profile_record(folder / "kept")
+    profile = load_versioned(folder / "kept" / PROFILE_FILE, Profile, PROFILE_SCHEMA_VERSION)
     assert profile.calls == 3
     assert [times.device[-5:] for times in profile.times] == ["CPU:0", "CPU:1"]
     assert all(times.compute_ns > 0 for times in profile.times)
@@ -58,7 +60,7 @@ def test_a_users_function_is_profiled_and_everything_is_kept(folder: Path) -> No
     stored["schema_version"] = 99
     (folder / "newer.json").write_text(json.dumps(stored))
     with pytest.raises(InvalidRecord, match="newer"):
-        load_profile_record(folder / "newer.json")
+        load_versioned(folder / "newer.json", Profile, PROFILE_SCHEMA_VERSION)
     for name in ("timeline.png", "timeline.svg", "timeline.json"):
         assert (folder / "kept" / name).stat().st_size > 1000
     events = json.loads((folder / "kept" / "timeline.json").read_text())["traceEvents"]

@@ -60,7 +60,7 @@ def test_several_runs_are_laid_side_by_side_where_it_is_said(tmp_path: Path, ask
         "second",
         "third",
         "no result (differs)",
-        "Outliers: of three",
+        "Outliers: with three",
         "Report: all/comparison.html",
     ):
         assert word in done.stdout

@@ -11,8 +11,10 @@ import psutil
 import pytest
 from command_line import run, start
 
+from harness.parallel.task_processes import TASKS_SCHEMA_VERSION, TasksRecord
 from harness.records import Verdict
-from harness.report.tasks import load_tasks
+from harness.report.storage import load_versioned
+from harness.report.tasks import TASKS_FILE
 
 SEES = """
 import os, sys
@@ -51,10 +53,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _tasks(folder: Path) -> TasksRecord:
+    return load_versioned(folder / "harness-report" / TASKS_FILE, TasksRecord, TASKS_SCHEMA_VERSION)
+
+
 def test_each_task_has_its_device_and_more_tasks_than_devices_wait(folder: Path) -> None:
     done = run(folder, "run", "--devices", "cpu:2", "sees.py --rate 0.1 'two words'", "trains.py", "sees.py")
     assert done.returncode == 0, (done.stdout, done.stderr)
-    record = load_tasks(folder / "harness-report")
+    record = _tasks(folder)
     assert [result.exit_code for result in record.results] == [0, 0, 0]
     by_number = {result.number: result for result in record.results}
     log = Path(folder, by_number[0].log).read_text()
@@ -72,7 +78,7 @@ def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> N
     scripts = ("fails.py", "raises.py", "crashes.py", "hangs.py", "sees.py")
     done = run(folder, "run", "--devices", "cpu:4", "--timeout", "5", *scripts)
     assert done.returncode == 1, (done.stdout, done.stderr)
-    results = {result.command: result for result in load_tasks(folder / "harness-report").results}
+    results = {result.command: result for result in _tasks(folder).results}
     assert (results["fails.py"].exit_code, results["fails.py"].message) == (7, "exit code 7")
     assert results["raises.py"].exit_code == 1
     assert "RuntimeError: no good" in Path(folder, results["raises.py"].log).read_text()
@@ -96,7 +102,7 @@ def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    record = load_tasks(folder / "harness-report")
+    record = _tasks(folder)
     assert not record.complete
     assert record.results[0].message == "exit code 7"
     assert all("ended with the whole run" in result.message for result in record.results[1:])

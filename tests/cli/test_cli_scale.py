@@ -112,8 +112,8 @@ def test_a_device_set_that_returns_something_else_fails_and_its_times_do_not_cou
     ("function", "words"),
     [
         ("seeded", "2 of 2 device sets return the same"),
-        ("random_numbers", "on cpu:1 alone they differ from process to process"),
-        ("nothing", "because there are none: return what is computed"),
+        ("random_numbers", "on cpu:1 they differ between processes"),
+        ("nothing", "there are none; return the computed tensors"),
     ],
 )
 def test_what_the_device_sets_return_is_compared_where_it_can_be(folder: Path, function: str, words: str) -> None:

@@ -78,7 +78,7 @@ def test_a_described_machine_is_judged_and_compared_with_its_history(tmp_path: P
     only = ("--only", "cards", "--only", "arithmetic")
     first = run(tmp_path, "validate", "--fake", "@clean-8", *only, "--report", "first", planted=False)
     assert first.returncode == 0, first.stderr
-    assert "described and no hardware" in first.stdout
+    assert "(a described machine, not hardware)" in first.stdout
     again = ("--history", "first/run.json", "--report", "second")
     assert run(tmp_path, "validate", "--fake", "@clean-8", *only, *again, planted=False).returncode == 0
     faulty = run(tmp_path, "validate", "--fake", "@faulty-8", *only, "--history", "first/run.json", planted=False)

@@ -86,7 +86,7 @@ def test_the_devices_are_shown_with_their_cores(tmp_path: Path) -> None:
     done = _harness(tmp_path, "devices", "--devices", "cores:2")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(re.findall(r"/job:core/.* core on /physical_device:CPU:core=\d", done.stdout)) == 2
-    assert re.search(r"for speedups +a measurement takes (gpu|cores:\d+), because", done.stdout)
+    assert re.search(r"for speedups +measurements use (gpu|cores:\d+): ", done.stdout)
 
 
 def test_devices_exist_and_backward_ops_are_judged_in_a_validation(tmp_path: Path) -> None:

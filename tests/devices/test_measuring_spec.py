@@ -14,13 +14,13 @@ def _machine(gpus: int, cores: int) -> Inventory:
 @pytest.mark.parametrize(
     ("gpus", "cores", "cpu_time", "spec", "because"),
     [
-        (2, 4, None, "gpu", "2 real GPUs are here"),
-        (8, 1, 0.5, "gpu", "8 real GPUs are here"),
-        (1, 4, None, "cores:4", "share the one GPU that is here show no speedup and this process may use 4 physical"),
-        (0, 2, None, "cores:2", "no GPU is here and this process may use 2 physical cores"),
+        (2, 4, None, "gpu", "found 2 real GPUs"),
+        (8, 1, 0.5, "gpu", "found 8 real GPUs"),
+        (1, 4, None, "cores:4", "share the only GPU show no speedup, and this process may use 4 physical"),
+        (0, 2, None, "cores:2", "no GPU found, and this process may use 2 physical cores"),
         (0, 1, None, "cores:1", "this process may use 1 physical core"),
-        (0, 8, 2.5, "cores:2", "may take the time of 2.5 CPUs"),
-        (0, 8, 0.5, "cores:1", "may take the time of 0.5 CPUs"),
+        (0, 8, 2.5, "cores:2", "its CPU quota is 2.5"),
+        (0, 8, 0.5, "cores:1", "its CPU quota is 0.5"),
         (0, 2, 16.0, "cores:2", "2 physical cores"),
     ],
 )
@@ -30,4 +30,4 @@ def test_a_measurement_takes_real_gpus_or_cores_and_says_why(
     taken = measuring_spec(_machine(gpus, cores), cpu_time)
     assert taken.spec == str(taken) == spec == str(parse_spec(spec))
     assert because in taken.reason
-    assert taken.reason.startswith(f"a measurement takes {spec}, because ")
+    assert taken.reason.startswith(f"measurements use {spec}: ")

@@ -35,7 +35,7 @@ def test_needs_are_read(arguments: dict[str, Any], needs: Needs) -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "why"),
     [
-        ((2,), {}, "devices(2): it takes keyword arguments alone"),
+        ((2,), {}, "devices(2): it only takes keyword arguments"),
         ((), {"minimum": 2}, "devices(minimum=2): unknown argument minimum"),
         ((), {"min": "2"}, "min='2' is not a number of devices"),
         ((), {"min": 2.0}, "min=2.0 is not"),

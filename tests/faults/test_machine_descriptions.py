@@ -55,7 +55,7 @@ def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
 
 def test_a_file_that_cannot_be_read_is_an_error_too(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
-        with pytest.raises(InvalidDescription, match="accepted: a TOML file that can be read"):
+        with pytest.raises(InvalidDescription, match="accepted: a readable TOML file"):
             load_description(path)
 
 

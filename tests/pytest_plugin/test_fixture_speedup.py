@@ -232,7 +232,7 @@ def test_where_all_tests_measure_auto_takes_what_a_measurement_should(
     pytester.makepyfile(_WHAT_AUTO_TOOK.format(fixture=""))
     result = inner_pytest(*_AUTO, real=True)
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*core device(s) from cores:* (default; a measurement takes cores:*because*"])
+    result.stdout.fnmatch_lines(["*core device(s) from cores:* (default; measurements use cores:*"])
 
 
 def test_where_another_test_uses_the_devices_auto_is_what_it_ever_is(

@@ -67,7 +67,7 @@ def test_a_test_runs_where_its_needs_are_met_and_is_skipped_where_not_with_the_r
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ("2", "devices(2): it takes keyword arguments alone"),
+        ("2", "devices(2): it only takes keyword arguments"),
         ("minimum=2", "devices(minimum=2): unknown argument minimum"),
         ("min='2'", "devices(min='2'): min='2' is not a number of devices"),
         ("min=0", "devices(min=0): min=0 is not a number of devices"),

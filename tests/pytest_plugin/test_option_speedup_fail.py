@@ -103,7 +103,7 @@ def test_it_needs_a_baseline_to_be_asked_for(gate: GateSession) -> None:
 def test_what_is_no_share_is_refused(gate: GateSession, share: str) -> None:
     result = gate.run(both(), "--benchmark-compare", f"--harness-speedup-fail={share}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--harness-speedup-fail: * is no share; accepted: above 0% and below 100%*"])
+    result.stderr.fnmatch_lines(["*--harness-speedup-fail: * is not a share; accepted: above 0% and below 100%*"])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_s07_pytest_benchmark_left_out_is_refused(gate: GateSession) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "is empty"), ("{", "is damaged: no JSON"), ('{"benchmarks": [], "machine_info": {}}', "has no speedup")],
+    [("", "is empty"), ("{", "is damaged: not JSON"), ('{"benchmarks": [], "machine_info": {}}', "has no speedup")],
 )
 def test_s07_a_baseline_that_holds_nothing_is_refused(gate: GateSession, text: str, why: str) -> None:
     saved = gate.save()

@@ -39,7 +39,7 @@ def test_a_run_with_nothing_is_no_pass() -> None:
     text = report_markdown(samples.empty())
     assert text.startswith("# UNKNOWN")
     assert "no check has a conclusive result" in text
-    assert "No check found anything" not in text
+    assert "No check found a fault" not in text
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_charts_have_their_message_in_words_and_their_figures_in_a_table(pages: 
     assert "371 !" in page.text or "366 !" in page.text
     assert "Least: 25% (PCIe link width on GPU:3)" in page.text
     assert "The highest reading is 90.41 C on GPU:5, the lowest 32 C on GPU:0" in page.text
-    for caption in ("All copies", "What each sensor said", "Ops on each device"):
+    for caption in ("All copies", "Sensor readings", "Ops on each device"):
         assert caption in page.text
 
 
@@ -141,7 +141,7 @@ def test_a_run_with_nothing_looks_like_no_pass(pages: dict[str, Page]) -> None:
     ):
         assert said in page.text
     assert "PASS" not in page.text
-    assert "No check found anything" not in page.text
+    assert "No check found a fault" not in page.text
 
 
 def test_a_pass_that_rests_on_nothing_is_called_so() -> None:

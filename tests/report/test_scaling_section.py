@@ -10,7 +10,8 @@ from html_rules import Page
 
 from harness.report.html.page import report_page
 from harness.report.publish import publish
-from harness.report.scale import SCALE_FILE, save_scale
+from harness.report.scale import SCALE_FILE
+from harness.report.storage import save_json
 from harness.speed.record import Interval
 from harness.speed.scaling.record import Point, ScaleRecord
 
@@ -43,7 +44,7 @@ def test_a_curve_is_drawn_with_its_table_and_what_it_is_of() -> None:
         "may be of another time",
     ):
         assert said in page.text
-    assert "other hardware" not in page.text
+    assert "on hardware or software that differs" not in page.text
     assert "no speedup" not in page.text
 
 
@@ -52,12 +53,12 @@ def test_what_has_to_be_known_before_it_is_believed_is_told() -> None:
     text = Page(report_page(samples.clean(), other)).text
     assert "measured on hardware or software that differs" in text
     assert "The curve is incomplete" in text
-    assert "the curve is not" in Page(report_page(samples.eight_cards(), CURVE)).text
+    assert "the curve is of real hardware" in Page(report_page(samples.eight_cards(), CURVE)).text
 
 
 def test_the_curve_beside_the_run_is_found_and_one_that_is_damaged_costs_nothing_but_itself(tmp_path: Path) -> None:
     assert "no speedup" in publish(samples.clean(), tmp_path).read_text(encoding="utf-8")
-    save_scale(CURVE, tmp_path)
+    save_json(CURVE, tmp_path, SCALE_FILE)
     assert "1.82 (1.7 to 1.9)" in publish(samples.clean(), tmp_path).read_text(encoding="utf-8")
     elsewhere = publish(samples.clean(), tmp_path / "elsewhere", beside=tmp_path)
     assert "1.82 (1.7 to 1.9)" in elsewhere.read_text(encoding="utf-8")

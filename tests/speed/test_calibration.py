@@ -68,8 +68,8 @@ def test_a_steady_machine_gives_no_alarms_and_a_jumping_one_is_told_of() -> None
     assert steady.false_alarms == 0
     assert 0.005 < steady.smallest_loss < 0.05
     assert steady.line == (
-        f"on this machine: false alarms 0 of 198 at a threshold of 5.0% (at most 1.8%), smallest loss found with 90% "
-        f"power {steady.smallest_loss:.1%}, calibrated 2026-01-02 from 12 runs"
+        f"on this machine: 0 false alarms in 198 comparisons at a threshold of 5.0% (at most 1.8%), smallest "
+        f"loss found with 90% power: {steady.smallest_loss:.1%}, calibrated 2026-01-02 from 12 runs"
     )
     # One run in which everything was slow: the others do not show that this can be, so that it alarms.
     jumping = _runs(12, sigma=0.002)
@@ -106,7 +106,7 @@ def test_the_smallest_loss_is_what_shifted_samples_show() -> None:
 
 
 def test_what_cannot_calibrate_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"3 run\(s\) calibrate nothing; accepted: at least 4"):
+    with pytest.raises(UsageError, match=r"3 run\(s\) are too few to calibrate; accepted: at least 4"):
         calibrate(_runs(3), _RULES, made_at=_WHEN)
     runs = _runs(4)
     runs[2] = replace(runs[2], fingerprint=replace(FINGERPRINT, spec="cpu:4"))
@@ -115,7 +115,7 @@ def test_what_cannot_calibrate_is_refused() -> None:
     with pytest.raises(UsageError, match="another machine"):
         calibrate([replace(each, fingerprint=None) for each in _runs(4)], _RULES, made_at=_WHEN)
     ungated = [run({"a": record(gates=False)}) for _ in range(4)]
-    with pytest.raises(UsageError, match="no benchmark that gates is in all of the runs"):
+    with pytest.raises(UsageError, match="no gating benchmark is in all runs"):
         calibrate(ungated, _RULES, made_at=_WHEN)
 
 

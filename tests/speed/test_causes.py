@@ -62,7 +62,7 @@ def test_a_healthy_profile_has_no_cause() -> None:
 def test_towers_in_eager_code_are_told_to_use_a_function() -> None:
     eager = [times(index, eager_ops=90) for index in (0, 1)]
     (cause,) = causes_of(profile(*eager, overlap_share=0.0, possible_overlap_share=0.45))
-    assert "one Python thread starts op after op" in cause.sentence
+    assert "one Python thread starts the ops one by one" in cause.sentence
 
 
 def test_towers_between_which_python_reads_are_told_so() -> None:
@@ -95,4 +95,4 @@ def test_time_that_tracing_and_waiting_for_data_explain_is_no_lack_of_work() -> 
 def test_tensors_made_of_python_values_are_host_copies_too() -> None:
     (cause,) = causes_of(profile(host=replace(HOST, convert_ns=35 * MS)))
     assert cause.kind == "host-copies"
-    assert "NumPy values takes 35%" in cause.sentence
+    assert "NumPy values to tensors takes 35%" in cause.sentence

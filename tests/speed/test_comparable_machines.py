@@ -69,7 +69,7 @@ def test_an_unknown_machine_is_comparable_to_none() -> None:
     for base, new in ((None, FINGERPRINT), (FINGERPRINT, None), (None, None)):
         [difference] = differences(base, new)
         assert difference.field == "fingerprint"
-        assert "not known" in str(difference)
+        assert "unknown" in str(difference)
 
 
 def test_every_field_was_decided_on() -> None:

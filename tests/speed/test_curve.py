@@ -60,8 +60,7 @@ def test_a_single_count_is_no_fit_and_says_so() -> None:
     record = curve(point("cores:2", 2, 1000, 1001))
     assert record.fit is None
     assert (
-        law_text(record)
-        == "no fit: all that was measured is on 2 device(s); a law needs two different numbers of devices"
+        law_text(record) == "no fit: all measurements are on 2 device(s); a fit needs two different numbers of devices"
     )
 
 

@@ -87,7 +87,7 @@ def test_half_the_width_takes_four_times_the_pairs() -> None:
     ("single", "parallel", "why"),
     [
         ([1] * 4, [1] * 4, "at least 5"),
-        ([1] * 6, [1] * 5, "as many of one side as of the other"),
+        ([1] * 6, [1] * 5, "equally many times of both sides"),
         ([1, 1, 0, 1, 1], [1] * 5, "a time of 0 ns or less"),
     ],
 )

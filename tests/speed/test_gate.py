@@ -139,7 +139,7 @@ def test_where_nothing_can_be_told_it_is_unknown() -> None:
     assert "more pairs than 60" in _words(said)
     one_of_two = _judge({"a": wide, "b": record()}, {"a": wider, "b": record(seed=3)})
     assert one_of_two.verdict is Verdict.PASS
-    assert one_of_two.reason.endswith("in 2 benchmark(s); of 1 it cannot be told")
+    assert one_of_two.reason.endswith("in 2 benchmark(s); 1 undecided")
 
 
 def test_a_second_look_is_asked_for_where_one_benchmark_alone_shows_a_loss() -> None:

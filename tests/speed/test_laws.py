@@ -76,9 +76,7 @@ def test_devices_that_slow_each_other_down_have_a_fraction_above_one() -> None:
     assert fit_serial_fraction("strong", [1, 2], [1e9, 2e9]).value == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize(
-    ("counts", "said"), [([], "nothing was measured"), ([2, 2, 2], "all that was measured is on 2")]
-)
+@pytest.mark.parametrize(("counts", "said"), [([], "nothing was measured"), ([2, 2, 2], "all measurements are on 2")])
 def test_one_number_of_devices_is_no_curve(counts: list[int], said: str) -> None:
     reason = why_no_fit(counts)
     assert reason is not None

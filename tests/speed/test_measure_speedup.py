@@ -65,7 +65,7 @@ def test_the_memory_of_logical_cpus_is_that_of_this_process(chains: Chains, devi
     for memory in record.memory:
         assert memory.peak_bytes is not None
         assert 0.2 * now < memory.peak_bytes < 5 * now
-        assert memory.source == f"resident set of its process, which carries {len(devices)} of these devices"
+        assert memory.source == f"resident set of its process, which has {len(devices)} of these devices"
 
 
 @pytest.mark.devices(min=2)
@@ -73,7 +73,7 @@ def test_a_fast_wrong_program_is_no_speedup(chains: Chains, devices: harness.Dev
     import tensorflow as tf
 
     wrong = tf.function(lambda: chains.matrices[0] * 1.0)
-    with pytest.raises(harness.OutputsDiffer, match=r"^output: \d+ of 2304 elements differ"):
+    with pytest.raises(harness.OutputsDiffer, match=r"^output: [\d,]+ of 2,304 elements differ"):
         measure(chains.single, wrong, devices)
 
 
@@ -86,7 +86,7 @@ def test_a_program_that_becomes_wrong_later_is_no_speedup_either(chains: Chains,
         right = chains.parallel()
         return right if len(calls) < 10 else right + 1.0
 
-    with pytest.raises(harness.OutputsDiffer, match="2304 of 2304 elements differ"):
+    with pytest.raises(harness.OutputsDiffer, match="2,304 of 2,304 elements differ"):
         measure(chains.single, later_wrong, devices)
 
 
@@ -120,7 +120,7 @@ def test_a_function_that_is_traced_at_each_call_is_named(chains: Chains, devices
         return scaled(1.0 + 1e-9 * next(numbers))
 
     [said] = _about(measure(chains.single, retraced, devices), "traced")
-    assert said.startswith("a function was traced ")
+    assert said.startswith("functions were traced ")
     one = tf.constant(1.0)
     assert not _about(measure(chains.single, lambda: scaled(one), devices), "traced")
 
@@ -146,7 +146,7 @@ def test_a_program_that_more_devices_make_slower_is_named(chains: Chains, device
         return chains.single()
 
     [said] = _about(measure(chains.single, handed_out, devices), "slower on")
-    assert said.startswith(f"slower on {len(devices)} devices than on one: 0.")
+    assert said.startswith(f"slower on {len(devices)} devices than on one: speedup 0.")
     assert not _about(measure(alone, chains.parallel, devices), "slower on")
 
 
@@ -164,14 +164,14 @@ def test_reading_a_value_between_the_shards_is_named(chains: Chains, devices: ha
 
     record = measure(chains.single, in_turn, devices)
     [said] = _about(record, "reads a tensor")
-    assert said.startswith(f"parallel reads a tensor {len(devices)} time(s) in Python")
+    assert said.startswith(f"parallel reads a tensor {len(devices)} time(s) per call in Python")
 
 
 @pytest.mark.devices(min=2, kind="logical-cpu")
 def test_one_thread_that_feeds_all_devices_op_by_op_is_named(chains: Chains, devices: harness.Devices) -> None:
     """S04: eager ops on CPUs run one by one."""
     [said] = _about(measure(chains.single, chains.side_by_side, devices), "one by one")
-    assert said.startswith("parallel runs ops one by one outside of any tf.function (")
+    assert said.startswith("parallel runs ops one by one outside a tf.function (")
 
 
 @pytest.mark.devices(min=2)
@@ -184,7 +184,7 @@ def test_a_baseline_on_several_devices_is_named(chains: Chains, devices: harness
 @pytest.mark.devices(min=2)
 def test_a_parallel_side_that_leaves_devices_idle_is_named(chains: Chains, devices: harness.Devices) -> None:
     [said] = _about(measure(chains.single, chains.single, devices), "parallel ran")
-    assert said.endswith(f": 1 of {len(devices)} devices work")
+    assert said.endswith(f": only 1 of {len(devices)} devices work")
 
 
 @pytest.mark.devices(min=3, kind="logical-cpu")
@@ -194,7 +194,7 @@ def test_a_baseline_on_a_device_that_is_none_of_them_is_named(chains: Chains, de
     said = _about(measure(chains_on_the_host := _on_the_host(others), others.parallel, devices[1:]), "single ran")
     assert chains_on_the_host() is not None
     assert len(said) == 1
-    assert said[0].endswith("which is none of the devices: it is no baseline for them")
+    assert said[0].endswith("which is none of the devices: it is not a baseline for them")
     assert not _about(measure(others.single, others.parallel, devices[1:]), "single ran")
 
 
@@ -247,8 +247,8 @@ def test_host_copies_in_each_call_are_named(devices: harness.Devices) -> None:
     [
         ({"single": 3}, "single=3 is not callable"),
         ({"parallel": None}, "parallel=None is not callable"),
-        ({"devices": []}, "devices=.. names no device"),
-        ({"budget_s": 0.0}, "budget_s=0.0: accepted: a number between 0 and"),
+        ({"devices": []}, "devices=.. is empty"),
+        ({"budget_s": 0.0}, "budget_s=0.0: accepted: a number above 0 and below"),
         ({"half_width": 1.0}, "half_width=1.0: accepted"),
         ({"confidence": 1.5}, "confidence=1.5: accepted"),
     ],

@@ -83,12 +83,12 @@ def seen(
 @pytest.mark.parametrize(
     ("program", "kind", "words"),
     [
-        ("eager", "towers-serialised", "one Python thread starts op after op"),
+        ("eager", "towers-serialised", "one Python thread starts the ops one by one"),
         ("read_between", "towers-serialised", "Python reads 2 value(s) per call"),
         ("one_after_the_other", "towers-serialised", "control_dependencies"),
         ("backward on one", "backward-on-one-device", "gradient ops of a call ran on CPU:0"),
-        ("traced_anew", "retracing", "scaled was traced anew in 4 of 4 calls"),
-        ("slow input", "input-bound", "waiting for the next batch"),
+        ("traced_anew", "retracing", "scaled was traced again in 4 of 4 calls"),
+        ("slow input", "input-bound", "calls wait for the next batch"),
         ("little_work", "too-little-work", "no device is busy"),
     ],
 )

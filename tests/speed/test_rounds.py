@@ -56,7 +56,7 @@ def test_runs_that_wander_cannot_tell_and_say_how_many_rounds_would() -> None:
     said = judge_rounds(_runs(1.9, 0, wild), _runs(1.9, 10, wild), _RULES)
     assert said.judged[0].change.verdict == "cannot tell"
     assert said.judged[0].change.more is not None
-    assert "times the rounds would tell" in said.judged[0].change.more
+    assert "times as many rounds are needed" in said.judged[0].change.more
 
 
 def test_runs_of_another_machine_are_not_comparable() -> None:
@@ -83,5 +83,5 @@ def test_what_does_not_gate_is_not_judged() -> None:
 
 
 def test_values_without_any_scatter_are_no_measurement() -> None:
-    with pytest.raises(UsageError, match="a: all runs of a version have the same speedup"):
+    with pytest.raises(UsageError, match="a: all runs of a version have exactly the same speedup"):
         judged_rounds("a", [0.6, 0.6], [0.5, 0.5], _RULES)

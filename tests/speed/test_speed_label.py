@@ -15,11 +15,11 @@ _ANY = Threads(intra_op=0, inter_op=0, cores=1)
 @pytest.mark.parametrize(
     ("kind", "count", "threads", "label"),
     [
-        ("logical-gpu", 2, _ANY, Label("shares one card: not a speedup", gates=False)),
+        ("logical-gpu", 2, _ANY, Label("logical GPUs share one GPU: not a speedup", gates=False)),
         ("gpu", 2, _ANY, Label("2 GPUs", gates=True)),
         ("gpu", 1, _ANY, Label("1 GPU", gates=True)),
         ("core", 2, Threads(1, 1, 2), Label("2 cores, each a server with one thread", gates=True)),
-        ("core", 2, _ANY, Label("2 cores with the time of 1: not a speedup", gates=False)),
+        ("core", 2, _ANY, Label("2 cores with a CPU quota of 1: not a speedup", gates=False)),
         ("core", 1, _ANY, Label("1 core, a server with one thread", gates=True)),
         (
             "logical-cpu",
@@ -46,7 +46,7 @@ def test_each_kind_has_its_label(kind: str, count: int, threads: Threads, label:
 def test_logical_cpus_that_share_their_threads_never_gate(threads: Threads, why: str) -> None:
     label = label_of("logical-cpu", 2, threads)
     assert not label.gates
-    assert label.text == f"logical CPUs share one pool of threads: not a speedup ({why})"
+    assert label.text == f"logical CPUs share one thread pool: not a speedup ({why})"
 
 
 @pytest.mark.parametrize("kind", ["remote", "gpu+logical-cpu"])

@@ -40,16 +40,16 @@ def test_an_interval_that_is_too_wide_says_how_many_pairs_it_would_take() -> Non
 
 def test_few_pairs_are_told_of() -> None:
     said = _said(_samples(1.9, pairs=6, stopped="budget"))
-    assert any(line.startswith("6 pairs are few: a call takes 19 ms") for line in said)
+    assert any(line.startswith("only 6 pairs: a call takes 19 ms") for line in said)
 
 
 def test_slower_on_two_devices_is_told_of() -> None:
-    assert _said(_samples(0.7)) == ["slower on 2 devices than on one: 0.70 times as fast"]
+    assert _said(_samples(0.7)) == ["slower on 2 devices than on one: speedup 0.70"]
 
 
 def test_more_than_there_are_devices_is_told_of() -> None:
     [said] = _said(_samples(2.5))
-    assert said.startswith("2.50 times as fast on 2 device(s) is more than there are")
+    assert said.startswith("a speedup of 2.50 exceeds the number of devices (2)")
 
 
 def test_pairs_that_hang_together_are_told_of() -> None:
@@ -61,13 +61,13 @@ def test_pairs_that_hang_together_are_told_of() -> None:
 def test_tracing_within_the_times_is_told_of() -> None:
     assert about_traces(0, 80) == []
     [said] = about_traces(80, 80)
-    assert said.startswith("a function was traced 80 time(s) in 80 measured calls")
+    assert said.startswith("functions were traced 80 time(s) in 80 measured calls")
 
 
 def test_waiting_that_is_a_large_part_of_a_call_is_told_of() -> None:
     assert about_waiting(0.9e6, _samples(1.9)) == []
     [said] = about_waiting(1.2e6, _samples(1.9))
-    assert "waiting for its outputs alone 1200 µs" in said
+    assert "1,200 µs of it to wait for its outputs" in said
 
 
 def test_rates_that_no_device_reaches_are_told_of() -> None:

@@ -28,11 +28,11 @@ def test_a_baseline_on_one_gpu_is_left_alone_whatever_the_host_does_for_it() -> 
 @pytest.mark.parametrize(
     ("ops", "said"),
     [
-        ([], "single ran no op of which TensorFlow told where"),
-        ([_op(None), _op(_HOST, "Const", "constant")], "single ran no op of which TensorFlow told where"),
+        ([], "the devices of single's ops are unknown"),
+        ([_op(None), _op(_HOST, "Const", "constant")], "the devices of single's ops are unknown"),
         ([_op(_HOST)], "single ran on CPU:0: 1 op(s), which is none of the devices"),
         ([_op(_GPUS[0]), _op(_GPUS[1])], "single ran on 2 of the devices (GPU:0: 1 op(s), GPU:1: 1 op(s))"),
-        ([_op(_GPUS[0]), _op(_HOST), _op(_HOST)], "single ran ops on CPU:0: 2 op(s) too"),
+        ([_op(_GPUS[0]), _op(_HOST), _op(_HOST)], "single also ran ops on CPU:0: 2 op(s), "),
         ([_op(_GPUS[0]), _op(_GPUS[1], "ResourceApplyAdam", "update")], "single ran on 2 of the devices"),
     ],
 )
@@ -48,11 +48,11 @@ def test_a_parallel_side_on_all_gpus_is_left_alone_in_eager_code_too() -> None:
 
 def test_an_idle_device_is_named() -> None:
     [found] = about_parallel([_op(_GPUS[0]), _op(_GPUS[1], "Const", "constant")], _DEVICES)
-    assert found == "parallel ran no op on GPU:1: 1 of 2 devices work"
+    assert found == "parallel ran no op on GPU:1: only 1 of 2 devices work"
 
 
 def test_of_work_in_other_processes_it_is_said_that_nothing_is_known() -> None:
-    assert about_parallel([], _DEVICES) == ["parallel ran no op in this process: nothing here shows which devices work"]
+    assert about_parallel([], _DEVICES) == ["parallel ran no op in this process, so its devices are unknown"]
 
 
 def test_transfers_of_work_in_other_processes_are_missing_and_not_0(devices: harness.Devices) -> None:

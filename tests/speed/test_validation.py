@@ -3,11 +3,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from gate_validation import Count, around, count_planted, count_same_code, interval_widths, planted_loss
 from synthetic_runs import record, run
 
 from harness.speed.baseline import SavedRun
 from harness.speed.record import SpeedupRecord
-from harness.speed.validation import Count, around, count_planted, count_same_code, interval_widths, planted_loss
 
 _NAMES = ("a", "b")
 

@@ -64,7 +64,7 @@ def around(count: int, seed: int) -> list[tuple[int, int]]:
     Neighbours in time would hide a drift between runs.
     """
     order = list(range(count))
-    random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
+    random.Random(seed).shuffle(order)
     return list(zip(order, [*order[1:], order[0]], strict=True))
 
 
@@ -78,7 +78,7 @@ def count_planted(
     planted: Sequence[SavedRun], same: Sequence[SavedRun], thresholds: Sequence[float], seed: int = 0
 ) -> list[Count]:
     """Count found losses: each planted run against a random run of the unchanged code."""
-    draw = random.Random(seed)  # noqa: S311 - an order, no secret
+    draw = random.Random(seed)
     drawn = [draw.randrange(len(same)) for _ in planted]
     return _counts(
         [(same[i], new, _others(same, (i,), seed)) for i, new in zip(drawn, planted, strict=True)], thresholds
@@ -110,7 +110,7 @@ def median_regressed(base: SpeedupRecord, new: SpeedupRecord) -> bool:
 
 def _others(runs: Sequence[SavedRun], without: tuple[int, ...], seed: int) -> list[SavedRun]:
     left = [run for index, run in enumerate(runs) if index not in without]
-    draw = random.Random(f"{seed}, {without}")  # noqa: S311 - an order, no secret
+    draw = random.Random(f"{seed}, {without}")
     return draw.sample(left, min(CALIBRATION_RUNS, len(left)))
 
 
