@@ -312,7 +312,7 @@ def cluster_addresses() -> dict[str, str]:
 def memory_limits() -> dict[str, int]:
     """What the allocator of each device of this process may have in all, in bytes, by the device's full name.
 
-    0 is said by one that has no limit. Of a GPU it is what TensorFlow takes without memory growth; of a CPU it means
+    A device without a limit reports 0. Of a GPU it is what TensorFlow takes without memory growth; of a CPU it means
     nothing.
     """
     private = interface()

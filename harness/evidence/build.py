@@ -77,7 +77,7 @@ class _Builder:
         return [found for part in self.collectives for found in part()]
 
     def checked(self) -> list[Op]:
-        """The ops; what they say of others names ops that are there."""
+        """Return the ops, with references only to ops that exist."""
         names = {op.name for op in self.ops}
         ops = []
         for op in self.ops:
@@ -161,7 +161,7 @@ class _Builder:
             self.maker.update(dict.fromkeys(step.outputs, name))
             return
         if step.body is None:
-            # TensorFlow ran the function and told of no graph: nothing is known of what is in it.
+            # TensorFlow ran the function and reported no graph, so its content is unknown.
             self.ops.append(Op(name, "PartitionedCall", None, None, requested, "control"))
             return
         # Ops that ran eagerly while the function ran are handed over in one with it.

@@ -183,7 +183,7 @@ def record() -> Iterator[Recording]:
     """Record every op that TensorFlow executes in the body. Filled when the body ends, also when it raises.
 
     Raises:
-        EvidenceError: a recording is already under way in this process, or TensorFlow ran ops and told of no graph.
+        EvidenceError: a recording is already under way in this process, or TensorFlow ran ops and reported no graph.
         TensorFlowInterfaceChanged: TensorFlow's private interface is not as expected.
     """
     recorder = Recorder()

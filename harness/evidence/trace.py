@@ -94,7 +94,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace:
 
     Raises:
         EvidenceError: ``fn`` cannot be called; called inside a ``tf.function`` or another trace; or TensorFlow ran ops
-            and told of none of them.
+            and reported none of them.
         TensorFlowInterfaceChanged: TensorFlow's private interface is not what this version expects.
         Exception: what ``fn`` raises, unchanged.
     """

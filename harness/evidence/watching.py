@@ -15,7 +15,7 @@ from harness.errors import EvidenceError
 
 
 class Observer(Protocol):
-    """What is told while TensorFlow runs. ``run`` continues with what TensorFlow would have done.
+    """Gets calls while TensorFlow runs. ``run`` continues with what TensorFlow would have done.
 
     Each method is called in the thread that does the work.
     """
@@ -115,7 +115,7 @@ _sentinels = itertools.count()
 
 
 def _check_collecting(runtime: Runtime) -> None:
-    """Raise where TensorFlow no longer tells of what it runs. An op that has never run before has to show up."""
+    """Raise if TensorFlow no longer reports what it runs. An op that has never run before has to show up."""
     import tensorflow as tf
 
     with tf.device(None):

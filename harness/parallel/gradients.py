@@ -323,7 +323,7 @@ def _own_trace(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _without_notes(original: Callable[..., Any]) -> Callable[..., Any]:
     def wanted() -> Any:
-        """Whether graph ops are told to callbacks: notes need none of it, and it costs a protocol buffer each."""
+        """Whether callbacks get graph ops. Notes need none, and each costs a protocol buffer."""
         callbacks = _context.op_callbacks
         return original() and not (len(callbacks) == 1 and callbacks[0] is _note)
 
