@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 import sample_records as samples
 from html_rules import Page
+from pydantic import TypeAdapter
 
 from harness.records import Card, Exercised, RunRecord, Verdict
 from harness.report.html.findings import MOST_FINDINGS
@@ -201,3 +203,33 @@ def test_a_page_is_light_and_the_same_each_time() -> None:
 
 def test_the_verdict_of_a_pass_is_told_as_one(pages: dict[str, Page]) -> None:
     assert pages["clean"].headings[0][1].split() == [str(Verdict.PASS), "cpu:2"]
+
+
+def test_the_next_step_of_a_finding_is_shown_unless_the_result_has_it() -> None:
+    step = "swap the riser"
+
+    def text_of(next_step: str) -> str:
+        record = samples.eight_cards()
+        failed = next(result for result in record.results if result.findings)
+        finding = replace(failed.findings[0], next_step=step)
+        return Page(
+            report_page(replace(record, results=(replace(failed, findings=(finding,), next_step=next_step),)))
+        ).text
+
+    assert text_of("look at the slot").count(step) == 1
+    assert text_of(f"GPU:3: {step}").count(step) == 1
+
+
+def test_a_record_from_before_cards_had_a_kind_still_loads() -> None:
+    stored = TypeAdapter(RunRecord).dump_python(samples.eight_cards(), mode="json")
+    for card in stored["cards"]:
+        del card["kind"]
+    for result in stored["results"]:
+        for finding in result["findings"]:
+            for name in ("next_step", "mode", "subject", "pair", "lasting"):
+                del finding[name]
+        for figure in result["figures"]:
+            del figure["quantity"]
+    loaded = TypeAdapter(RunRecord).validate_json(json.dumps(stored))
+    assert loaded == samples.eight_cards()
+    assert {card.kind for card in loaded.cards} == {"GPU"}
