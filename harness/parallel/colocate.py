@@ -8,6 +8,7 @@ every order. Nothing is computed twice for a first derivative; for each further 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -182,49 +183,71 @@ def _play_back(
         grads = tape.gradient(outputs, sources, output_gradients=seeds)
     if tf.executing_eagerly() and not tape_may_record():
         return list(grads)
-    links = [*seeds, *sources[: len(sources) - len(values)], *map(tf.convert_to_tensor, values)]
     with tf.device(device):
-        return [
-            _differentiable_again(tape, device, grad, index, outputs, sources, seeds, links, values)
-            for index, grad in enumerate(grads)
-        ]
+        return _differentiable_again(tape, device, list(grads), outputs, sources, seeds, values)
 
 
 def _differentiable_again(
     tape: Any,
     device: str,
-    grad: Any,
-    index: int,
+    grads: list[Any],
     outputs: list[Any],
     sources: list[Any],
     seeds: list[Any],
-    links: list[Any],
     values: list[Any],
-) -> Any:
-    """``grad`` itself, with a gradient of its own on ``device``.
+) -> list[Any]:
+    """``grads`` themselves, with gradients of their own on ``device``.
 
-    One wrapper for each gradient, not one for all: a gradient that nobody reads can then be pruned from a graph.
+    Each is tied to a copy of its source, which has its shape: the gradient of the copy is that of the gradient. All
+    copies come out of one region, whose gradient plays the tape back once, so that a graph grows with the number of
+    gradients. One that nobody reads can be pruned from a graph, for it is tied by itself.
     IndexedSlices are handed through: their second derivative is right, but runs where TensorFlow puts it.
     """
     import tensorflow as tf
 
-    if not isinstance(grad, tf.Tensor):
-        return grad
+    tied = [index for index, grad in enumerate(grads) if isinstance(grad, tf.Tensor)]
+    #: Which gradients the gradient that is being computed depends on. Zeros for the others could meet infinity.
+    arrived: set[int] = set()
+    if not tied:
+        return grads
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def attach(*_: Any) -> Any:
-        def second(upstream: Any) -> Any:
+    def copies(*given: Any) -> Any:
+        def second(*upstream: Any) -> Any:
+            asked = [(index, part) for index, part in zip(tied, upstream, strict=True) if index in arrived]
+            arrived.clear()
             with tf.device(device), tape:
                 for seed in seeds:
                     tape.watch(seed)
-                again = tape.gradient(outputs, sources[index], output_gradients=seeds)
-            parts = _play_back(tape, device, [again], [*seeds, *sources], [upstream], values)
+                again = tape.gradient(outputs, [sources[index] for index, _ in asked], output_gradients=seeds)
+            there = [(grad, part) for grad, (_, part) in zip(again, asked, strict=True) if isinstance(grad, tf.Tensor)]
+            parts = _play_back(
+                tape, device, [grad for grad, _ in there], [*seeds, *sources], [part for _, part in there], values
+            )
             with tf.device(device):
                 return [_dense(part) for part in parts]
 
-        return grad, second
+        return [tf.identity(given[len(seeds) + index]) for index in tied], second
 
-    return attach(*links)
+    links = [*seeds, *sources[: len(sources) - len(values)], *map(tf.convert_to_tensor, values)]
+    for index, copy in zip(tied, copies(*links), strict=True):
+        grads[index] = _tie(grads[index], copy, functools.partial(arrived.add, index))
+    return grads
+
+
+def _tie(grad: Any, copy: Any, arrive: Callable[[], None]) -> Any:
+    """``grad`` itself; its gradient goes to ``copy``, of which ``arrive`` is told."""
+    import tensorflow as tf
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def tie(grad: Any, _: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            arrive()
+            return None, upstream
+
+        return grad, gradient
+
+    return tie(grad, copy)
 
 
 def inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
