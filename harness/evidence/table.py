@@ -77,8 +77,6 @@ def _transfers(trace: Trace) -> Table:
         pairs[transfer.source, transfer.destination].append(transfer.size_bytes)
     for (source, destination), sizes in sorted(pairs.items()):
         known = [size for size in sizes if size is not None]
-        total = (
-            f"{sum(known):,}" if len(known) == len(sizes) else (f"{sum(known):,} and more" if known else "not known")
-        )
+        total = f"{sum(known):,}" if len(known) == len(sizes) else (f"{sum(known):,} and more" if known else "unknown")
         made.add_row(source.short, destination.short, str(len(sizes)), total)
     return made

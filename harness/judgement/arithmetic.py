@@ -1,4 +1,4 @@
-"""Which ops do arithmetic, and which only move, view or join tensors: placement is judged by the former."""
+"""Tells ops that compute from ops that only move, view or join tensors; placement is judged by the former."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from harness._tensorflow import HOST_DTYPES
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 
-#: Ops that join tensors or split them: on the host device, as a split/concat program means it, or in their scope.
+#: Ops that join or split tensors: on the host, or in their scope.
 JOINS = frozenset({"AddN", "Concat", "ConcatV2", "Pack", "ParallelConcat"})
 SPLITS = frozenset({"Split", "SplitV", "Unpack"})
-#: Ops that are a call: what they do is done by the ops inside.
+#: Calls: the ops inside do the work.
 CALLS = frozenset(
     {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
     | {"StatelessCase"}
 )
-#: Lookups of rows of a variable: TensorFlow runs them where the variable is.
+#: Lookups in a variable: TensorFlow runs them on the variable's device.
 LOOKUPS = frozenset({"ResourceGather", "ResourceGatherNd"})
-#: Ops that move or view data; they compute nothing, so running on another device than their neighbours is no fault.
+#: Ops that move or view data; on another device than their neighbours, they are no fault.
 MOVEMENT = (
     JOINS
     | SPLITS
@@ -44,10 +44,10 @@ def computes(op: Op) -> bool:
 
 
 def on_device(op: Op) -> bool:
-    """Whether something that an op makes lives on its device, not in host memory."""
+    """Whether an op has an output that lives on its device, not in host memory."""
     return not op.dtypes or any(dtype not in HOST_DTYPES for dtype in op.dtypes)
 
 
 def proven(trace: Trace) -> list[Op]:
-    """The ops that do arithmetic and of which it is known where they ran."""
+    """Return the ops that compute and whose device is known."""
     return [op for op in trace.ops if op.device is not None and computes(op)]

@@ -288,7 +288,7 @@ class Examination:
                     None,
                     f"{len(answers)} arrays of the oracle",
                     f"{len(expected.outputs)} outputs",
-                    "the oracle gives another number of results",
+                    "the oracle returns a different number of results",
                 )
             )
             return

@@ -1,4 +1,4 @@
-"""Failures that are known and accepted: a TOML file that names them, and what it does to a result.
+"""Known failures: a TOML file that names them, and its effect on a result.
 
     schema_version = 1
 
@@ -7,10 +7,10 @@
     device = "GPU:3"            # optional: findings of this device alone
     kind = "rate"               # optional: findings of this kind alone
     reason = "slot 3 has 8 lanes on this board"
-    until = 2027-01-31          # optional: from then on it is a failure again
+    until = 2027-01-31          # optional: from this day on it is a failure again
 
-A result counts as accepted (WARN) when an entry covers each of its findings that fail. An entry whose check passes is
-told: it can go.
+A result is accepted (WARN) when entries cover all of its failing findings. An entry that covers nothing any more is
+reported, so that it can be removed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KnownFailure(BaseModel):
         return f"{' '.join(part for part in parts if part)}: {self.reason}"
 
     def covers(self, check: str, finding: Finding) -> bool:
-        """Whether this is the finding that is accepted."""
+        """Whether this entry accepts a finding."""
         return (
             self.check == check
             and self.kind in (None, finding.kind)
@@ -63,10 +63,10 @@ class _Document(BaseModel):
 
 
 def load_known_failures(path: Path, checks: Sequence[str]) -> tuple[KnownFailure, ...]:
-    """Read the file; ``checks`` are the ids that there are.
+    """Read the file. ``checks`` are the ids of all checks.
 
     Raises:
-        InvalidKnownFailures: the file cannot be read, or a key is unknown, missing, or has a value that is not right.
+        InvalidKnownFailures: the file cannot be read, or a key is unknown, missing or has an invalid value.
     """
     known = read_model(path, _Document, InvalidKnownFailures).known
     for number, entry in enumerate(known):
@@ -76,21 +76,21 @@ def load_known_failures(path: Path, checks: Sequence[str]) -> tuple[KnownFailure
 
 
 def accepted(result: CheckResult, known: Iterable[KnownFailure], today: date) -> CheckResult:
-    """``result``, as WARN where entries cover every finding that fails; as it is otherwise."""
+    """Return ``result`` as WARN if entries cover every failing finding, else unchanged."""
     failures = [finding for finding in result.findings if finding.severity is Verdict.FAIL]
     if result.verdict is not Verdict.FAIL or not failures:
         return result
     entries = [entry for entry in known if entry.until is None or today < entry.until]
-    by = [next((entry for entry in entries if entry.covers(result.check, finding)), None) for finding in failures]
-    if None in by:
+    covering = [next((entry for entry in entries if entry.covers(result.check, finding)), None) for finding in failures]
+    if None in covering:
         return result
-    names = "; ".join(dict.fromkeys(str(entry) for entry in by))
+    names = "; ".join(dict.fromkeys(str(entry) for entry in covering))
     reason = f"known and accepted ({names}): {result.reason}"
     return replace(result, verdict=Verdict.WARN, accepted_as=names, reason=reason)
 
 
 def passing_again(known: Iterable[KnownFailure], results: Iterable[CheckResult]) -> tuple[str, ...]:
-    """The entries that accept nothing any more: their check ran, and has no finding that they cover."""
+    """Describe the entries whose failure no longer occurs: their check ran without a finding that they cover."""
     by_check = {result.check: result for result in results}
     return tuple(
         str(entry)
@@ -102,7 +102,7 @@ def passing_again(known: Iterable[KnownFailure], results: Iterable[CheckResult])
 
 
 def _same(text: str, device: str) -> bool:
-    """Whether ``text``, ``GPU:3`` or a full name, is the device that a finding names; two ends are ``GPU:1->GPU:3``."""
+    """Whether ``text`` (``GPU:3``, ``GPU:1->GPU:3`` or a full name) is the device that a finding names."""
     if text == device:
         return True
     try:

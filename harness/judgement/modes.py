@@ -1,7 +1,7 @@
-"""Whether a reference gives the same in eager code and in a graph. Where it does not, it proves nothing.
+"""Checks that a reference gives the same results in eager code and in a graph; otherwise it proves nothing.
 
-TensorFlow rewrites graphs, and some rewrites are wrong (TF 2.21 moves ``tanh`` from behind a split to before it, and a
-``reduce_max`` then sees the whole): a program that is rewritten in the same way would agree with such a reference.
+Some of TensorFlow's graph rewrites are wrong (TF 2.21 moves ``tanh`` from behind a split to before it, so that a
+``reduce_max`` sees the whole), and a program with the same rewrite would match such a reference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHARE = 1e-2
 
 
 def judge_modes(expected: Mapping[str, Result], mode: str, arithmetic: float) -> Iterator[str]:
-    """What is undecided: each output of the reference that differs in ``mode`` from what an earlier mode gave.
+    """Yield each output of the reference that differs in ``mode`` from the first mode.
 
     ``arithmetic`` is the epsilon that the reference computes with.
     """
@@ -38,6 +38,6 @@ def judge_modes(expected: Mapping[str, Result], mode: str, arithmetic: float) ->
         allowed = max(_SHARE, 256.0 * arithmetic) * np.maximum(np.abs(had).astype(np.float64), typical_magnitude(had))
         if np.any(error > allowed):
             yield (
-                f"{name} of the reference is another one in {mode} mode than in {first} mode, "
-                f"by {np.nanmax(error):.3g}: one of the two is wrong"
+                f"{name} of the reference differs by {np.nanmax(error):.3g} between {first} and {mode} mode: "
+                "one of them is wrong"
             )

@@ -44,7 +44,7 @@ def judge_pattern(trace: Trace, devices: Devices, pattern: str, mode: str) -> li
 
 #: A number of the widest type, complex128.
 _NUMBER_BYTES = 16
-_AWAY = "a device works with a variable that lives on another one, and fetches it in every call"
+_AWAY = "the variable is on another device and is copied in every call"
 
 
 def _edges(wiring: Wiring, devices: Devices) -> Iterator[_Edge]:
@@ -87,11 +87,11 @@ def _between_stages(edge: _Edge) -> str:
     if source.role == "gradient" and reader.requested is None and start == 0:  # the gradient of an argument
         return ""
     if start < 0 or end < 0:
-        return "what a stage computes goes through a device that is none of the pipeline's"
+        return "a stage's tensor passes through a device that is not part of the pipeline"
     if source.role == "forward" and reader.role == "forward" and end != start + 1:
-        return "a stage hands on to the next device; this goes elsewhere: an op, or a stage, on the wrong device"
+        return "a stage passes tensors to the next device only: an op, or a stage, is on the wrong device"
     if source.role == "gradient" and end != start - 1:
-        return "a stage hands gradients to the device before it; this goes elsewhere"
+        return "a stage passes gradients to the previous device only: an op is on the wrong device"
     return ""
 
 
@@ -105,7 +105,7 @@ def _between_members(host: DeviceName, wiring: Wiring) -> Callable[[_Edge], str]
         # In no scope: what the caller does with the results, or the tape with the gradients of shared arguments.
         if joined or (reader.requested is None and (reader.role == "forward" or reader.type in _SUMS)):
             return ""
-        return f"a member's {source.role} op is read by another member; nothing but arguments and results may cross"
+        return f"one model's {source.role} op is read by another model; only arguments and results may cross"
 
     return wrong
 

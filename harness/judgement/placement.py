@@ -52,13 +52,16 @@ def _merge(kind: str, misplaced: Iterable[Misplaced], mode: str) -> list[Finding
         groups[op.device, expected, message].append(op)
     findings = []
     for (device, expected, message), ops in groups.items():
-        types = sorted({op.type for op in ops})
         first = f"{ops[0].name} ({ops[0].type})"
-        more = "" if len(ops) == 1 else f" and {len(ops) - 1} more op(s), of type {', '.join(types)}"
+        more = _and_more(ops[1:])
         place = None if device is None else str(device)
-        found = place or "optimised away, into an op on another device"
+        found = place or "optimised away: its work was done on another device"
         findings.append(Finding(kind, f"{first}{more} ({mode})", place, str(expected), found, message))
     return findings
+
+
+def _and_more(ops: Sequence[Op]) -> str:
+    return f" and {len(ops)} more ({', '.join(sorted({op.type for op in ops}))})" if ops else ""
 
 
 def _elsewhere(trace: Trace) -> Iterator[Misplaced]:
@@ -67,9 +70,9 @@ def _elsewhere(trace: Trace) -> Iterator[Misplaced]:
         if op.device is None or op.requested is None or op.device.matches(op.requested):
             continue
         if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS):
-            message = "the op ran elsewhere than its scope asked; soft placement moves ops without a word"
+            message = "the op did not run on the device that its scope requests; soft placement moves ops silently"
             if op.unit is not None:
-                message = "XLA compiled the function as one unit on one device and ignored the scopes inside"
+                message = "XLA compiled the function for one device and ignored the device scopes inside"
             elif op.type in LOOKUPS:
                 message = LOOKUP_MESSAGE
             yield op, op.requested, message
@@ -90,15 +93,15 @@ def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
     for device, ops in sorted(beyond.items()):
         if device not in meant | hosts:
             first = f"{ops[0].name} ({ops[0].type})"
-            more = "" if len(ops) == 1 else f" and {len(ops) - 1} more op(s)"
+            more = _and_more(ops[1:])
             yield Finding(
                 "op-placement",
                 f"{first}{more} ({mode})",
                 str(device),
-                f"work on {', '.join(each.parsed.short for each in devices)} alone",
-                f"work on {device.short} too",
-                "a scope of the program, or of a strategy, names a device that it is not meant to use; a strategy made "
-                "without devices takes all there are, and the whole batch changes with the machine",
+                f"ops on {', '.join(each.parsed.short for each in devices)} only",
+                f"ops on {device.short}",
+                "a device scope names a device that the program must not use; a strategy created without devices "
+                "uses every device of the machine, and the global batch changes with their number",
             )
 
 
@@ -109,7 +112,7 @@ def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
             continue
         if forward.device is None or forward.device == op.device or not computes(forward):
             continue
-        message = "a backward op ran on another device than its forward op; harness.colocate_gradients() puts it there"
+        message = "the backward op is not on its forward op's device; harness.colocate_gradients() puts it there"
         yield op, forward.device, message
 
 
@@ -141,8 +144,8 @@ def _unused(trace: Trace, wiring: Wiring, devices: Devices, mode: str, rows: int
             "unused-device",
             f"{device.parsed.short} ({mode})",
             device.name,
-            f"work on {expected} of {len(devices)} devices",
-            f"work on {ran} alone",
+            f"ops on {expected} of {len(devices)} devices",
+            f"ops on {ran} only",
             "no op of the program ran on this device",
         )
         for device in idle
@@ -172,9 +175,9 @@ def judge_variables(made: Sequence[Any], devices: Devices, mode: str) -> list[Fi
             "variable-placement",
             f"variable {variable.name} ({mode})",
             str(variable.device) or None,
-            "a variable that exists before the call, on a device chosen for it",
-            f"made by the first call on {variable.device or 'the default device'}",
-            "a variable made lazily goes where the first call is; make it before, or build the model",
+            "a variable created before the call, on a device chosen for it",
+            f"created by the first call, on {variable.device or 'the default device'}",
+            "a variable is created on the device of the first call; create it beforehand, or build the model",
         )
         for variable in made
         if getattr(variable, "trainable", False)

@@ -1,4 +1,4 @@
-"""What a run requires to be there: ``gpu>=8``. Absent hardware is then a FAIL instead of less to check."""
+"""Hardware that a run requires (``gpu>=8``). Missing hardware is then a FAIL, not merely less to check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORM = re.compile(r"\s*(gpu|core|device)\s*(>=|==|=)\s*(\d{1,4})\s*")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """``kind`` is ``gpu`` (cards that TensorFlow can use), ``core`` (CPU cores), or ``device`` (configured devices)."""
+    """``kind``: ``gpu`` (cards that TensorFlow can use), ``core`` (CPU cores) or ``device`` (configured devices)."""
 
     kind: str
     exact: bool
@@ -44,21 +44,21 @@ class Requirement:
 def unmet(
     requirements: Iterable[Requirement], devices: Sequence[str], fingerprint: Fingerprint | None
 ) -> list[tuple[Requirement, int]]:
-    """The requirements that are not met, each with how many there are. ``devices`` are full names."""
+    """Return the requirements that are not met, each with the number found. ``devices`` are full names."""
     used = sum(DeviceName.parse(name).kind == "GPU" for name in devices)
-    # Several logical GPUs may be one card; and a card that nobody configured is not exercised.
+    # Several logical GPUs may share one card, and a card that is not configured is not exercised.
     cards = min(used, len(fingerprint.gpus)) if fingerprint is not None else 0
     cores = fingerprint.cores_logical if fingerprint is not None else None
     counts = {"gpu": cards, "core": cores or 0, "device": len(devices)}
     return [(each, counts[each.kind]) for each in requirements if not each.met_by(counts[each.kind])]
 
 
-#: The name under which a run says that something required is not there.
+#: The name of the result that reports missing hardware.
 REQUIRED = "required"
 
 
 def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = "") -> CheckResult:
-    """The result that says what is required and not there. ``why`` is what TensorFlow or the driver said."""
+    """Return the result for missing hardware. ``why`` is what TensorFlow or the driver reported."""
     findings = tuple(
         Finding(
             "missing-device",
@@ -66,7 +66,7 @@ def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = 
             None,
             str(requirement),
             str(count),
-            f"{requirement} is required, and {count} can be used{f': {why}' if why else ''}",
+            f"{requirement} is required, but {count} can be used{f': {why}' if why else ''}",
         )
         for requirement, count in unmet_ones
     )
@@ -74,8 +74,8 @@ def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = 
         REQUIRED,
         Verdict.FAIL,
         "; ".join(finding.message for finding in findings),
-        "compare harness devices with nvidia-smi -L; a card in neither is not powered, not seated, or not given to the "
-        "container",
+        "compare harness devices with nvidia-smi -L; a card that neither lists is not powered, not seated, or not "
+        "passed to the container",
         Exercised(),
         findings,
         spec=spec,

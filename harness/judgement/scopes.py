@@ -13,7 +13,10 @@ from harness.judgement.wiring import Wiring
 #: An op, the device that it belongs on, and what is wrong.
 Misplaced = tuple[Op, DeviceName, str]
 
-LOOKUP_MESSAGE = "a lookup runs where its variable is; read the variable in the scope, or give each device a part"
+LOOKUP_MESSAGE = (
+    "TensorFlow runs a lookup on its variable's device; read the variable inside the scope, or give each device "
+    "its own part"
+)
 _SUMS = frozenset({"Add", "AddN", "AddV2", "Sub"})
 _SCALES = frozenset({"Mul", "RealDiv", "Div", "DivNoNan", "Neg"})
 _VIEWS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze"})
@@ -40,7 +43,7 @@ def left_scope(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
         if origin not in names or len(places) != 1 or origin in places:
             continue
         if not (_is_linear(op, sources) and _summed(op, wiring)):
-            yield op, origin, "the op works on a tensor of that device but stands outside of its scope"
+            yield op, origin, "the op uses a tensor from that device but is outside its device scope"
 
 
 def _where(op: Op, names: set[DeviceName]) -> DeviceName | None:
@@ -108,7 +111,11 @@ def joined_on_a_tower(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
             targets = {reader.device for reader in readers}
             made_here = any(source.device == op.device and computes(source) for source in wiring.makers(op))
             if len(targets) > 1 and not made_here:
-                yield op, host, "a batch is split for several devices inside the scope of one of them"
+                yield (
+                    op,
+                    host,
+                    "a batch for several devices is split inside the scope of one of them; split it on the host",
+                )
         elif not any(reader.device == op.device for reader in readers):
             # What the host only hands out is a part of the batch, not the result of a tower.
             sources = {
@@ -117,7 +124,11 @@ def joined_on_a_tower(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                 if source.requested and on_device(source) and (computes(source) or source.device != host)
             }
             if len(sources - {None}) > 1:
-                yield op, host, "results of several devices are joined inside the scope of one of them"
+                yield (
+                    op,
+                    host,
+                    "results from several devices are joined inside the scope of one of them; join them on the host",
+                )
 
 
 def looked_up_elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:

@@ -1,4 +1,4 @@
-"""Measures how much each result of the reference moves when its inputs move in their last place."""
+"""Measures how much each result of the reference changes when its inputs change in the last place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Spread:
         return [*self.outputs, *self.gradients]
 
     def add(self, expected: Result, moved: Result) -> None:
-        """Take in one run with moved inputs."""
+        """Add one run with changed inputs."""
         for own, base, other in zip(
             (self.outputs, self.gradients, self.state), _parts(expected), _parts(moved), strict=True
         ):
@@ -49,7 +49,7 @@ class Spread:
 
 
 class Lazy:
-    """Measures the sensitivity when it is asked for, once."""
+    """Measures the sensitivity once, on first use."""
 
     def __init__(self, measure: Callable[[], Spread]) -> None:
         self.measure = measure

@@ -1,4 +1,4 @@
-"""Judges where an optimizer keeps its slots: momenta and the like belong beside the variable that they are for."""
+"""Judges where an optimizer keeps its slots (momenta and the like): they belong beside their variable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from harness.records import Finding
 def judge_slots(program: Callable[..., Any], mode: str) -> list[Finding]:
     """Findings of the kind ``variable-placement`` for the slots of the Keras optimizers that ``program`` carries.
 
-    Slots that are built lazily, in ``fit`` or in a first traced ``apply``, all land on the default device (FAULTS P10).
-    One finding for each optimizer and device, naming the first slot.
+    Slots created lazily, in ``fit`` or in a first traced ``apply``, are all on the default device (FAULTS P10). One
+    finding per optimizer and device names the first slot.
     """
     import tensorflow as tf
 
@@ -31,8 +31,8 @@ def judge_slots(program: Callable[..., Any], mode: str) -> list[Finding]:
                         str(place),
                         f"{home}, where {_name_of(variable)} is",
                         str(place),
-                        "an optimizer's slots land on the default device unless they are built in eager code before "
-                        "the first step: optimizer.build(variables)",
+                        "TensorFlow creates slots on the default device in the first step; call "
+                        "optimizer.build(variables) in eager code before it",
                     ),
                 )
     return list(findings.values())

@@ -1,4 +1,4 @@
-"""Keeps the variables that the callables may change, so that every run starts from the same state."""
+"""Saves and restores the variables that callables may change, so that every run starts from the same state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.parallel.making import is_made_in_place
 
 
 def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) -> list[Any]:
-    """The variables that were named, then those that the callables carry with them, each once."""
+    """Return the named variables, then those that the callables carry, each once."""
     import tensorflow as tf
 
     found = list(named)
@@ -29,10 +29,10 @@ def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) 
 
 
 def watched(parallel: Callable[..., Any], reference: Callable[..., Any], state: Sequence[Any], named: int) -> list[Any]:
-    """The variables of ``state`` that are watched: the first ``named``, and those that both callables carry.
+    """Return the variables of ``state`` to compare: the first ``named``, and those that both callables carry.
 
-    A variable of one of the two alone is a copy, or its own affair. States of random generators move on by as many
-    numbers as are drawn, which is no fault.
+    A variable that only one of them carries is its own business. The state of a random generator advances with the
+    numbers drawn, which is not a fault.
     """
     of_one, of_other = ({id(variable) for variable in variables_of([fn], ())} for fn in (parallel, reference))
     return [
@@ -50,10 +50,10 @@ def _has_variables(item: Any) -> bool:
 
 
 def put(variable: Any, value: Any) -> None:
-    """Assign, and see to it that it is done where the variable lives.
+    """Assign, and wait until a variable in another process has the value.
 
-    TensorFlow sends an eager op to another process without waiting for it, and a function on another way: the function
-    can be there first, and would work with the old value. What is read comes by the first way, and after the op.
+    TensorFlow sends eager ops to another process without waiting, and functions over another channel: a function could
+    arrive first and use the old value. A read arrives after the assignment, over the same channel.
     """
     variable.assign(value)
     home = device_of(variable)
@@ -63,18 +63,18 @@ def put(variable: Any, value: Any) -> None:
 
 @dataclass
 class Snapshot:
-    """Values of variables, to go back to."""
+    """Saved values of variables."""
 
     variables: list[Any]
     values: list[Any] = field(default_factory=list)
 
     @classmethod
     def of(cls, variables: list[Any]) -> Snapshot:
-        """Remember the present values."""
+        """Save the current values."""
         return cls(variables, [variable.numpy() for variable in variables])
 
     def restore(self) -> None:
-        """Put back the values that have changed."""
+        """Restore the values that have changed."""
         for variable, value in zip(self.variables, self.values, strict=True):
             now = variable.numpy()
             if now.shape != value.shape or now.tobytes() != value.tobytes():
@@ -83,7 +83,7 @@ class Snapshot:
 
 @contextmanager
 def variables_made() -> Iterator[list[Any]]:
-    """Collect the variables made in the body, except those that a pattern puts on a device on purpose."""
+    """Collect the variables created in the body, except those that a pattern creates on a chosen device."""
     import tensorflow as tf
 
     made: list[Any] = []

@@ -1,4 +1,4 @@
-"""Judges how the results of two programs are nested, and where the values of ragged and sparse ones belong."""
+"""Compares the nesting of two results, and the positions of ragged and sparse values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.records import Finding
 
 
 def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]:
-    """One finding of the kind ``structure``, or one of the kind ``shape`` for each output with values elsewhere."""
+    """Return one ``structure`` finding, or a ``shape`` finding for each output whose values are at other positions."""
     import tensorflow as tf
 
     try:
@@ -23,13 +23,15 @@ def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]
                 None,
                 _shape_of(expected.structure),
                 _shape_of(found.structure),
-                "the results are nested in another way",
+                "the results have a different structure",
             )
         ]
     names = names_of(expected.outputs, "output")
     pairs = zip(names, tf.nest.flatten(found.structure), tf.nest.flatten(expected.structure), strict=True)
     return [
-        Finding("shape", f"{name} ({mode})", None, _shortened(want), _shortened(have), "values belong elsewhere")
+        Finding(
+            "shape", f"{name} ({mode})", None, _shortened(want), _shortened(have), "values are at different positions"
+        )
         for name, have, want in pairs
         if have != want
     ]

@@ -44,7 +44,7 @@ class Subject:
     kind: str
     where: str
     mode: str
-    against: str = "the single-device result"
+    against: str = "the single-device run"
 
 
 def compare(
@@ -93,7 +93,8 @@ def _compare_discrete(judged: Judged, subject: Subject, found: NDArray[Any], exp
         )
     )
     if wrong.any():
-        judged.findings.append(_worst(subject, found, expected, wrong.astype(float), wrong, "equality"))
+        error = wrong.astype(float)
+        judged.findings.append(_worst(subject, found, expected, error, np.zeros_like(error), wrong, "not a float"))
 
 
 def _compare_floats(
@@ -112,24 +113,24 @@ def _compare_floats(
     no_number = np.isnan(want)
     if no_number.any():
         judged.undecided.append(
-            f"{subject.where} ({subject.mode}): {subject.against} is NaN at {int(no_number.sum())} of {want.size} "
-            "elements"
+            f"{subject.where} ({subject.mode}): {subject.against} is NaN at {int(no_number.sum()):,} of "
+            f"{want.size:,} elements"
         )
-    settled = no_number | (np.isinf(want) & (have == want))
+    skipped = no_number | (np.isinf(want) & (have == want))
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.where(settled, 0.0, np.abs(have - want))
-    not_finite = ~settled & ~np.isfinite(have)
-    unsettled = ~settled & ~np.isfinite(want)
-    error = np.where(not_finite | unsettled, np.inf, error)
+        error = np.where(skipped, 0.0, np.abs(have - want))
+    not_finite = ~skipped & ~np.isfinite(have)
+    no_target = ~skipped & ~np.isfinite(want)
+    error = np.where(not_finite | no_target, np.inf, error)
     magnitude = np.where(np.isfinite(want), np.abs(want), 0.0)
     if exact:
-        bound, rule = np.zeros_like(magnitude), "exact arithmetic: bitwise"
+        bound, rule = np.zeros_like(magnitude), "exact arithmetic"
     else:
         bound, rule = _FREE_ULPS * epsilon * magnitude, f"{_FREE_ULPS:g} units in the last place"
         if np.any(error > bound):
             sensitivity = measure()
             bound = sensitivity.bound(want, coarse)
-            rule = f"(8 + sqrt({sensitivity.terms})) x measured effect of one unit in the last place of the inputs"
+            rule = "rounding"
     wrong = error > bound
     typical = typical_magnitude(want)
     widest = _widest_bound(coarse)
@@ -149,11 +150,11 @@ def _compare_floats(
         )
     )
     if wrong.any():
-        judged.findings.append(_worst(subject, found, expected, finite_error - bound, wrong, rule))
+        judged.findings.append(_worst(subject, found, expected, finite_error, bound, wrong, rule))
     elif error.size and not decisive.any() and not no_number.any() and float(np.max(bound)) > widest * scale:
         judged.undecided.append(
-            f"{subject.where} ({subject.mode}): so ill-conditioned that rounding alone may change it by "
-            f"{float(np.max(bound)):.3g}; a fault could hide in that"
+            f"{subject.where} ({subject.mode}): ill-conditioned; rounding alone can change it by "
+            f"{float(np.max(bound)):.3g}, which could hide a fault"
         )
 
 
@@ -168,19 +169,20 @@ def _worst(
     subject: Subject,
     found: NDArray[Any],
     expected: NDArray[Any],
-    excess: NDArray[Any],
+    error: NDArray[Any],
+    bound: NDArray[Any],
     wrong: NDArray[np.bool_],
     rule: str,
 ) -> Finding:
-    at = np.unravel_index(int(np.argmax(np.where(wrong, excess, -np.inf))), found.shape) if found.ndim else ()
-    index = [int(part) for part in at]
+    worst = int(np.argmax(np.where(wrong, error - bound, -np.inf)))
+    index = [int(part) for part in np.unravel_index(worst, found.shape)]
     return _finding(
         subject.kind,
         subject,
         f"{expected[tuple(index)]!s}",
         f"{found[tuple(index)]!s}",
-        f"{int(wrong.sum())} of {found.size} elements differ from {subject.against}, the worst at {index}; "
-        f"rule: {rule}",
+        f"{int(wrong.sum()):,} of {found.size:,} elements differ from {subject.against}, most at {index}; "
+        f"tolerance {float(bound.flat[worst]):.2g} ({rule})",
     )
 
 
@@ -201,7 +203,7 @@ def expected_or_missing(
                 subject,
                 f"a gradient of shape {expected.shape}",
                 "None",
-                "there is no gradient where the reference has one",
+                "the gradient is missing",
             )
         )
         return None

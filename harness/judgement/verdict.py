@@ -1,4 +1,4 @@
-"""Turns what an examination has shown into a verdict."""
+"""Turns an examination into a verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def conclude(examination: Examination) -> Verification:
-    """FAIL with a failing finding; else UNKNOWN where something could not be judged or nothing was; else PASS."""
+    """FAIL with a failing finding; else UNKNOWN if something, or everything, could not be judged; else PASS."""
     judged = examination.judged
     traces = examination.traces.values()
     # A program that computes nothing, such as a reshape, is proven by the ops that move data in a scope.
@@ -30,19 +30,25 @@ def conclude(examination: Examination) -> Verification:
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
     findings = tuple(judged.findings)
-    verdict, reason = Verdict.PASS, f"equal to one device on {len(examination.devices)} device(s), each op in its place"
+    devices = _count(len(examination.devices), "device")
+    verdict = Verdict.PASS
+    reason = f"the run on {devices} matches the single-device run, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
         kinds = sorted({finding.kind for finding in findings})
-        verdict, reason = Verdict.FAIL, f"{len(findings)} finding(s): {', '.join(kinds)}"
+        verdict, reason = Verdict.FAIL, f"{_count(len(findings), 'finding')}: {', '.join(kinds)}"
     elif judged.undecided:
         verdict, reason = Verdict.UNKNOWN, "; ".join(judged.undecided)
     elif exercised.ops == 0:
         verdict, reason = (
             Verdict.UNKNOWN,
-            "no op was traced that computes, or moves data in a device scope, so nothing is proven about where it ran",
+            "no traced op computes, or moves data in a device scope, so placement is not proven",
         )
     elif examination.gradients and not any(c.where.startswith("gradient") for c in judged.comparisons):
-        verdict, reason = Verdict.UNKNOWN, "gradients were asked for, but the program has none to compare"
+        verdict, reason = Verdict.UNKNOWN, "gradients=True, but the program has no gradients to compare"
     elif findings:
-        verdict, reason = Verdict.WARN, f"{len(findings)} finding(s) that are no failure"
+        verdict, reason = Verdict.WARN, f"{_count(len(findings), 'finding')}, none a failure"
     return Verification(verdict, reason, findings, exercised, tuple(judged.comparisons), dict(examination.traces))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.records import Exercised, Finding, Verdict
+
+_THIS_HOST = re.compile(r"/job:localhost/replica:0/task:0/device:(?=[A-Z]+:\d)")
 
 if TYPE_CHECKING:
     from harness.evidence.trace import Trace
@@ -50,7 +53,7 @@ class Verification:
         return self.verdict in (Verdict.PASS, Verdict.WARN)
 
     def __bool__(self) -> bool:
-        raise TypeError("a Verification is neither true nor false; use .passed, or .verdict")
+        raise TypeError("a Verification has no truth value; use .passed or .verdict")
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}: {self.reason}", f"exercised: {self.exercised}"]
@@ -61,7 +64,6 @@ class Verification:
 def describe(finding: Finding) -> str:
     """A finding in one line."""
     place = f" on {finding.device}" if finding.device else ""
-    return (
-        f"[{finding.kind}] {finding.where}{place}: {finding.message} "
-        f"(expected {finding.expected}, found {finding.found})"
-    )
+    values = f"(expected {finding.expected}, found {finding.found})"
+    # Devices of this host need no more than their kind and number.
+    return _THIS_HOST.sub("", f"[{finding.kind}] {finding.where}{place}: {finding.message} {values}")

@@ -1,4 +1,4 @@
-"""``harness.verify``: is a program over several devices equal to one device, and did each op run where it should?"""
+"""``harness.verify``: does a program match its single-device run, and did each op run where it should?"""
 
 from __future__ import annotations
 
@@ -30,40 +30,37 @@ def verify(
     pattern: str | None = None,
     seed: int = 0,
 ) -> Verification:
-    """Run ``parallel`` and ``reference`` on the same inputs and judge values, gradients, and where each op ran.
+    """Run ``parallel`` and ``reference`` on the same inputs; compare values and gradients, and judge where each op ran.
 
     Args:
-        parallel: any callable over ``**inputs``: the program that uses several devices. It runs as it is, outside of
-            any device scope, and is traced.
-        reference: any callable over ``**inputs``: the same on one device. It runs in the scope of ``devices[0]``.
-        inputs: names to arrays, tensors, or nests of them. Anything else is passed on as it is.
+        parallel: the program that uses several devices, a callable over ``**inputs``. It runs outside of any device
+            scope and is traced.
+        reference: the single-device program, a callable over ``**inputs``. It runs in the scope of ``devices[0]``.
+        inputs: names to arrays, tensors, or nests of them. Other values are passed on unchanged.
         devices: the devices that the program is meant to use.
-        variables: the variables that both use. Gradients are taken for them, and their values after the call are
-            compared, as are those of other variables that both callables carry and the reference changes. Every run
-            starts from the same values.
+        variables: the variables that both programs use. Gradients are taken for them, and their values after the call
+            are compared, as are those of other variables that both callables carry and the reference changes. Every
+            run starts from the same values.
         gradients: compare and place the gradients of a random projection of the outputs with respect to the floating
-            inputs and to ``variables``. ``None``: if ``variables`` are given and ``parallel`` takes
-            no gradients itself.
-            A training step that does is judged by what it returns, by the variables after it, and by where its
-            backward ops ran.
+            inputs and to ``variables``. ``None``: if there are ``variables`` and ``parallel`` takes no gradients.
+            A training step that takes some is judged by its results, its variables, and where its backward ops ran.
         modes: some of ``"eager"``, ``"graph"`` (in a ``tf.function``), ``"dynamic"`` (in a ``tf.function`` whose
             inputs have an unknown size along axis 0).
-        oracle: a NumPy function over ``**inputs`` (float64 arrays for floating inputs): an independent answer, so
-            that a fault that both sides share is seen.
-        exact: whether the arithmetic is exact, so that values have to be equal to the last bit. ``None``: find out
-            from the ops and from the values.
-        pattern: how the program uses the devices, which says what may cross between them: ``"stages"``, each hands on
-            to the next, gradients to the one before; ``"members"``, nothing but arguments and results crosses.
-            ``None``: what ``parallel.pattern`` says (``pipeline`` and ``ensemble`` have one); without one, anything.
+        oracle: a NumPy function over ``**inputs`` (float64 for floating inputs) with an independent answer, which shows
+            a fault that both programs share.
+        exact: whether arithmetic is exact, so that values must be equal to the last bit. ``None``: decide from the ops
+            and the values.
+        pattern: what may cross between devices: ``"stages"``, tensors to the next device and gradients to the previous
+            one; ``"members"``, arguments and results only. ``None``: the value of ``parallel.pattern`` (``pipeline``
+            and ``ensemble`` have one); without one, anything.
         seed: of the random projection.
 
     Returns:
-        The verdict, the findings, what was exercised, each comparison with the bound it was made with, and the trace
-        of each mode.
+        The verdict, the findings, what was exercised, each comparison with its tolerance, and the trace of each mode.
 
     Raises:
-        UsageError: an argument of another form than said above.
-        DevicesUnavailable: one of ``devices`` is not there.
+        UsageError: an argument is invalid.
+        DevicesUnavailable: one of ``devices`` is unavailable.
     """
     from harness.judgement.examine import Examination
 
@@ -120,11 +117,11 @@ def _known_devices(devices: Sequence[Device]) -> Devices:
     if not len(known):
         raise UsageError("devices is empty; give what harness.configure returned, or a slice of it")
     # TensorFlow lists local devices by a short name, such as /device:CPU:1.
-    there = [device.name for device in tf.config.list_logical_devices()]
-    listed = [DeviceName.parse(name) for name in there]
+    available = [device.name for device in tf.config.list_logical_devices()]
+    listed = [DeviceName.parse(name) for name in available]
     absent = [device.name for device in known if not any(device.parsed.matches(name) for name in listed)]
     if absent:
-        raise DevicesUnavailable(known.spec or "devices", ", ".join(absent), there)
+        raise DevicesUnavailable(known.spec or "devices", ", ".join(absent), available)
     return known
 
 

@@ -90,9 +90,7 @@ class DataParallel:
             arguments[name] = value
         missing = [name for name in self.broadcast if name not in arguments]
         if missing:
-            raise ShardingError(
-                f"broadcast names {', '.join(missing)}, which the call does not have; given: {', '.join(arguments)}"
-            )
+            raise ShardingError(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
         split = {name: value for name, value in arguments.items() if name not in self.broadcast}
         whole = {name: value for name, value in arguments.items() if name in self.broadcast}
         with tf.device(self.devices.host):

@@ -14,48 +14,45 @@ Model = Callable[..., Any]
 
 
 def ensemble(models: Sequence[Model], devices: Sequence[Device], *, each: Sequence[str] = ()) -> Ensemble:
-    """A callable that runs every model with the same arguments, model k on ``devices[k]``, and lists their results.
+    """Return a callable that runs every model on the same arguments, model k on ``devices[k]``, and lists the results.
 
-    The callable takes the keyword arguments of the models. Of an argument that is named in ``each`` it takes a list
-    with a value for every model. Nothing but arguments and results crosses from device to device: forward and backward
-    ops of a model, and the variables that it makes in its first call, are on its device, where its result stays. A
-    model may be a training step with its own tape and optimizer; build the optimizer beforehand
-    (``optimizer.build(variables)`` in eager code), or TensorFlow puts its slots on the default device.
+    The callable takes the models' keyword arguments; for an argument named in ``each``, it takes a list with one value
+    per model. Forward ops, backward ops and the variables that a model creates in its first call are on its device,
+    where its result stays. A model may be a training step with its own tape and optimizer; call
+    ``optimizer.build(variables)`` in eager code first, or TensorFlow puts the slots on the default device.
 
-    In a ``tf.function`` the models run at the same time; in eager code TensorFlow finishes an op on a CPU before it
-    returns, so that they run one after the other there.
+    In a ``tf.function`` the models run at the same time. In eager code on CPUs they run one after the other.
 
     Args:
-        models: functions, Keras models, or other callables. At least one.
-        devices: what ``harness.configure`` returned, or a slice of it: at least as many as there are models.
-        each: names of arguments of which every model gets its own.
+        models: functions, Keras models, or other callables; at least one.
+        devices: from ``harness.configure``, or a slice of it; at least as many as models.
+        each: names of arguments of which every model gets its own value.
 
     Raises:
-        EnsembleError: no model, more models than devices, a model that cannot be called; when called: an argument in
-            ``each`` that is not there, or is no list with as many values as there are models.
-        Exception: what a model raises, with the model and the device added to it.
+        EnsembleError: an argument is invalid; when called: an argument in ``each`` has not one value per model.
+        Exception: any that a model raises, with the model and the device added to it.
     """
     return Ensemble(models, devices, each=each)
 
 
 class Ensemble:
-    """What :func:`ensemble` returns."""
+    """The callable that :func:`ensemble` returns."""
 
-    #: TensorFlow's AutoGraph leaves a callable with this attribute as it is; the models themselves are converted.
+    #: Tells AutoGraph to leave this object alone; the models are converted.
     autograph_info__: Any = None
-    #: What ``harness.verify`` judges the transfers by: devices hand nothing to one another.
+    #: For ``harness.verify``: nothing may cross between the devices.
     pattern = "members"
 
     def __init__(self, models: Sequence[Model], devices: Sequence[Device], *, each: Sequence[str] = ()) -> None:
         if not len(models):
-            raise EnsembleError("there is no model; give at least one callable")
+            raise EnsembleError("models is empty; give at least one callable")
         for index, model in enumerate(models):
             if not callable(model):
-                raise EnsembleError(f"model {index} is {model!r}, which is not callable; give functions or models")
+                raise EnsembleError(f"models[{index}]={model!r} is not callable; give functions or models")
         if len(models) > len(devices):
             raise EnsembleError(
-                f"{len(models)} models on {len(devices)} device(s); each model needs one of its own: "
-                "configure more devices, or run the rest in a second ensemble"
+                f"{len(models)} models need {len(models)} devices, found {len(devices)}; configure more devices or use "
+                "two ensembles"
             )
         if isinstance(each, str):
             raise EnsembleError(f"each={each!r}; accepted: a sequence of names, such as ({each!r},)")

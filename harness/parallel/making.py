@@ -1,4 +1,4 @@
-"""Variables that a pattern makes where they belong, whatever device the call that makes them stands on."""
+"""Creates a pattern's variables on the device that they belong to, wherever the call is made."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _making: ContextVar[bool] = ContextVar("making", default=False)
 
 
 def is_made_in_place() -> bool:
-    """Whether a variable is being made right now that a pattern puts on a device on purpose."""
+    """Whether a pattern is creating a variable on a chosen device right now."""
     return _making.get()
 
 
 @contextmanager
 def variables_on(device: str) -> Iterator[None]:
-    """Variables that are made in the body are made on ``device``.
+    """Create the body's variables on ``device``.
 
-    A device scope around the call would not do: TensorFlow and Keras lift what they make out of the graph that is being
-    built, and out of its scopes with it.
+    A device scope is not enough: TensorFlow and Keras lift variables out of the graph being built and out of its
+    scopes.
     """
     import tensorflow as tf
 

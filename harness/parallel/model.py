@@ -18,39 +18,37 @@ Stage = Callable[..., Any]
 def pipeline(
     stages: Sequence[Stage], devices: Sequence[Device], *, microbatches: int = 1, broadcast: Sequence[str] = ()
 ) -> Pipeline:
-    """A callable that runs ``stages`` one after the other, stage k on ``devices[k]``.
+    """Return a callable that runs ``stages`` one after the other, stage k on ``devices[k]``.
 
-    The callable takes the arguments of the first stage. Each later stage takes what the one before it returned (a
-    tensor or a nest of tensors), as its one argument. Forward and backward ops of a stage run on its device, and the
-    variables that it makes in its first call are made there. What a stage returns goes straight to the next device, and
-    the result stays on the last one: compute the loss there, in the last stage or in its scope.
+    The callable takes the arguments of the first stage; each later stage takes the result of the previous one (a tensor
+    or a nest of tensors) as its only argument. Forward ops, backward ops and the variables that a stage creates in its
+    first call are on its device. The result stays on the last device: compute the loss there.
 
-    With several micro-batches the batch is split along axis 0 on the host device, each part goes through all stages,
-    and the results are concatenated on the last device. In a ``tf.function`` the stages work at the same time then,
-    each on another micro-batch. Micro-batches differ by one row at most; with fewer rows there are fewer of them. A
-    stage must be row-wise then: batch normalisation, say, would see one micro-batch.
+    With micro-batches, the batch is split along axis 0 on the host, each part goes through all stages, and the results
+    are concatenated on the last device. In a ``tf.function`` the stages then work at the same time, each on another
+    micro-batch. Micro-batches differ by at most one row; a batch with fewer rows has fewer of them. Stages must be
+    row-wise: batch normalisation, for example, would see one micro-batch only.
 
     Args:
-        stages: functions, Keras layers or models, or other callables. At least one.
-        devices: what ``harness.configure`` returned, or a slice of it: at least as many as there are stages.
-        microbatches: how many parts each batch is run in, 1 or more.
-        broadcast: names of arguments that are no batch: every micro-batch gets the whole of them.
+        stages: functions, Keras layers or models, or other callables; at least one.
+        devices: from ``harness.configure``, or a slice of it; at least as many as stages.
+        microbatches: the number of parts of each batch; 1 or more.
+        broadcast: names of arguments that every micro-batch gets whole.
 
     Raises:
-        StageError: no stage, more stages than devices, a stage that cannot be called, ``microbatches`` below 1; when
-            called: a stage refused what the one before it returned; it says which, and of what shape.
-        ShardingError: with several micro-batches: arguments that cannot be split, results that cannot be joined.
-        Exception: what a stage raises, with the stage and the device added to it.
+        StageError: an argument is invalid; when called: a stage rejects the result of the previous one.
+        ShardingError: with micro-batches: arguments that cannot be split, or results that cannot be joined.
+        Exception: any other that a stage raises, with the stage and the device added to it.
     """
     return Pipeline(stages, devices, microbatches=microbatches, broadcast=broadcast)
 
 
 class Pipeline:
-    """What :func:`pipeline` returns."""
+    """The callable that :func:`pipeline` returns."""
 
-    #: TensorFlow's AutoGraph leaves a callable with this attribute as it is; the stages themselves are converted.
+    #: Tells AutoGraph to leave this object alone; the stages are converted.
     autograph_info__: Any = None
-    #: What ``harness.verify`` judges the transfers by: devices hand on to their neighbours alone.
+    #: For ``harness.verify``: tensors may cross between neighbouring devices only.
     pattern = "stages"
 
     def __init__(
@@ -62,14 +60,14 @@ class Pipeline:
         broadcast: Sequence[str] = (),
     ) -> None:
         if not len(stages):
-            raise StageError("there is no stage; give at least one callable")
+            raise StageError("stages is empty; give at least one callable")
         for index, stage in enumerate(stages):
             if not callable(stage):
-                raise StageError(f"stage {index} is {stage!r}, which is not callable; give functions or layers")
+                raise StageError(f"stages[{index}]={stage!r} is not callable; give functions or layers")
         if len(stages) > len(devices):
             raise StageError(
-                f"{len(stages)} stages on {len(devices)} device(s); each stage needs one of its own: "
-                "join stages, or configure more devices"
+                f"{len(stages)} stages need {len(stages)} devices, found {len(devices)}; merge stages or configure "
+                "more devices"
             )
         if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
             raise StageError(f"microbatches={microbatches!r}; accepted: an integer, 1 or more")
@@ -88,10 +86,7 @@ class Pipeline:
         if self.microbatches == 1:
             return self._through(args, arguments)
         if args:
-            raise StageError(
-                f"{len(args)} argument(s) without a name; with micro-batches name them, so that it is known "
-                "which are a batch"
-            )
+            raise StageError(f"found {len(args)} positional argument(s); with micro-batches, give arguments by name")
         parts, added = self._split(arguments)
         hubs = [VariableHub(device.name, len(parts)) for device in self.devices] if len(parts) > 1 else []
         results = [self._through((), part, hubs) for part in parts]
@@ -106,9 +101,7 @@ class Pipeline:
 
         missing = [name for name in self.broadcast if name not in arguments]
         if missing:
-            raise StageError(
-                f"broadcast names {', '.join(missing)}, which the call does not have; given: {', '.join(arguments)}"
-            )
+            raise StageError(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
         whole = {name: value for name, value in arguments.items() if name in self.broadcast}
         split = {name: value for name, value in arguments.items() if name not in self.broadcast}
         with tf.device(self.devices.host):
@@ -141,7 +134,7 @@ class Pipeline:
             given = _shapes(args[0])
             first = next(iter(str(error).strip().splitlines()), "")
             raise StageError(
-                f"{where}, does not take what stage {index - 1} ({_name(self.stages[index - 1])}) returned, {given}: "
+                f"{where}, does not accept the result of stage {index - 1} ({_name(self.stages[index - 1])}), {given}: "
                 f"{type(error).__name__}: {first}"
             ) from error
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Adds to an exception where in a pattern it was raised, without changing what it is."""
+"""Adds a note to an exception: where in a pattern it was raised."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 def add_note(error: Any, note: str) -> None:
     """Add a line to an exception."""
-    # AutoGraph makes a new exception of what it remembers of this one, without its notes.
+    # AutoGraph raises a new exception, without the notes, from what it has stored of this one.
     remembered = getattr(error, "ag_error_metadata", None)
     if remembered is not None and hasattr(remembered, "cause_message"):
         remembered.cause_message = f"{remembered.cause_message} ({note})"

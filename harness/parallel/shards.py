@@ -85,19 +85,19 @@ def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
             if rank is not None and not has_axis(rank, axis):
                 raise ShardingError(
                     f"argument {path} has shape {tuple(tensor.shape)}, which has no axis {axis} to split along; "
-                    f"name it in broadcast=({name!r},) if every device gets the whole of it"
+                    f"name it in broadcast=({name!r},) if every device gets it whole"
                 )
             names.append(path)
             leaves.append(tensor)
             if rank is not None and tensor.shape[axis] is not None:
                 sizes[path] = tensor.shape[axis]
     if not leaves:
-        raise ShardingError("there is no argument to split; give at least one that is not named in broadcast")
+        raise ShardingError("no argument to split; give at least one that is not named in broadcast")
     if len(set(sizes.values())) > 1:
         given = ", ".join(f"{path}: {size}" for path, size in sizes.items())
         raise ShardingError(
             f"arguments differ in size along axis {axis} ({given}); accepted: the same size for all; "
-            "name in broadcast those of which every device gets the whole"
+            "name in broadcast the arguments that every device gets whole"
         )
     if sizes:
         rows: Any = int(next(iter(sizes.values())))

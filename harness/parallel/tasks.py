@@ -1,4 +1,4 @@
-"""Tasks: independent programs, each in a process that sees one device of its own. What such a process is given."""
+"""Devices for tasks: independent programs, each in a process that sees one device only."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class Script:
             UsageError: there is no such file, or the text is no command line.
         """
         try:
-            words = shlex.split(text)
+            parts = shlex.split(text)
         except ValueError as error:
             raise UsageError(f"script {text!r}: {error}; give a path, and arguments as a shell takes them") from error
-        if not words:
+        if not parts:
             raise UsageError(f"script {text!r}: it is empty; give the path of a Python script")
-        path = Path(words[0])
+        path = Path(parts[0])
         if not path.is_file():
             what = "a folder" if path.is_dir() else "no such file"
-            raise UsageError(f"script {words[0]}: {what}; give the path of a Python script")
-        return cls(path, tuple(words[1:]))
+            raise UsageError(f"script {parts[0]}: {what}; give the path of a Python script")
+        return cls(path, tuple(parts[1:]))
 
     def __str__(self) -> str:
         return shlex.join([str(self.path), *self.arguments])
@@ -83,30 +83,30 @@ def slots(
 
     Raises:
         InvalidSpec: the spec does not follow the grammar.
-        DevicesUnavailable: fewer devices are there than asked for.
+        DevicesUnavailable: fewer devices are available than requested.
         UsageError: devices that no process can have to itself.
     """
     request = resolve(spec)
-    asked = request.spec
+    wanted = request.spec
     found = tuple(read_cards() if cards is None else cards)
     own_cores = tuple(usable_cores() if cores is None else cores)
-    if isinstance(asked, AutoSpec):
-        asked = GpuSpec() if found else CoresSpec(len(own_cores))
-    if isinstance(asked, GpuSpec):
-        count = len(found) if asked.count is None else asked.count
+    if isinstance(wanted, AutoSpec):
+        wanted = GpuSpec() if found else CoresSpec(len(own_cores))
+    if isinstance(wanted, GpuSpec):
+        count = len(found) if wanted.count is None else wanted.count
         if not 0 < count <= len(found):
-            there = [f"{card.name} ({card.uuid})" for card in found]
-            raise DevicesUnavailable(str(request), f"{max(count, 1)} GPU(s) that the driver knows by UUID", there)
+            available = [f"{card.name} ({card.uuid})" for card in found]
+            raise DevicesUnavailable(str(request), f"{max(count, 1)} GPU(s) that the driver knows by UUID", available)
         return tuple(_gpu(index, card) for index, card in enumerate(found[:count]))
-    if isinstance(asked, CoresSpec):
-        if asked.count > len(own_cores):
-            there = [f"core of CPU {cpu}" for cpu in own_cores]
-            raise DevicesUnavailable(str(request), f"{asked.count} CPU cores, with no two tasks on one", there)
-        return tuple(_cpu(index, cpu) for index, cpu in enumerate(own_cores[: asked.count]))
-    if isinstance(asked, CpuSpec):
+    if isinstance(wanted, CoresSpec):
+        if wanted.count > len(own_cores):
+            available = [f"core of CPU {cpu}" for cpu in own_cores]
+            raise DevicesUnavailable(str(request), f"{wanted.count} CPU cores, with no two tasks on one", available)
+        return tuple(_cpu(index, cpu) for index, cpu in enumerate(own_cores[: wanted.count]))
+    if isinstance(wanted, CpuSpec):
         allowed = sorted(allowed_cpus() if cpus is None else cpus)
-        return tuple(_cpu(index, allowed[index % len(allowed)]) for index in range(asked.count))
-    if isinstance(asked, ClusterSpec):
+        return tuple(_cpu(index, allowed[index % len(allowed)]) for index in range(wanted.count))
+    if isinstance(wanted, ClusterSpec):
         raise UsageError(
             f"--devices {spec}: tasks are processes of this host, and cannot be started on another; run this command "
             "there; accepted: auto, cpu:N, cores:N, gpu or gpu:N"

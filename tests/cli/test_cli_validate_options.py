@@ -14,7 +14,7 @@ from harness.report.storage import load_run
 def test_hardware_that_is_required_and_not_there_is_a_failure(tmp_path: Path) -> None:
     done = run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", "gpu>=8")
     assert done.returncode == 1
-    assert "gpu>=8 is required, and 0 can be used" in done.stdout
+    assert "gpu>=8 is required, but 0 can be used" in done.stdout
     assert "FAIL on cpu:2: 1 of 1 checks" in done.stdout
     required, passed = load_run(tmp_path / "harness-report").results
     assert (required.check, required.verdict, passed.verdict) == ("required", Verdict.FAIL, Verdict.PASS)

@@ -42,7 +42,7 @@ def test_copies_are_summed_up_and_unknown_sizes_are_said() -> None:
     found = lines(TANH, transfers=(copy, unknown, back))
     assert "3 transfer(s)" in found
     assert "CPU:0 CPU:1 2 1,000 and more" in found
-    assert "CPU:1 CPU:0 1 not known" in found
+    assert "CPU:1 CPU:0 1 unknown" in found
 
 
 def test_ops_without_evidence_are_counted_and_not_shown() -> None:

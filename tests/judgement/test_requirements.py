@@ -44,7 +44,7 @@ def test_nothing_meets_a_requirement_where_nothing_is_known() -> None:
     result = absent(wrong, "auto", "no driver")
     assert result.verdict is Verdict.FAIL
     assert result.findings[0].kind == "missing-device"
-    assert result.findings[0].message == "gpu>=8 is required, and 0 can be used: no driver"
+    assert result.findings[0].message == "gpu>=8 is required, but 0 can be used: no driver"
 
 
 @pytest.mark.parametrize("text", ["", "gpu", "gpu>8", "gpus>=8", "gpu>=x", "gpu>=8,core>=2", "gpu>=-1"])

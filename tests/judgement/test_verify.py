@@ -60,7 +60,7 @@ def test_a_wrong_value_is_found_at_its_element(devices: Devices, error: float) -
 
     found = verify(wrong, dense, {"x": X}, devices=devices)
     assert kinds(found) == {"value"}
-    assert "the worst at [7, 1]" in found.findings[0].message
+    assert "most at [7, 1]" in found.findings[0].message
 
 
 def test_another_order_of_summation_is_no_finding(devices: Devices) -> None:
@@ -87,7 +87,7 @@ def test_exact_arithmetic_is_compared_to_the_last_bit(devices: Devices) -> None:
     right = make_parallel(fn, devices)
     found = verify(right, fn, {"x": x}, devices=devices, variables=[weights])
     assert found.passed
-    assert {comparison.rule for comparison in found.comparisons} == {"exact arithmetic: bitwise"}
+    assert {comparison.rule for comparison in found.comparisons} == {"exact arithmetic"}
 
     def one_ulp_off(x: Any) -> Any:
         return tf.tensor_scatter_nd_add(right(x=x), [[0, 0]], [2e-6])
@@ -283,7 +283,7 @@ def test_nothing_traced_is_unknown(devices: Devices) -> None:
     same = lambda x: x  # noqa: E731
     found = verify(same, same, {"x": X}, devices=devices)
     assert found.verdict is Verdict.UNKNOWN
-    assert "no op was traced that computes" in found.reason
+    assert "no traced op computes" in found.reason
 
 
 def test_a_program_that_only_moves_data_is_proven_by_what_it_moves(devices: Devices) -> None:

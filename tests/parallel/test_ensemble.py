@@ -71,9 +71,9 @@ def test_training_steps_stay_on_their_devices(devices: harness.Devices) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"models": []}, "there is no model"),
-        ({"models": [abs, 3]}, "model 1 is 3, which is not callable"),
-        ({"models": [abs] * 9}, r"9 models on \d device\(s\); each model needs one of its own"),
+        ({"models": []}, "models is empty"),
+        ({"models": [abs, 3]}, r"models\[1\]=3 is not callable"),
+        ({"models": [abs] * 9}, r"9 models need 9 devices, found \d"),
         ({"each": "x"}, r"accepted: a sequence of names, such as \('x',\)"),
     ],
 )

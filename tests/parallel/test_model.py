@@ -162,7 +162,9 @@ def test_a_stage_that_does_not_fit_is_named(devices: harness.Devices) -> None:
     stages, _ = dense_stages(devices)
     stages[1] = lambda x: tf.matmul(x, tf.ones((3, 3)))
     for run in (harness.pipeline(stages, devices), tf.function(lambda x: harness.pipeline(stages, devices)(x=x))):
-        with pytest.raises(harness.StageError, match=r"stage 1 of \d .* does not take what stage 0 .*\(10, 6\)"):
+        with pytest.raises(
+            harness.StageError, match=r"stage 1 of \d .* does not accept the result of stage 0 .*\(10, 6\)"
+        ):
             run(x=tf.constant(data()))
 
 
@@ -180,9 +182,9 @@ def test_what_a_stage_raises_says_where(devices: harness.Devices) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"stages": []}, "there is no stage"),
-        ({"stages": [abs, 3]}, "stage 1 is 3, which is not callable"),
-        ({"stages": [abs] * 9}, r"9 stages on \d device\(s\); each stage needs one of its own"),
+        ({"stages": []}, "stages is empty"),
+        ({"stages": [abs, 3]}, r"stages\[1\]=3 is not callable"),
+        ({"stages": [abs] * 9}, r"9 stages need 9 devices, found \d"),
         ({"microbatches": 0}, "microbatches=0; accepted: an integer, 1 or more"),
         ({"microbatches": True}, "microbatches=True"),
         ({"broadcast": "x"}, r"accepted: a sequence of names, such as \('x',\)"),
@@ -196,9 +198,9 @@ def test_bad_input_is_refused(devices: harness.Devices, change: dict[str, Any], 
 
 def test_bad_calls_are_refused(devices: harness.Devices) -> None:
     stages, _ = dense_stages(devices)
-    with pytest.raises(harness.StageError, match=r"1 argument\(s\) without a name"):
+    with pytest.raises(harness.StageError, match=r"found 1 positional argument\(s\)"):
         harness.pipeline(stages, devices, microbatches=2)(data())
-    with pytest.raises(harness.StageError, match="broadcast names table, which the call does not have; given: x"):
+    with pytest.raises(harness.StageError, match="broadcast names table, but the call has only x"):
         harness.pipeline(stages, devices, microbatches=2, broadcast=("table",))(x=data())
     stages[-1] = tf.reduce_sum
     with pytest.raises(harness.StageError, match="the last stage returns a scalar per micro-batch"):
