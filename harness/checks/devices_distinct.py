@@ -68,7 +68,7 @@ def _judge_device(device: Device, index: int, mode: str, tally: Tally) -> None:
     if not ran:
         tally.unproven(f"{where}: no record of where the op for {device.name} ran")
     for op in elsewhere:
-        message = f"an op pinned to {device.name} ran on {op.device}"
+        message = f"an op pinned to {device.parsed.short} ran on {DeviceName.parse(str(op.device)).short}"
         tally.fail("op-placement", where, device.name, str(op.device), message, str(op.device))
     result = np.asarray(traced.outputs)
     wanted = left @ right

@@ -96,7 +96,7 @@ def _judge_chains(parallel: Any, inputs: dict[str, Any], pair: Devices, tally: T
         tally.measured[f"products_of_{name}"] = ran[device.name]
         if ran[device.name] != POWER - 1:
             found = ", ".join(f"{count} on {where}" for where, count in sorted(ran.items())) or "none"
-            message = f"{ran[device.name]} of its {POWER - 1} products ran on {device.name}"
+            message = f"{ran[device.name]} of its {POWER - 1} products ran on {device.parsed.short}"
             tally.fail("op-placement", f"the chain of {name}", f"{POWER - 1} products", found, message, device.name)
 
 
