@@ -47,7 +47,7 @@ def _of_card(card: Card, mine: Sequence[Offence]) -> Finding:
         expected=worst.expected,
         found=speed,
         message=f"is too {'fast to be true' if worst.too_fast else 'slow'}: {copied} from {copy.device} to {copy.peer} "
-        f"at {speed}, expected {worst.expected}",
+        f"at {speed}",
         next_step=TOO_FAST if worst.too_fast else _SLOW,
         severity=Verdict.FAIL if any(each.severity is Verdict.FAIL for each in mine) else Verdict.WARN,
         subject=copy.name,
@@ -63,7 +63,9 @@ def _of_pair(offence: Offence) -> Finding:
         f"{source} -> {target}, {copy.name} of {copy.size_bytes or 0:,} bytes",
         expected=offence.expected,
         found=speed,
-        message=f"the copy {source} -> {target} runs at {speed}, expected {offence.expected}",
+        message=f"the copy {source} -> {target} runs at only {speed}"
+        if not offence.too_fast
+        else f"the copy {source} -> {target} is too fast to be true: {speed}",
         next_step=TOO_FAST if offence.too_fast else _SLOW,
         severity=offence.severity,
         subject=copy.name,
