@@ -56,8 +56,10 @@ class Observer(Protocol):
 
 
 _watching = threading.Lock()
-#: How long a thread waits for its turn. An op takes milliseconds; threads that wait for each other must not wait here.
-_PATIENCE_S = 0.5
+#: How long a thread waits for its turn, in seconds, before it concludes that the thread whose turn it is waits for it.
+#: An op takes milliseconds, but on a busy machine placing a function for the first time took longer than 0.5 s, and
+#: what two threads then ran at once was mixed up. Threads that do wait for each other lose this time once.
+_PATIENCE_S = 10.0
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def test_a_thread_that_waits_for_another_one_does_not_wait_for_ever() -> None:
     meeting = threading.Barrier(2)
 
     def meet(value: Any) -> Any:
-        meeting.wait(timeout=20)
+        meeting.wait(timeout=120)
         return value
 
     fn = tf.function(lambda x: tf.py_function(meet, [x], tf.float32))
