@@ -121,7 +121,7 @@ def test_charts_have_their_message_in_words_and_their_figures_in_a_table(pages: 
     assert "Lowest: 13.58 GB/s from GPU:3 to host" in page.text
     assert "Framed cells with a ! have findings: GPU:1 \u2192 GPU:3." in page.text
     assert "371 !" in page.text or "366 !" in page.text
-    assert "Least: 25% (PCIe link width on GPU:3)" in page.text
+    assert "Lowest: 25% (PCIe link width on GPU:3)" in page.text
     assert "The highest reading is 90.41 C on GPU:5, the lowest 32 C on GPU:0" in page.text
     for caption in ("All copies", "Sensor readings", "Ops on each device"):
         assert caption in page.text
