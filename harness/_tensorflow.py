@@ -17,7 +17,9 @@ The interfaces used, as found in the versions that ``harness.tensorflow_version`
 - ``framework.ops._EagerTensorBase._numpy``: every reading of a tensor by Python goes through it;
 - ``tsl.profiler.protobuf.xplane_pb2``: the classes of the profiler's files;
 - ``eager.context.Context.get_server_def``: the addresses of a cluster;
-- ``pywrap_tfe.TFE_ContextListDevices`` and ``pywrap_tf_session``: what the allocator of each device may have.
+- ``pywrap_tfe.TFE_ContextListDevices`` and ``pywrap_tf_session``: what the allocator of each device may have;
+- ``framework.load_library.load_pluggable_device_library``: takes in a library of devices;
+- Keras's ``Trainer._resolve_auto_jit_compile``: what ``compile(jit_compile="auto")`` comes to.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, wraps
+from pathlib import Path
 from typing import Any
 
 from harness.errors import EvidenceError, TensorFlowInterfaceChanged
@@ -330,6 +333,32 @@ def memory_limits() -> dict[str, int]:
         }
     finally:
         private.pywrap.TF_DeleteDeviceList(devices)
+
+
+def load_pluggable_device(library: Path) -> None:
+    """Take in a library of devices. It cannot be taken back, and a second one of the same platform aborts the process.
+
+    Raises:
+        TensorFlowInterfaceChanged: TensorFlow has no such function.
+        RuntimeError: TensorFlow refuses the library.
+    """
+    loading = _module("tensorflow.python.framework.load_library")
+    _check_attributes(loading, loading.__name__, ("load_pluggable_device_library",))
+    loading.load_pluggable_device_library(str(library))
+
+
+def train_keras_without_xla() -> None:
+    """Make Keras's ``jit_compile="auto"`` mean no XLA in this process, for devices that XLA has no compiler for.
+
+    Keras takes every GPU for one that XLA compiles for. What is asked for with ``jit_compile=True`` is left as it is.
+
+    Raises:
+        TensorFlowInterfaceChanged: Keras decides elsewhere.
+    """
+    trainer = _module("keras.src.trainers.trainer")
+    _check_attributes(trainer, trainer.__name__, ("Trainer",))
+    _check_attributes(trainer.Trainer, f"{trainer.__name__}.Trainer", ("_resolve_auto_jit_compile",))
+    trainer.Trainer._resolve_auto_jit_compile = lambda _: False
 
 
 def as_autograph(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -123,6 +123,15 @@ class DevicesUnavailable(HarnessError, RuntimeError):
         )
 
 
+class SoftwareGpusUnavailable(HarnessError, RuntimeError):
+    """This process cannot have software GPUs. ``why`` is the cause, ``remedy`` what to do about it."""
+
+    def __init__(self, why: str, remedy: str) -> None:
+        self.why = why
+        self.remedy = remedy
+        super().__init__(f"software GPUs are unavailable: {why}; {remedy}")
+
+
 class CoreServerFailed(HarnessError, RuntimeError):
     """The TensorFlow server of a device of ``cores:N`` did not start. ``log``: the end of its output."""
 

@@ -9,7 +9,7 @@ from typing import Literal, overload
 
 from harness.devices.name import DeviceName
 
-DeviceKind = Literal["logical-cpu", "logical-gpu", "gpu", "core", "remote"]
+DeviceKind = Literal["logical-cpu", "logical-gpu", "gpu", "software-gpu", "core", "remote"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from harness.devices.inventory import Inventory
 from harness.devices.name import DeviceName
 from harness.devices.settings import RuntimeSettings
 from harness.errors import HostUnreachable
+from harness.softgpu import SoftwareGpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Plan:
     server_cpus: tuple[int, ...] = ()
     #: The hosts of a cluster. Their devices are unknown until they are connected to: ``devices`` is empty before.
     hosts: tuple[Host, ...] = ()
+    #: The software GPUs to give TensorFlow before anything else is set.
+    software_gpus: SoftwareGpus | None = None
 
     def same_effect(self, other: Plan) -> bool:
         """Whether both lead to the same state of TensorFlow, however they were requested."""
@@ -51,7 +54,7 @@ class Plan:
 
     def _effect(self) -> tuple[object, ...]:
         devices = () if self.hosts else self.devices
-        return devices, self.hosts, self.runtime, self.determinism, self.tf32, self.soft_placement
+        return devices, self.hosts, self.software_gpus, self.runtime, self.determinism, self.tf32, self.soft_placement
 
     def with_devices(self, names: Sequence[DeviceName]) -> Plan:
         """Add the devices of the hosts, in the order of the hosts.

@@ -20,6 +20,7 @@ from harness.devices.request import Request, resolve
 from harness.devices.servers import CoreServer
 from harness.devices.settings import apply_settings, irrevocable, read_settings, runtime_started
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable
+from harness.softgpu import load as load_software_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
         InvalidProfile: the profile is broken.
         DevicesUnavailable: fewer devices are available than requested. Nothing was set.
         DevicesAlreadyConfigured: TensorFlow has started with another configuration. Nothing was set.
+        SoftwareGpusUnavailable: software GPUs cannot be compiled, or the machine has real ones. Nothing was set.
         CoreServerFailed: a server of ``cores:N`` did not start.
         HostUnreachable: no server answers on a host of a cluster.
     """
@@ -107,6 +109,8 @@ def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) 
         if plan.server_cpus or plan.hosts or not plan.runtime.met_by(found):
             raise DevicesAlreadyConfigured(f"{found.describe()} (not by the harness)", requested)
     else:
+        if plan.software_gpus is not None:
+            load_software_gpus(tensorflow, plan.software_gpus)
         if obstacle := irrevocable(tensorflow, plan.runtime):
             raise DevicesAlreadyConfigured(f"{obstacle} (not by the harness)", requested)
         servers = start_servers(tensorflow, plan) if plan.server_cpus else None

@@ -8,6 +8,7 @@ from import_scan import Import, imports_of, python_files
 
 #: From top to bottom: a room imports rooms above it alone, and the ground floor.
 ROOMS = (
+    "softgpu",
     "devices",
     "runner",
     "parallel",

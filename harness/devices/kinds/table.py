@@ -9,6 +9,15 @@ from harness.devices.kinds.cpu import CpuSpec
 from harness.devices.kinds.gpu import GpuSpec
 from harness.devices.kinds.kind import DeviceSpec
 from harness.devices.kinds.logical_gpu import LogicalGpuSpec
+from harness.devices.kinds.software_gpu import SoftwareGpuSpec
 
 #: In the order in which help texts and messages name them.
-KINDS: tuple[type[DeviceSpec], ...] = (AutoSpec, CpuSpec, GpuSpec, LogicalGpuSpec, CoresSpec, ClusterSpec)
+KINDS: tuple[type[DeviceSpec], ...] = (
+    AutoSpec,
+    CpuSpec,
+    GpuSpec,
+    LogicalGpuSpec,
+    SoftwareGpuSpec,
+    CoresSpec,
+    ClusterSpec,
+)

@@ -1,0 +1,65 @@
+"""``softgpu:N`` and ``softgpu:NxM``: GPUs made of software, on a machine without real ones."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from harness.devices.inventory import Inventory
+from harness.devices.kinds.kind import DeviceSpec, Form, counted
+from harness.devices.plan import Plan, local_plan, many
+from harness.devices.settings import GpuSettings, RuntimeSettings
+from harness.softgpu import SoftwareGpus
+
+if TYPE_CHECKING:
+    from harness.devices.request import Request
+
+_SOFTWARE_GPU = re.compile(r"softgpu:([0-9]+)(?:x([0-9]+))?")
+#: Memory of each, in MiB, by default. What a program does not write takes none of the machine's memory.
+DEFAULT_MIB = 2048
+#: The least, in MiB: TensorFlow's own buffers and a small model need as much.
+LEAST_MIB = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareGpuSpec(DeviceSpec):
+    """N software GPUs of M MiB each. ``auto`` never chooses them."""
+
+    FORMS = (
+        Form("softgpu:N", "N software GPUs, which run GPU programs on the CPU"),
+        Form("softgpu:NxM", "N software GPUs of M MiB each"),
+    )
+    HINTS = (("softgpu(:.*)?", "say how many software GPUs, such as 'softgpu:2', or 'softgpu:2x512' for 512 MiB each"),)
+
+    count: int
+    memory_mib: int = DEFAULT_MIB
+
+    def __str__(self) -> str:
+        return f"softgpu:{self.count}" + ("" if self.memory_mib == DEFAULT_MIB else f"x{self.memory_mib}")
+
+    @classmethod
+    def parse(cls, text: str) -> SoftwareGpuSpec | None:
+        """Parse ``softgpu:N`` and ``softgpu:NxM``."""
+        count = counted(_SOFTWARE_GPU, text)
+        if count is None:
+            return None
+        _, _, memory = text.partition("x")
+        memory_mib = int(memory) if memory else DEFAULT_MIB
+        if memory_mib < LEAST_MIB:
+            raise ValueError(f"a software GPU needs {LEAST_MIB} MiB or more")
+        return cls(count, memory_mib)
+
+    def plan(self, request: Request, inventory: Inventory) -> Plan:
+        """Plan one thread inside an op, and between ops one for each device and as many for the host."""
+        options = request.options
+        physical = [f"/physical_device:GPU:{index}" for index in range(self.count)]
+        runtime = RuntimeSettings(
+            logical_cpus=1,
+            gpus=tuple(GpuSettings(name) for name in physical),
+            intra_op_threads=1 if options.intra_op_threads is None else options.intra_op_threads,
+            inter_op_threads=2 * self.count if options.inter_op_threads is None else options.inter_op_threads,
+        )
+        reason = f"{many(self.count, 'software GPU')} of {self.memory_mib:,} MiB each, as requested; no GPU is tested"
+        plan = local_plan("GPU", "software-gpu", physical, runtime, options, reason)
+        return replace(plan, software_gpus=SoftwareGpus(self.count, self.memory_mib))

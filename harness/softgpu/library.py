@@ -1,0 +1,108 @@
+"""The plug-in's library: compiled once for each TensorFlow, compiler and source, then taken from the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import SoftwareGpusUnavailable
+from harness.softgpu.compiler import Compiler, find_compiler
+from harness.tensorflow_version import C_LIBRARY
+
+_SOURCE = Path(__file__).with_name("source")
+_MAIN = "plugin.cc"
+_OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The installed TensorFlow, as a compiler needs it."""
+
+    version: str
+    folder: Path
+    compile_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tensorflow: Any) -> Installation:
+        """Read it from the imported package."""
+        config = tensorflow.sysconfig
+        # Two builds of one version differ in their git version.
+        version = f"{tensorflow.version.VERSION} {tensorflow.version.GIT_VERSION}"
+        return cls(
+            version, Path(config.get_lib()), tuple(config.get_compile_flags()), tuple(config.get_link_flags())
+        )
+
+    def arguments(self, source: Path, output: Path) -> list[str]:
+        """The compiler's arguments."""
+        links = [*self.link_flags, f"-L{self.folder}", f"-l:{C_LIBRARY}", f"-Wl,-rpath,{self.folder}"]
+        return [*_OPTIONS, *self.compile_flags, str(source), "-o", str(output), *links]
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where libraries are kept: below ``XDG_CACHE_HOME``, by default ``~/.cache``."""
+    # A relative path is invalid by the XDG specification, and would depend on the working directory.
+    named = Path(environment.get("XDG_CACHE_HOME", ""))
+    base = named if named.is_absolute() else Path(environment.get("HOME") or Path.home()) / ".cache"
+    return base / "tf-placement-harness" / "softgpu"
+
+
+def library_key(installation: Installation, compiler: Compiler, source: Path = _SOURCE) -> str:
+    """What a library depends on, as a name: TensorFlow's version, and a hash of it, the compiler and the source."""
+    digest = hashlib.sha256()
+    parts = [installation.version, str(installation.folder), compiler.version, *compiler.command]
+    parts += [*installation.compile_flags, *installation.link_flags, *_OPTIONS]
+    for file in sorted(source.iterdir()):
+        parts += [file.name, file.read_text(encoding="utf-8")]
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return f"{installation.version.split()[0]}-{digest.hexdigest()[:16]}"
+
+
+def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ, source: Path = _SOURCE) -> Path:
+    """The path of the library, compiled where it is not in the cache. Two processes never compile the same one.
+
+    Raises:
+        SoftwareGpusUnavailable: there is no compiler, it fails, or the cache cannot be written.
+    """
+    compiler = find_compiler(environment)
+    installation = Installation.of(tensorflow)
+    folder = cache_folder(environment)
+    library = folder / f"{library_key(installation, compiler, source)}.so"
+    if library.exists():
+        return library
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(library.with_suffix(".lock")):
+            if not library.exists():  # another process may have compiled it while this one waited
+                _compile(compiler, installation, source, library)
+    except OSError as error:
+        why = f"the folder {folder} cannot be written ({error.strerror or error})"
+        raise SoftwareGpusUnavailable(why, "make room there, or set XDG_CACHE_HOME to another folder") from error
+    return library
+
+
+def _compile(compiler: Compiler, installation: Installation, source: Path, library: Path) -> None:
+    # Where a test or a service captures stderr, this explains the wait.
+    sys.stderr.write(f"harness: compiling software GPUs for TensorFlow {installation.version.split()[0]}, once\n")
+    unfinished = library.with_suffix(".unfinished")
+    try:
+        compiler.compile(installation.arguments(source / _MAIN, unfinished), library.with_suffix(".log"))
+        unfinished.replace(library)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with the process, also where it is killed."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

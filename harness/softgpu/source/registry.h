@@ -1,0 +1,116 @@
+// Which kernels software GPUs have. TensorFlow's wheel carries the kernel registry of its CUDA build, so that what a GPU
+// can run, for which types, and which arguments lie in host memory, is read there. Each definition is registered again
+// with a higher priority and a kernel that needs no GPU.
+#ifndef HARNESS_SOFTGPU_REGISTRY_H_
+#define HARNESS_SOFTGPU_REGISTRY_H_
+
+#include <set>
+#include <string>
+
+#include "collectives.h"
+#include "layout.h"
+#include "recurrent.h"
+#include "twin.h"
+#include "tensorflow/core/framework/kernel_def.pb.h"
+
+namespace softgpu {
+
+// Above the priorities that TensorFlow itself uses (0 to 2).
+constexpr int kPriority = 7;
+
+// A GPU kernel that cannot be emulated.
+class Missing : public tf::OpKernel {
+ public:
+  explicit Missing(tf::OpKernelConstruction* construction) : tf::OpKernel(construction) {
+    construction->CtxFailure(tf::errors::Unimplemented(
+        "a software GPU cannot run ", construction->def().op(),
+        ", which a real GPU can: TensorFlow has no CPU code for it; put the op on a CPU, or run it on a real GPU"));
+  }
+  void Compute(tf::OpKernelContext*) override {}
+};
+
+// Everything on a software GPU is done when the call returns.
+class NothingToWaitFor : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext*) override {}
+};
+
+template <typename Kernel>
+tf::OpKernel* Make(tf::OpKernelConstruction* construction) {
+  return new Kernel(construction);
+}
+
+using Maker = tf::OpKernel* (*)(tf::OpKernelConstruction*);
+
+// Kernels of the GPU that start nothing on it: they hand tensors on, call functions, steer the executor, or talk to the
+// host. TensorFlow's executor knows many of them by name.
+inline bool RunsAsItIs(const std::string& op) {
+  static const auto* kept = new std::set<std::string>{
+      "BatchFunction",       "Bitcast",          "Const",          "Enter",
+      "Exit",                "ExpandDims",       "Identity",       "IsVariableInitialized",
+      "Merge",               "NcclBroadcast",    "NcclReduce",     "NextIteration",
+      "OptionalFromValue",   "OptionalGetValue", "OptionalHasValue", "OptionalNone",
+      "PlaceholderWithDefault", "PreventGradient", "Rank",         "RefEnter",
+      "RefExit",             "RefIdentity",      "RefMerge",       "RefNextIteration",
+      "RefSwitch",           "Reshape",          "Shape",          "ShapeN",
+      "Size",                "SleepOp",          "Squeeze",        "StopGradient",
+      "Switch",              "TemporaryVariable", "DestroyTemporaryVariable", "Variable",
+      "VariableV2",          "_EagerConst",      "_ScopedAllocator", "_SwitchN",
+  };
+  return kept->count(op) > 0 || absl::StrContains(op, "Dataset") || absl::StrContains(op, "Iterator") ||
+         absl::StartsWith(op, "Xla") || absl::StartsWith(op, "_Xla");
+}
+
+inline bool IsNccl(const std::string& op) {
+  return op == "NcclAllReduce" || absl::StartsWith(op, "_NcclReduce") || absl::StartsWith(op, "_NcclBroadcast");
+}
+
+// What runs in the place of a GPU kernel of `op`; null where TensorFlow's own does.
+inline Maker MakerFor(const std::string& op, bool has_cpu_kernel) {
+  if (RunsAsItIs(op)) return nullptr;
+  if (op == "SyncDevice") return Make<NothingToWaitFor>;
+  if (IsNccl(op)) return Make<NcclKernel>;
+  if (op == "CollectiveReduceScatterV2") return Make<ReduceScatter>;
+  if (absl::StartsWith(op, "Collective")) return Make<CollectiveTwin>;
+  if (op == "CudnnRNNV3") return Make<Recurrent>;
+  if (op == "CudnnRNNBackpropV3") return Make<RecurrentGradient>;
+  if (!has_cpu_kernel) return Make<Missing>;
+  if (HasImageLayout(op)) return Make<LayoutTwin>;
+  return Make<TwinKernel>;
+}
+
+// Kernels that TensorFlow registers for devices of any type, and that would reach for NCCL or copy with CUDA on a GPU.
+inline bool IsForAnyDevice(const std::string& op) {
+  return absl::StartsWith(op, "Collective") && absl::EndsWith(op, "V2") && op != "CollectiveAssignGroupV2";
+}
+
+// Registers all of them. The names of the ops that cannot be run at all are returned, each on a line.
+inline const std::string& RegisterKernels() {
+  static const auto* missing = [] {
+    const tf::KernelList all = tf::GetAllRegisteredKernels();
+    std::set<std::string> on_cpu, unable;
+    for (const tf::KernelDef& kernel : all.kernel()) {
+      if (kernel.device_type() == tf::DEVICE_CPU) on_cpu.insert(kernel.op());
+    }
+    for (const tf::KernelDef& kernel : all.kernel()) {
+      const bool for_any = kernel.device_type() == tf::DEVICE_DEFAULT && IsForAnyDevice(kernel.op());
+      if (kernel.device_type() != tf::DEVICE_GPU && !for_any) continue;
+      const Maker maker = MakerFor(kernel.op(), on_cpu.count(kernel.op()) > 0);
+      if (maker == nullptr) continue;
+      if (maker == static_cast<Maker>(Make<Missing>)) unable.insert(kernel.op());
+      auto* definition = new tf::KernelDef(kernel);
+      definition->set_device_type(tf::DEVICE_GPU);
+      definition->set_priority(kPriority);
+      tf::kernel_factory::OpKernelRegistrar(definition, "SoftwareGpuKernel", maker);
+    }
+    auto* lines = new std::string;
+    for (const std::string& op : unable) *lines += op + "\n";
+    return lines;
+  }();
+  return *missing;
+}
+
+}  // namespace softgpu
+
+#endif
