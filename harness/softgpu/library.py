@@ -36,9 +36,7 @@ class Installation:
         config = tensorflow.sysconfig
         # Two builds of one version differ in their git version.
         version = f"{tensorflow.version.VERSION} {tensorflow.version.GIT_VERSION}"
-        return cls(
-            version, Path(config.get_lib()), tuple(config.get_compile_flags()), tuple(config.get_link_flags())
-        )
+        return cls(version, Path(config.get_lib()), tuple(config.get_compile_flags()), tuple(config.get_link_flags()))
 
     def arguments(self, source: Path, output: Path) -> list[str]:
         """The compiler's arguments."""

@@ -50,7 +50,7 @@ class SoftwareGpuSpec(DeviceSpec):
             raise ValueError(f"a software GPU needs {LEAST_MIB} MiB or more")
         return cls(count, memory_mib)
 
-    def plan(self, request: Request, inventory: Inventory) -> Plan:
+    def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
         """Plan one thread inside an op, and between ops one for each device and as many for the host."""
         options = request.options
         physical = [f"/physical_device:GPU:{index}" for index in range(self.count)]

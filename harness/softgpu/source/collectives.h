@@ -209,9 +209,10 @@ inline absl::Status GiveToReceivers(std::vector<Guest>& guests, const tf::Tensor
   return absl::OkStatus();
 }
 
-inline std::string StepKey(tf::OpKernelContext* context, const std::string& name) {
+// The name of one call of a collective, with the iteration of the loop that it is in.
+inline std::string CallKey(tf::OpKernelContext* context, const std::string& name) {
   const tf::FrameAndIter where = context->frame_iter();
-  return tf::strings::StrCat(name, ":", context->step_id(), ":", where.frame_id, ":", where.iter_id);
+  return tf::strings::StrCat(name, ":", where.frame_id, ":", where.iter_id);
 }
 
 // NcclAllReduce, _NcclReduceSend, _NcclReduceRecv, _NcclBroadcastSend, _NcclBroadcastRecv: as NcclReduce and
@@ -236,7 +237,8 @@ class NcclKernel : public tf::AsyncOpKernel {
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
     Guest guest{context, std::move(done), sends_, receives_};
     const Merge merge = merge_;
-    Meetings::Get().Join(StepKey(context, name_), devices_, std::move(guest), [merge](std::vector<Guest>& guests) {
+    const std::string call = tf::strings::StrCat(name_, ":", context->step_id());
+    Meetings::Get().Join(CallKey(context, call), devices_, std::move(guest), [merge](std::vector<Guest>& guests) {
       tf::Tensor result;
       absl::Status status = Reduced(guests, merge, &result);
       return status.ok() ? GiveToReceivers(guests, result) : status;
@@ -272,7 +274,8 @@ class ReduceScatter : public tf::AsyncOpKernel {
                       tf::errors::InvalidArgument("the first dimension of ", input.shape().DebugString(),
                                                   " cannot be scattered over a group of ", size),
                       done);
-    const std::string key = StepKey(context, tf::strings::StrCat("reduce-scatter:", group, ":", instance));
+    // In eager code each device has a step of its own, so that the step is no part of the key.
+    const std::string key = CallKey(context, tf::strings::StrCat("reduce-scatter:", group, ":", instance));
     const Merge merge = merge_;
     const bool divides = divides_;
     Meetings::Get().Join(key, size, Guest{context, std::move(done)}, [merge, divides](std::vector<Guest>& guests) {

@@ -100,7 +100,8 @@ List ChannelsLast(const List& list) {
 inline tf::TensorShape Shape(const std::vector<int64_t>& sizes) { return tf::TensorShape(absl::MakeConstSpan(sizes)); }
 
 inline std::vector<int64_t> Sizes(const tf::TensorShape& shape) {
-  return std::vector<int64_t>(shape.dim_sizes().begin(), shape.dim_sizes().end());
+  const auto sizes = shape.dim_sizes();
+  return std::vector<int64_t>(sizes.begin(), sizes.end());
 }
 
 class LayoutTwin : public tf::OpKernel {
@@ -189,15 +190,11 @@ class LayoutTwin : public tf::OpKernel {
     const int64_t channels = sizes.back();
     sizes.pop_back();
     sizes.insert(sizes.begin() + 1, channels);
-    tf::Tensor* output = nullptr;
-    absl::Status status = context->allocate_output(0, Shape(sizes), &output);
-    if (!status.ok()) return status;
-    if (from.NumElements() > 0) {
-      const int64_t pixels = from.NumElements() / sizes[0] / channels;
-      TransposeItems(static_cast<const char*>(from.data()), static_cast<char*>(output->data()), sizes[0], pixels,
-                     channels, tf::DataTypeSize(from.dtype()));
-    }
-    *image = *output;
+    absl::Status status = context->allocate_temp(from.dtype(), Shape(sizes), image);
+    if (!status.ok() || from.NumElements() == 0) return status;
+    const int64_t pixels = from.NumElements() / sizes[0] / channels;
+    TransposeItems(static_cast<const char*>(from.data()), static_cast<char*>(image->data()), sizes[0], pixels, channels,
+                   tf::DataTypeSize(from.dtype()));
     return status;
   }
 
@@ -266,12 +263,10 @@ class LayoutTwin : public tf::OpKernel {
     const tf::Tensor from = *filter;
     tf::TensorShape shape = from.shape();
     for (size_t i = 0; i < dilations_.size(); i++) shape.set_dim(i, (shape.dim_size(i) - 1) / dilations_[i] + 1);
-    tf::Tensor* output = nullptr;
-    absl::Status status = context->allocate_output(0, shape, &output);
+    absl::Status status = context->allocate_temp(from.dtype(), shape, filter);
     if (!status.ok()) return status;
-    CopyTaps(static_cast<char*>(output->data()), shape, static_cast<char*>(from.data()), from.shape(), false,
+    CopyTaps(static_cast<char*>(filter->data()), shape, static_cast<char*>(from.data()), from.shape(), false,
              tf::DataTypeSize(from.dtype()));
-    *filter = *output;
     return status;
   }
 

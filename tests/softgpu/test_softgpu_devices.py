@@ -1,0 +1,166 @@
+"""Software GPUs as devices: their kernels, their memory, and what they refuse. Each test is a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+from softgpu_programs import assert_close, refusal, start
+
+from harness.softgpu.compiler import NAMES
+
+#: The first test on a machine compiles the library, which takes 20 s of a core.
+_TIMEOUT_S = 900
+_WITHOUT = not any(shutil.which(name) for name in NAMES)
+pytestmark = pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
+
+
+def kernels_and_memory() -> None:
+    tf = start("softgpu:2x256")
+    import harness
+    from harness.errors import DevicesAlreadyConfigured
+    from harness.softgpu.loading import missing_ops
+
+    names = [device.name for device in tf.config.list_physical_devices("GPU")]
+    assert names == ["/physical_device:GPU:0", "/physical_device:GPU:1"]
+    assert tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get("device_name")
+    _host_arguments(tf)
+    with tf.device("GPU:1"):
+        _computes(tf)
+        _variables(tf)
+        _memory(tf)
+        # There is no kernel for strings on a GPU.
+        message = refusal(lambda: tf.strings.length("text"), tf.errors.InvalidArgumentError)
+        assert "Could not satisfy device specification" in message, message
+        message = refusal(lambda: tf.raw_ops.FFTND(input=tf.ones(4, tf.complex64), fft_length=[4], axes=[0]), Exception)
+        assert "a software GPU cannot run FFTND, which a real GPU can" in message, message
+    assert "FFTND" in missing_ops(tf)
+    tf.config.set_soft_device_placement(True)
+    with tf.device("GPU:1"):
+        assert int(tf.strings.length("text")) == 4
+    # The same again is no change; another set would have TensorFlow abort.
+    assert len(harness.configure("softgpu:2x256")) == 2
+    for other in ("softgpu:3", "softgpu:2", "cpu:2"):
+        assert "softgpu:2x256" in refusal(lambda spec=other: harness.configure(spec), DevicesAlreadyConfigured)
+
+
+def _host_arguments(tf: Any) -> None:
+    """Software GPUs have the kernels of the CUDA build: the same ops, types and arguments in host memory."""
+    from tensorflow.python.framework import kernels  # the registry has no public door
+
+    def definitions(priorities: range) -> set[tuple[Any, ...]]:
+        return {
+            (
+                kernel.op,
+                tuple(sorted(kernel.host_memory_arg)),
+                tuple(sorted((each.name, tuple(each.allowed_values.list.type)) for each in kernel.constraint)),
+            )
+            for kernel in kernels.get_all_registered_kernels().kernel
+            if kernel.device_type == "GPU" and kernel.priority in priorities
+        }
+
+    ours, real = definitions(range(7, 8)), definitions(range(7))
+    assert len(ours) > 3000, len(ours)
+    collectives = {each for each in ours - real if each[0].startswith("Collective")}
+    assert ours - real == collectives
+
+
+def _computes(tf: Any) -> None:
+    import numpy as np
+
+    matrix = tf.random.normal((64, 64), seed=1)
+    assert matrix.backing_device.endswith("GPU:1")
+    assert_close("MatMul", matrix @ matrix, matrix.numpy() @ matrix.numpy(), 1e-3)
+
+    @tf.function
+    def loop(x: Any) -> Any:
+        total = tf.zeros(())
+        while tf.reduce_sum(x) > 1.0:
+            x, total = x / 2.0, total + tf.reduce_max(x)
+        return total, tf.shape(x)
+
+    total, shape = loop(tf.ones((4,)))
+    assert float(total) == 1.5
+    assert np.array_equal(shape, [4])
+
+
+def _variables(tf: Any) -> None:
+    variable = tf.Variable(tf.ones((4, 2)))
+    variable.assign_add(tf.ones((4, 2)))
+    variable.scatter_update(tf.IndexedSlices(tf.fill((1, 2), 7.0), tf.constant([1])))
+    # A sparse update makes reads copy, which a GPU does with a kernel of CUDA's.
+    assert variable.read_value().numpy()[:, 0].tolist() == [2.0, 7.0, 2.0, 2.0]
+    assert variable.read_value().backing_device.endswith("GPU:1")
+
+
+def _memory(tf: Any) -> None:
+    import numpy as np
+
+    from harness._tensorflow import memory_limits
+
+    limits = {name[-5:]: size for name, size in memory_limits().items() if "GPU" in name}
+    assert limits == {"GPU:0": 256 << 20, "GPU:1": 256 << 20}
+    before = tf.config.experimental.get_memory_info("GPU:1")["current"]
+    held = tf.ones((64, 1024, 1024), tf.uint8)
+    assert tf.config.experimental.get_memory_info("GPU:1")["current"] == before + (64 << 20)
+    assert tf.config.experimental.get_memory_info("GPU:0")["current"] < 1 << 20
+    message = refusal(lambda: tf.zeros((256, 1024, 1024), tf.uint8), tf.errors.ResourceExhaustedError)
+    assert "OOM" in message
+    del held
+    assert int(tf.reduce_sum(tf.zeros((128, 1024, 1024), tf.uint8)[0, 0])) == 0
+    # Memory that nobody has written is no zeros.
+    untouched = tf.raw_ops.Empty(shape=[8 << 20], dtype=tf.float32)
+    assert np.isnan(untouched.numpy()).any()
+
+
+def test_kernels_memory_and_refusals_are_those_of_a_gpu(fresh_process: Any) -> None:
+    fresh_process(kernels_and_memory, timeout_s=_TIMEOUT_S)
+
+
+def started_before() -> None:
+    import tensorflow as tf
+
+    import harness
+    from harness.errors import DevicesAlreadyConfigured
+    from harness.softgpu import loaded
+
+    tf.constant(1)
+    assert "not by the harness" in refusal(lambda: harness.configure("softgpu:2"), DevicesAlreadyConfigured)
+    assert loaded() is None
+    assert tf.config.list_physical_devices("GPU") == []
+
+
+def test_a_runtime_that_has_started_gets_no_software_gpus(fresh_process: Any) -> None:
+    fresh_process(started_before, timeout_s=_TIMEOUT_S)
+
+
+_PROGRAM = """
+import tensorflow as tf
+
+def test_each_half_has_its_gpu(devices):
+    @tf.function
+    def program(x):
+        with tf.device("/GPU:0"):
+            a = x @ x
+        with tf.device("/GPU:{index}"):
+            b = tf.{op}(x)
+        return a, b
+    import harness
+    with harness.trace() as trace:
+        program(tf.ones((8, 8)))
+    devices_of = {{op.device.short for op in trace.ops if op.type in ("MatMul", "Tanh")}}
+    assert devices_of == {{"GPU:0", "GPU:1"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "op", "passes"), [(1, "tanh", True), (0, "tanh", False), (1, "strings.as_string", False)]
+)
+def test_a_program_with_gpus_in_its_source_passes_only_where_it_is_right(
+    pytester: pytest.Pytester, inner_pytest: Any, index: int, op: str, passes: bool
+) -> None:
+    pytester.makepyfile(_PROGRAM.format(index=index, op=op))
+    result = inner_pytest("--harness-devices=softgpu:2", real=True)
+    result.assert_outcomes(passed=int(passes), failed=int(not passes))
+    result.stdout.fnmatch_lines(["*software GPU*"])

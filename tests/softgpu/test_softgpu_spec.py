@@ -1,0 +1,88 @@
+"""The specs ``softgpu:N`` and ``softgpu:NxM``: their grammar, their plan, and what cannot be had."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.devices.inventory import Inventory, PhysicalGpu
+from harness.devices.profile import load_profile
+from harness.devices.request import Request, resolve
+from harness.devices.kinds.auto import AutoSpec
+from harness.devices.kinds.software_gpu import DEFAULT_MIB, SoftwareGpuSpec
+from harness.devices.spec import parse_spec
+from harness.errors import InvalidSpec, SoftwareGpusUnavailable
+from harness.softgpu import SoftwareGpus, load
+from harness.softgpu.loading import total_mib
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("softgpu:1", SoftwareGpuSpec(1)),
+        ("softgpu:4", SoftwareGpuSpec(4)),
+        ("softgpu:2x512", SoftwareGpuSpec(2, 512)),
+        (f"softgpu:2x{DEFAULT_MIB}", SoftwareGpuSpec(2)),
+    ],
+)
+def test_a_spec_is_parsed(text: str, spec: SoftwareGpuSpec) -> None:
+    assert parse_spec(text) == spec
+    assert parse_spec(str(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("softgpu:0", "there must be 1 device or more"),
+        ("softgpu:4x1", "a software GPU needs 16 MiB or more"),
+        ("softgpu:2x0", "a software GPU needs 16 MiB or more"),
+        ("softgpu:2000", "there can be 1024 devices at most"),
+        ("softgpu", "say how many software GPUs"),
+        ("softgpu:", "say how many software GPUs"),
+        ("softgpu:-1", "say how many software GPUs"),
+        ("softgpu:2x", "say how many software GPUs"),
+    ],
+)
+def test_a_wrong_spec_is_refused(text: str, why: str) -> None:
+    with pytest.raises(InvalidSpec, match=why) as caught:
+        parse_spec(text)
+    assert "softgpu:NxM" in str(caught.value)
+
+
+def test_a_plan_says_that_the_gpus_are_software() -> None:
+    plan = resolve("softgpu:2x512").plan(Inventory())
+    assert [(device.kind, device.parsed.short) for device in plan.devices] == [
+        ("software-gpu", "GPU:0"),
+        ("software-gpu", "GPU:1"),
+    ]
+    assert plan.software_gpus == SoftwareGpus(2, 512)
+    assert plan.reason == "2 software GPUs of 512 MiB each, as requested; no GPU is tested"
+    assert not plan.same_effect(resolve("softgpu:2").plan(Inventory()))
+
+
+def test_auto_never_takes_software_gpus() -> None:
+    for inventory in (Inventory(), Inventory(gpus=(PhysicalGpu("/physical_device:GPU:0"),))):
+        assert Request(AutoSpec()).plan(inventory).software_gpus is None
+
+
+def test_a_profile_can_name_software_gpus(tmp_path: Any) -> None:
+    file = tmp_path / "two.toml"
+    file.write_text("schema_version = 1\nspec = 'softgpu:2x512'\nsoft_placement = true\n", encoding="utf-8")
+    profile = load_profile(file)
+    assert profile.spec == SoftwareGpuSpec(2, 512)
+    assert resolve(file).plan(Inventory()).soft_placement
+
+
+def test_beside_real_gpus_there_are_no_software_gpus() -> None:
+    config = SimpleNamespace(list_physical_devices=lambda kind: ["GPU:0"])
+    with pytest.raises(SoftwareGpusUnavailable, match=r"sees 1 real GPU, .* CUDA_VISIBLE_DEVICES=-1"):
+        load(SimpleNamespace(config=config), SoftwareGpus(2, 512))
+
+
+@pytest.mark.parametrize("usable", [16, 512, 1822, 1823, 2048, 5700, 6000, 81920])
+def test_a_device_states_as_much_memory_as_tensorflow_leaves_usable(usable: int) -> None:
+    total = total_mib(usable)
+    reserve = 225 if total < 2048 else max(300, total * 0.05)
+    assert usable <= total - reserve < usable + 2
