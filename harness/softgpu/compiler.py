@@ -40,6 +40,8 @@ class Compiler:
             except subprocess.TimeoutExpired:
                 why = f"{self.command[0]} did not finish within {LIMIT_S:g} s"
                 raise SoftwareGpusUnavailable(why, "run it again when the machine is less busy") from None
+            except OSError as error:
+                raise SoftwareGpusUnavailable(f"{self.command[0]} does not run: {error}", _INSTALL) from error
         if done.returncode != 0:
             why = f"{self.command[0]} failed: {_first_error(log)}"
             raise SoftwareGpusUnavailable(why, f"see {log}; another compiler can be named with CXX")

@@ -39,7 +39,12 @@ def compiler(folder: Path, body: str = _WORKS, version: str = "fake++ 1") -> dic
     script = folder / "fake++"
     script.write_text(_SCRIPT.format(version=version, folder=folder, body=body), encoding="utf-8")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return {"CXX": str(script), "PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(folder / "cache")}
+    return environment(folder)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of the machine of :func:`compiler`."""
+    return {"CXX": str(folder / "fake++"), "PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(folder / "cache")}
 
 
 def runs(folder: Path) -> int:
@@ -76,7 +81,7 @@ def test_another_tensorflow_compiler_or_source_is_another_library(tmp_path: Path
 
 
 def build_in(folder: str) -> None:
-    build_library(fake_tensorflow(), compiler(Path(folder)))
+    build_library(fake_tensorflow(), environment(Path(folder)))
 
 
 def test_processes_that_build_at_once_compile_once(tmp_path: Path) -> None:
@@ -97,16 +102,16 @@ def test_the_first_compiler_on_the_path_is_taken_where_none_is_named(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("environment", "why"),
+    ("machine", "why"),
     [
         ({"PATH": "/nowhere"}, "there is no C++ compiler (tried CXX, g++, c++, clang++)"),
         ({"PATH": "/nowhere", "CXX": "icc -O3"}, "CXX names 'icc -O3', which cannot be found"),
         ({"PATH": os.environ["PATH"], "CXX": "false"}, "does not answer --version"),
     ],
 )
-def test_no_compiler_is_said_with_what_to_install(environment: dict[str, str], why: str) -> None:
+def test_no_compiler_is_said_with_what_to_install(machine: dict[str, str], why: str) -> None:
     with pytest.raises(SoftwareGpusUnavailable) as caught:
-        build_library(fake_tensorflow(), environment)
+        build_library(fake_tensorflow(), machine)
     assert why in caught.value.why
     assert "install a C++ compiler" in str(caught.value)
     assert "\n" not in str(caught.value)
