@@ -86,7 +86,7 @@ def _nccl_ops(tf: Any) -> None:
         ("prod", np.prod(INPUTS, axis=0)),
     ):
 
-        @tf.function
+        @tf.function  # type: ignore[untyped-decorator]
         def all_reduce(reduction: str = reduction) -> Any:
             made = []
             for device in range(COUNT):
@@ -99,7 +99,7 @@ def _nccl_ops(tf: Any) -> None:
 
         assert_exact(f"NcclAllReduce, {reduction}", all_reduce(), [expected] * COUNT)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def reduce() -> Any:
         inputs = []
         for device in range(COUNT):
@@ -123,7 +123,7 @@ def strategies() -> None:
     ):
         strategy = distribute.MirroredStrategy(names, cross_device_ops=cross)
 
-        @tf.function
+        @tf.function  # type: ignore[untyped-decorator]
         def step(strategy: Any = strategy) -> Any:
             def replica() -> Any:
                 context = distribute.get_replica_context()

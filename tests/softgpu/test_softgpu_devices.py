@@ -37,7 +37,7 @@ def kernels_and_memory() -> None:
         assert "Could not satisfy device specification" in message, message
         message = refusal(lambda: tf.raw_ops.FFTND(input=tf.ones(4, tf.complex64), fft_length=[4], axes=[0]), Exception)
         assert "a software GPU cannot run FFTND, which a real GPU can" in message, message
-    page = (Path(__file__).parents[2] / "docs" / "software-gpus.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "software-gpus.md").read_text(encoding="utf-8")
     _, listed, _ = re.split("<!-- .*missing ops -->", page)
     assert tuple(re.findall("`(.+?)`", listed)) == missing_ops(tf)
     tf.config.set_soft_device_placement(True)
@@ -77,7 +77,7 @@ def _computes(tf: Any) -> None:
     assert matrix.backing_device.endswith("GPU:1")
     assert_close("MatMul", matrix @ matrix, matrix.numpy() @ matrix.numpy(), 1e-3)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def loop(x: Any) -> Any:
         total = tf.zeros(())
         while tf.reduce_sum(x) > 1.0:

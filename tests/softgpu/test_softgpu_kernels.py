@@ -158,7 +158,7 @@ def recurrent() -> None:
         for cudnn, device in (("auto", "GPU:1"), (False, "CPU:0")):
             layer.use_cudnn = cudnn
 
-            @tf.function
+            @tf.function  # type: ignore[untyped-decorator]
             def step(x: Any, layer: Any = layer, masked: bool = masked) -> Any:
                 with tf.GradientTape() as tape:
                     tape.watch(x)
