@@ -115,8 +115,9 @@ def _memory(tf: Any) -> None:
     del held
     assert tf.zeros((128, 1024, 1024), tf.uint8).backing_device.endswith("GPU:1")
     # Memory that nobody has written is no zeros.
-    untouched = tf.raw_ops.Empty(shape=[8 << 20], dtype=tf.float32)
-    assert np.isnan(untouched.numpy()).any()
+    with tf.device("GPU:0"):
+        untouched = tf.raw_ops.Empty(shape=[8 << 20], dtype=tf.float32)
+    assert np.isnan(untouched.numpy()).all()
 
 
 def test_kernels_memory_and_refusals_are_those_of_a_gpu(fresh_process: Any) -> None:
