@@ -236,7 +236,7 @@ def _differentiable_again(
 
 
 def _tie(grad: Any, copy: Any, arrive: Callable[[], None]) -> Any:
-    """``grad`` itself; its gradient goes to ``copy``, of which ``arrive`` is told."""
+    """Return ``grad``. Its gradient goes to ``copy``, and then ``arrive`` is called."""
     import tensorflow as tf
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]

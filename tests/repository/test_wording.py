@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wording import PAGES, PLAIN_ROOMS, ROOT, findings
+from wording import PACKAGE, PAGES, ROOT, findings
 
 
-def test_no_page_and_no_room_has_a_phrase_of_the_glossary() -> None:
+def test_neither_pages_nor_the_package_have_a_phrase_of_the_glossary() -> None:
     assert list(findings(ROOT, PAGES)) == []
-    assert list(findings(ROOT, PLAIN_ROOMS)) == []
+    assert list(findings(ROOT, PACKAGE)) == []
 
 
 def test_a_phrase_is_found_across_lines_and_strings_and_plain_words_are_not(tmp_path: Path) -> None:

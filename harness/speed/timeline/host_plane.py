@@ -1,9 +1,9 @@
 """From the threads of a process to spans: the ops that its CPU devices ran, on which device, and the copies between.
 
-An op of a graph belongs to the part of its function that one device runs (``xplane`` says how that is seen). The device
-of a part is told by a ``_Send`` in it, which names its own device; else by the names of its ops, where a recording of
-the program has them on one device alone; a process with one device needs neither. An eager op is told by its place in
-the order of the ops, where that order is the recording's. What none of these tells has no device.
+An op of a graph belongs to the part of its function that one device runs (``xplane`` says how that is seen). A
+``_Send`` in a part names the device of the part. Otherwise the names of its ops identify the device, if a recording of
+the program has them on one device only. A process with one device needs neither. An eager op is identified by its
+place in the order of the ops, if that order matches the recording's. All other ops have no device.
 """
 
 from __future__ import annotations

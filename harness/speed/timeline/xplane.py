@@ -10,7 +10,7 @@ Found in TensorFlow 2.21, and held by ``tests/speed/test_planted_causes.py`` and
   one part for each device. ``harness.speed.timeline.host_plane`` makes use of that.
 - An op that finishes later than it returns is ``ExecutorState::ProcessAsync::Start`` and ``…::Done``.
 - A ``_Send`` names both devices in ``key``. A ``_Recv`` names none.
-- An eager op is ``EagerExecute`` with ``eager_op``; of its device nothing is said.
+- An eager op is ``EagerExecute`` with ``eager_op``; its device is unknown.
 - Each TensorFlow server of a cluster can be asked for a profile of its own, at the address at which it serves.
 """
 

@@ -32,7 +32,7 @@ _COLOUR = re.compile("|".join(_VARIABLES), re.IGNORECASE)
 #: Matplotlib's fonts; the page's own is used instead.
 _FONT = re.compile(r"font-family:[^;]*;\s*")
 _REFERENCE = re.compile(r"(url\(#|^#)([^)]+)")
-#: What Matplotlib writes unless it is told not to: when, by what and in which form the picture was made.
+#: Metadata that Matplotlib writes by default: when, by what and in which form the picture was made.
 _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # texts stay texts: they are read aloud, found, and shown in the page's font
