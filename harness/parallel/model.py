@@ -141,8 +141,7 @@ class Pipeline:
             add_note(error, f"in {where}")
             raise
 
-    @staticmethod
-    def _join(pieces: Sequence[Any], added: Sequence[Any]) -> Any:
+    def _join(self, pieces: Sequence[Any], added: Sequence[Any]) -> Any:
         import tensorflow as tf
 
         if not isinstance(pieces[0], tf.Tensor):
@@ -152,11 +151,18 @@ class Pipeline:
                 "the last stage returns a scalar per micro-batch, so the results are no longer a batch; "
                 "return one value per row and reduce after the call"
             )
-        cut = [
-            piece[: tf.shape(piece)[0] - more] if tf.is_tensor(more) else piece
+        # The cut has backward ops too, which belong on the device of the last stage.
+        own = [
+            call_on(self.devices[-1].name, _without_last_rows, (piece, more), {}) if tf.is_tensor(more) else piece
             for piece, more in zip(pieces, added, strict=True)
         ]
-        return tf.concat(cut, axis=0)
+        return tf.concat(own, axis=0)
+
+
+def _without_last_rows(value: Any, count: Any) -> Any:
+    import tensorflow as tf
+
+    return value[: tf.shape(value)[0] - count]
 
 
 def _name(stage: Stage) -> str:
