@@ -145,6 +145,6 @@ def test_a_cache_that_cannot_be_written_is_said_with_what_to_do(tmp_path: Path) 
 
 def test_the_cache_is_where_the_xdg_specification_says(tmp_path: Path) -> None:
     below = Path("tf-placement-harness/softgpu")
-    assert cache_folder({"XDG_CACHE_HOME": str(tmp_path), "HOME": "/home/me"}) == tmp_path / below
-    assert cache_folder({"HOME": "/home/me"}) == Path("/home/me/.cache") / below
-    assert cache_folder({"XDG_CACHE_HOME": "relative", "HOME": "/home/me"}) == Path("/home/me/.cache") / below
+    assert cache_folder({"XDG_CACHE_HOME": str(tmp_path), "HOME": "/home/user"}) == tmp_path / below
+    assert cache_folder({"HOME": "/home/user"}) == Path("/home/user/.cache") / below
+    assert cache_folder({"XDG_CACHE_HOME": "relative", "HOME": "/home/user"}) == Path("/home/user/.cache") / below
