@@ -35,36 +35,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import EvidenceError, TensorFlowInterfaceChanged
-from harness.tensorflow_version import untested
+from harness.tensorflow_version import PRIVATE_SIGNATURES, XPLANE_FIELDS, untested
 
 #: Types whose tensors live in host memory whatever the device of the op (TENSORFLOW: int32, string, handles).
 HOST_DTYPES = frozenset({"int32", "string", "resource", "variant"})
 #: The same as numbers, as ``tensorflow/core/framework/types.proto`` has them.
 HOST_DTYPE_NUMBERS = frozenset({3, 7, 20, 21})
-
-#: The parameters of each function, in their order.
-_SIGNATURES = {
-    "backprop._gradient_function": "op_name attr_tuple num_inputs inputs outputs out_grads skip_input_indices "
-    "forward_pass_name_scope",
-    "op_callbacks.invoke_op_callbacks": "op_type inputs attrs outputs op_name graph",
-    "op_callbacks.should_invoke_op_callbacks": "",
-    "imperative_grad.imperative_grad": "tape target sources output_gradients sources_raw unconnected_gradients",
-    "record.record_operation": "op_type output_tensors input_tensors backward_function forward_function",
-    "record.record_operation_backprop_only": "op_type output_tensors input_tensors backward_function",
-    "execute.record_gradient": "op_name inputs attrs outputs",
-    "gradients_util._maybe_colocate_with": "op gradient_uid colocate_gradients_with_ops",
-    "gradients_util._MultiDeviceAddN": "tensor_list gradient_uid",
-    "gradients_util._AggregatedGrads": "grads op gradient_uid loop_state aggregation_method",
-    "function_context.make_function_context": "scope_type",
-}
-
-_XPLANE_FIELDS = {
-    "XSpace": ("planes",),
-    "XPlane": ("name", "lines", "event_metadata", "stat_metadata", "stats"),
-    "XLine": ("name", "timestamp_ns", "events"),
-    "XEvent": ("metadata_id", "offset_ps", "duration_ps", "stats"),
-    "XStat": ("metadata_id", "ref_value", "str_value", "int64_value", "uint64_value"),
-}
 
 
 @dataclass(frozen=True)
@@ -159,7 +135,7 @@ def check_interface(private: Any) -> None:
     _check_attributes(vspace, "backprop._default_vspace", ("aggregate_fn", "ones_fn", "zeros_fn", "zeros_like_fn"))
     eager_tensor = private.ops._EagerTensorBase
     _check_attributes(eager_tensor, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
-    for place, expected in _SIGNATURES.items():
+    for place, expected in PRIVATE_SIGNATURES.items():
         module, function = place.split(".")
         _check_attributes(getattr(private, module), getattr(private, module).__name__, (function,))
         found = tuple(inspect.signature(getattr(getattr(private, module), function)).parameters)
@@ -276,7 +252,7 @@ def parse_xspace(data: bytes, where: str) -> Any:
         EvidenceError: the bytes are no profile.
     """
     module = _module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
-    for name, fields in _XPLANE_FIELDS.items():
+    for name, fields in XPLANE_FIELDS.items():
         _check_attributes(module, module.__name__, (name,))
         known = getattr(module, name).DESCRIPTOR.fields_by_name
         missing = [field for field in fields if field not in known]

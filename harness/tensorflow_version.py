@@ -78,6 +78,31 @@ NO_OPS = ("_EagerConst", "SyncDevice")
 #: Ops that copy between devices.
 SENDS, RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
 
+#: The parameters, in their order, of each private function that ``_tensorflow.py`` uses.
+PRIVATE_SIGNATURES = {
+    "backprop._gradient_function": "op_name attr_tuple num_inputs inputs outputs out_grads skip_input_indices "
+    "forward_pass_name_scope",
+    "op_callbacks.invoke_op_callbacks": "op_type inputs attrs outputs op_name graph",
+    "op_callbacks.should_invoke_op_callbacks": "",
+    "imperative_grad.imperative_grad": "tape target sources output_gradients sources_raw unconnected_gradients",
+    "record.record_operation": "op_type output_tensors input_tensors backward_function forward_function",
+    "record.record_operation_backprop_only": "op_type output_tensors input_tensors backward_function",
+    "execute.record_gradient": "op_name inputs attrs outputs",
+    "gradients_util._maybe_colocate_with": "op gradient_uid colocate_gradients_with_ops",
+    "gradients_util._MultiDeviceAddN": "tensor_list gradient_uid",
+    "gradients_util._AggregatedGrads": "grads op gradient_uid loop_state aggregation_method",
+    "function_context.make_function_context": "scope_type",
+}
+
+#: The fields of a profile's messages that are read.
+XPLANE_FIELDS = {
+    "XSpace": ("planes",),
+    "XPlane": ("name", "lines", "event_metadata", "stat_metadata", "stats"),
+    "XLine": ("name", "timestamp_ns", "events"),
+    "XEvent": ("metadata_id", "offset_ps", "duration_ps", "stats"),
+    "XStat": ("metadata_id", "ref_value", "str_value", "int64_value", "uint64_value"),
+}
+
 
 def untested(version: str) -> str | None:
     """Return a warning where the tests do not run with ``version`` of TensorFlow, and otherwise ``None``."""
