@@ -235,7 +235,7 @@ def test_a_screen_reader_finds_landmarks_headings_in_order_and_a_name_for_each_p
     if name == "eight_cards":
         pictures = page.get_by_role("img").all()
         assert len(pictures) == 6, "one program's details are closed"
-        assert page.get_by_role("img", name="copy between cards and the host in GB/s, copies of 256 MiB").count() == 1
+        assert page.get_by_role("img", name="copy between devices and the host in GB/s, copies of 256 MiB").count() == 1
 
 
 def test_names_of_users_run_nothing_and_make_no_element(show: Any) -> None:
