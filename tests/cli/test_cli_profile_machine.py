@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pytest
 from command_line import run
 
 from harness.hardware.profile import load_hardware_profile, profile_for
 from harness.hardware.profile_writer import SOURCE
+
+pytest_plugins = ["forked_workers"]
+pytestmark = pytest.mark.usefixtures("forked_workers")
 
 
 def test_the_figures_of_this_machine_are_written_as_a_profile(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from command_line import run, start
 
 from harness.report.scale import load_scale
 
+pytest_plugins = ["forked_workers"]
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 PROGRAM = """
 import time
 import numpy as np
@@ -92,7 +95,7 @@ def test_a_device_set_that_fails_is_reported_and_the_others_go_on(folder: Path) 
     assert "raised ValueError: one device is enough" in str(two.error)
     assert "error: cpu:2: program.py:only_one raised ValueError" in done.stdout
     assert record.fit is None
-    assert "no fit: all that was measured is on 1 device(s)" in done.stdout
+    assert "no fit: all measurements are on 1 device(s)" in done.stdout
 
 
 def test_a_device_set_that_returns_something_else_fails_and_its_times_do_not_count(folder: Path) -> None:
@@ -101,8 +104,8 @@ def test_a_device_set_that_returns_something_else_fails_and_its_times_do_not_cou
     record = load_scale(folder / "harness-report")
     one, two = record.points
     assert (one.wrong, two.wrong, len(two.rounds), two.speedup) == (False, True, 1, None)
-    assert "they are not those of cpu:1" in str(two.error)
-    assert record.outputs == "1 of 2 device sets return the same"
+    assert "they differ from those of cpu:1" in str(two.error)
+    assert record.outputs == "1 of 2 device sets return the same outputs"
     assert record.fit is None
     assert "error: cpu:2: outputs" in done.stdout
     assert not [*(folder / "harness-report" / "logs").glob("outputs-*")]

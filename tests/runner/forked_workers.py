@@ -57,12 +57,13 @@ class _Fork:
     def __init__(self, server: socket.socket, command: list[str], **options: Any) -> None:
         (events,) = options["pass_fds"]
         log = options["stderr"].fileno()
+        output = options["stdout"] if isinstance(options["stdout"], int) else options["stdout"].fileno()
         read_end, write_end = os.pipe()
         self.stdin = os.fdopen(write_end, "wb")
         self.returncode: int | None = None
         request = {"path": command[3:], "environment": options["env"], "folder": str(Path.cwd()), "events": events}
         body = json.dumps(request).encode()
-        socket.send_fds(server, [len(body).to_bytes(8, "big")], [read_end, log, events])
+        socket.send_fds(server, [len(body).to_bytes(8, "big")], [read_end, output, log, events])
         server.sendall(body)
         os.close(read_end)
         self.pid = int.from_bytes(_receive(server, 8), "big")
@@ -80,7 +81,7 @@ def serve(descriptor: int) -> None:
     gc.freeze()
     with socket.socket(fileno=descriptor) as connection:
         while True:
-            size, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
+            size, descriptors, _, _ = socket.recv_fds(connection, 8, 4)
             if not size:
                 return
             request = json.loads(_receive(connection, int.from_bytes(size, "big")))
@@ -99,14 +100,14 @@ def serve(descriptor: int) -> None:
                 os.close(each)
 
 
-def _work(request: dict[str, Any], stdin: int, log: int, events: int) -> None:
+def _work(request: dict[str, Any], stdin: int, output: int, log: int, events: int) -> None:
     """Become the worker process that ``subprocess.Popen`` would have started."""
     os.setsid()
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.path[:] = request["path"]
-    held = [os.dup(each) for each in (stdin, log, log, events)]
+    held = [os.dup(each) for each in (stdin, output, log, events)]
     for each, number in zip(held, (0, 1, 2, request["events"]), strict=True):
         os.dup2(each, number)
     status = 1
