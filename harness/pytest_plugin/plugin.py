@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.devices.spec import accepted_specs
 from harness.pytest_plugin import gate, speed
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ DEFAULT_DEVICES = "auto"
 MARKER = "devices"
 _MARKER_HELP = (
     "devices(min=1, kind=None): the test needs at least `min` configured devices, of kind logical-cpu, logical-gpu, "
-    "gpu, core or remote (or a list of them) if `kind` is given; it is skipped if they are unavailable"
+    "gpu, software-gpu, core or remote (or a list of them) if `kind` is given; it is skipped if they are unavailable"
 )
 #: The fixture that all of ours rest on. A test has it among its fixtures exactly when it uses one of ours, also
 #: where a project has a fixture of its own that is called ``devices``.
@@ -97,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION_DEVICES,
         metavar="SPEC",
         default=None,
-        help=f"devices for this session: {accepted_specs()} (default: ${ENVIRONMENT_DEVICES}, else the ini key "
+        help=f"devices for this session, a device spec such as cpu:4, gpu or auto (default: ${ENVIRONMENT_DEVICES}, else the ini key "
         f"{INI_DEVICES}, else {DEFAULT_DEVICES})",
     )
     group.addoption(

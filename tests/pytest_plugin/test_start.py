@@ -43,6 +43,7 @@ def test_unused_it_loads_nothing_but_itself(pytester: pytest.Pytester, monkeypat
     plain = loaded()
     assert {name for name in plain if name.split(".")[0] == "harness"} == {
         "harness",
+        "harness.pytest_plugin",
         "harness.pytest_plugin.plugin",
         "harness.pytest_plugin.gate",
         "harness.pytest_plugin.speed",
