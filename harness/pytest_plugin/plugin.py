@@ -96,8 +96,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION_DEVICES,
         metavar="SPEC",
         default=None,
-        help=f"devices for this session, a device spec such as cpu:4, gpu or auto (default: ${ENVIRONMENT_DEVICES}, else the ini key "
-        f"{INI_DEVICES}, else {DEFAULT_DEVICES})",
+        help=f"devices for this session: a device spec such as cpu:4, gpu or auto (default: ${ENVIRONMENT_DEVICES}, "
+        f"else the ini key {INI_DEVICES}, else {DEFAULT_DEVICES})",
     )
     group.addoption(
         OPTION_REQUIRE,

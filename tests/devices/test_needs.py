@@ -16,7 +16,7 @@ def _devices(count: int, kind: DeviceKind) -> Devices:
 
 
 def test_the_kinds_are_those_of_devices() -> None:
-    assert KINDS == ("logical-cpu", "logical-gpu", "gpu", "core", "remote")
+    assert KINDS == ("logical-cpu", "logical-gpu", "gpu", "software-gpu", "core", "remote")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_anything_else_is_refused_with_what_is_accepted(
         parse_needs(args, kwargs)
     assert why in str(caught.value)
     assert "accepted: devices(min=N, kind=K)" in str(caught.value)
-    assert "logical-cpu, logical-gpu, gpu, core, remote" in str(caught.value)
+    assert "logical-cpu, logical-gpu, gpu, software-gpu, core, remote" in str(caught.value)
 
 
 def test_needs_are_met_by_enough_devices_of_the_kinds_that_count() -> None:
