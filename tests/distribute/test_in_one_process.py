@@ -102,5 +102,5 @@ def test_a_strategy_over_other_devices_is_refused_in_a_process_that_has_one(monk
 
     monkeypatch.setattr(strategies, "_made", {("mirrored", ("CPU:0",)): "a strategy"})
     assert strategies.make_strategy("mirrored", ["CPU:0"]) == "a strategy"
-    with pytest.raises(harness.UsageError, match="this process has mirrored over CPU:0 already"):
+    with pytest.raises(harness.UsageError, match="this process already has mirrored over CPU:0"):
         strategies.make_strategy("mirrored", ["CPU:0", "CPU:1"])

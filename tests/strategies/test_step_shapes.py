@@ -126,7 +126,7 @@ UNFITTING: list[tuple[Step, str]] = [
     (Pick("x3", "ids2"), "numbers below 5 for 3 rows"),
     (Embed("ids2", "w32"), "numbers below 5 for 3 rows"),
     (Embed("x3", "w53"), "numbers below None"),
-    (Remap("x3", 1, 1, 3), "no index"),
+    (Remap("x3", 1, 1, 3), "is not an index"),
     (Remap("ids2", 1, 1, 0), "at least 1"),
     (Argmax("y3"), "may differ by an ulp"),
     (Branch("values", "x3", "w3", "w3"), "on='values'"),
