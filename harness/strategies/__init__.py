@@ -12,97 +12,62 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("hypothesis", "generate") from error
 
-from harness.strategies.arrays import exact_arrays, exact_magnitude
-from harness.strategies.assertion import assert_program
-from harness.strategies.batches import batches
-from harness.strategies.build import Built
-from harness.strategies.device_sets import device_sets
-from harness.strategies.dtypes import DTYPES, FLOATS, INTEGERS, numpy_dtype
-from harness.strategies.explore import Exploration, Failure, explore, sample
-from harness.strategies.generate import programs
-from harness.strategies.members import BuiltModels, Models, models
-from harness.strategies.parts import Argument, Variable
-from harness.strategies.program import Program
-from harness.strategies.script import program_text
-from harness.strategies.staged import BuiltStages, StagedProgram, staged_programs
-from harness.strategies.steps import (
-    KINDS,
-    Activation,
-    Argmax,
-    Bias,
-    Branch,
-    Combine,
-    Conv1d,
-    Conv2d,
-    Dense,
-    Einsum,
-    Embed,
-    Gain,
-    Gather,
-    Loop,
-    Normalise,
-    Pick,
-    Pool,
-    Reduce,
-    Remap,
-    Reshape,
-    Select,
-    Slice,
-    Step,
-    Transpose,
+from harness.strategies.build import Built as Built
+from harness.strategies.dtypes import (
+    DTYPES as DTYPES,
+    FLOATS as FLOATS,
+    INTEGERS as INTEGERS,
+    numpy_dtype as numpy_dtype,
 )
-from harness.strategies.training import TrainingSetup, training_setups
-
-__all__ = [
-    "DTYPES",
-    "FLOATS",
-    "INTEGERS",
-    "KINDS",
-    "Activation",
-    "Argmax",
-    "Argument",
-    "Bias",
-    "Branch",
-    "Built",
-    "BuiltModels",
-    "BuiltStages",
-    "Combine",
-    "Conv1d",
-    "Conv2d",
-    "Dense",
-    "Einsum",
-    "Embed",
-    "Exploration",
-    "Failure",
-    "Gain",
-    "Gather",
-    "Loop",
-    "Models",
-    "Normalise",
-    "Pick",
-    "Pool",
-    "Program",
-    "Reduce",
-    "Remap",
-    "Reshape",
-    "Select",
-    "Slice",
-    "StagedProgram",
-    "Step",
-    "TrainingSetup",
-    "Transpose",
-    "Variable",
-    "assert_program",
-    "batches",
-    "device_sets",
-    "exact_arrays",
-    "exact_magnitude",
-    "explore",
-    "models",
-    "numpy_dtype",
-    "program_text",
-    "programs",
-    "sample",
-    "staged_programs",
-    "training_setups",
-]
+from harness.strategies.explore import (
+    Exploration as Exploration,
+    Failure as Failure,
+    explore as explore,
+    sample as sample,
+)
+from harness.strategies.generate import programs as programs
+from harness.strategies.inputs import (
+    batches as batches,
+    device_sets as device_sets,
+    exact_arrays as exact_arrays,
+    exact_magnitude as exact_magnitude,
+)
+from harness.strategies.members import BuiltModels as BuiltModels, Models as Models, models as models
+from harness.strategies.parts import Argument as Argument, Variable as Variable
+from harness.strategies.program import Program as Program
+from harness.strategies.recipes import KINDS as KINDS
+from harness.strategies.script import assert_program as assert_program, program_text as program_text
+from harness.strategies.staged import (
+    BuiltStages as BuiltStages,
+    StagedProgram as StagedProgram,
+    staged_programs as staged_programs,
+)
+from harness.strategies.steps.control import Branch as Branch, Loop as Loop
+from harness.strategies.steps.features import (
+    Activation as Activation,
+    Combine as Combine,
+    Normalise as Normalise,
+    Reduce as Reduce,
+    Reshape as Reshape,
+    Select as Select,
+    Transpose as Transpose,
+)
+from harness.strategies.steps.lookup import (
+    Argmax as Argmax,
+    Embed as Embed,
+    Gather as Gather,
+    Pick as Pick,
+    Remap as Remap,
+    Slice as Slice,
+)
+from harness.strategies.steps.products import (
+    Bias as Bias,
+    Conv1d as Conv1d,
+    Conv2d as Conv2d,
+    Dense as Dense,
+    Einsum as Einsum,
+    Gain as Gain,
+    Pool as Pool,
+)
+from harness.strategies.steps.step import Step as Step
+from harness.strategies.training import TrainingSetup as TrainingSetup, training_setups as training_setups

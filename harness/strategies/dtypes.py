@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401 - adds bfloat16 to NumPy
 import numpy as np
 
 from harness.errors import UsageError
@@ -32,9 +32,6 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     Raises:
         UsageError: there is no such type.
     """
-    if name == "bfloat16":
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
     try:
         return np.dtype(name)
     except TypeError:
@@ -58,8 +55,3 @@ def dtype_name(dtype: Any) -> str:
 def is_float(name: str) -> bool:
     """Whether the type has gradients."""
     return name in FLOATS
-
-
-def exact_limit(name: str) -> int:
-    """The magnitude up to which every integer is exact in the type."""
-    return EXACT_LIMIT[name]

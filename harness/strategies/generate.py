@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from harness.errors import UsageError
-from harness.strategies import support
-from harness.strategies.choosing_recipes import CHOOSING_RECIPES
 from harness.strategies.dtypes import FLOATS, dtype_name
 from harness.strategies.program import Program
-from harness.strategies.recipes import RECIPES
+from harness.strategies.recipes import KINDS, RECIPES, UNPLACEABLE_WHEN_TRACED, activations, kinds as kinds_of
 from harness.strategies.sketch import Sketch
-from harness.strategies.steps import KINDS, Activation, Combine, Step
-
-_RECIPES = RECIPES | CHOOSING_RECIPES
-Part = TypeVar("Part")
+from harness.strategies.steps.features import Activation, Combine
+from harness.strategies.steps.step import Step
 
 #: Names of arguments, as a function of how many there are before: separate, a tuple, a dict, one and a tuple.
 _ARGUMENT_NAMES = (
@@ -73,14 +69,13 @@ def programs(
         min_rows: the fewest rows.
         max_rows: the most rows.
         traced: whether the program's function is a ``tf.function``; ``None``: one in eight. Programs with the kinds
-            ``support.UNPLACEABLE_WHEN_TRACED`` never are.
+            :data:`~harness.strategies.recipes.UNPLACEABLE_WHEN_TRACED` never are.
 
     Raises:
         UsageError: an argument is not accepted.
     """
     names = tuple(dtype_name(dtype) for dtype in dtypes)
-    unknown = support.unknown_kinds(tuple(kinds))
-    if unknown or not kinds:
+    if not kinds or not set(kinds) <= set(KINDS):
         raise UsageError(f"kinds={tuple(kinds)!r}; accepted: one or more of {', '.join(KINDS)}")
     if not names or not axes:
         raise UsageError(f"dtypes={dtypes!r}, axes={axes!r}; accepted: at least one of each")
@@ -89,46 +84,38 @@ def programs(
     if not 0 <= min_rows <= max_rows or not 1 <= min_steps <= max_steps:
         given = f"min_rows={min_rows}, max_rows={max_rows}, min_steps={min_steps}, max_steps={max_steps}"
         raise UsageError(f"{given}; accepted: 0 <= min_rows <= max_rows and 1 <= min_steps <= max_steps")
-    return _programs(names, tuple(kinds), exact, tuple(axes), (min_steps, max_steps), (min_rows, max_rows), traced)
 
+    @st.composite
+    def drawn(draw: DrawFn) -> Program:
+        dtype = draw(st.sampled_from(names))
+        exactly = draw(st.booleans()) if exact is None else exact
+        axis = draw(st.sampled_from(tuple(axes)))
+        sketch = Sketch(draw, dtype, axis, draw(st.sampled_from(range(min_rows, max_rows + 1))), exact=exactly)
+        sketch.argument(sketch.shape(draw(st.sampled_from([2, 1, 3]))))
+        known = [kind for kind in kinds_of(dtype, exact=exactly) if kind in kinds]
+        wanted = draw(st.sampled_from(range(min_steps, max_steps + 1)))
+        for _ in range(2 * wanted):  # some steps are rejected
+            if len(sketch.steps) < wanted:
+                _one_step(sketch, known)
+        main = next(iter(_outputs(sketch)), "a0")
+        if not any(computes(sketch.steps[index]) for index in _needed(sketch, [main])):
+            # No step computes, so nothing would prove where the program ran.
+            sketch.add(Activation(main, activations(dtype, exact=exactly)[0]))
+        return _finish(sketch, sketch.choose([False] * 7 + [True]) if traced is None else traced)
 
-@st.composite
-def _programs(
-    draw: DrawFn,
-    dtypes: tuple[str, ...],
-    kinds: tuple[str, ...],
-    exact: bool | None,
-    axes: tuple[int, ...],
-    steps: tuple[int, int],
-    rows: tuple[int, int],
-    traced: bool | None,
-) -> Program:
-    dtype = draw(st.sampled_from(dtypes))
-    exactly = draw(st.booleans()) if exact is None else exact
-    axis = draw(st.sampled_from(axes))
-    sketch = Sketch(draw, dtype, axis, draw(st.sampled_from(range(rows[0], rows[1] + 1))), exact=exactly)
-    sketch.argument(sketch.shape(draw(st.sampled_from([2, 1, 3]))))
-    known = tuple(kind for kind in support.kinds(dtype, exact=exactly) if kind in kinds)
-    wanted = draw(st.sampled_from(range(steps[0], steps[1] + 1)))
-    for _ in range(2 * wanted):  # some steps are rejected
-        if len(sketch.steps) < wanted:
-            _one_step(sketch, known)
-    main = next(iter(_outputs(sketch)), "a0")
-    if not any(_computes(sketch.steps[index]) for index in _needed(sketch, [main])):
-        # No step computes, so nothing would prove where the program ran.
-        sketch.add(Activation(main, support.activations(dtype, exact=exactly)[0]))
-    return _finish(sketch, sketch.choose([False] * 7 + [True]) if traced is None else traced)
+    return drawn()
 
 
 def _one_step(sketch: Sketch, kinds: Sequence[str]) -> None:
-    able = [kind for kind in kinds for _ in range(_RECIPES[kind].weight) if _RECIPES[kind].operands(sketch)]
+    able = [kind for kind in kinds for _ in range(RECIPES[kind].weight) if RECIPES[kind].operands(sketch)]
     if able:
-        recipe = _RECIPES[sketch.choose(able)]
+        recipe = RECIPES[sketch.choose(able)]
         operands = recipe.operands(sketch)
         sketch.add(recipe.draw(sketch, sketch.choose(operands) if sketch.maybe() else operands[0]))
 
 
-def _computes(step: Step) -> bool:
+def computes(step: Step) -> bool:
+    """Whether the step does arithmetic, which proves where it ran."""
     return step.COMPUTES and not (isinstance(step, Combine) and step.how in ("concat", "stack"))
 
 
@@ -192,7 +179,7 @@ def _finish(sketch: Sketch, traced: bool) -> Program:
         rows=sketch.rows,
         seed=draw(st.integers(0, 2**16 - 1)),
         exact=sketch.exact,
-        traced=traced and not any(sketch.steps[index].KIND in support.UNPLACEABLE_WHEN_TRACED for index in steps),
+        traced=traced and not any(sketch.steps[index].KIND in UNPLACEABLE_WHEN_TRACED for index in steps),
     )
 
 

@@ -99,11 +99,12 @@ def models(
     """
     if not 1 <= min_models <= max_models:
         raise UsageError(f"min_models={min_models}, max_models={max_models}; accepted: 1 <= min_models <= max_models")
-    return _models(programs(dtypes=dtypes, max_rows=max_rows, min_steps=2), min_models, max_models)
+    source = programs(dtypes=dtypes, max_rows=max_rows, min_steps=2)
 
+    @st.composite
+    def drawn(draw: DrawFn) -> Models:
+        count = draw(st.sampled_from(range(min_models, max_models + 1)))
+        seeds = draw(st.lists(st.integers(0, 2**16 - 1), min_size=count, max_size=count, unique=True))
+        return Models(draw(source), tuple(seeds), draw(st.booleans()))
 
-@st.composite
-def _models(draw: DrawFn, source: SearchStrategy[Program], fewest: int, most: int) -> Models:
-    count = draw(st.sampled_from(range(fewest, most + 1)))
-    seeds = draw(st.lists(st.integers(0, 2**16 - 1), min_size=count, max_size=count, unique=True))
-    return Models(draw(source), tuple(seeds), draw(st.booleans()))
+    return drawn()

@@ -1,19 +1,22 @@
-"""The arguments and variables of a program, and their values."""
+"""The arguments and variables of a program, and their values, which are the same with every version of NumPy.
+
+NumPy guarantees the raw streams of PCG64 and SeedSequence, but not those of ``Generator``. So the values are made from
+the raw stream, and a printed program keeps its arrays.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod, sqrt
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import InvalidProgram
-from harness.strategies import seeded
 from harness.strategies.dtypes import is_float, numpy_dtype
-from harness.strategies.steps.step import Compact
-from harness.strategies.value import Value
+from harness.strategies.steps.step import Compact, Value
 
 #: The largest integers in the batches and weights of exact programs: small, to leave room for sums of products.
 _EXACT_DATA = {"bfloat16": 2, "float16": 3}
@@ -54,13 +57,13 @@ class Argument(Compact):
         known = self.value(dtype, exact=exact)
         shape = (rows, *self.shape) if known.batched else self.shape
         if self.below is not None:
-            array: NDArray[Any] = seeded.integers(seed, self.name, shape, 0, self.below)
+            array: NDArray[Any] = integers(seed, self.name, shape, 0, self.below)
         elif known.dtype == "bool":
-            array = seeded.integers(seed, self.name, shape, 0, 2)
+            array = integers(seed, self.name, shape, 0, 2)
         elif exact or not is_float(known.dtype):
             array = _whole(seed, self.name, shape, int(known.bound))
         else:
-            array = seeded.uniform(seed, self.name, shape) * known.bound
+            array = uniform(seed, self.name, shape) * known.bound
         return array.astype(numpy_dtype(known.dtype))
 
 
@@ -94,13 +97,31 @@ class Variable(Compact):
         if exact or not is_float(dtype):
             array: NDArray[Any] = _whole(seed, self.name, self.shape, int(bound))
         elif self.init == "gain":
-            array = 1 + seeded.uniform(seed, self.name, self.shape) / 2
+            array = 1 + uniform(seed, self.name, self.shape) / 2
         else:
-            array = seeded.uniform(seed, self.name, self.shape) * bound
+            array = uniform(seed, self.name, self.shape) * bound
         return array.astype(numpy_dtype(dtype))
 
 
 def _whole(seed: int, name: str, shape: tuple[int, ...], limit: int) -> NDArray[np.int64]:
     """Integers from ``-limit`` to ``limit`` without 0, which would hide its factors."""
-    array = seeded.integers(seed, name, shape, 0, 2 * limit)
+    array = integers(seed, name, shape, 0, 2 * limit)
     return np.where(array < limit, array - limit, array - limit + 1)
+
+
+def uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Float64 numbers in [-1, 1) with at most 24 significant bits, so that float32 holds them exactly."""
+    numbers: NDArray[np.float64] = (_raw(seed, name, shape) >> np.uint64(40)).astype(np.float64)
+    return numbers * 2.0**-23 - 1.0
+
+
+def integers(seed: int, name: str, shape: tuple[int, ...], low: int, high: int) -> NDArray[np.int64]:
+    """Int64 numbers from ``low`` to ``high - 1``."""
+    numbers: NDArray[np.int64] = (_raw(seed, name, shape) >> np.uint64(33)).astype(np.int64)
+    return numbers % (high - low) + low
+
+
+def _raw(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.uint64]:
+    # The stream is read in order, so a longer array begins with the rows of a shorter one.
+    stream = np.random.PCG64(np.random.SeedSequence([seed, crc32(name.encode())]))
+    return np.asarray(stream.random_raw(prod(shape)), dtype=np.uint64).reshape(shape)

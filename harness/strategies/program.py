@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import InvalidProgram
-from harness.strategies import bounds, nests
-from harness.strategies.dtypes import DTYPES, exact_limit, is_float
+from harness.strategies import nests
+from harness.strategies.dtypes import DTYPES, EXACT_LIMIT, is_float
 from harness.strategies.parts import Argument, Variable
-from harness.strategies.steps import Step
-from harness.strategies.steps.step import Compact
-from harness.strategies.value import Value
+from harness.strategies.steps.step import Compact, Step, Types, Value
 
 if TYPE_CHECKING:
     from harness.devices.device import Devices
     from harness.strategies.build import Built
+
+#: The largest integer weight of an output in a projection whose gradients are still exact.
+PROJECTION_LIMIT = 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +38,7 @@ class Program(Compact):
         rows: batch size of :meth:`inputs`.
         seed: of the values of arguments and variables.
         exact: all values and gradients are integers small enough for exact sums in any order. For gradients that holds
-            for outputs weighted by integers up to ``bounds.PROJECTION_LIMIT``.
+            for outputs weighted by integers up to :data:`PROJECTION_LIMIT`.
         traced: ``build().fn`` is a ``tf.function``.
 
     Raises:
@@ -145,8 +147,8 @@ class Program(Compact):
             step.require(rows > 0 or not step.needs_rows, "rows=0", "1 or more: TensorFlow with oneDNN fails on 0 rows")
         if self.exact or not self.differentiable:
             names = [name for _, name in self.outputs if name in self.types]
-            found = bounds.largest(self.types, self.steps, names, rows)
-            limit = exact_limit(self.dtype)
+            found = largest_magnitude(self.types, self.steps, names, rows)
+            limit = EXACT_LIMIT[self.dtype]
             if found > limit:
                 why = f"values or gradients up to {found:.0f} with {rows} rows are not exact in {self.dtype}"
                 raise InvalidProgram("program", why, f"integers up to {limit}")
@@ -163,3 +165,36 @@ def infer(step: Step, types: dict[str, Value], *, exact: bool) -> Value:
             step.fault(f"{name!r} is not known", "arguments, variables and earlier values: " + ", ".join(types))
     value = step.infer(types)
     return replace(value, stable=exact or not is_float(value.dtype))
+
+
+def gradient_bounds(types: Types, steps: Sequence[Step], outputs: Sequence[str], rows: int) -> dict[str, float]:
+    """Return the largest magnitude of the gradient of each value, for integer weights up to :data:`PROJECTION_LIMIT`.
+
+    ``outputs`` are the names of the outputs; step ``i`` makes the value ``v<i>``. Magnitudes are added up, so that the
+    bound holds for every partial sum in any order.
+
+    Raises:
+        InvalidProgram: a step is not exact.
+    """
+    bounds = dict.fromkeys(types, 0.0)
+    for name in outputs:
+        bounds[name] += PROJECTION_LIMIT if is_float(types[name].dtype) else 0
+    for index in range(len(steps) - 1, -1, -1):
+        step = steps[index]
+        edges = step.edges(types)
+        if edges is None:
+            step.fault("its arithmetic is not that of integers", "steps that are exact, or exact=False")
+        for edge in edges:
+            repeats = 1 if types[edge.name].batched else max(rows, 1)
+            bounds[edge.name] += edge.fan * edge.gain * bounds[f"v{index}"] * repeats
+    return bounds
+
+
+def largest_magnitude(types: Types, steps: Sequence[Step], outputs: Sequence[str], rows: int) -> float:
+    """Return the largest magnitude of any value or gradient of a program with integer arithmetic.
+
+    Raises:
+        InvalidProgram: a step is not exact.
+    """
+    gradients = gradient_bounds(types, steps, outputs, rows)
+    return max(*(value.bound for value in types.values()), *gradients.values())

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from harness.errors import InvalidProgram
-from harness.strategies import bounds
-from harness.strategies.dtypes import exact_limit, is_float
+from harness.strategies.dtypes import EXACT_LIMIT, is_float
 from harness.strategies.parts import Argument, Variable
-from harness.strategies.program import infer
-from harness.strategies.steps import Step
-from harness.strategies.value import Value
+from harness.strategies.program import infer, largest_magnitude
+from harness.strategies.steps.step import Step, Value
 
 T = TypeVar("T")
 
@@ -149,6 +147,6 @@ class Sketch:
     def stays_exact(self, outputs: Sequence[str]) -> bool:
         """Whether all values and gradients of these outputs are exact integers."""
         try:
-            return bounds.largest(self.types, self.steps, outputs, self.rows) <= exact_limit(self.dtype)
+            return largest_magnitude(self.types, self.steps, outputs, self.rows) <= EXACT_LIMIT[self.dtype]
         except InvalidProgram:
             return False

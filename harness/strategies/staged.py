@@ -14,9 +14,8 @@ from harness.errors import InvalidProgram, UsageError
 from harness.strategies import nests
 from harness.strategies.build import build, make_variables
 from harness.strategies.dtypes import FLOATS
-from harness.strategies.generate import programs
+from harness.strategies.generate import computes, programs
 from harness.strategies.program import Program
-from harness.strategies.steps import Combine
 from harness.strategies.steps.step import Compact
 
 if TYPE_CHECKING:
@@ -140,16 +139,16 @@ def staged_programs(
         min_rows=min_rows,
         max_rows=max_rows,
     )
-    return _staged(source.filter(lambda program: len(_good_cuts(program)) + 1 >= min_stages), min_stages, max_stages)
 
+    @st.composite
+    def drawn(draw: DrawFn) -> StagedProgram:
+        program = draw(source.filter(lambda program: len(_good_cuts(program)) + 1 >= min_stages))
+        cuts = _good_cuts(program)
+        count = draw(st.sampled_from(range(min_stages, min(max_stages, len(cuts) + 1) + 1)))
+        chosen = draw(st.permutations(cuts))[: count - 1] if count > 1 else []
+        return StagedProgram(program, tuple(sorted(chosen)), draw(st.sampled_from(_MICROBATCHES)))
 
-@st.composite
-def _staged(draw: DrawFn, source: SearchStrategy[Program], fewest: int, most: int) -> StagedProgram:
-    program = draw(source)
-    cuts = _good_cuts(program)
-    count = draw(st.sampled_from(range(fewest, min(most, len(cuts) + 1) + 1)))
-    chosen = draw(st.permutations(cuts))[: count - 1] if count > 1 else []
-    return StagedProgram(program, tuple(sorted(chosen)), draw(st.sampled_from(_MICROBATCHES)))
+    return drawn()
 
 
 def _good_cuts(program: Program) -> tuple[int, ...]:
@@ -165,8 +164,6 @@ def _good_cuts(program: Program) -> tuple[int, ...]:
 
 def _works(program: Program, first: int, end: int) -> bool:
     return any(
-        step.COMPUTES
-        and not (isinstance(step, Combine) and step.how in ("concat", "stack"))
-        and program.types[f"v{first + index}"].dtype == program.dtype
+        computes(step) and program.types[f"v{first + index}"].dtype == program.dtype
         for index, step in enumerate(program.steps[first:end])
     )

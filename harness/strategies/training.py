@@ -95,33 +95,28 @@ def training_setups(
     Raises:
         UsageError: an argument is not accepted.
     """
-    wrong = [name for name in optimizers if name not in OPTIMIZERS] + [
-        name for name in policies if name not in POLICIES
-    ]
+    wrong = [*(set(optimizers) - set(OPTIMIZERS)), *(set(policies) - set(POLICIES))]
     if wrong or not optimizers or not policies:
         raise UsageError(f"optimizers or policies {wrong!r}; accepted: {', '.join(OPTIMIZERS)}; {', '.join(POLICIES)}")
     if replicas < 1 or max_steps < 1:
         raise UsageError(f"replicas={replicas}, max_steps={max_steps}; accepted: 1 or more")
-    return _setups(replicas, tuple(optimizers), tuple(policies), max_steps, even)
 
+    @st.composite
+    def drawn(draw: DrawFn) -> TrainingSetup:
+        batch = draw(st.integers(1, 4)) * replicas
+        # The last batch is smaller than the others where possible.
+        unit = replicas if even else 1
+        left = draw(st.integers(0, (batch - 1) // unit)) * unit
+        whole = draw(st.integers(1, 3)) * batch
+        return TrainingSetup(
+            optimizer=draw(st.sampled_from(tuple(optimizers))),
+            learning_rate=draw(st.sampled_from([0.01, 0.05, 0.001, 0.1])),
+            rows=whole + left,
+            batch_size=batch,
+            steps=draw(st.integers(1, max_steps)),
+            policy=draw(st.sampled_from(tuple(policies))),
+            units=draw(st.integers(2, 8)),
+            seed=draw(st.integers(0, 2**16 - 1)),
+        )
 
-@st.composite
-def _setups(
-    draw: DrawFn, replicas: int, optimizers: tuple[str, ...], policies: tuple[str, ...], max_steps: int, even: bool
-) -> TrainingSetup:
-    each = draw(st.integers(1, 4))
-    batch = each * replicas
-    # The last batch is smaller than the others where possible.
-    unit = replicas if even else 1
-    left = draw(st.integers(0, (batch - 1) // unit)) * unit
-    whole = draw(st.integers(1, 3)) * batch
-    return TrainingSetup(
-        optimizer=draw(st.sampled_from(optimizers)),
-        learning_rate=draw(st.sampled_from([0.01, 0.05, 0.001, 0.1])),
-        rows=whole + left,
-        batch_size=batch,
-        steps=draw(st.integers(1, max_steps)),
-        policy=draw(st.sampled_from(policies)),
-        units=draw(st.integers(2, 8)),
-        seed=draw(st.integers(0, 2**16 - 1)),
-    )
+    return drawn()

@@ -8,8 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from harness.errors import InvalidProgram
-from harness.strategies import Argument, Program, Variable, programs, sample
-from harness.strategies.steps import Bias, Conv1d, Conv2d, Pool, Step
+from harness.strategies import (
+    Argument,
+    Bias,
+    Conv1d,
+    Conv2d,
+    Pool,
+    Program,
+    Step,
+    Variable,
+    programs,
+    sample,
+)
 
 
 def program(step: Step, *more: Step, rows: int) -> Program:

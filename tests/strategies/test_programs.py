@@ -10,11 +10,21 @@ import pytest
 
 from harness import strategies
 from harness.errors import UsageError
-from harness.strategies import FLOATS, KINDS, Program, explore, programs, sample
-from harness.strategies.steps import Activation, Combine, Dense, Select
-from harness.strategies.support import INEXACT_KINDS, UNPLACEABLE_WHEN_TRACED
+from harness.strategies import (
+    FLOATS,
+    KINDS,
+    Activation,
+    Combine,
+    Dense,
+    Program,
+    Select,
+    explore,
+    programs,
+    sample,
+)
+from harness.strategies.recipes import FLOAT_KINDS, UNPLACEABLE_WHEN_TRACED
 
-NAMES = {name: getattr(strategies, name) for name in strategies.__all__}
+NAMES = vars(strategies)
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +155,9 @@ def test_nearly_all_programs_of_a_sample_differ(drawn: list[Program]) -> None:
 def test_exact_programs_have_exact_steps_alone_and_others_have_all() -> None:
     exact = sample(programs(exact=True, dtypes=FLOATS), 80, seed=6)
     assert all(program.exact for program in exact)
-    assert not {kind for program in exact for kind in program.kinds} & set(INEXACT_KINDS)
+    assert not {kind for program in exact for kind in program.kinds} & set(FLOAT_KINDS)
     other = sample(programs(exact=False, dtypes=FLOATS), 80, seed=6)
-    assert {kind for program in other for kind in program.kinds} >= set(INEXACT_KINDS)
+    assert {kind for program in other for kind in program.kinds} >= set(FLOAT_KINDS)
 
 
 def test_programs_keep_to_the_options() -> None:

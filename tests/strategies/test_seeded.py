@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.strategies.seeded import integers, uniform
+from harness.strategies.parts import integers, uniform
 
 
 def test_numbers_are_the_same_for_ever() -> None:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from harness.strategies import FLOATS, Argument, Program, Variable, support
-from harness.strategies.steps import (
+from harness.errors import UsageError
+from harness.strategies import (
+    FLOATS,
     KINDS,
     Activation,
     Argmax,
+    Argument,
     Bias,
     Branch,
     Combine,
@@ -27,6 +29,7 @@ from harness.strategies.steps import (
     Normalise,
     Pick,
     Pool,
+    Program,
     Reduce,
     Remap,
     Reshape,
@@ -34,9 +37,11 @@ from harness.strategies.steps import (
     Slice,
     Step,
     Transpose,
+    Variable,
+    programs,
+    recipes,
 )
-from harness.strategies.steps.features import NORMALISATIONS
-from harness.strategies.steps.pointwise import SMOOTH_ACTIVATIONS
+from harness.strategies.steps.features import NORMALISATIONS, SMOOTH_ACTIVATIONS
 
 ARGUMENTS = (
     Argument("x", (4, 3)),
@@ -58,12 +63,12 @@ VARIABLES = (
 
 def steps_for(dtype: str, *, exact: bool) -> tuple[Step, ...]:
     """Every kind and variant that the table has for a type, each on the arguments alone."""
-    kinds = support.kinds(dtype, exact=exact)
+    kinds = recipes.kinds(dtype, exact=exact)
     steps: list[Step] = [
-        *(Activation("x", fn) for fn in support.activations(dtype, exact=exact)),
-        *(Combine(how, "x", "y") for how in support.combinations(dtype, exact=exact)),
-        *(Reduce("x", how) for how in support.reductions(dtype, exact=exact)),
-        *(Pool("x", how) for how in support.pools(dtype, exact=exact)),
+        *(Activation("x", fn) for fn in recipes.activations(dtype, exact=exact)),
+        *(Combine(how, "x", "y") for how in recipes.combinations(dtype, exact=exact)),
+        *(Reduce("x", how) for how in recipes.reductions(dtype, exact=exact)),
+        *(Pool("x", how) for how in recipes.pools(dtype, exact=exact)),
         *(Normalise("x", how, 0.1) for how in NORMALISATIONS),
         *(Branch(on, "x", "w3", "w3") for on in ("variable", "rows", "static")),
         *(Loop(how, "x", "w3", 2, ids="ids" if how == "rows" else None) for how in ("python", "while", "rows")),
@@ -100,7 +105,7 @@ def test_every_step_of_the_table_runs_and_has_a_gradient(dtype: str, exact: bool
     steps = steps_for(dtype, exact=exact)
     run_forward_and_backward(steps, dtype, exact=exact, rows=6)
     run_forward_and_backward(tuple(step for step in steps if not step.needs_rows), dtype, exact=exact, rows=0)
-    assert {step.KIND for step in steps} == set(support.kinds(dtype, exact=exact))
+    assert {step.KIND for step in steps} == set(recipes.kinds(dtype, exact=exact))
 
 
 def run_forward_and_backward(steps: tuple[Step, ...], dtype: str, *, exact: bool, rows: int) -> None:
@@ -153,14 +158,15 @@ def test_what_is_left_out_for_integers_has_no_kernel(step: Step) -> None:
 
 def test_half_precision_has_no_kinks_unless_it_is_exact() -> None:
     for dtype in ("float16", "bfloat16"):
-        assert support.activations(dtype, exact=False) == SMOOTH_ACTIVATIONS
-        assert "maximum" not in support.combinations(dtype, exact=False)
-        assert "max" not in (*support.reductions(dtype, exact=False), *support.pools(dtype, exact=False))
-        assert "maximum" in support.combinations(dtype, exact=True)
-    assert {"relu", "abs"} <= set(support.activations("float32", exact=False))
+        assert recipes.activations(dtype, exact=False) == SMOOTH_ACTIVATIONS
+        assert "maximum" not in recipes.combinations(dtype, exact=False)
+        assert "max" not in (*recipes.reductions(dtype, exact=False), *recipes.pools(dtype, exact=False))
+        assert "maximum" in recipes.combinations(dtype, exact=True)
+    assert {"relu", "abs"} <= set(recipes.activations("float32", exact=False))
 
 
 def test_floats_have_every_kind_and_unknown_kinds_are_named() -> None:
     for dtype in FLOATS:
-        assert support.kinds(dtype, exact=False) == KINDS
-    assert support.unknown_kinds(("dense", "dens")) == ("dens",)
+        assert recipes.kinds(dtype, exact=False) == KINDS
+    with pytest.raises(UsageError, match="kinds=\\('dens',\\)"):
+        programs(kinds=("dens",))

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.strategies.steps.step import Edge, Step, Types
-from harness.strategies.value import Value
+from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
 
 #: What a branch depends on: the sign of ``w``, whether the batch has rows, the static number of features.
 CONDITIONS = ("variable", "rows", "static")
@@ -20,28 +19,26 @@ class Branch(Step):
     ``"variable"`` and ``"rows"`` are ``tf.cond``; ``"static"`` is an ``if`` of Python on the number of features.
     """
 
-    KIND = "branch"
-    READS = ("x", "w", "v")
     on: str
-    x: str
-    w: str
-    v: str
+    x: Operand
+    w: Operand
+    v: Operand
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x, w, v = (types[name] for name in self.reads)
         self.require(self.on in CONDITIONS, f"on={self.on!r}", ", ".join(CONDITIONS))
         fits = bool(x.shape) and x.shape[-1:] == w.shape == v.shape and not w.batched and not v.batched
         self.require(x.batched and fits, f"w {w.shape}, v {v.shape} for {x.shape}", "the last features' shape")
         return Value(x.shape, x.dtype, max(x.bound * w.bound, x.bound + v.bound))
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         x, w, v = (values[name] for name in self.reads)
         if self.on == "static":
             return x * w if len(x.shape) == 2 and x.shape[-1] % 2 == 0 else x + v
         chosen = tf.shape(x)[0] > 0 if self.on == "rows" else tf.convert_to_tensor(w)[0] > 0
         return tf.cond(chosen, lambda: x * w, lambda: x + v)
 
-    def _edges(self, types: Types) -> tuple[Edge, ...] | None:
+    def edges(self, types: Types) -> tuple[Edge, ...] | None:
         x, w = types[self.x], types[self.w]
         repeats = x.size / w.size
         return Edge(self.x, 1, max(w.bound, 1)), Edge(self.w, repeats, x.bound), Edge(self.v, repeats, 1)
@@ -58,16 +55,14 @@ class Loop(Step):
     With ``how="rows"`` each row takes as many trips as the largest of its ``ids``, at most ``trips``.
     """
 
-    KIND = "loop"
-    READS = ("x", "w", "v", "ids")
     how: str
-    x: str
-    w: str
+    x: Operand
+    w: Operand
     trips: int
-    v: str | None = None
-    ids: str | None = None
+    v: Operand | None = None
+    ids: Operand | None = None
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x, w = types[self.x], types[self.w]
         self.require(self.how in LOOPS, f"how={self.how!r}", ", ".join(LOOPS))
         self.require(1 <= self.trips <= 4, f"trips={self.trips}", "1 to 4")
@@ -90,7 +85,7 @@ class Loop(Step):
         self.require(x.batched and fits, f"w {w.shape}, v {v.shape} for {x.shape}", "(i, j) and (j, i)")
         return Value(x.shape, x.dtype, max(x.bound, 2 * w.shape[1] * v.bound))
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         x, w = values[self.x], values[self.w]
 
         def body(h: Any) -> Any:
@@ -112,7 +107,7 @@ class Loop(Step):
         first = tf.zeros([], ids.dtype)
         return tf.while_loop(lambda i, _: tf.reduce_any(i < wanted), one_more, (first, x))[1]
 
-    def _edges(self, types: Types) -> tuple[Edge, ...] | None:
+    def edges(self, types: Types) -> tuple[Edge, ...] | None:
         if self.v is not None:
             return None
         x, w = types[self.x], types[self.w]

@@ -1,14 +1,128 @@
-"""Steps over the features of a row: normalisation, reductions, reshapes, transposes."""
+"""Steps on the features of each row: element-wise functions, normalisation, reductions, reshapes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log, prod, sqrt
 from typing import Any
 
-from harness.strategies.steps.step import Edge, Step, Types
-from harness.strategies.value import Value
+from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
+
+#: Activations whose values and gradients stay integers.
+EXACT_ACTIVATIONS = ("relu", "abs")
+#: Activations without a kink, by the largest magnitude of their result for arguments up to ``b`` and ``n`` features.
+_SMOOTH: dict[str, Callable[[float, int], float]] = {
+    "tanh": lambda _b, _n: 1.0,
+    "sigmoid": lambda _b, _n: 1.0,
+    "softplus": lambda b, _n: b + log(2),
+    "elu": lambda b, _n: max(b, 1.0),
+    "gelu": lambda b, _n: b,
+    "silu": lambda b, _n: b,
+    "softsign": lambda _b, _n: 1.0,
+    "sin": lambda _b, _n: 1.0,
+    "softmax": lambda _b, _n: 1.0,
+    "log_softmax": lambda b, n: 2 * b + log(n),
+}
+SMOOTH_ACTIVATIONS = tuple(_SMOOTH)
+
+
+@dataclass(frozen=True, repr=False)
+class Activation(Step):
+    """A function of each element, or over the last features for ``softmax`` and ``log_softmax``."""
+
+    x: Operand
+    fn: str
+
+    def infer(self, types: Types) -> Value:
+        x = types[self.x]
+        known = (*SMOOTH_ACTIVATIONS, *EXACT_ACTIVATIONS)
+        self.require(self.fn in known, f"fn={self.fn!r}", ", ".join(known))
+        self.require(bool(x.shape) or "softmax" not in self.fn, "x has no features", "features to take it over")
+        bound = x.bound if self.fn in EXACT_ACTIVATIONS else _SMOOTH[self.fn](x.bound, x.shape[-1] if x.shape else 1)
+        return Value(x.shape, x.dtype, bound, levelled="softmax" in self.fn)
+
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+        home = tf if self.fn in ("tanh", "sigmoid", "sin", "abs") else tf.nn
+        return getattr(home, self.fn)(values[self.x])
+
+    def edges(self, _types: Types) -> tuple[Edge, ...] | None:
+        return (Edge(self.x, 1, 1),) if self.fn in EXACT_ACTIVATIONS else None
+
+
+#: Ways to combine two values of a batch. The last two make a longer last axis, and a new first one.
+COMBINATIONS = ("add", "sub", "mul", "maximum", "concat", "stack")
+
+
+@dataclass(frozen=True, repr=False)
+class Combine(Step):
+    """Two values of the batch combined, see :data:`COMBINATIONS`."""
+
+    how: str
+    x: Operand
+    y: Operand
+
+    def infer(self, types: Types) -> Value:
+        x, y = types[self.x], types[self.y]
+        self.require(self.how in COMBINATIONS, f"how={self.how!r}", ", ".join(COMBINATIONS))
+        joined = self.how == "concat"
+        fits = bool(x.shape) and x.shape[:-1] == y.shape[:-1] if joined else x.shape == y.shape
+        self.require(x.batched and y.batched and fits, f"features {x.shape} and {y.shape}", "features that fit")
+        self.require(x.dtype == y.dtype, f"types {x.dtype} and {y.dtype}", "the same type")
+        shape = {"concat": (*x.shape[:-1], sum(v.shape[-1] for v in (x, y) if v.shape)), "stack": (2, *x.shape)}
+        bound = {"add": x.bound + y.bound, "sub": x.bound + y.bound, "mul": x.bound * y.bound}
+        return Value(
+            shape.get(self.how, x.shape),
+            x.dtype,
+            bound.get(self.how, max(x.bound, y.bound)),
+            levelled=x.levelled or y.levelled,
+        )
+
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+        x, y = values[self.x], values[self.y]
+        if self.how == "concat":
+            return tf.concat([x, y], axis=-1)
+        if self.how == "stack":
+            return tf.stack([x, y], axis=1)
+        op = {"add": tf.add, "sub": tf.subtract, "mul": tf.multiply, "maximum": tf.maximum}[self.how]
+        return op(x, y)
+
+    def edges(self, types: Types) -> tuple[Edge, ...] | None:
+        x, y = types[self.x].bound, types[self.y].bound
+        gains = (y, x) if self.how == "mul" else (1, 1)
+        return Edge(self.x, 1, gains[0]), Edge(self.y, 1, gains[1])
+
+
+@dataclass(frozen=True, repr=False)
+class Select(Step):
+    """``x`` where ``on`` is true (or positive), elsewhere ``y``, or 0 without ``y``.
+
+    The features of ``on`` are the first features of ``x``. Its values must be stable: one that differs by an ulp could
+    select the other.
+    """
+
+    on: Operand
+    x: Operand
+    y: Operand | None = None
+
+    def infer(self, types: Types) -> Value:
+        on, x = types[self.on], types[self.x]
+        self.require(on.batched and on.stable, f"on={self.on!r} may differ by an ulp", "an argument or integers")
+        self.require(x.shape[: len(on.shape)] == on.shape, f"on has features {on.shape}", f"the first of {x.shape}")
+        y = x if self.y is None else types[self.y]
+        self.require(x.batched and (y.shape, y.dtype) == (x.shape, x.dtype), f"y is {y.shape} {y.dtype}", "as x is")
+        return Value(x.shape, x.dtype, max(x.bound, y.bound), levelled=x.levelled or y.levelled)
+
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+        on, x = values[self.on], values[self.x]
+        which = on if on.dtype == tf.bool else on > 0
+        for _ in range(len(x.shape) - len(on.shape)):
+            which = tf.expand_dims(which, -1)
+        return tf.where(which, x, tf.zeros_like(x) if self.y is None else values[self.y])
+
+    def edges(self, _types: Types) -> tuple[Edge, ...] | None:
+        return tuple(Edge(name, 1, 1) for name in self.reads[1:])
+
 
 #: Less the mean and over the deviation, over the root mean square, over the Euclidean length.
 NORMALISATIONS = ("layer", "rms", "length")
@@ -18,13 +132,11 @@ NORMALISATIONS = ("layer", "rms", "length")
 class Normalise(Step):
     """The last features, normalised (see :data:`NORMALISATIONS`); ``eps`` is added to what is divided by, squared."""
 
-    KIND = "normalise"
-    READS = ("x",)
-    x: str
+    x: Operand
     how: str = "layer"
     eps: float = 0.01
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(self.how in NORMALISATIONS, f"how={self.how!r}", ", ".join(NORMALISATIONS))
         self.require(x.batched and bool(x.shape), f"features {x.shape}", "features to normalise over")
@@ -32,7 +144,7 @@ class Normalise(Step):
         bound = 1.0 if self.how == "length" else sqrt(x.shape[-1])
         return Value(x.shape, x.dtype, bound, levelled=self.how == "layer")
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         x = values[self.x]
         if self.how == "layer":
             mean, variance = tf.nn.moments(x, axes=-1, keepdims=True)
@@ -48,13 +160,11 @@ REDUCTIONS = ("sum", "mean", "max", "logsumexp")
 class Reduce(Step):
     """One axis of the features reduced, ``axis`` counted without the batch axis."""
 
-    KIND = "reduce"
-    READS = ("x",)
-    x: str
+    x: Operand
     how: str
     axis: int = 0
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(self.how in REDUCTIONS, f"how={self.how!r}", ", ".join(REDUCTIONS))
         self.require(x.batched and 0 <= self.axis < len(x.shape), f"axis={self.axis}", f"an axis of {x.shape}")
@@ -62,10 +172,10 @@ class Reduce(Step):
         bound = {"sum": x.bound * length, "logsumexp": x.bound + log(length)}.get(self.how, x.bound)
         return Value(x.shape[: self.axis] + x.shape[self.axis + 1 :], x.dtype, bound)
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         return getattr(tf, f"reduce_{self.how}")(values[self.x], axis=self.axis + 1)
 
-    def _edges(self, types: Types) -> tuple[Edge, ...] | None:
+    def edges(self, types: Types) -> tuple[Edge, ...] | None:
         # The gradient of a maximum is shared out among those that are equal, in thirds for example.
         whole = self.how == "sum" or (self.how == "max" and types[self.x].dtype.startswith("int"))
         return (Edge(self.x, 1, 1),) if whole else None
@@ -75,44 +185,34 @@ class Reduce(Step):
 class Reshape(Step):
     """The same features in another shape."""
 
-    KIND = "reshape"
-    READS = ("x",)
     COMPUTES = False
-    x: str
+    x: Operand
     shape: tuple[int, ...]
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(x.batched and prod(self.shape) == x.size, f"shape={self.shape}", f"{x.size} features a row")
         return Value(self.shape, x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         x = values[self.x]
-        # The rows are asked for, since -1 cannot be worked out where a batch of 0 rows meets features of size 0.
+        # With -1 for the rows, TensorFlow could not derive them if both they and a feature size are 0.
         return tf.reshape(x, tf.concat([tf.shape(x)[:1], tf.constant(self.shape, tf.int32)], axis=0))
-
-    def _edges(self, _types: Types) -> tuple[Edge, ...] | None:
-        return (Edge(self.x, 1, 1),)
 
 
 @dataclass(frozen=True, repr=False)
 class Transpose(Step):
     """The axes of the features in another order, counted without the batch axis."""
 
-    KIND = "transpose"
-    READS = ("x",)
     COMPUTES = False
-    x: str
+    x: Operand
     order: tuple[int, ...]
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = sorted(self.order) == list(range(len(x.shape)))
         self.require(x.batched and fits, f"order={self.order}", f"each axis of {x.shape} once")
         return Value(tuple(x.shape[axis] for axis in self.order), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         return tf.transpose(values[self.x], [0, *(axis + 1 for axis in self.order)])
-
-    def _edges(self, _types: Types) -> tuple[Edge, ...] | None:
-        return (Edge(self.x, 1, 1),)

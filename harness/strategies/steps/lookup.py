@@ -7,29 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.strategies.steps.step import Edge, Step, Types
-from harness.strategies.value import Value
+from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
 
 
 @dataclass(frozen=True, repr=False)
 class Gather(Step):
     """The last features with the numbers ``indices``, in that order, possibly repeated."""
 
-    KIND = "gather"
-    READS = ("x",)
-    x: str
+    x: Operand
     indices: tuple[int, ...]
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = bool(x.shape and self.indices) and all(0 <= index < x.shape[-1] for index in self.indices)
         self.require(x.batched and fits, f"indices={self.indices}", f"numbers of the last features of {x.shape}")
         return Value((*x.shape[:-1], len(self.indices)), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         return tf.gather(values[self.x], tf.constant(self.indices, tf.int32), axis=-1)
 
-    def _edges(self, _types: Types) -> tuple[Edge, ...] | None:
+    def edges(self, _types: Types) -> tuple[Edge, ...] | None:
         return (Edge(self.x, max(Counter(self.indices).values()), 1),)
 
 
@@ -37,44 +34,37 @@ class Gather(Step):
 class Slice(Step):
     """The last features from ``start`` on, ``size`` of them."""
 
-    KIND = "slice"
-    READS = ("x",)
     COMPUTES = False
-    x: str
+    x: Operand
     start: int
     size: int
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = bool(x.shape) and self.start >= 0 and 1 <= self.size <= x.shape[-1] - self.start
         self.require(x.batched and fits, f"start={self.start}, size={self.size}", f"inside the last of {x.shape}")
         return Value((*x.shape[:-1], self.size), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def _apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
         return values[self.x][..., self.start : self.start + self.size]
-
-    def _edges(self, _types: Types) -> tuple[Edge, ...] | None:
-        return (Edge(self.x, 1, 1),)
 
 
 @dataclass(frozen=True, repr=False)
 class Pick(Step):
     """Each row's own choice along the first axis of its features: those with its numbers ``ids``."""
 
-    KIND = "pick"
-    READS = ("x", "ids")
-    x: str
-    ids: str
+    x: Operand
+    ids: Operand
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x, ids = types[self.x], types[self.ids]
         _require_ids(self, ids, x.shape[0] if x.batched and x.shape else 0)
         return Value((*ids.shape, *x.shape[1:]), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         return tf.gather(values[self.x], values[self.ids], axis=1, batch_dims=1)
 
-    def _edges(self, types: Types) -> tuple[Edge, ...] | None:
+    def edges(self, types: Types) -> tuple[Edge, ...] | None:
         return (Edge(self.x, types[self.ids].size, 1),)
 
 
@@ -85,22 +75,20 @@ class Embed(Step):
     The table is read on the device of the step; with ``at_variable`` the lookup runs where the table is.
     """
 
-    KIND = "embed"
-    READS = ("ids", "table")
-    ids: str
-    table: str
+    ids: Operand
+    table: Operand
     at_variable: bool = False
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         ids, table = types[self.ids], types[self.table]
         _require_ids(self, ids, 0 if table.batched or len(table.shape) < 2 else table.shape[0])
         return Value((*ids.shape, *table.shape[1:]), table.dtype, table.bound)
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         table = values[self.table] if self.at_variable else tf.convert_to_tensor(values[self.table])
         return tf.gather(table, values[self.ids])
 
-    def _edges(self, types: Types) -> tuple[Edge, ...] | None:
+    def edges(self, types: Types) -> tuple[Edge, ...] | None:
         return (Edge(self.table, types[self.ids].size, 1),)
 
 
@@ -108,47 +96,37 @@ class Embed(Step):
 class Remap(Step):
     """Integer arithmetic on numbers that count from 0: ``(ids * times + plus) % below``."""
 
-    KIND = "remap"
-    READS = ("ids",)
     COMPUTES = False
-    ids: str
+    ids: Operand
     times: int
     plus: int
     below: int
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         ids = types[self.ids]
         self.require(ids.batched and ids.below is not None, f"{self.ids} is not an index", "integers that count from 0")
         self.require(min(self.times, self.plus) >= 0 < self.below, "negative factors", "0 or more, below at least 1")
         return Value(ids.shape, ids.dtype, self.below - 1, below=self.below)
 
-    def _apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
         return (values[self.ids] * self.times + self.plus) % self.below
-
-    def _edges(self, _types: Types) -> tuple[Edge, ...] | None:
-        return ()
 
 
 @dataclass(frozen=True, repr=False)
 class Argmax(Step):
     """The number of the largest of the last features, int32, only of stable values."""
 
-    KIND = "argmax"
-    READS = ("x",)
     COMPUTES = False
-    x: str
+    x: Operand
 
-    def _infer(self, types: Types) -> Value:
+    def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(x.batched and bool(x.shape) and x.dtype != "bool", f"features {x.shape}", "number features")
         self.require(x.stable, f"x={self.x!r} may differ by an ulp", "an argument, integers or exact values")
         return Value(x.shape[:-1], "int32", x.shape[-1] - 1, below=x.shape[-1])
 
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         return tf.argmax(values[self.x], axis=-1, output_type=tf.int32)
-
-    def _edges(self, _types: Types) -> tuple[Edge, ...] | None:
-        return ()
 
 
 def _require_ids(step: Step, ids: Value, rows: int) -> None:

@@ -5,13 +5,41 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, NoReturn
+from math import prod
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from harness.errors import InvalidProgram
-from harness.strategies.value import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The properties of a value that are known before a program runs.
+
+    ``shape`` has no batch axis, which is axis 0 inside a program. A variable or a broadcast argument is not
+    ``batched``. ``stable``: it has the same bits however the batch is split, as arguments, integers and exact values
+    have; only such a value may decide a branch. ``below`` is the exclusive upper bound of integers from 0, and
+    ``bound`` the largest magnitude of an element. ``levelled``: its sum over an axis (for logarithms, that of the
+    exponentials) is constant, so that another sum would give only rounding errors.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    bound: float
+    batched: bool = True
+    stable: bool = False
+    below: int | None = None
+    levelled: bool = False
+
+    @property
+    def size(self) -> int:
+        """Elements per row, or in all without a batch axis."""
+        return prod(self.shape)
+
 
 #: The properties of each value so far, by name: arguments, variables, and ``v0``, ``v1`` … for the steps' results.
 Types = Mapping[str, Value]
+#: The type of the fields that name a value that the step reads.
+Operand: TypeAlias = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +73,14 @@ class Compact:
 class Step(Compact, ABC):
     """One step: it reads values by name, and its result is the value ``v<position of the step>``."""
 
-    #: Name of the kind of step, as ``programs(kinds=...)`` takes it.
+    #: Name of the kind of step, as ``programs(kinds=...)`` takes it: the class's in lower case.
     KIND: ClassVar[str]
-    #: The fields that name the values that the step reads.
-    READS: ClassVar[tuple[str, ...]]
     #: Whether the step does arithmetic, which proves where it ran, and does not just move numbers.
     COMPUTES: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.KIND = cls.__name__.lower()
 
     @property
     def needs_rows(self) -> bool:
@@ -60,38 +90,26 @@ class Step(Compact, ABC):
     @property
     def reads(self) -> tuple[str, ...]:
         """Names of all values that the step reads."""
-        return tuple(name for field in self.READS if (name := getattr(self, field)) is not None)
+        names = [getattr(self, field.name) for field in fields(self) if str(field.type).startswith("Operand")]
+        return tuple(name for name in names if name is not None)
 
+    @abstractmethod
     def infer(self, types: Types) -> Value:
-        """Return the properties of the result.
+        """Return the properties of the result; raise InvalidProgram if the operands do not fit the step."""
 
-        Raises:
-            InvalidProgram: the operands do not fit the step.
-        """
-        return self._infer(types)
-
+    @abstractmethod
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         """Compute the result, batch axis first; ``tf`` is the module ``tensorflow``."""
-        return self._apply(tf, values)
 
-    def edges(self, types: Types) -> tuple[Edge, ...] | None:
+    def edges(self, _types: Types) -> tuple[Edge, ...] | None:
         """Return how gradients flow, or ``None`` where the arithmetic is not that of integers."""
-        return self._edges(types)
-
-    @abstractmethod
-    def _infer(self, types: Types) -> Value: ...
-
-    @abstractmethod
-    def _apply(self, tf: Any, values: Mapping[str, Any]) -> Any: ...
-
-    def _edges(self, _types: Types) -> tuple[Edge, ...] | None:
-        return None
+        return None if self.COMPUTES else tuple(Edge(name, 1, 1) for name in self.reads)
 
     def fault(self, why: str, accepted: str) -> NoReturn:
-        """Raise :class:`~harness.errors.InvalidProgram` for this step."""
+        """Raise InvalidProgram for this step."""
         raise InvalidProgram(repr(self), why, accepted)
 
     def require(self, holds: bool, why: str, accepted: str) -> None:
-        """Raise :class:`~harness.errors.InvalidProgram` unless ``holds``."""
+        """Raise InvalidProgram unless ``holds``."""
         if not holds:
             self.fault(why, accepted)
