@@ -18,7 +18,7 @@ DEFAULT_SEED = 20170717
 
 
 class Level(str, Enum):
-    """How much is exercised. Each level has the checks of those before it, with more examples."""
+    """How much is exercised. Each level has the checks of the previous ones, with more examples."""
 
     QUICK = "quick"
     STANDARD = "standard"
@@ -29,21 +29,20 @@ class Level(str, Enum):
 
     @property
     def factor(self) -> int:
-        """How many times the examples of ``quick`` a check generates."""
+        """How many times as many examples as ``quick`` a check generates."""
         return {Level.QUICK: 1, Level.STANDARD: 2, Level.DEEP: 8}[self]
 
     def includes(self, other: Level) -> bool:
-        """Whether what belongs to ``other`` is run at this level."""
-        order = list(Level)
-        return order.index(other) <= order.index(self)
+        """Whether checks of the level ``other`` run at this level."""
+        return other.factor <= self.factor
 
 
 class Hardware(Protocol):
-    """The hardware under the devices, as far as running checks goes; checks of hardware know the whole interface."""
+    """The part of a machine's interface that running checks needs; checks of hardware know the rest."""
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards that are to be checked, in TensorFlow's order."""
+        """The cards to check, in TensorFlow's order."""
 
     @property
     def described(self) -> bool:
@@ -52,14 +51,14 @@ class Hardware(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a check is run with: the configured devices, the seed of its data, and how much it is to exercise."""
+    """The input of a check: the configured devices, the seed of its data, and how much to exercise."""
 
     devices: Devices
     seed: int = DEFAULT_SEED
     level: Level = Level.QUICK
-    #: The hardware under the devices; ``None`` where a check was not asked about hardware.
+    #: The hardware under the devices; ``None`` for a suite without hardware checks.
     machine: Hardware | None = None
-    #: Earlier runs on this machine, for rates to be judged against.
+    #: Earlier runs on this machine, to judge rates against.
     history: tuple[RunRecord, ...] = ()
 
     @property
@@ -89,7 +88,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a machine must pass.
+    """One test of a machine.
 
     ``id`` is short, stable and kebab-case; ``proves`` says in a sentence what a PASS means; ``minimum_devices`` is
     what it needs; ``typical_s`` is how long it takes on two cores, in seconds, at the level that it first belongs to.
@@ -115,7 +114,7 @@ class Check:
             raise ValueError(f"check {self.id}: minimum_devices={self.minimum_devices!r}; accepted: 1 or more")
 
     def unmet(self, devices: Devices) -> tuple[str, str] | None:
-        """Why the check cannot run on ``devices``, and what to ask for; ``None`` where it can."""
+        """Say why the check cannot run on ``devices``, and what to do; ``None`` if it can."""
         if len(devices) < self.minimum_devices:
             return (
                 f"needs {self.minimum_devices} devices; configured: {len(devices)}",

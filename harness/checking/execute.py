@@ -12,14 +12,14 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.devices.lost import naming_hosts
 from harness.errors import EvidenceError
 from harness.extras import missing_extra
 from harness.records import CheckResult, Finding, Verdict
-from harness.runner.exception_text import one_line
+from harness.runner.users_error import one_line
 
 
 def execute(check: Check, context: CheckContext) -> CheckResult:
@@ -29,21 +29,9 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
     outcome = CheckOutcome(Verdict.SKIP, *unmet) if unmet is not None else _bounded(_outcome_of(check, context))
     if check.hardware and outcome.verdict is Verdict.FAIL:
         outcome = confirmed(outcome, _bounded(_outcome_of(check, context)))
-    return CheckResult(
-        check=check.id,
-        verdict=outcome.verdict,
-        reason=outcome.reason,
-        next_step=outcome.next_step,
-        exercised=outcome.exercised,
-        findings=outcome.findings,
-        elapsed_s=time.perf_counter() - started,
-        spec=context.devices.spec,
-        measured={name: float(value) for name, value in outcome.measured.items()},
-        figures=outcome.figures,
-        series=outcome.series,
-        placements=outcome.placements,
-        scope=outcome.scope,
-    )
+    reported = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
+    reported["measured"] = {name: float(value) for name, value in outcome.measured.items()}
+    return CheckResult(check.id, elapsed_s=time.perf_counter() - started, spec=context.devices.spec, **reported)
 
 
 def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
@@ -69,7 +57,7 @@ _LASTING = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
 
 
 def _weakened(finding: Finding, again: Collection[tuple[str, str | None]]) -> Finding:
-    """``finding``, as a warning where it is one that has to come ``again`` and did not."""
+    """Make ``finding`` a warning unless it came ``again`` or is of a lasting kind."""
     lasting = finding.lasting or finding.kind in _LASTING
     if lasting or (finding.kind, finding.device) in again:
         return finding
@@ -80,11 +68,7 @@ def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:
     try:
         return check.run(context)
     except EvidenceError as error:
-        return CheckOutcome(
-            Verdict.UNKNOWN,
-            f"no evidence: {error}",
-            "use a supported version of TensorFlow",
-        )
+        return CheckOutcome(Verdict.UNKNOWN, f"no evidence: {error}", "use a supported version of TensorFlow")
     except ModuleNotFoundError as error:
         missing = missing_extra(error)
         if missing is None:
@@ -96,40 +80,26 @@ def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:
 
 def _raised(check: Check, error: BaseException) -> CheckOutcome:
     what = naming_hosts(one_line(error), error)
-    finding = Finding(
-        kind="error",
-        where=f"check {check.id}",
-        device=None,
-        expected="the check completes",
-        found="".join(traceback.format_exception(error)),
-        message=f"raised {what}",
-    )
-    return CheckOutcome(
-        Verdict.FAIL,
-        f"raised {what}",
-        f"read the traceback in run.json; rerun with --only {check.id}",
-        findings=(finding,),
-    )
+    found = "".join(traceback.format_exception(error))
+    finding = Finding("error", f"check {check.id}", None, "the check completes", found, f"raised {what}")
+    next_step = f"read the traceback in run.json; rerun with --only {check.id}"
+    return CheckOutcome(Verdict.FAIL, f"raised {what}", next_step, findings=(finding,))
 
 
 def _bounded(outcome: CheckOutcome) -> CheckOutcome:
-    """``outcome`` with the verdict that its findings and its exercise allow."""
+    """Return ``outcome`` with the verdict that its findings and its exercise allow."""
     worst = {finding.severity for finding in outcome.findings}
-    if Verdict.FAIL in worst and outcome.verdict is not Verdict.UNKNOWN:
+    if outcome.verdict is Verdict.UNKNOWN:
+        return outcome
+    if Verdict.FAIL in worst:
         return replace(outcome, verdict=Verdict.FAIL)
     if outcome.exercised.nothing and outcome.verdict is not Verdict.SKIP:
-        return _vacuous(outcome)
+        return replace(
+            outcome,
+            verdict=Verdict.UNKNOWN,
+            reason=f"nothing was exercised, although the check reported {outcome.verdict}: {outcome.reason}",
+            next_step="this is a fault of the check: report it with its log",
+        )
     if worst and outcome.verdict is Verdict.PASS:
         return replace(outcome, verdict=Verdict.WARN)
     return outcome
-
-
-def _vacuous(outcome: CheckOutcome) -> CheckOutcome:
-    if outcome.verdict is Verdict.UNKNOWN:
-        return outcome
-    return replace(
-        outcome,
-        verdict=Verdict.UNKNOWN,
-        reason=f"nothing was exercised, although the check reported {outcome.verdict}: {outcome.reason}",
-        next_step="this is a fault of the check: report it with its log",
-    )

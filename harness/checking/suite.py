@@ -1,4 +1,4 @@
-"""A set of checks with the way to the devices that they run on."""
+"""A set of checks, and how to configure the devices that they run on."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ class Suite:
     fingerprint: Callable[[Devices], Fingerprint]
     #: The hardware under configured devices; ``None`` for a suite that has no hardware checks.
     machine: Callable[[Devices], Hardware] | None = None
-    #: A machine that is described in a file, with its devices; ``None`` for a suite that knows no such files.
+    #: The machine that a file describes, with its devices; ``None`` for a suite that supports no such files.
     described: Callable[[Path], tuple[Devices, Fingerprint, Hardware]] | None = None
 
     def __post_init__(self) -> None:
-        ids = self.ids
-        twice = sorted({check_id for check_id in ids if ids.count(check_id) > 1})
-        if twice:
+        if twice := sorted({check_id for check_id in self.ids if self.ids.count(check_id) > 1}):
             raise ValueError(f"duplicate check ids: {', '.join(twice)}")
 
     @property
@@ -37,7 +35,7 @@ class Suite:
         return tuple(check.id for check in self.checks)
 
     def select(self, only: Iterable[str] = (), level: Level = Level.QUICK) -> tuple[Check, ...]:
-        """The checks named in ``only``, in the suite's order; when it is empty, all that belong to ``level``.
+        """Return the checks named in ``only``, in the suite's order; if it is empty, all of ``level``.
 
         Raises:
             UnknownCheck: a name is not the id of a check.
@@ -50,7 +48,7 @@ class Suite:
 
 
 def load_suite(reference: str) -> Suite:
-    """The suite that ``reference``, written ``module:attribute``, names."""
+    """Return the suite that ``reference``, written ``module:attribute``, names."""
     module, _, attribute = reference.partition(":")
     suite = getattr(importlib.import_module(module), attribute)
     if not isinstance(suite, Suite):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from harness.checking.check import CheckOutcome
-from harness.checking.placements import MOST_PROGRAMS, placements_of
 from harness.devices.device import Devices
-from harness.records import Exercised, Finding, Placement, Verdict, overall
+from harness.records import Exercised, Finding, PlacedOp, Placement, Verdict, overall
 
 if TYPE_CHECKING:
+    from harness.evidence.trace import Trace
     from harness.judgement.verification import Verification
+
+#: Programs of one check that are kept, and ops of each: enough to see a pattern, and a record that opens at once.
+MOST_PROGRAMS = 4
+MOST_OPS = 200
 
 
 class Tally:
-    """What a check has exercised, found and measured so far."""
+    """Collects what a check has exercised, found and measured so far."""
 
     def __init__(self) -> None:
         self.exercised = Exercised()
@@ -29,9 +34,9 @@ class Tally:
         """Add what a verification exercised and found; ``where`` names the part of the check."""
         self.exercised += verification.exercised
         for finding in verification.findings:
-            self.findings.append(_within(finding, where))
+            self.findings.append(replace(finding, where=f"{where}: {finding.where}") if where else finding)
         room = MOST_PROGRAMS - len(self.placements)
-        self.placements.extend(islice(placements_of(verification.traces, where), room))
+        self.placements.extend(islice(_placements_of(verification.traces, where), room))
         if verification.verdict in (Verdict.UNKNOWN, Verdict.SKIP):
             self._unproven.append(f"{where or 'the comparison'}: {verification.reason}")
 
@@ -60,7 +65,7 @@ class Tally:
                 self.fail("unused-device", "the whole check", "at least one op", "none", message, name)
 
     def outcome(self, passed: str, next_step: str) -> CheckOutcome:
-        """The outcome: ``passed`` is the reason of a PASS, ``next_step`` what to do otherwise."""
+        """Return the outcome: ``passed`` is the reason of a PASS, ``next_step`` what to do otherwise."""
         verdicts = [Verdict.PASS, *(finding.severity for finding in self.findings)]
         verdict = overall([*verdicts, Verdict.UNKNOWN] if self._unproven else verdicts)
         return CheckOutcome(
@@ -82,5 +87,14 @@ class Tally:
         return f"{len(self.findings)} findings, the first: {first}" if len(self.findings) > 1 else first
 
 
-def _within(finding: Finding, where: str) -> Finding:
-    return replace(finding, where=f"{where}: {finding.where}") if where else finding
+def _placements_of(traces: Mapping[str, Trace], where: str) -> Iterator[Placement]:
+    """Return the placement of each of ``traces``, by mode, that has an op on a proven device.
+
+    ``where`` names the part of the check. Ops without a proven device are left out and not counted.
+    """
+    for mode, trace in traces.items():
+        proven = [(op, str(op.device)) for op in trace.ops if op.device is not None]
+        if proven:
+            kept = enumerate(proven[:MOST_OPS])
+            ops = tuple(PlacedOp(order, op.name, op.type, device, op.role) for order, (op, device) in kept)
+            yield Placement(f"{where or 'the program'} ({mode})", ops, len(proven))

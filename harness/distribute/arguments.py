@@ -8,7 +8,7 @@ import numpy as np
 from pydantic.dataclasses import dataclass
 
 from harness.distribute.training import Data
-from harness.runner.builder import Builder
+from harness.runner.target import Builder
 
 if TYPE_CHECKING:
     from harness.distribute.single_device import Experiment

@@ -23,13 +23,11 @@ from harness.distribute.rules import judge_collectives_of_workers, judge_rows, j
 from harness.distribute.training import Data
 from harness.judgement.tolerance import epsilon_of_name
 from harness.records import Exercised, Finding
-from harness.runner.ask import ask
-from harness.runner.exception_text import one_line
+from harness.runner.ask import Ended, ask, work_at_addresses
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.messages import Answer, Started, plain
-from harness.runner.together import Ended, work_at_addresses
-from harness.runner.users_error import users_code
+from harness.runner.users_error import one_line, users_code
 
 if TYPE_CHECKING:
     from harness.runner.worker import Send

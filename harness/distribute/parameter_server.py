@@ -20,10 +20,10 @@ from harness.distribute.asynchronous import AsynchronousHistory
 from harness.distribute.equivalence import Equivalence, conclude
 from harness.distribute.multi_worker import errors_of
 from harness.records import Exercised, Finding, Verdict
+from harness.runner.ask import work_at_addresses
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.messages import Answer, Started
-from harness.runner.together import work_at_addresses
 from harness.runner.users_error import users_code
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from harness.errors import TrainingError, UnknownStrategy, UsageError
 from harness.judgement.verification import Comparison
 from harness.records import Exercised, Finding, Verdict
 from harness.runner.ask import ask
-from harness.runner.builder import Builder
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
+from harness.runner.target import Builder
 
 #: The devices of a strategy of one process, unless the caller names others.
 DEFAULT_DEVICES = "cpu:2"

@@ -1,12 +1,25 @@
-"""Asks a process of its own one question, and waits for the answer."""
+"""Runs jobs in worker processes and waits for their answers: one by itself, or several that work together."""
 
 from __future__ import annotations
 
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
 from harness.errors import RefusedByWorker, WorkerFailed
 from harness.runner.job import Job, WorkerFiles
-from harness.runner.messages import Answer, Refused
-from harness.runner.postmortem import innermost, remains
+from harness.runner.limits import STARTUP_LIMIT_S
+from harness.runner.messages import Answer, Refused, Started
+from harness.runner.postmortem import describe_loss
 from harness.runner.process import TimeLimitReached, WorkerProcess
+
+#: How often processes are restarted when another program has taken their ports first.
+_ATTEMPTS = 3
+_TAKEN = ("Address already in use", "Could not start gRPC server", "Failed to bind")
+#: How long to wait for a message of one process before looking at the next, in seconds.
+_TURN_S = 0.1
 
 
 def ask(job: Job, files: WorkerFiles, *, limit_s: float | None = None, stdout: int | None = None) -> dict[str, object]:
@@ -17,20 +30,112 @@ def ask(job: Job, files: WorkerFiles, *, limit_s: float | None = None, stdout: i
         WorkerFailed: the process crashed, or timed out after ``limit_s`` seconds.
     """
     with WorkerProcess(job, files, stdout=stdout) as worker:
-        try:
-            message = worker.receive(limit_s)
-        except TimeLimitReached:
-            worker.ask_for_stacks()
-            raise _failure(files, f"timed out after {limit_s:g} s") from None
-        if isinstance(message, Refused):
-            raise RefusedByWorker(message.error, message.message, message.details)
-        if not isinstance(message, Answer):
-            raise _failure(files, f"ended: {worker.wait_ended(2.0) or 'without an answer'}")
+        message, loss = worker.next_message(limit_s)
+    if isinstance(message, Refused):
+        raise RefusedByWorker(message.error, message.message, message.details)
+    if not isinstance(message, Answer):
+        what, details = describe_loss(loss or "sent no answer", files)
+        seen = f"{files.stacks} and {files.log}" if files.stacks.stat().st_size else files.log
+        raise WorkerFailed(f"its process {what}; see {seen}", details)
     files.discard_empty()
     return message.value
 
 
-def _failure(files: WorkerFiles, what: str) -> WorkerFailed:
-    seen = f"{files.stacks} and {files.log}" if files.stacks.stat().st_size else files.log
-    place = innermost(files.stacks.read_text(encoding="utf-8", errors="replace"))
-    return WorkerFailed(f"its process {what}{f', at {place}' if place else ''}; see {seen}", remains(files))
+@dataclass(frozen=True)
+class Ended:
+    """The answer of one process, or how it failed (``details``: its stacks and its last output)."""
+
+    answer: dict[str, object] | None
+    message: str = ""
+    details: str = ""
+
+
+def work_at_addresses(
+    count: int,
+    make: Callable[[Sequence[str]], Sequence[tuple[Job, WorkerFiles]]],
+    limit_s: float,
+    *,
+    needed: int | None = None,
+) -> list[Ended]:
+    """Do as :func:`work_together`, with the jobs that ``make`` returns for ``count`` free addresses.
+
+    If another program takes a port before it is used, all are restarted with other ports.
+    """
+    ended: list[Ended] = []
+    for _ in range(_ATTEMPTS):
+        made = make(free_addresses(count))
+        ended = work_together([job for job, _ in made], [files for _, files in made], limit_s, needed=needed)
+        if not any(port_taken(each.details) for each in ended):
+            break
+    return ended
+
+
+def port_taken(details: str) -> bool:
+    """Whether the output of a process shows that another program has its port."""
+    return any(text in details for text in _TAKEN)
+
+
+def work_together(
+    jobs: Sequence[Job], files: Sequence[WorkerFiles], limit_s: float, *, needed: int | None = None
+) -> list[Ended]:
+    """Do all jobs at once, each in a process, and wait for all answers, ``limit_s`` seconds from when all are ready.
+
+    When one process fails, the others, which would wait for it for ever, are ended. Only the first ``needed`` jobs have
+    to answer (``None``: all of them); the others serve them until they have.
+
+    Raises:
+        RefusedByWorker: a process refused the request.
+    """
+    with ExitStack() as stack:
+        running = [stack.enter_context(WorkerProcess(job, own)) for job, own in zip(jobs, files, strict=True)]
+        answers: dict[int, dict[str, object]] = {}
+        failed: dict[int, str] = {}
+        started: set[int] = set()
+        deadline = time.monotonic() + STARTUP_LIMIT_S
+        wanted = set(range(len(running) if needed is None else needed))
+        while not wanted <= set(answers) and not failed:
+            for number, worker in enumerate(running):
+                if number in answers:
+                    continue
+                try:
+                    message = worker.receive(_TURN_S)
+                except TimeLimitReached:
+                    continue
+                if isinstance(message, Refused):
+                    raise RefusedByWorker(message.error, f"process {number}: {message.message}", message.details)
+                if isinstance(message, Started):
+                    started.add(number)
+                    if len(started) == (len(running) if needed is None else needed):
+                        deadline = time.monotonic() + limit_s
+                elif isinstance(message, Answer):
+                    answers[number] = message.value
+                else:
+                    failed[number] = f"ended: {worker.wait_ended(2.0) or 'without an answer'}"
+            if time.monotonic() > deadline:
+                break
+        silent = [number for number in range(len(running)) if number not in answers and number not in failed]
+        served = wanted <= set(answers)
+        for number in [] if served else silent:
+            running[number].ask_for_stacks()
+        hung = f"was ended because process {min(failed)} failed" if failed else f"timed out after {limit_s:g} s"
+        ended = [
+            Ended(answers.get(number, {}))
+            if number in answers or served
+            else Ended(None, *describe_loss(failed.get(number, hung), files[number]))
+            for number in range(len(running))
+        ]
+    for own in files:
+        own.discard_empty()
+    return ended
+
+
+def free_addresses(count: int) -> list[str]:
+    """Return different addresses on the loopback interface whose ports are free at this moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

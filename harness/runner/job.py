@@ -1,10 +1,12 @@
-"""The job of a worker process, and the files that it writes."""
+"""The job of a worker process, the files that it writes, and tasks with typed arguments."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +18,8 @@ class Job:
     """One task for a process of its own.
 
     ``task`` is ``module:function``; the function is called with ``arguments`` (a JSON object) and a function that
-    sends messages. ``limit_s`` bounds, inside the process and without Python's lock, how long it may live in one
-    step after its parent is gone.
+    sends messages. ``limit_s`` is how long the process lives without sending a message, even if a thread holds Python's
+    lock and so hides that the parent is gone.
     """
 
     task: str
@@ -27,12 +29,12 @@ class Job:
     events: int = -1
 
     def encode(self) -> bytes:
-        """The job as one line."""
+        """Write the job as one line."""
         return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> Job:
-        """The job that ``line`` holds."""
+        """Read the job that ``line`` holds."""
         return cls(**json.loads(line))
 
 
@@ -70,3 +72,15 @@ class WorkerFiles:
         """Remove the stacks file when nothing went wrong."""
         if self.stacks.exists() and self.stacks.stat().st_size == 0:
             self.stacks.unlink()
+
+
+def typed_task(function: Callable[..., None]) -> Callable[[dict[str, object], Callable[..., None]], None]:
+    """Make a task of ``function(send, **arguments)``, whose arguments are validated by their annotations."""
+
+    @functools.wraps(function)
+    def task(arguments: dict[str, object], send: Callable[..., None]) -> None:
+        from pydantic import validate_call
+
+        validate_call(function)(send, **arguments)
+
+    return task

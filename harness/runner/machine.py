@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
-
+from harness.runner.job import typed_task
 from harness.runner.messages import Answer, plain
-
-if TYPE_CHECKING:
-    from harness.runner.worker import Send
+from harness.runner.worker import Send
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """The task's arguments: a device spec to configure, or ``None`` to look without configuring anything."""
+@typed_task
+def run(send: Send, spec: str | None = None) -> None:
+    """Send the physical devices, what ``auto`` and a measurement select, the configured devices and the fingerprint.
 
-    spec: str | None = None
-
-
-def run(arguments: dict[str, object], send: Send) -> None:
-    """Send the physical devices, what ``auto`` and a measurement select, the configured devices and the fingerprint."""
+    Without a ``spec`` no devices are configured.
+    """
     import tensorflow as tf
 
     from harness.devices.cores import allowed_cpu_time
@@ -31,10 +22,9 @@ def run(arguments: dict[str, object], send: Send) -> None:
     from harness.devices.request import resolve
     from harness.devices.runtime import configure
 
-    asked = TypeAdapter(Arguments).validate_python(arguments)
     inventory = read_inventory(tf)
     auto = resolve("auto").plan(inventory).reason
-    devices = configure(asked.spec) if asked.spec is not None else None
+    devices = configure(spec) if spec is not None else None
     send(
         Answer(
             {

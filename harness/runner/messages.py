@@ -1,6 +1,6 @@
 """Messages of a worker process to its parent: one JSON line each, over a pipe of their own.
 
-TensorFlow and the user's code write to stdout and stderr as they like; neither can be a channel.
+TensorFlow and the user's code write to stdout and stderr, so neither can be a channel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.records import Card, CheckResult, Fingerprint
 class Ready:
     """The devices are configured. ``devices`` are full names; ``reason`` says what was selected and why.
 
-    ``cards`` are those of the machine; ``described`` says that it is a description and no hardware.
+    ``cards`` are those of the machine; ``described`` says whether it is a description instead of hardware.
     """
 
     devices: tuple[str, ...]
@@ -45,7 +45,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a task that is not a list of checks gives back: a JSON object."""
+    """The result of a task that is not a list of checks: a JSON object."""
 
     value: dict[str, object]
 
@@ -78,7 +78,7 @@ _TYPES: dict[str, type[Message]] = {kind.__name__: kind for kind in (Ready, Star
 
 
 def plain(value: object) -> object:
-    """``value``, a record or a nest of them, as JSON knows it. NaN and infinities become texts: JSON has none."""
+    """Convert ``value``, a record or a nest of them, for JSON. NaN and infinities become texts: JSON has none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):
@@ -93,16 +93,16 @@ def plain(value: object) -> object:
 
 
 def encode(message: Message) -> bytes:
-    """``message`` as one line."""
+    """Write ``message`` as one line."""
     body = {"message": type(message).__name__, "body": plain(message)}
     return json.dumps(body, allow_nan=False).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """The message that ``line`` holds.
+    """Read the message that ``line`` holds.
 
     Raises:
-        ValueError: the line is no message.
+        ValueError: the line is not a message.
     """
     from pydantic import TypeAdapter
 

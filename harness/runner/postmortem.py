@@ -1,4 +1,4 @@
-"""Makes a result from what a lost process left behind: its stacks and the end of its log."""
+"""Makes a result of a lost process from its stacks and the end of its log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from harness.runner.job import WorkerFiles
 _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x")
 
-#: How much of what is left is kept in a finding: the stacks from their start, the log from its end.
+#: How much of them a finding keeps: the stacks from their start, the log from its end.
 STACKS_CHARACTERS = 40_000
 LOG_LINES = 60
 
 
 def remains(files: WorkerFiles) -> str:
     """The Python stacks and the end of the log, as one text of several lines."""
-    # Python ends its own account with a list of all extension modules: a page that nobody reads.
+    # Python's report ends with a page of extension modules.
     stacks = _text(files.stacks).partition("\nExtension modules:")[0][:STACKS_CHARACTERS].strip()
     log = "\n".join(_text(files.log).splitlines()[-LOG_LINES:]).strip()
     parts = []
@@ -29,7 +29,7 @@ def remains(files: WorkerFiles) -> str:
 
 
 def innermost(stacks: str) -> str | None:
-    """Where the thread that ran was: ``FILE:LINE in FUNCTION``; ``None`` where no stack is there.
+    """Find where the running thread was: ``FILE:LINE in FUNCTION``; ``None`` without a stack.
 
     A fatal error marks that thread as the current one; a dump of all threads ends with the main thread.
     """
@@ -47,18 +47,16 @@ def innermost(stacks: str) -> str | None:
     return frames[current if current is not None else -1]
 
 
-def lost(check: str, what: str, files: WorkerFiles, *, elapsed_s: float, spec: str) -> CheckResult:
-    """The result of ``check``, whose process was lost; ``what`` says how it ended."""
+def describe_loss(how: str, files: WorkerFiles) -> tuple[str, str]:
+    """Return how a process was lost, with the place, and its :func:`remains`."""
     place = innermost(_text(files.stacks))
-    message = f"{what}, at {place}" if place else what
-    finding = Finding(
-        kind="error",
-        where=f"check {check}",
-        device=None,
-        expected="the check completes",
-        found=remains(files),
-        message=message,
-    )
+    return f"{how}, at {place}" if place else how, remains(files)
+
+
+def lost(check: str, how: str, files: WorkerFiles, *, elapsed_s: float, spec: str) -> CheckResult:
+    """Make the result of ``check``, whose process was lost; ``how`` says how."""
+    message, found = describe_loss(how, files)
+    finding = Finding("error", f"check {check}", None, "the check completes", found, message)
     return CheckResult(
         check=check,
         verdict=Verdict.FAIL,
@@ -73,7 +71,7 @@ def lost(check: str, what: str, files: WorkerFiles, *, elapsed_s: float, spec: s
 
 
 def not_run(check: str, after: str, files: WorkerFiles, *, spec: str) -> CheckResult:
-    """The result of ``check``, which was not run because the process for ``after`` never started."""
+    """Make the result of ``check``, which was not run because the process for ``after`` never started."""
     return CheckResult(
         check=check,
         verdict=Verdict.UNKNOWN,

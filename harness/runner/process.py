@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: started, listened to, and ended with all that it started."""
+"""A worker process as its parent sees it: started, read from, and ended with all that it started."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dataclasses import replace
 from types import TracebackType
 
 from harness.runner.job import Job, WorkerFiles
-from harness.runner.messages import Message, decode
+from harness.runner.messages import Done, Message, decode
 from harness.runner.worker import STACKS_SIGNAL
 
-#: What the interpreter runs. The module path is the parent's, and is set before anything is imported: with
-#: ``-m`` or a bare ``-c``, a ``random.py`` in the user's folder would take the place of Python's own.
+#: The program of the interpreter. It sets the parent's module path before it imports anything: with ``-m`` or a bare
+#: ``-c``, a ``random.py`` in the user's folder would take the place of Python's own.
 _BOOT = "import sys; sys.path[:] = sys.argv[1:]; from harness.runner.worker import main; main()"
 
-#: How often a silent process is looked at, in seconds: it may be dead while a child of it holds the pipe open.
+#: How often a silent process is checked, in seconds: it may be dead while a child of it holds the pipe open.
 _TICK_S = 0.2
 
 
 class TimeLimitReached(Exception):
-    """The process said nothing for as long as it may."""
+    """The process sent no message within its time limit."""
 
 
 class WorkerProcess:
@@ -66,11 +66,11 @@ class WorkerProcess:
         return self._process.pid
 
     def receive(self, limit_s: float | None) -> Message | None:
-        """The next message, or ``None`` when the process ended without one.
+        """Receive the next message, or ``None`` when the process ended without one.
 
         Raises:
             TimeLimitReached: nothing came for ``limit_s`` seconds (``None``: wait for ever).
-            ValueError: what came is no message.
+            ValueError: the process sent something else.
         """
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while True:
@@ -90,9 +90,25 @@ class WorkerProcess:
             elif left <= 0:
                 raise TimeLimitReached
 
+    def next_message(self, limit_s: float | None) -> tuple[Message | None, str]:
+        """Receive a message of a task that has not finished; or ``None``, and how the process was lost.
+
+        A process that hangs writes its stacks.
+        """
+        try:
+            message = self.receive(limit_s)
+        except TimeLimitReached:
+            self.ask_for_stacks()
+            return None, f"timed out after {limit_s:g} s"
+        except ValueError as error:
+            return None, f"sent an invalid message ({error})"
+        if message is None or isinstance(message, Done):
+            return None, f"ended: {self.wait_ended(2.0) or 'its pipe was closed'}"
+        return message, ""
+
     def ended(self) -> str | None:
-        """How the process ended, such as ``killed by SIGABRT``; ``None`` while it lives. It stays a zombie until
-        :meth:`end`, so that its id, and its group's, cannot come to mean another process."""
+        """Say how the process ended, such as ``killed by SIGABRT``; ``None`` while it lives. It stays a zombie until
+        :meth:`end`, so that no other process can get its id, or its group's."""
         if self._ended is None and self._process.returncode is None:
             status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if status is not None:
@@ -101,7 +117,7 @@ class WorkerProcess:
         return self._ended
 
     def wait_ended(self, limit_s: float) -> str | None:
-        """As :meth:`ended`, after at most ``limit_s`` seconds: a pipe closes a moment before its process is gone."""
+        """Do as :meth:`ended`, after at most ``limit_s`` seconds: a pipe closes a moment before its process ends."""
         deadline = time.monotonic() + limit_s
         while self.ended() is None and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -151,5 +167,5 @@ def _how(returncode: int) -> str:
 
 
 def _environment(files: WorkerFiles) -> dict[str, str]:
-    """Hypothesis keeps a folder of its own; without a word from us it would be in the user's working directory."""
+    """Keep Hypothesis's folder beside the log; by default it is in the user's working directory."""
     return {"HYPOTHESIS_STORAGE_DIRECTORY": str(files.log.parent / "hypothesis"), **os.environ}

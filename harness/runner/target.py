@@ -1,7 +1,8 @@
-"""A function of the user's, written ``FILE.py:FUNCTION``: parsed, loaded, and found callable as it has to be."""
+"""Functions of the user by name: ``FILE.py:FUNCTION`` and ``MODULE:FUNCTION``, which another process can load."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import InvalidTarget
+
+_ACCEPTED = "MODULE:FUNCTION, or a function at the top level of a module"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Parse ``FILE.py:FUNCTION``. The file must be there.
+        """Parse ``FILE.py:FUNCTION``.
 
         Raises:
             InvalidTarget: the text is not of that form, or there is no such file.
@@ -39,10 +42,10 @@ class Target:
         return f"{self.path.name}:{self.function}"
 
     def load(self, *given: str) -> Callable[..., Any]:
-        """Run the file, as an import does, and return the function. What the file raises comes through as it is.
+        """Run the file, as an import does, and return the function. Exceptions of the file pass through.
 
         The file's folder comes first on the module path, as it does for ``python FILE.py``. ``given`` names the
-        keyword arguments that the function is going to be called with: none, for most purposes.
+        keyword arguments of the call.
 
         Raises:
             InvalidTarget: there is no such function, or it cannot be called with these arguments alone.
@@ -57,57 +60,105 @@ class Target:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
-        found: object = module
-        for part in self.function.split("."):
-            if not hasattr(found, part):
-                raise InvalidTarget(str(self), f"there is no {self.function!r} in it{_suggestion(module)}")
-            found = getattr(found, part)
-        if not callable(found):
-            raise InvalidTarget(str(self), f"{self.function!r} is a {type(found).__name__} and cannot be called")
-        missing = [name for name in _required(found) if name not in given]
-        if missing:
-            raise InvalidTarget(
-                str(self),
-                f"needs the arguments {', '.join(missing)}: wrap it in a function that gives them",
-                _accepted(given),
-            )
-        unknown = [name for name in given if not _takes(found, name)]
-        if unknown:
-            raise InvalidTarget(str(self), f"takes no argument {', '.join(unknown)}", _accepted(given))
-        return found
+        function = _member(module, self.function, str(self), _suggestion(module))
+        accepted = f"a function of {' and '.join(given)}" if given else "a function that needs no arguments"
+        if wrong := _mismatch(function, given):
+            raise InvalidTarget(str(self), wrong, accepted)
+        return function
 
 
-def _accepted(given: Sequence[str]) -> str:
-    return f"a function of {' and '.join(given)}" if given else "a function that needs no arguments"
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """A function that builds a training, by ``module`` or ``file`` (the other is empty); ``function`` may be dotted."""
+
+    module: str
+    file: str
+    function: str
+
+    @classmethod
+    def of(cls, build: object) -> Builder:
+        """Take ``"FILE.py:FUNCTION"``, ``"module:function"``, or a function.
+
+        Raises:
+            InvalidTarget: it is none of these, or a function that another process cannot find by its name.
+        """
+        if isinstance(build, str):
+            place, _, function = build.rpartition(":")
+            if place.endswith(".py"):
+                target = Target.parse(build)
+                return cls("", str(target.path), target.function)
+            if not place or not all(part.isidentifier() for part in (*place.split("."), *function.split("."))):
+                raise InvalidTarget(build, "is not of the form FILE.py:FUNCTION or MODULE:FUNCTION", _ACCEPTED)
+            return cls(place, "", function)
+        name = getattr(build, "__qualname__", None)
+        module = getattr(build, "__module__", None)
+        if not callable(build) or not isinstance(name, str) or not isinstance(module, str):
+            raise InvalidTarget(repr(build), f"is a {type(build).__name__}", _ACCEPTED)
+        if "<" in name:
+            why = "is defined inside a function, where the process of a strategy cannot find it"
+            raise InvalidTarget(f"{module}.{name}", why, _ACCEPTED)
+        if module != "__main__":
+            return cls(module, "", name)
+        try:
+            return cls("", str(Path(inspect.getfile(build)).resolve()), name)
+        except (OSError, TypeError):
+            why = "was entered interactively and is in no file that another process can load"
+            raise InvalidTarget(name, why, _ACCEPTED) from None
+
+    def __str__(self) -> str:
+        return f"{self.module or Path(self.file).name}:{self.function}"
+
+    @property
+    def target(self) -> Target:
+        """Its name in error messages."""
+        return Target(Path(self.file or self.module), self.function)
+
+    def load(self) -> Callable[..., Any]:
+        """Import it, in the process that is to call it. Exceptions of the import pass through.
+
+        Raises:
+            InvalidTarget: there is no such module or function, or it needs arguments.
+        """
+        if self.file:
+            return Target(Path(self.file), self.function).load()
+        try:
+            found: object = importlib.import_module(self.module)
+        except ModuleNotFoundError as error:
+            if error.name is not None and (self.module == error.name or self.module.startswith(f"{error.name}.")):
+                raise InvalidTarget(str(self), f"there is no module {self.module}", _ACCEPTED) from None
+            raise
+        return _member(found, self.function, str(self))
 
 
-def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether the function can be given an argument by this name."""
-    function = getattr(function, "python_function", function)
+def _member(module: object, dotted: str, target: str, suggestion: str = "") -> Callable[..., Any]:
+    """Find a function by its dotted name in a module."""
+    found = module
+    for part in dotted.split("."):
+        if not hasattr(found, part):
+            raise InvalidTarget(target, f"there is no {dotted!r} in it{suggestion}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise InvalidTarget(target, f"{dotted!r} is a {type(found).__name__} and cannot be called")
+    return found
+
+
+def _mismatch(function: Callable[..., Any], given: Sequence[str]) -> str | None:
+    """Say why the function cannot be called with these keyword arguments; ``None`` if it can."""
+    function = getattr(function, "python_function", function)  # of a tf.function
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return any(
-        parameter.kind is inspect.Parameter.VAR_KEYWORD or (parameter.name == name and parameter.kind in by_name)
-        for parameter in parameters
-    )
-
-
-def _required(function: Callable[..., Any]) -> list[str]:
-    """The names of the parameters that a call must give."""
-    function = getattr(function, "python_function", function)  # what a tf.function was made of
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some callables of C++ have no signature; the call itself will tell
-        return []
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some callables of C++ have no signature
+        return None
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [
-        parameter.name
-        for parameter in parameters
-        if parameter.default is inspect.Parameter.empty and parameter.kind not in optional
-    ]
+    parameters = signature.parameters.values()
+    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
+    if missing := [name for name in needed if name not in given]:
+        return f"needs the arguments {', '.join(missing)}: wrap it in a function that gives them"
+    try:
+        signature.bind(**dict.fromkeys(given))
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def _suggestion(module: object) -> str:

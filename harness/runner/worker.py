@@ -1,8 +1,8 @@
 """The main function of a worker process: reads its job from stdin, does it, and sends the results to its parent.
 
 It never outlives its parent. Stdin is a pipe that the parent keeps open: its end means that the parent is gone, and
-the process ends itself with everything that it started. Should a thread of it hold Python's lock for ever, so that
-this cannot be seen, a timer without that lock ends it at the job's limit.
+the process ends itself with everything that it started. If a thread holds Python's lock for ever, which hides this, a
+timer without that lock ends the process at the job's limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _take_job() -> tuple[Job, int]:
-    """The job, and the descriptor whose end says that the parent is gone. Stdin itself becomes empty."""
+    """Return the job, and the descriptor that ends when the parent is gone. Stdin itself becomes empty."""
     alive = os.dup(0)
     line = bytearray()
     while not line.endswith(b"\n"):
@@ -77,11 +77,11 @@ def _end_with_parent(alive: int) -> None:
 
 
 def _sender(job: Job, stacks: IO[str]) -> Send:
-    """Sends messages, and starts the timer of the last resort anew with each."""
+    """Return the function that sends messages; each one restarts the timer of last resort."""
     lock = threading.Lock()
 
     def send(message: Message) -> None:
-        # Whoever gets the message may end this process at once; what it printed so far belongs before it.
+        # The parent may end this process when it gets the message.
         sys.stdout.flush()
         sys.stderr.flush()
         if job.limit_s is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.checking.placements import MOST_OPS, MOST_PROGRAMS
-from harness.checking.tally import Tally
+from harness.checking.tally import MOST_OPS, MOST_PROGRAMS, Tally
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op

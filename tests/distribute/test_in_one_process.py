@@ -85,7 +85,7 @@ def test_an_unknown_strategy_is_refused_with_those_that_there_are() -> None:
         ({"devices": "cpus:2"}, UsageError, "device spec 'cpus:2'"),
         ({"strategy": "multi_worker", "devices": "gpu:1"}, UsageError, "trains on one logical CPU in each process"),
         ({"strategy": "parameter_server", "devices": "gpu:1"}, UsageError, "devices='gpu:1' with strategy"),
-        ({"build": lambda: None}, InvalidTarget, "is made inside a function"),
+        ({"build": lambda: None}, InvalidTarget, "is defined inside a function"),
         ({"build": "nothing.py:build"}, InvalidTarget, "there is no file nothing.py"),
         ({"build": "nothing"}, InvalidTarget, "is not of the form FILE.py:FUNCTION or MODULE:FUNCTION"),
         ({"build": 3}, InvalidTarget, "is a int"),

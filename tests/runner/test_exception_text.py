@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.runner.exception_text import frames_without, one_line
+from harness.runner.users_error import frames_without, one_line
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import numpy as np
 import psutil
 
 from harness.errors import WorkerFailed
+from harness.runner.ask import free_addresses, port_taken
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.messages import Answer
 from harness.runner.postmortem import remains
 from harness.runner.process import TimeLimitReached, WorkerProcess
-from harness.runner.together import free_addresses, port_taken
 
 #: A step takes a fraction of a second. One that hangs ends the benchmark after so many seconds.
 STEP_LIMIT_S = 120.0
