@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from harness.plural import plural
+
 #: Version of the stored form of :class:`RunRecord`. Readers accept this version and all earlier ones.
 RUN_SCHEMA_VERSION = 2
 
@@ -146,10 +148,17 @@ class Exercised:
         return not (self.values or self.gradients or self.ops)
 
     def __str__(self) -> str:
-        return (
-            f"{self.programs} program(s), {self.values} value(s), {self.gradients} gradient value(s), "
-            f"{self.ops} op(s) and {self.gradient_ops} gradient op(s) proven on {len(self.devices)} device(s)"
-        )
+        counts = {
+            "program": self.programs,
+            "value": self.values,
+            "gradient value": self.gradients,
+            "op": self.ops,
+            "gradient op": self.gradient_ops,
+        }
+        done = ", ".join(plural(count, noun) for noun, count in counts.items() if count)
+        if not done:
+            return "nothing"
+        return f"{done} on {plural(len(self.devices), 'device')}" if self.devices else done
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
+from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
 
@@ -25,7 +26,7 @@ def run(context: CheckContext) -> CheckOutcome:
     _judge_absent(context.devices, tally)
     count = len(context.devices)
     return tally.outcome(
-        f"{count} distinct device{'' if count == 1 else 's'}; each ran its own op with the right result; an op for a "
+        f"{plural(count, 'distinct device')}; each ran its own op with the right result; an op for a "
         "missing device is refused",
         "compare with `harness devices`; configure the devices before anything else uses TensorFlow",
     )

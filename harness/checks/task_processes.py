@@ -12,6 +12,7 @@ from harness.devices.device import Devices
 from harness.devices.nvidia import memory_by_process
 from harness.parallel.task_processes import TaskResult, Tasks
 from harness.parallel.tasks import Script, slots
+from harness.plural import plural
 from harness.records import Exercised, Finding
 
 #: Time limit of one program, in seconds. Each loads TensorFlow.
@@ -79,7 +80,7 @@ def _judge(result: TaskResult, spec: str, tally: Tally) -> None:
         tally.found(_wrong(script, f"{float(SIZE) ** 3}", str(seen[0]["value"]), device))
     gpus = 1 if spec.startswith("gpu") else 0
     if seen[0]["gpus"] != gpus or (not gpus and len(seen[0]["cpus"]) != 1):
-        found = f"{seen[0]['gpus']} GPU(s) and CPUs {seen[0]['cpus']}"
+        found = f"{plural(seen[0]['gpus'], 'GPU')} and CPUs {seen[0]['cpus']}"
         tally.found(_wrong(script, "1 GPU" if gpus else "no GPU and 1 CPU", found, device))
     tally.count(Exercised(programs=1, values=1, ops=2, devices=(device,)))
 

@@ -15,6 +15,7 @@ import typer
 from harness.cli.errors import clear_errors, say
 from harness.errors import UsageError
 from harness.extras import require
+from harness.plural import plural
 from harness.records import exit_code
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _files(files: list[Path], baselines: Path, rules: Rules) -> Judgement:
     from harness.speed.gate import judge
 
     if len(files) != 2:
-        raise UsageError(f"{len(files)} file(s) given; accepted: two, BASE.json NEW.json")
+        raise UsageError(f"{plural(len(files), 'file')} given; accepted: two, BASE.json NEW.json")
     base, new = (read_run(file) for file in files)
     calibration = load_calibration(baselines, new.fingerprint)
     return judge(

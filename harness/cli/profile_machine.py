@@ -10,6 +10,7 @@ import typer
 
 from harness.cli.errors import clear_errors
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.plural import plural
 
 #: Where the profile goes, unless the user says otherwise.
 DEFAULT_OUTPUT = Path("hardware-profile.toml")
@@ -48,7 +49,7 @@ def profile_machine(
         answer = ask(Job("harness.hardware.profile_rates:run", {"spec": devices}), files)
         rates = TypeAdapter(list[Rate]).validate_python(answer["rates"])
         name, cards = str(answer["name"]), TypeAdapter(list[str]).validate_python(answer["cards"])
-        note = f"{len(cards)} card(s): {', '.join(cards)}; --devices {devices}"
+        note = f"{plural(len(cards), 'card')}: {', '.join(cards)}; --devices {devices}"
         date = datetime.now(timezone.utc).date().isoformat()
         write_profile(output, profile_text(f"{name}, measured", [name], rates, date=date, note=note))
     typer.echo(f"{name}, {note}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harness.devices.cores import allowed_cpu_time
 from harness.devices.inventory import Inventory, read_inventory
+from harness.plural import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def measuring_spec(inventory: Inventory | None = None, cpu_time: float | None = 
     gpus, cores = len(inventory.gpus), len(inventory.cores)
     if gpus >= 2:
         return MeasuringSpec("gpu", f"measurements use gpu: found {gpus} real GPUs")
-    count, limit = max(cores, 1), f"this process may use {cores} physical core{'' if cores == 1 else 's'}"
+    count, limit = max(cores, 1), f"this process may use {plural(cores, 'physical core')}"
     if cpu_time is not None and int(cpu_time) < count:
         count, limit = max(int(cpu_time), 1), f"its CPU quota is {cpu_time:g}"
     gpu = "no GPU found" if gpus == 0 else "devices that share the only GPU show no speedup"

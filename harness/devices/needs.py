@@ -8,6 +8,7 @@ from typing import get_args
 
 from harness.devices.device import DeviceKind, Devices
 from harness.errors import UsageError
+from harness.plural import plural
 
 KINDS: tuple[str, ...] = get_args(DeviceKind)
 
@@ -21,7 +22,7 @@ class Needs:
 
     def __str__(self) -> str:
         kinds = " or ".join(self.kinds)
-        return f"{self.minimum} {kinds}{' ' if kinds else ''}device(s)"
+        return plural(self.minimum, f"{kinds} device" if kinds else "device")
 
     def met_by(self, devices: Devices) -> bool:
         """Whether enough devices are of an accepted kind. A logical GPU is not a ``gpu``."""
@@ -31,7 +32,7 @@ class Needs:
 def describe(devices: Devices) -> str:
     """Describe the devices by number, kind and spec."""
     kinds = ", ".join(sorted({device.kind for device in devices}))
-    return f"{len(devices)} {kinds} device(s) from {devices.spec}"
+    return f"{plural(len(devices), f'{kinds} device')} from {devices.spec}"
 
 
 def parse_needs(args: Sequence[object], kwargs: Mapping[str, object]) -> Needs:

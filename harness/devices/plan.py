@@ -11,6 +11,7 @@ from harness.devices.inventory import Inventory
 from harness.devices.name import DeviceName
 from harness.devices.settings import RuntimeSettings
 from harness.errors import HostUnreachable
+from harness.plural import plural
 from harness.softgpu import SoftwareGpus
 
 
@@ -69,12 +70,12 @@ class Plan:
                 raise HostUnreachable(f"cluster:{host.address}", [f"{host} has no devices"])
             devices += [Device(str(name), "remote", f"{host.address}/{name.kind}:{name.index}") for name in own]
         where = ", ".join(map(str, self.hosts))
-        reason = f"{many(len(devices), 'device')} of {many(len(self.hosts), 'host')}, as requested: {where}"
+        reason = f"{plural(len(devices), 'device')} of {plural(len(self.hosts), 'host')}, as requested: {where}"
         return replace(self, devices=tuple(devices), reason=reason)
 
     def describe(self) -> str:
         """Describe the plan in one line."""
-        kinds = many(len(self.devices), f"{self.devices[0].kind} device") if self.devices else "remote devices"
+        kinds = plural(len(self.devices), f"{self.devices[0].kind} device") if self.devices else "remote devices"
         if self.hosts:
             kinds += f" of {', '.join(map(str, self.hosts))}"
         switches = [self.runtime.describe()]
@@ -99,11 +100,6 @@ def local_plan(
     return make_plan(devices, runtime, options, reason)
 
 
-def many(count: int, noun: str) -> str:
-    """Count a noun: ``1 GPU``, ``2 GPUs``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def hidden_gpus(inventory: Inventory) -> str:
     """Name how many GPUs a plan without GPUs hides."""
-    return f"; {many(len(inventory.gpus), 'GPU')} hidden" if inventory.gpus else ""
+    return f"; {plural(len(inventory.gpus), 'GPU')} hidden" if inventory.gpus else ""

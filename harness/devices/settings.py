@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.devices.name import DeviceName
+from harness.plural import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class RuntimeSettings:
 
         gpus = ", ".join(str(gpu) for gpu in self.gpus) or "none"
         return (
-            f"{self.logical_cpus} CPU device{'' if self.logical_cpus == 1 else 's'}, visible GPUs {gpus}, "
+            f"{plural(self.logical_cpus, 'CPU device')}, visible GPUs {gpus}, "
             f"threads in an op {threads(self.intra_op_threads)}, between ops {threads(self.inter_op_threads)}"
         )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from harness.distribute.history import QUANTITIES, Array, History
 from harness.judgement.verification import Comparison
+from harness.plural import plural
 from harness.records import Finding
 
 #: How many times the measured effect of rounding two runs may be apart: both are rounded versions of one run, on
@@ -66,7 +67,7 @@ class Compared:
         """One finding for each quantity: the first step, and at this step the variable that is furthest off."""
         for name, want, got in self.structure[:1]:
             kind = "missing-gradient" if name.startswith("gradient") and got == "missing" else "structure"
-            count = f"{len(self.structure)} such difference(s) from the single-device run"
+            count = f"{plural(len(self.structure), 'such difference')} from the single-device run"
             yield Finding(kind, f"{name} ({loop})", None, want, got, count)
         groups: dict[str, list[Difference]] = {}
         for difference in self.differences:

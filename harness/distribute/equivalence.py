@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.judgement.verification import Verification
+from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ def conclude(
     """
     severities = {finding.severity for finding in findings}
     if Verdict.FAIL in severities:
-        return Verdict.FAIL, f"{len(findings)} finding(s): {', '.join(sorted({each.kind for each in findings}))}"
+        return (
+            Verdict.FAIL,
+            f"{plural(len(findings), 'finding')}: {', '.join(sorted({each.kind for each in findings}))}",
+        )
     if undecided:
         return Verdict.UNKNOWN, "; ".join(undecided)
     if exercised.nothing or (traced and not exercised.ops):

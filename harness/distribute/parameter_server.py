@@ -19,6 +19,7 @@ from harness.distribute.arguments import TrainingArguments
 from harness.distribute.asynchronous import AsynchronousHistory
 from harness.distribute.equivalence import Equivalence, conclude
 from harness.distribute.multi_worker import errors_of
+from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 from harness.runner.ask import work_at_addresses
 from harness.runner.job import Job, WorkerFiles
@@ -146,7 +147,7 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
 
 
 def _lost(what: str, want: int, got: int) -> Finding:
-    lost = f"{want - got} update(s) were lost" if got < want else f"{got - want} update(s) too many"
+    lost = f"{plural(want - got, 'lost update')}" if got < want else f"{plural(got - want, 'update')} too many"
     return Finding(
         "update-count",
         what,

@@ -10,6 +10,7 @@ from harness.devices.name import DeviceName
 from harness.distribute.equivalence import CollectiveCount
 from harness.distribute.history import History
 from harness.distribute.training import Data, row_digests
+from harness.plural import plural
 from harness.records import Finding
 
 
@@ -22,7 +23,10 @@ def judge_rows(histories: Sequence[History], data: Data) -> list[Finding]:
         if given == want:
             continue
         lost, extra = (want - given).total(), (given - want).total()
-        message = f"{lost} row(s) of the batch went to no replica, and {extra} row(s) too many went to the replicas"
+        message = (
+            f"{plural(lost, 'row')} of the batch went to no replica, and {plural(extra, 'row')} "
+            "too many went to the replicas"
+        )
         if len(parts) > 1 and parts[0] and all(part == parts[0] for part in parts):
             message = (
                 f"all {len(parts)} replicas were given the same {len(parts[0])} rows: each reads all the data instead "
@@ -45,9 +49,14 @@ def judge_updates(history: History, single: History, worker: str = "") -> Iterat
     for step, (got, want) in enumerate(zip(history.iterations, single.iterations, strict=False)):
         if got != want:
             why = "it runs once per shard or replica instead of once per step" if got > want else "one was skipped"
-            message = f"the optimizer counts {got} updates in {step + 1} step(s): {why}"
+            message = f"the optimizer counts {got} updates in {plural(step + 1, 'step')}: {why}"
             yield Finding(
-                "update-count", f"{place}, step {step}", None, f"{want} update(s)", f"{got} update(s)", message
+                "update-count",
+                f"{place}, step {step}",
+                None,
+                plural(want, "update"),
+                plural(got, "update"),
+                message,
             )
             break
     for step, (rate, wanted) in enumerate(zip(history.rates, single.rates, strict=False)):

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from harness import session
 from harness.devices.request import resolve
 from harness.distribute.arguments import TrainingArguments
 from harness.distribute.equivalence import CollectiveCount, Equivalence
@@ -28,7 +29,7 @@ from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.target import Builder
 
-#: The devices of a strategy of one process, unless the caller names others.
+#: The devices of a strategy of one process, unless the caller or the test session names others.
 DEFAULT_DEVICES = "cpu:2"
 
 
@@ -62,7 +63,8 @@ def equivalent(
         steps: how many steps to take; after the last batch the data starts again.
         batch_size: rows of a whole batch, over all replicas.
         devices: the devices of ``mirrored``, ``central_storage`` and DTensor, as ``configure`` takes them; by default
-            ``"cpu:2"``. The other strategies train on one logical CPU in each process, and take none.
+            those of ``pytest --harness-devices``, else ``"cpu:2"``. The other strategies train on one logical CPU in
+            each process, and take none.
         workers: how many processes ``multi_worker`` and ``parameter_server`` train with.
         loops: ``"custom"``, a loop of ``strategy.run``, and ``"fit"``, Keras's own.
         limit_s: how long the training may take once its processes have started, in seconds. A hang is a finding, with
@@ -89,7 +91,8 @@ def equivalent(
             f"devices={devices!r} with strategy {strategy!r}, which trains on one logical CPU in each process; leave "
             "devices out, and set workers"
         )
-    resolve(devices or DEFAULT_DEVICES)
+    spec = devices or session.devices or DEFAULT_DEVICES
+    resolve(spec)
     folder = Path(tempfile.mkdtemp(prefix="harness-distribute-") if logs is None else logs)
     folder.mkdir(parents=True, exist_ok=True)
     stored = (folder / f"{strategy}-data.npz").absolute()
@@ -105,14 +108,14 @@ def equivalent(
         elif strategy == "parameter_server":
             found = train_asynchronously(arguments, workers, limit_s, folder)
         else:
-            own = {**arguments, "strategy": strategy, "spec": devices or DEFAULT_DEVICES}
+            own = {**arguments, "strategy": strategy, "spec": spec}
             job = Job("harness.distribute.one_process:run", own, limit_s=limit_s + LAST_RESORT_S)
             found = _parse(ask(job, WorkerFiles.create(folder, strategy), limit_s=limit_s))
     finally:
         stored.unlink(missing_ok=True)
     if logs is None and found.verdict is Verdict.PASS:
         shutil.rmtree(folder, ignore_errors=True)  # the output is of use where something is wrong
-    return found
+    return session.observed(found)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWAR
 from harness.evidence.steps import Recording, Step
 from harness.evidence.tapes import Tapes
 from harness.evidence.watching import watched
+from harness.plural import plural
 
 
 class Recorder(Tapes):
@@ -214,7 +215,7 @@ def check_complete(recording: Recording) -> None:
     plain = [step for step in recording.steps if step.type not in recording.functions and not _is_remote(step.device)]
     if plain and not recording.graphs:
         raise EvidenceError(
-            f"{len(plain)} op(s) ran, the first {plain[0].type}, but TensorFlow collected no graph of them"
+            f"{plural(len(plain), 'op')} ran, the first {plain[0].type}, but TensorFlow collected no graph of them"
         )
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.evidence.trace import Trace
@@ -28,7 +29,10 @@ def table(trace: Trace) -> Group:
     hidden = sum(op.device is None for op in trace.ops)
     if hidden:
         parts.append(
-            Text(f"{hidden} op(s) without evidence: TensorFlow's optimizer removed them, or they run inside tf.data")
+            Text(
+                f"{plural(hidden, 'op')} without evidence: TensorFlow's optimizer removed them, or "
+                "they run inside tf.data"
+            )
         )
     return Group(*parts)
 
@@ -47,7 +51,9 @@ def _ops(trace: Trace) -> Table:
     for op in trace.ops:
         if op.device is not None:
             by_device[op.device].append(op)
-    made = Table(title=f"{sum(map(len, by_device.values()))} ops on {len(by_device)} device(s)", title_justify="left")
+    made = Table(
+        title=f"{sum(map(len, by_device.values()))} ops on {plural(len(by_device), 'device')}", title_justify="left"
+    )
     made.add_column("device")
     made.add_column("role")
     made.add_column("ops", justify="right")
@@ -67,7 +73,7 @@ def _types(ops: list[Op]) -> str:
 
 
 def _transfers(trace: Trace) -> Table:
-    made = Table(title=f"{len(trace.transfers)} transfer(s)", title_justify="left")
+    made = Table(title=f"{plural(len(trace.transfers), 'transfer')}", title_justify="left")
     made.add_column("from")
     made.add_column("to")
     made.add_column("copies", justify="right")

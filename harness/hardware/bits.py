@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.plural import plural
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -26,7 +28,7 @@ class ChangedBits:
         return self.elements > 0
 
     def __str__(self) -> str:
-        return f"{self.elements:,} element(s), {self.bits:,} bit(s), the first at element {self.first}"
+        return f"{plural(self.elements, 'element')}, {plural(self.bits, 'bit')}, the first at element {self.first}"
 
 
 def changed_bits(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> ChangedBits:

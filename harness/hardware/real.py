@@ -26,6 +26,7 @@ from harness.hardware.room import (
     in_host_room,
 )
 from harness.hardware.tensors import TensorBuffer, in_host_memory, require_on, settle
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
@@ -252,7 +253,9 @@ class TensorFlowMachine:
         if self._collectives is None:
             self._collectives = Collectives([self._devices[card.label] for card in self._cards])
         if len(arrays) != len(self._cards):
-            raise UsageError(f"{len(arrays)} array(s) for {len(self._cards)} card(s); accepted: one for each card")
+            raise UsageError(
+                f"{plural(len(arrays), 'array')} for {plural(len(self._cards), 'card')}; accepted: one for each card"
+            )
         tensors = [self.put(array, card.label).pieces[0] for array, card in zip(arrays, self._cards, strict=True)]
         start = self.clock_s()
         results = self._collectives.run(kind, algorithm, tensors)

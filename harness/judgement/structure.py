@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.judgement.runs import Result
 from harness.judgement.values import names_of
+from harness.plural import plural
 from harness.records import Finding
 
 
@@ -40,7 +41,7 @@ def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]
 def _shape_of(structure: Any) -> str:
     import tensorflow as tf
 
-    return f"{type(structure).__name__} of {len(tf.nest.flatten(structure))} tensor(s)"
+    return f"{type(structure).__name__} of {plural(len(tf.nest.flatten(structure)), 'tensor')}"
 
 
 def _shortened(layout: object) -> str:

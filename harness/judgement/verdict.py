@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from harness.judgement.arithmetic import proven
 from harness.judgement.placement import gradient_ops
 from harness.judgement.verification import Verification
+from harness.plural import plural
 from harness.records import Exercised, Verdict
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ def conclude(examination: Examination) -> Verification:
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
     findings = tuple(judged.findings)
-    devices = _count(len(examination.devices), "device")
+    devices = plural(len(examination.devices), "device")
     verdict = Verdict.PASS
     reason = f"the run on {devices} matches the single-device run, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
         kinds = sorted({finding.kind for finding in findings})
-        verdict, reason = Verdict.FAIL, f"{_count(len(findings), 'finding')}: {', '.join(kinds)}"
+        verdict, reason = Verdict.FAIL, f"{plural(len(findings), 'finding')}: {', '.join(kinds)}"
     elif judged.undecided:
         verdict, reason = Verdict.UNKNOWN, "; ".join(judged.undecided)
     elif exercised.ops == 0:
@@ -46,9 +47,5 @@ def conclude(examination: Examination) -> Verification:
     elif examination.gradients and not any(c.where.startswith("gradient") for c in judged.comparisons):
         verdict, reason = Verdict.UNKNOWN, "gradients=True, but the program has no gradients to compare"
     elif findings:
-        verdict, reason = Verdict.WARN, f"{_count(len(findings), 'finding')}, none a failure"
+        verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"
     return Verification(verdict, reason, findings, exercised, tuple(judged.comparisons), dict(examination.traces))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

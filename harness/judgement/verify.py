@@ -14,6 +14,7 @@ from harness.judgement.patterns import PATTERNS
 from harness.judgement.runs import MODES, Mode
 from harness.judgement.verdict import conclude
 from harness.judgement.verification import Verification, describe
+from harness.session import observed
 
 
 def verify(
@@ -85,7 +86,7 @@ def verify(
     )
     for mode in chosen:
         examination.run(mode)
-    return conclude(examination)
+    return observed(conclude(examination))
 
 
 def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
@@ -94,6 +95,7 @@ def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     Raises:
         VerificationError: with every finding, one line each, and the way to replay it.
     """
+    __tracebackhide__ = True  # pytest then shows the caller's line
     verification = verify(*args, **kwargs)
     if verification.passed:
         return verification

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, overload
 
 from harness._tensorflow import interface
 from harness.parallel.places import Sums, device_of, entered
+from harness.plural import plural
 
 _Fn = TypeVar("_Fn", bound=Callable[..., Any])
 
@@ -132,7 +133,8 @@ def _leave(*, raised: bool) -> None:
     _sweep()
     if _thread.strangers and not raised:
         warnings.warn(
-            f"colocate_gradients: {_thread.strangers} gradient(s) were of ops that ran before the context was entered, "
+            f"colocate_gradients: {plural(_thread.strangers, 'gradient')} belong to ops that ran "
+            "before the context was entered, "
             "so that their devices are unknown and TensorFlow placed them; enter the context before the forward pass",
             RuntimeWarning,
             stacklevel=3,

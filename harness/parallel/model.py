@@ -11,6 +11,7 @@ from harness.parallel.colocate import VariableHub
 from harness.parallel.notes import add_note
 from harness.parallel.region import call_on
 from harness.parallel.shards import gather_batch
+from harness.plural import plural
 
 Stage = Callable[..., Any]
 
@@ -86,7 +87,9 @@ class Pipeline:
         if self.microbatches == 1:
             return self._through(args, arguments)
         if args:
-            raise StageError(f"found {len(args)} positional argument(s); with micro-batches, give arguments by name")
+            raise StageError(
+                f"found {plural(len(args), 'positional argument')}; with micro-batches, give arguments by name"
+            )
         parts, added = self._split(arguments)
         hubs = [VariableHub(device.name, len(parts)) for device in self.devices] if len(parts) > 1 else []
         results = [self._through((), part, hubs) for part in parts]

@@ -17,6 +17,7 @@ from harness.devices.kinds.gpu import GpuSpec
 from harness.devices.nvidia import Card, read_cards
 from harness.devices.request import resolve
 from harness.errors import DevicesUnavailable, UsageError
+from harness.plural import plural
 
 #: What makes TensorFlow, and the libraries that it calls, compute on one thread.
 _ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -96,7 +97,9 @@ def slots(
         count = len(found) if wanted.count is None else wanted.count
         if not 0 < count <= len(found):
             available = [f"{card.name} ({card.uuid})" for card in found]
-            raise DevicesUnavailable(str(request), f"{max(count, 1)} GPU(s) that the driver knows by UUID", available)
+            raise DevicesUnavailable(
+                str(request), f"{plural(max(count, 1), 'GPU')} that the driver knows by UUID", available
+            )
         return tuple(_gpu(index, card) for index, card in enumerate(found[:count]))
     if isinstance(wanted, CoresSpec):
         if wanted.count > len(own_cores):

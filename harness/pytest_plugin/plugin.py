@@ -7,9 +7,12 @@ in the ini file (a path to a profile is then relative to that file), else ``auto
 process, before the first test that could start TensorFlow, if any selected test needs them. If all of those measure
 speedups, ``auto`` selects devices fit for measuring (:func:`harness.devices.measuring_spec`).
 
-Fixtures: ``devices`` (the configured :class:`harness.Devices`), ``verify`` (:func:`harness.verify` on those devices
-unless ``devices=`` says otherwise) and ``trace`` (:func:`harness.trace`). All are session-wide, so that they can be
-used under Hypothesis' ``@given``.
+Fixtures: ``devices`` (the configured :class:`harness.Devices`), ``verify`` (:func:`harness.assert_parallel` on those
+devices, or :func:`harness.verify` with ``check=False``) and ``trace`` (:func:`harness.trace`). All have session
+scope, so that they can be used under Hypothesis' ``@given``.
+
+A test fails if a verification in it, by any function of the library, did not pass and the test never read its outcome.
+``harness.distribute.equivalent`` uses the devices that were requested for the session.
 
 ``speedup`` (:func:`harness.measure_speedup` on pytest-benchmark) is in ``harness/pytest_plugin/speed.py``, the gate of
 speedups in ``harness/pytest_plugin/gate.py``.
@@ -26,17 +29,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness import session as library_session
 from harness.pytest_plugin import gate, speed
+from harness.pytest_plugin.watch import Watch
 
 if TYPE_CHECKING:
     from harness.devices.device import Devices
-    from harness.records import Exercised
     from harness.report.session import SessionTotals
 
 OPTION_DEVICES = "--harness-devices"
@@ -49,10 +53,9 @@ _MARKER_HELP = (
     "devices(min=1, kind=None): the test needs at least `min` configured devices, of kind logical-cpu, logical-gpu, "
     "gpu, software-gpu, core or remote (or a list of them) if `kind` is given; it is skipped if they are unavailable"
 )
-#: The fixture that all of ours rest on. A test has it among its fixtures exactly when it uses one of ours, also
-#: where a project has a fixture of its own that is called ``devices``.
+#: All our fixtures use this one, so it shows that a test uses one of ours, even if a project overrides ``devices``.
 _FIXTURE = "_harness_devices"
-#: The attribute of a test report that carries what the test says of devices, from xdist's workers too.
+#: The attribute of a test report that carries the test's use of devices, from xdist's workers too.
 _REPORT = "harness"
 #: Both names under which this module can come in: as the entry point, and with ``-p`` or ``pytest_plugins``.
 _PLUGIN_NAMES = ("harness", "harness.pytest_plugin.plugin")
@@ -60,7 +63,7 @@ _PLUGIN_NAMES = ("harness", "harness.pytest_plugin.plugin")
 
 @dataclass
 class _State:
-    """What this process knows. In an xdist run, the controller knows only what the reports say."""
+    """The state of this process. In an xdist run, the controller knows only what is in the reports."""
 
     spec: str
     origin: str
@@ -73,9 +76,7 @@ class _State:
     #: Why the running test was found to lack devices.
     lacking: str | None = None
     #: What was verified and not yet reported.
-    verifications: int = 0
-    unpassed: int = 0
-    exercised: Exercised | None = None
+    watch: Watch = field(default_factory=Watch)
 
 
 _STATE = pytest.StashKey[_State]()
@@ -113,8 +114,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and refuse a spec or a profile that is not valid before anything runs."""
     config.addinivalue_line("markers", _MARKER_HELP)
-    spec, origin = _asked(config)
-    config.stash[_STATE] = _State(spec, origin)
+    spec, origin = _requested(config)
+    state = config.stash[_STATE] = _State(spec, origin)
+    library_session.observers.append(state.watch.observe)
+    library_session.devices = None if origin == "default" else spec
     config.pluginmanager.register(_Summary(), "harness-summary")
     speed.register(config)
     gate.register(config)
@@ -129,7 +132,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{error} (from {origin})") from error
 
 
-def _asked(config: pytest.Config) -> tuple[str, str]:
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Undo what :func:`pytest_configure` told the library."""
+    state = config.stash.get(_STATE, None)
+    if state is not None and state.watch.observe in library_session.observers:
+        library_session.observers.remove(state.watch.observe)
+        library_session.devices = None
+
+
+def _requested(config: pytest.Config) -> tuple[str, str]:
     """The spec, and where it comes from."""
     if (given := config.getoption(OPTION_DEVICES)) is not None:
         return str(given), OPTION_DEVICES
@@ -228,22 +239,53 @@ def devices(_harness_devices: Devices) -> Devices:
     return _harness_devices
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that ignores a verification which did not pass."""
+    watch = item.config.stash[_STATE].watch
+    mark = watch.mark()
+    try:
+        result = yield
+    except BaseException:
+        watch.unread_since(mark)
+        raise
+    _refuse_unread(watch, mark)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
+    """Fail the last test if a fixture made a verification that did not pass, and no test has read it."""
+    result = yield
+    if nextitem is None:
+        _refuse_unread(item.config.stash[_STATE].watch, 0)
+    return result
+
+
+def _refuse_unread(watch: Watch, mark: int) -> None:
+    for outcome in watch.unread_since(mark):
+        pytest.fail(
+            f"a verification did not pass, and the test did not read its result: {outcome}\n"
+            "assert result.passed, or call the fixture verify without check=False",
+            pytrace=False,
+        )
+
+
 @pytest.fixture(scope="session")
-def verify(_harness_devices: Devices, pytestconfig: pytest.Config) -> Callable[..., Any]:
-    """``harness.verify`` on the devices of this session, unless ``devices=`` is given."""
+def verify(_harness_devices: Devices) -> Callable[..., Any]:
+    """Verify on the devices of this session, unless ``devices=`` is given; raise unless the verification passes.
+
+    With ``check=False`` return the :class:`harness.Verification` whatever its verdict.
+    """
     import harness
 
-    state = pytestconfig.stash[_STATE]
     library_verify: Callable[..., Any] = harness.verify
+    library_assert: Callable[..., Any] = harness.assert_parallel
 
     @wraps(library_verify)
-    def verify_here(*args: Any, devices: Devices = _harness_devices, **kwargs: Any) -> Any:
-        verification = library_verify(*args, devices=devices, **kwargs)
-        exercised = verification.exercised
-        state.verifications += 1
-        state.unpassed += not verification.passed
-        state.exercised = exercised if state.exercised is None else state.exercised + exercised
-        return verification
+    def verify_here(*args: Any, devices: Devices = _harness_devices, check: bool = True, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return (library_assert if check else library_verify)(*args, devices=devices, **kwargs)
 
     return verify_here
 
@@ -261,21 +303,23 @@ def trace(_harness_devices: Devices) -> Callable[..., Any]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach what the test says of devices to its report, in plain values, so that xdist can carry it."""
+    """Attach the use of devices to the test's report, in plain values, so that xdist can carry it."""
     report = yield
     state = item.config.stash[_STATE]
-    if not state.needed or not _needs_devices(item):
+    watch = state.watch
+    needs = state.needed and _needs_devices(item)
+    if not needs and not watch.verifications:
         return report
     from harness.devices.needs import describe
     from harness.records import Exercised
-    from harness.report.session import Said
+    from harness.report.session import DeviceUse
 
     configured = None
     if state.devices is not None:
         configured = f"{describe(state.devices)} ({state.origin}): {state.devices.reason}"
-    says = Said(configured, state.verifications, state.exercised or Exercised(), state.unpassed)
-    state.verifications, state.exercised, state.unpassed = 0, None, 0
-    setattr(report, _REPORT, says.plain())
+    use = DeviceUse(needs, configured, watch.verifications, watch.exercised or Exercised(), watch.unpassed)
+    watch.reset()
+    setattr(report, _REPORT, use.plain())
     if state.lacking is not None and call.when == "setup" and report.skipped:
         # Point at the test, not at the line of this file that found its needs unmet.
         path, line, _ = item.reportinfo()
@@ -293,14 +337,14 @@ class _Summary:
         plain = getattr(report, _REPORT, None)
         if plain is None:
             return
-        from harness.report.session import Said, SessionTotals
+        from harness.report.session import DeviceUse, SessionTotals
 
         if self.totals is None:
             self.totals = SessionTotals()
         # An expected failure has run, unless it was not even set up.
         skipped = report.skipped and (report.when == "setup" or not hasattr(report, "wasxfail"))
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        self.totals.add(report.nodeid, Said.from_plain(plain), why if skipped else None)
+        self.totals.add(report.nodeid, DeviceUse.from_plain(plain), why if skipped else None)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

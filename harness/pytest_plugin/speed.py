@@ -1,6 +1,6 @@
 """The part of the pytest plug-in that measures: the fixture ``speedup``, its options, and the table of its results.
 
-``speedup(single, parallel, *, devices, work=None)`` is :func:`harness.measure_speedup` on top of pytest-benchmark's
+``speedup(single, parallel)`` is :func:`harness.measure_speedup` on top of pytest-benchmark's
 fixture ``benchmark``: the benchmark's own figures are those of the parallel side, one round a call, and its
 ``extra_info["harness"]`` is the whole record. So all that pytest-benchmark does with files, tables, histograms and
 comparisons it does with speedups too. This module is a plug-in only where pytest-benchmark is one.
@@ -172,10 +172,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: Devices) -> Speedup:
-    """``speedup(single, parallel, *, devices, work=None)``: a :class:`harness.SpeedupRecord`.
+    """``speedup(single, parallel, *, devices=None, work=None)``: a :class:`harness.SpeedupRecord`.
 
-    Both are callables without arguments that return the same tensors. Where pytest-benchmark is disabled, both run once
-    and are compared; the record has no times then, its speedup is NaN, and a warning says so.
+    ``devices`` are those that ``parallel`` uses, by default the devices of the session. Both sides are callables
+    without arguments that return the same tensors. Where pytest-benchmark is disabled, both run once and are compared;
+    the record has no times then, its speedup is NaN, and a warning says so.
     """
     config = request.config
     asked, here = config.stash[_ASKED], request.node.stash[_MEASURED]
@@ -184,7 +185,7 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
         single: Callable[[], Any],
         parallel: Callable[[], Any],
         *,
-        devices: Sequence[Device],
+        devices: Sequence[Device] = _harness_devices,
         work: Work | None = None,
         tolerance: float | None = None,
     ) -> SpeedupRecord:

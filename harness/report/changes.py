@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.plural import plural
 from harness.report.comparison import RULE, Comparison
 from harness.report.diff import Diff
 from harness.report.printable import one_line
@@ -73,12 +74,12 @@ def print_diff(console: Console, said: Diff) -> None:
 
 def conclusion(said: Diff) -> str:
     """Summarise the differences in one line."""
-    compared = f"{said.checks} check(s) and {said.figures} figure(s) in both runs"
+    compared = f"{plural(said.checks, 'check')} and {plural(said.figures, 'figure')} in both runs"
     if not said.checks and not said.worse:
         return f"UNKNOWN: the runs have no check in common, so nothing was compared ({compared})"
     if said.worse:
         return f"WORSE: {len(said.worse)} of {len(said.differences)} differences are worse ({compared})"
-    return f"NOTHING WORSE: {len(said.differences)} difference(s) ({compared})"
+    return f"NOTHING WORSE: {plural(len(said.differences), 'difference')} ({compared})"
 
 
 def _value(text: str, outlier: bool) -> Text:

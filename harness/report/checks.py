@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.checking.check import Check
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +24,7 @@ def print_checks(console: Console, checks: tuple[Check, ...]) -> None:
     table.add_column("needs", no_wrap=True)
     table.add_column("takes", justify="right", no_wrap=True)
     for check in checks:
-        devices = f"{check.minimum_devices} device{'' if check.minimum_devices == 1 else 's'}"
+        devices = f"{plural(check.minimum_devices, 'device')}"
         devices += " of one process" if check.one_process else ""
         table.add_row(
             Text(check.id), Text(check.proves), Text(str(check.level)), Text(devices), Text(f"{check.typical_s:g} s")

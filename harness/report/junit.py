@@ -10,7 +10,6 @@ from xml.etree import ElementTree as ET
 
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.printable import one_line, printable
-from harness.report.style import exercised_text
 from harness.report.terminal import finding_line
 from harness.report.verdicts import effective_verdict, not_run
 
@@ -86,7 +85,7 @@ def _end(case: ET.Element, tag: str, message: str, text: str | None, kind: str |
 
 
 def _text(result: CheckResult) -> str:
-    lines = [result.reason, f"exercised: {'; '.join((exercised_text(result.exercised), *result.scope))}"]
+    lines = [result.reason, f"exercised: {'; '.join((str(result.exercised), *result.scope))}"]
     lines += [finding_line(finding) for finding in result.findings[:MOST_FINDINGS]]
     if len(result.findings) > MOST_FINDINGS:
         lines.append(f"and {len(result.findings) - MOST_FINDINGS} more findings, in run.json")

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from harness.records import Finding, RunRecord, Verdict
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import NOTHING, duration, percent, quantity, size
-from harness.report.style import exercised_text
 from harness.report.verdicts import (
     all_exercised,
     by_severity,
@@ -55,7 +54,7 @@ def _head(record: RunRecord) -> Iterator[str]:
     yield ""
     took = escaped(duration(record.elapsed_s))
     yield f"- {len(record.results)} of {len(record.planned)} checks in {took}: {said or 'none'}"
-    yield f"- exercised: {escaped(exercised_text(all_exercised(record)))}"
+    yield f"- exercised: {escaped(str(all_exercised(record)))}"
     yield f"- started {escaped(record.started_at)}, level {escaped(record.level)}, harness {escaped(record.harness)}"
     for each in record.passes_again:
         yield f"- known failure no longer occurs: {escaped(each)}; remove it from the file"
@@ -108,7 +107,7 @@ def _results(record: RunRecord) -> Iterator[str]:
         (
             result.check,
             str(effective_verdict(result)),
-            "; ".join((exercised_text(result.exercised), *result.scope)),
+            "; ".join((str(result.exercised), *result.scope)),
             duration(result.elapsed_s),
         )
         for result in record.results

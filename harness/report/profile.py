@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from harness.devices.name import DeviceName
+from harness.plural import plural
 from harness.speed.timeline.record import DeviceTimes, Profile
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ def print_profile(console: Console, profile: Profile) -> None:
 def summary(profile: Profile) -> list[str]:
     """Write what the table leaves out, a line each."""
     host, wall = profile.host, profile.wall_ns
+    each_ms = wall / profile.calls / 1e6
     lines = [
-        f"{profile.target} on {profile.spec}: {profile.calls} call(s) of {wall / profile.calls / 1e6:.2f} ms each",
+        f"{profile.target} on {profile.spec}: {plural(profile.calls, 'call')}, {each_ms:.2f} ms each",
         f"overlap: {_share_text(profile)}",
         (
             f"host: no device is busy {_share(host.alone_ns, wall)} of the time; converting Python values to tensors "
             f"takes {_share(host.convert_ns, wall)}, waiting for batches {_share(host.input_ns, wall)}, tracing "
-            f"{_share(host.tracing_ns, wall)}; Python reads {host.reads / profile.calls:g} value(s) per call"
+            f"{_share(host.tracing_ns, wall)}; {host.reads / profile.calls:g} values read by Python per call"
         ),
     ]
     lines += [f"UNKNOWN: {each}" for each in profile.unknown]

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from harness.records import CheckResult, Verdict
-from harness.report.style import STYLES, exercised_text
+from harness.report.style import STYLES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +68,7 @@ class LineDisplay:
 
     def finished(self, result: CheckResult) -> None:
         """A check has its result."""
-        said = exercised_text(result.exercised) if result.verdict is Verdict.PASS else " ".join(result.reason.split())
+        said = str(result.exercised) if result.verdict is Verdict.PASS else " ".join(result.reason.split())
         self._line(f"      {result.verdict} {result.check} after {result.elapsed_s:.1f} s: {said}")
 
     def _line(self, text: str) -> None:

@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from harness.plural import plural
 from harness.records import Exercised
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A test's report about devices. It travels between processes as plain values (:meth:`plain`).
+class DeviceUse:
+    """How a test used devices since its last report. It travels between processes as plain values (:meth:`plain`).
 
-    ``configured`` describes the devices, ``None`` where they were not configured. ``verifications``, ``exercised`` and
-    ``unpassed`` (verifications that did not pass) count from the test's last report.
+    ``needed``: whether the test asks for devices, by a fixture or the marker. ``configured`` describes the devices,
+    ``None`` where they were not configured. ``unpassed`` counts verifications that did not pass.
     """
 
+    needed: bool = True
     configured: str | None = None
     verifications: int = 0
     exercised: Exercised = field(default_factory=Exercised)
@@ -29,10 +31,10 @@ class Said:
         return {**asdict(self), "exercised": exercised}
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Said:
+    def from_plain(cls, plain: Mapping[str, Any]) -> DeviceUse:
         """Convert back from :meth:`plain`."""
         exercised = {**plain["exercised"], "devices": tuple(plain["exercised"]["devices"])}
-        return cls(plain["configured"], plain["verifications"], Exercised(**exercised), plain["unpassed"])
+        return cls(**{**plain, "exercised": Exercised(**exercised)})
 
 
 @dataclass(slots=True)
@@ -47,15 +49,17 @@ class SessionTotals:
     #: How many verifications did not pass, by the test.
     unpassed: Counter[str] = field(default_factory=Counter)
 
-    def add(self, test: str, says: Said, skipped: str | None) -> None:
+    def add(self, test: str, use: DeviceUse, skipped: str | None) -> None:
         """Add the report of ``test``; ``skipped`` is the reason of a skip, or ``None``."""
+        if use.configured is not None:
+            self.configured.add(use.configured)
+        self.verifications += use.verifications
+        self.exercised += use.exercised
+        if use.unpassed:
+            self.unpassed[test] += use.unpassed
+        if not use.needed:
+            return
         self.tests.add(test)
-        if says.configured is not None:
-            self.configured.add(says.configured)
-        self.verifications += says.verifications
-        self.exercised += says.exercised
-        if says.unpassed:
-            self.unpassed[test] += says.unpassed
         if skipped is not None:
             self.skipped[test] = skipped
 
@@ -68,14 +72,13 @@ class SessionTotals:
         """Summarise the session; empty where no test needed devices."""
         lines = sorted(self.configured)
         if self.verifications:
-            lines.append(f"{self.verifications} verification(s): {self.exercised}")
+            lines.append(f"{plural(self.verifications, 'verification')}: {self.exercised}")
         if self.unpassed:
-            # A test that ignores the result passes whatever it is.
-            lines.append(f"{sum(self.unpassed.values())} of them did not pass; assert result.passed in the test")
+            lines.append(f"{sum(self.unpassed.values())} of them did not pass:")
             lines += [f"  {count} in {test}" for test, count in self.unpassed.items()]
         if self.nothing_exercised:
             lines.append(
-                f"UNKNOWN: nothing was exercised. All {len(self.tests)} test(s) that need devices were skipped, "
+                f"UNKNOWN: nothing was exercised. All tests that need devices ({len(self.tests)}) were skipped, "
                 "so this session proves nothing about them:"
             )
             lines += [f"  {count} x {why}" for why, count in Counter(self.skipped.values()).most_common()]

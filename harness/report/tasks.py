@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.parallel.task_processes import TasksRecord
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,9 @@ def summary(record: TasksRecord) -> str:
     """Summarise the tasks in one line."""
     failed = sum(bool(each.message) for each in record.results)
     done = len(record.results)
-    text = f"{done} of {len(record.commands)} task(s) ran on {len(record.devices)} device(s) of {record.spec}"
+    text = (
+        f"{done} of {plural(len(record.commands), 'task')} ran on "
+        f"{plural(len(record.devices), 'device')} of {record.spec}"
+    )
     text += f": {done - failed} succeeded, {failed} failed" if failed else "; all succeeded"
     return text if record.complete else f"{text}; INTERRUPTED"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.printable import device_label
-from harness.report.style import STYLES, exercised_text
+from harness.report.style import STYLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ def _table(results: tuple[CheckResult, ...]) -> Table:
         table.add_row(
             Text(result.check),
             Text(str(result.verdict), style=STYLES[result.verdict]),
-            Text(exercised_text(result.exercised)),
+            Text(str(result.exercised)),
             Text(f"{result.elapsed_s:.1f} s"),
             Text(_one_line(result.reason)),
         )

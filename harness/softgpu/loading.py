@@ -8,6 +8,7 @@ from typing import Any
 
 from harness._tensorflow import load_pluggable_device, train_keras_without_xla
 from harness.errors import DevicesAlreadyConfigured, SoftwareGpusUnavailable
+from harness.plural import plural
 from harness.softgpu.library import build_library
 
 #: What TensorFlow keeps for itself of a device's memory: a fixed part below 2 GiB, else a share in percent, and no less
@@ -25,7 +26,7 @@ class SoftwareGpus:
     memory_mib: int
 
     def __str__(self) -> str:
-        return f"{self.count} software GPU{'' if self.count == 1 else 's'} of {self.memory_mib} MiB"
+        return f"{plural(self.count, 'software GPU')} of {self.memory_mib} MiB"
 
 
 _loaded: SoftwareGpus | None = None
@@ -49,7 +50,7 @@ def load(tensorflow: Any, gpus: SoftwareGpus) -> None:
     if _loaded is not None:
         raise DevicesAlreadyConfigured(str(_loaded), str(gpus))
     if real := tensorflow.config.list_physical_devices("GPU"):
-        why = f"TensorFlow sees {len(real)} real GPU{'' if len(real) == 1 else 's'}, and cannot have both"
+        why = f"TensorFlow sees {plural(len(real), 'real GPU')}, and cannot have both"
         raise SoftwareGpusUnavailable(why, "hide them with CUDA_VISIBLE_DEVICES=-1, or use them with 'gpu'")
     path = build_library(tensorflow)
     library = ctypes.CDLL(str(path))

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.errors import UsageError
+from harness.plural import plural
 from harness.speed.baseline import SavedRun
 from harness.speed.change import Change, Rules, Variation, VariationOf, change_between, uncalibrated
 from harness.speed.comparable import differences, machine_key
@@ -96,7 +97,9 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
         UsageError: fewer than 4 runs, runs of different machines, or no benchmark that gates in all of them.
     """
     if len(runs) < FEWEST_RUNS:
-        raise UsageError(f"{len(runs)} run(s) are too few to calibrate; accepted: at least {FEWEST_RUNS}, better 20")
+        raise UsageError(
+            f"{plural(len(runs), 'run')} cannot make a calibration; accepted: at least {FEWEST_RUNS}, better 20"
+        )
     first = runs[0].fingerprint
     for run in runs:
         if differ := differences(first, run.fingerprint):

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.plural import plural
 from harness.records import Fingerprint, Verdict
 from harness.speed.baseline import SavedRun
 from harness.speed.change import UNCALIBRATED, Change, Rules, Variation, VariationOf, change_between, uncalibrated
@@ -126,21 +127,23 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
         return replace(
             judgement,
             verdict=Verdict.FAIL,
-            reason=f"a loss of speedup beyond {judgement.rules.threshold:.1%} in {len(failed)} of {len(names)} "
-            f"benchmark(s): {', '.join(failed)}",
+            reason=f"a loss of speedup beyond {judgement.rules.threshold:.1%} in {len(failed)} of "
+            f"{plural(len(names), 'benchmark')}: {', '.join(failed)}",
         )
     if unconfirmed:
         return replace(
             judgement,
-            reason=f"a loss beyond {judgement.rules.threshold:.1%} in a single measurement of {len(unconfirmed)} "
-            f"benchmark(s): {', '.join(unconfirmed)}; record with --harness-speedup-twice to confirm it",
+            reason=f"a loss beyond {judgement.rules.threshold:.1%} in a single measurement of "
+            f"{plural(len(unconfirmed), 'benchmark')}: {', '.join(unconfirmed)}; record with "
+            "--harness-speedup-twice to confirm it",
         )
     if not judged:
         return replace(judgement, reason="nothing was compared: no gating benchmark is in both runs")
     if judgement.missing:
         return replace(
             judgement,
-            reason=f"{len(judgement.missing)} benchmark(s) of the baseline were not measured, or no longer gate: "
+            reason=f"the baseline has {plural(len(judgement.missing), 'benchmark')} that this run did "
+            "not measure or that no longer gate: "
             f"{', '.join(judgement.missing)}; run them all, or record a new baseline",
         )
     open_ones = len(names - {each.name for each in judged if each.change.verdict != "cannot tell"})
@@ -152,7 +155,8 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
     return replace(
         judgement,
         verdict=Verdict.PASS,
-        reason=f"no loss beyond {judgement.rules.threshold:.1%} established in {len(names)} benchmark(s){undecided}",
+        reason=f"no loss beyond {judgement.rules.threshold:.1%} established in "
+        f"{plural(len(names), 'benchmark')}{undecided}",
     )
 
 
@@ -205,5 +209,8 @@ def _why_ungated(base: SpeedupRecord, new: SpeedupRecord) -> str | None:
         if not record.gates:
             return f"does not gate: {record.label}"
     if base.devices != new.devices:
-        return f"does not gate: measured on {len(base.devices)} device(s) before, on {len(new.devices)} other(s) now"
+        return (
+            f"does not gate: measured on {plural(len(base.devices), 'device')} before, on "
+            f"{plural(len(new.devices), 'other')} now"
+        )
     return None

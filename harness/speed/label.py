@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from harness.devices.cores import allowed_cpu_time, usable_cores
 from harness.devices.device import Device
+from harness.plural import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def label_of(kind: str, count: int, threads: Threads) -> Label:
         return Label(f"{count} core{'s, each' if count > 1 else ','} a server with one thread", gates=True)
     if kind == "logical-cpu":
         return _logical_cpus(count, threads)
-    return Label(f"{count} {kind} device(s) with unknown threads and GPUs: not a speedup", gates=False)
+    return Label(f"{plural(count, f'{kind} device')} with unknown threads and GPUs: not a speedup", gates=False)
 
 
 def _logical_cpus(count: int, threads: Threads) -> Label:
@@ -55,7 +56,7 @@ def _logical_cpus(count: int, threads: Threads) -> Label:
     if threads.inter_op != count:
         wrong.append(f"{threads.inter_op or 'all'} threads between ops instead of {count}")
     if threads.cores < count:
-        wrong.append(f"{threads.cores} core(s) for {count} devices")
+        wrong.append(f"{plural(threads.cores, 'core')} for {count} devices")
     if wrong:
         return Label(f"logical CPUs share one thread pool: not a speedup ({', '.join(wrong)})", gates=False)
     return Label(f"{count} logical CPUs as cores (one thread in an op, {threads.cores} cores)", gates=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from harness.devices.device import Device
+from harness.plural import plural
 from harness.speed.estimate import FEWEST_PAIRS, correlation, pairs_needed, relative_half_width
 from harness.speed.pairs import Samples
 from harness.speed.record import Interval
@@ -54,7 +55,8 @@ def about_traces(traces: int, calls: int) -> list[str]:
         return []
     return [
         (
-            f"functions were traced {traces} time(s) in {calls:,} measured calls, and the times include it; make each "
+            f"functions were traced {plural(traces, 'time')} in {calls:,} measured calls, and the "
+            "times include it; make each "
             "tf.function once, outside the call, and pass tensors of the same shape instead of Python numbers"
         )
     ]
@@ -80,7 +82,7 @@ def about_rates(
     """Warn of rates that ``count`` such devices cannot reach: ``work`` is wrong, or not waited for (FAULTS S03)."""
     kind = device.parsed.kind or ""
     return [
-        f"{side} does {rate:.2g} {unit}, more than {count} {kind}(s) can: work= is too large, or the call skips "
+        f"{side} does {rate:.2g} {unit}, more than {plural(count, kind)} can: work= is too large, or the call skips "
         "work that "
         "no output needs"
         for rate, unit, most in (

@@ -16,6 +16,7 @@ from harness.devices.name import DeviceName
 from harness.errors import EvidenceError
 from harness.evidence.op import Op, Transfer
 from harness.evidence.trace import Trace, trace
+from harness.plural import plural
 
 #: Roles of the ops that do the work of a program. TensorFlow places the others (constants, control flow, variables'
 #: handles, pipelines) freely.
@@ -55,7 +56,8 @@ def look_at_both(single: Callable[[], Any], parallel: Callable[[], Any], devices
                 traces.append(None)
         if reads.times:
             warnings.append(
-                f"{name} reads a tensor {reads.times} time(s) per call in Python (numpy(), float(), if, print), and "
+                f"{name} reads a tensor {plural(reads.times, 'time')} per call in Python (numpy(), "
+                "float(), if, print), and "
                 "starts "
                 "nothing on any device until it has the value"
             )
@@ -141,4 +143,4 @@ def work_by_device(ops: Iterable[Op]) -> Counter[DeviceName]:
 
 
 def _listed(counts: dict[DeviceName, int]) -> str:
-    return ", ".join(f"{name.short}: {count} op(s)" for name, count in sorted(counts.items(), key=str))
+    return ", ".join(f"{name.short}: {plural(count, 'op')}" for name, count in sorted(counts.items(), key=str))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from harness.devices.device import Devices
 from harness.errors import UsageError
+from harness.plural import plural
 from harness.strategies.dtypes import EXACT_LIMIT, dtype_name, is_float, numpy_dtype
 
 #: Exponents of powers of two that leave every float type room for products (float16 ends at 2**15).
@@ -34,7 +35,7 @@ def device_sets(devices: Devices, *, min_size: int = 1, max_size: int | None = N
     """
     most = len(devices) if max_size is None else max_size
     if not 1 <= min_size <= most <= len(devices):
-        given = f"min_size={min_size}, max_size={max_size} of {len(devices)} device(s)"
+        given = f"min_size={min_size}, max_size={max_size} of {plural(len(devices), 'device')}"
         raise UsageError(f"{given}; accepted: 1 <= min_size <= max_size <= the number of devices")
 
     def chosen(order: list[int]) -> Devices:

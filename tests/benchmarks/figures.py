@@ -65,7 +65,7 @@ def compare(benchmark: Any, record_property: Callable[[str, object], None]) -> C
         benchmark.pedantic(pairing, rounds=pairs, iterations=1)
         measured = pairing.pairs
         # Under xdist, and with --benchmark-disable, pytest-benchmark calls what it is given once, and says little.
-        assert len(measured) >= _FEWEST_PAIRS, f"{len(measured)} pair(s) are no measurement: is benchmarking disabled?"
+        assert len(measured) >= _FEWEST_PAIRS, f"{len(measured)} pairs are no measurement: is benchmarking disabled?"
         lower, median, upper = quartiles(measured.ratios if unit == "times" else measured.differences_ms)
         figure = Figure(what, unit, target, median, lower, upper, len(measured))
         benchmark.extra_info.update(asdict(figure))

@@ -52,8 +52,8 @@ def _compare(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("new", "threshold", "code", "said"),
     [
-        (1.9, "5%", ExitCode.SUCCESS, "PASS: no loss beyond 5.0% established in 1 benchmark(s)"),
-        (1.5, "5%", ExitCode.FAILURE, "FAIL: a loss of speedup beyond 5.0% in 1 of 1 benchmark(s): a.py::one"),
+        (1.9, "5%", ExitCode.SUCCESS, "PASS: no loss beyond 5.0% established in 1 benchmark"),
+        (1.5, "5%", ExitCode.FAILURE, "FAIL: a loss of speedup beyond 5.0% in 1 of 1 benchmark: a.py::one"),
         (1.5, "0.4", ExitCode.SUCCESS, "PASS: no loss beyond 40.0% established"),
     ],
 )
@@ -94,7 +94,7 @@ def test_nothing_in_common_is_unknown(tmp_path: Path) -> None:
     ("arguments", "why"),
     [
         ((), "0 things to compare; accepted: one of BASE.json NEW.json, --ab CMD_A CMD_B, or --ab-revisions"),
-        (("base.json",), "1 file(s) given; accepted: two"),
+        (("base.json",), "1 file given; accepted: two"),
         (("base.json", "gone.json"), "gone.json: No such file or directory"),
         (("base.json", "empty.json"), "empty.json: is empty"),
         (("base.json", "base.json", "--ab", "a", "b"), "2 things to compare"),
@@ -150,7 +150,7 @@ def test_two_revisions_are_judged_and_their_work_trees_are_gone(measuring: Path)
     command = f"{sys.executable} measure.py speedup.txt {{json}}"
     done = _compare(measuring, "--ab-revisions", "HEAD~1", "HEAD", "--command", command, "--rounds", "1")
     assert done.returncode == ExitCode.FAILURE, done.stderr
-    assert "FAIL: a loss of speedup beyond 5.0% in 2 of 2 benchmark(s): one, two" in done.stdout
+    assert "FAIL: a loss of speedup beyond 5.0% in 2 of 2 benchmarks: one, two" in done.stdout
     assert len(git("worktree", "list").splitlines()) == 1
 
 

@@ -49,7 +49,7 @@ def test_a_users_function_is_profiled_and_everything_is_kept(folder: Path) -> No
     done = run(folder, "profile", "program.py:step", "--devices", "cpu:2", "--calls", "3", "--report", "kept")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    for text in ("CPU:0", "CPU:1", "compute", "overlap: two or more devices compute at once", "3 call(s)"):
+    for text in ("CPU:0", "CPU:1", "compute", "overlap: two or more devices compute at once", "3 calls"):
         assert text in done.stdout
     profile = load_versioned(folder / "kept" / PROFILE_FILE, Profile, PROFILE_SCHEMA_VERSION)
     assert profile.calls == 3

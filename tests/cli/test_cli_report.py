@@ -99,7 +99,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("old", "new", "code", "said"),
     [
-        (samples.clean(), samples.clean(), 0, "NOTHING WORSE: 0 difference(s) (3 check(s)"),
+        (samples.clean(), samples.clean(), 0, "NOTHING WORSE: 0 differences (3 checks"),
         (samples.incomplete(), samples.clean(), 0, "better  run         was incomplete, is complete"),
         (samples.clean(), samples.incomplete(), 1, "worse   verdict     matpow: PASS → no result"),
         (samples.empty(), samples.empty(), 3, "UNKNOWN: the runs have no check in common"),

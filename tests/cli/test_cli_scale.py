@@ -95,7 +95,7 @@ def test_a_device_set_that_fails_is_reported_and_the_others_go_on(folder: Path) 
     assert "raised ValueError: one device is enough" in str(two.error)
     assert "error: cpu:2: program.py:only_one raised ValueError" in done.stdout
     assert record.fit is None
-    assert "no fit: all measurements are on 1 device(s)" in done.stdout
+    assert "no fit: all measurements are on 1 device" in done.stdout
 
 
 def test_a_device_set_that_returns_something_else_fails_and_its_times_do_not_count(folder: Path) -> None:

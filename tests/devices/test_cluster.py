@@ -179,7 +179,7 @@ def test_a_session_of_tests_runs_on_the_hosts(
     pytester.makepyfile(_TESTS)
     result = inner_pytest("-rs", f"--harness-devices={spec_of(hosts)}", real=True)
     result.assert_outcomes(passed=2, skipped=1)
-    result.stdout.fnmatch_lines(["3 remote device(s) from cluster:*: 3 devices of 3 hosts, as requested: *"])
+    result.stdout.fnmatch_lines(["3 remote devices from cluster:*: 3 devices of 3 hosts, as requested: *"])
 
 
 def on_several_cpus_of_a_host() -> None:

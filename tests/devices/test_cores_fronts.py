@@ -103,4 +103,4 @@ def test_a_session_of_tests_runs_on_cores(
     pytester.makepyfile(_TESTS)
     result = inner_pytest("-rs", "--harness-devices=cores:2", real=True)
     result.assert_outcomes(passed=2, skipped=1)
-    result.stdout.fnmatch_lines(["2 core device(s) from cores:2 (--harness-devices): 2 servers on loopback*"])
+    result.stdout.fnmatch_lines(["2 core devices from cores:2 (--harness-devices): 2 servers on loopback*"])

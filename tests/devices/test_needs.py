@@ -65,6 +65,6 @@ def test_needs_are_met_by_enough_devices_of_the_kinds_that_count() -> None:
 
 
 def test_needs_and_devices_are_described() -> None:
-    assert str(Needs(2)) == "2 device(s)"
-    assert str(Needs(2, ("gpu", "remote"))) == "2 gpu or remote device(s)"
-    assert describe(_devices(3, "logical-gpu")) == "3 logical-gpu device(s) from a spec"
+    assert str(Needs(2)) == "2 devices"
+    assert str(Needs(2, ("gpu", "remote"))) == "2 gpu or remote devices"
+    assert describe(_devices(3, "logical-gpu")) == "3 logical-gpu devices from a spec"

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("forked_workers")
 
 
 def train(strategy: str, build: Any, folder: Path, **options: Any) -> Equivalence:
-    return equivalent(strategy, build, samples.data(), 3, **{"loops": ("custom",), "logs": folder, **options})
+    given: dict[str, Any] = {"loops": ("custom",), "logs": folder, "devices": "cpu:2", **options}
+    return equivalent(strategy, build, samples.data(), 3, **given)
 
 
 def named(found: Equivalence, kind: str, text: str) -> list[harness.Finding]:

@@ -28,7 +28,7 @@ def test_a_lost_update_is_found_and_with_assign_add_none_is_lost(tmp_path: Path)
     assert found.verdict is harness.Verdict.FAIL, found
     (lost,) = [each for each in found.findings if each.severity is harness.Verdict.FAIL]
     assert lost.kind == "update-count"
-    assert "update(s) were lost" in lost.message
+    assert "lost update" in lost.message
     twin = train(samples.loses_none, tmp_path / "twin")
     # Keras's own counter may lag behind, which is a warning.
     assert twin.passed, twin

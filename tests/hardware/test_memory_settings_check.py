@@ -65,11 +65,19 @@ def test_a_setting_that_does_what_it_says_is_right(setting: MemorySetting, seen:
         (LIMIT, replace(LIMITED, had_bytes=(272 * _MIB,)), "allocate 272 MiB on its GPU:0"),
         (LIMIT, replace(LIMITED, had_bytes=(128 * _MIB,)), "only 128 MiB"),
         (LIMIT, replace(LIMITED, held_bytes=18_000 * _MIB), "with a limit of 256 MiB gives a process 18,000 MiB"),
-        (LIMIT, replace(LIMITED, wrong=1), "changed the content of 1 buffer(s)"),
-        (SPLIT, replace(HALVES, parts=("GPU:0",), had_bytes=(112 * _MIB,), placed=(_PLACE + "GPU:0",)), "gives 1 ("),
+        (LIMIT, replace(LIMITED, wrong=1), "changed the content of 1 buffer"),
+        (
+            SPLIT,
+            replace(HALVES, parts=("GPU:0",), had_bytes=(112 * _MIB,), placed=(_PLACE + "GPU:0",)),
+            "gives 1 logical device: GPU:0",
+        ),
         (SPLIT, replace(HALVES, had_bytes=(112 * _MIB, 16 * _MIB)), "only 16 MiB on its GPU:1"),
         (SPLIT, replace(HALVES, placed=(_PLACE + "GPU:0", _PLACE + "CPU:0")), "on /job:localhost"),
-        (CPU_SPLIT, replace(CPUS, parts=("CPU:0",), had_bytes=(1,), placed=(_PLACE + "CPU:0",)), "gives 1 (CPU:0)"),
+        (
+            CPU_SPLIT,
+            replace(CPUS, parts=("CPU:0",), had_bytes=(1,), placed=(_PLACE + "CPU:0",)),
+            "gives 1 logical device: CPU:0",
+        ),
         (GROWTH, "exit code 1: no such card", "failed: exit code 1"),
     ],
 )

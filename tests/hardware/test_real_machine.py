@@ -319,7 +319,7 @@ def test_a_collective_that_cannot_be_is_refused_before_it_hangs(answers: dict[st
     seen = answers["collectives"]
     assert "accepted here: ring, hierarchical-copy, reduce-to-one" in seen["nccl"]
     assert "accepted: all-reduce, all-gather, reduce-scatter, broadcast" in seen["kind"]
-    assert "2 array(s) for 3 card(s)" in seen["too few"]
+    assert "2 arrays for 3 cards" in seen["too few"]
     assert "a multiple of 3 cards" in seen["odd"]
 
 

@@ -37,7 +37,7 @@ _TESTS = """
         return side(devices[0].name, devices[0].name), side(*devices.names)
 
     def test_speed(speedup, devices, sides):
-        record = speedup(*sides, devices=devices)
+        record = speedup(*sides)
         assert record.devices == devices.names
 """
 _WRONG = """
@@ -232,7 +232,7 @@ def test_where_all_tests_measure_auto_takes_what_a_measurement_should(
     pytester.makepyfile(_WHAT_AUTO_TOOK.format(fixture=""))
     result = inner_pytest(*_AUTO, real=True)
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*core device(s) from cores:* (default; measurements use cores:*"])
+    result.stdout.fnmatch_lines(["*core device* from cores:* (default; measurements use cores:*"])
 
 
 def test_where_another_test_uses_the_devices_auto_is_what_it_ever_is(
@@ -240,4 +240,4 @@ def test_where_another_test_uses_the_devices_auto_is_what_it_ever_is(
 ) -> None:
     pytester.makepyfile(_WHAT_AUTO_TOOK.format(fixture="devices"))
     result = inner_pytest(*_AUTO)
-    result.stdout.fnmatch_lines(["*4 logical-cpu device(s) from auto (default)*"])
+    result.stdout.fnmatch_lines(["*4 logical-cpu devices from auto (default)*"])

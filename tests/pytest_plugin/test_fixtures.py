@@ -14,23 +14,36 @@ _STAND_INS = """
     import types
     from dataclasses import dataclass
     from harness.records import Exercised
+    from harness.session import observed
 
-    @dataclass
+    @dataclass(frozen=True)
     class Verification:
         devices: object
         options: object
         exercised: Exercised
-        passed: bool = True
+        verdict: str
+        reason: str = "one finding"
+
+        @property
+        def passed(self):
+            return self.verdict == "PASS"
 
     def verify(parallel, reference, inputs, *, devices, **options):
-        return Verification(devices, options, Exercised(programs=1, values=3, devices=devices.names))
+        exercised = Exercised(programs=1, values=3, devices=devices.names)
+        return observed(Verification(devices, options, exercised, inputs.get("verdict", "PASS")))
+
+    def assert_parallel(*args, **kwargs):
+        verification = verify(*args, **kwargs)
+        assert verification.passed, "not parallel"
+        return verification
 
     def trace(fn, *args, **kwargs):
         return fn(*args, **kwargs)
 
-    for name, function in (("judgement.verify", verify), ("evidence.trace", trace)):
+    for name, functions in (("judgement.verify", (verify, assert_parallel)), ("evidence.trace", (trace,))):
         module = types.ModuleType(f"harness.{name}")
-        setattr(module, function.__name__, function)
+        for function in functions:
+            setattr(module, function.__name__, function)
         sys.modules[module.__name__] = module
 """
 _TESTS = """
@@ -58,7 +71,7 @@ def test_verify_has_the_devices_and_what_it_exercised_is_told(
     pytester.makepyfile(_TESTS)
     result = inner_pytest("--harness-devices=cpu:2", *arguments)
     result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["2 verification(s): 2 program(s), 6 value(s), *proven on 2 device(s)"])
+    result.stdout.fnmatch_lines(["2 verifications: 2 programs, 6 values on 2 devices"])
 
 
 def test_the_devices_are_the_same_object_in_the_whole_session(pytester: pytest.Pytester, inner_pytest: Session) -> None:
@@ -91,7 +104,7 @@ def test_they_can_be_used_under_hypothesis(pytester: pytest.Pytester, inner_pyte
     )
     result = inner_pytest("--harness-devices=cpu:2", "-p", "_hypothesis_pytestplugin")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["5 verification(s): *"])
+    result.stdout.fnmatch_lines(["5 verifications: *"])
 
 
 def test_without_the_plug_in_a_test_that_uses_a_fixture_is_an_error(
@@ -102,3 +115,129 @@ def test_without_the_plug_in_a_test_that_uses_a_fixture_is_an_error(
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*fixture 'verify' not found*"])
+
+
+_IGNORED = """
+    import pytest
+
+    BAD = {"verdict": "FAIL"}
+
+    def test_checked(verify):
+        verify(None, None, BAD)
+
+    def test_ignored(verify):
+        verify(None, None, BAD, check=False)
+
+    def test_library_result_ignored(devices):
+        import harness
+        harness.verify(None, None, BAD, devices=devices)
+
+    def test_fails_for_its_own_reason(verify):
+        verify(None, None, BAD, check=False)
+        raise ValueError("own reason")
+
+    @pytest.fixture(scope="module")
+    def shared(verify):
+        return verify(None, None, BAD, check=False)
+
+    def test_fixture_ignored(shared):
+        pass
+"""
+_READ = """
+    import pickle
+    import pytest
+
+    BAD = {"verdict": "FAIL"}
+
+    def test_read(verify):
+        result = verify(None, None, BAD, check=False)
+        assert not result.passed
+        assert type(pickle.loads(pickle.dumps(result))).__mro__[1] is object
+
+    def test_raised(verify):
+        with pytest.raises(AssertionError, match="not parallel"):
+            verify(None, None, BAD)
+
+    def test_good(verify):
+        verify(None, None, {}, check=False)
+
+    @pytest.fixture(scope="module")
+    def shared(verify):
+        return verify(None, None, BAD, check=False)
+
+    def test_does_not_read_it_yet(shared):
+        pass
+
+    def test_reads_it(shared):
+        assert shared.verdict == "FAIL"
+"""
+
+
+def test_a_verification_that_did_not_pass_and_was_not_read_fails_its_test(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makeconftest(_STAND_INS)
+    pytester.makepyfile(_IGNORED)
+    result = inner_pytest("--harness-devices=cpu:2")
+    result.assert_outcomes(passed=1, failed=4, errors=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*AssertionError: not parallel",
+            "a verification did not pass, and the test did not read its result: FAIL: one finding",
+            "*ValueError: own reason",
+            "*ERROR at teardown of test_fixture_ignored*",
+            "5 of them did not pass:",
+        ]
+    )
+
+
+def test_a_verification_whose_result_is_read_may_end_in_any_way(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makeconftest(_STAND_INS)
+    pytester.makepyfile(_READ)
+    result = inner_pytest("--harness-devices=cpu:2")
+    result.assert_outcomes(passed=5)
+    result.stdout.fnmatch_lines(["4 verifications: *", "3 of them did not pass:"])
+
+
+def test_trainings_use_the_devices_of_the_session_and_are_counted(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile(
+        steps="def build():\n    pass\n",
+        test_it="""
+        import numpy as np
+        import pytest
+        import steps
+        from harness.distribute import run
+
+        DATA = np.ones((8, 1), np.float32), np.ones((8, 1), np.float32)
+
+        @pytest.fixture
+        def trained(monkeypatch):
+            specs = []
+            def ask(job, files, limit_s):
+                specs.append(job.arguments["spec"])
+                exercised = {"programs": 1, "values": 5, "devices": ["/device:CPU:0"]}
+                verdict = "PASS" if job.arguments["steps"] == 3 else "FAIL"
+                return {
+                    "verdict": verdict, "reason": "training", "findings": [], "exercised": exercised,
+                    "comparisons": [], "strategy": "mirrored", "loops": ["custom"], "steps": 3, "collectives": [],
+                    "measured": {},
+                }
+            monkeypatch.setattr(run, "ask", ask)
+            return specs
+
+        def test_devices_of_the_session(trained):
+            assert run.equivalent("mirrored", steps.build, DATA, 3).passed
+            run.equivalent("mirrored", steps.build, DATA, 3, devices="cpu:3")
+            assert trained == ["cpu:4", "cpu:3"]
+
+        def test_ignored(trained):
+            run.equivalent("mirrored", steps.build, DATA, 2)
+        """,
+    )
+    result = inner_pytest("--harness-devices=cpu:4")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["3 verifications: 3 programs, 15 values on 1 device", "1 of them did not pass:"])

@@ -52,12 +52,12 @@ def test_a_test_runs_where_its_needs_are_met_and_is_skipped_where_not_with_the_r
     )
     result = inner_pytest("-rs", "--harness-devices=cpu:4", *arguments)
     result.assert_outcomes(passed=2, skipped=3)
-    there = "configured: 4 logical-cpu device(s) from cpu:4 (--harness-devices)"
+    there = "configured: 4 logical-cpu devices from cpu:4 (--harness-devices)"
     result.stdout.fnmatch_lines_random(
         [
-            f"SKIPPED [[]1[]] {path.name}:3: needs 2 gpu device(s); {there}",
-            f"SKIPPED [[]1[]] {path.name}:11: needs 5 device(s); {there}",
-            f"SKIPPED [[]1[]] {path.name}:20: needs 9 device(s); {there}",
+            f"SKIPPED [[]1[]] {path.name}:3: needs 2 gpu devices; {there}",
+            f"SKIPPED [[]1[]] {path.name}:11: needs 5 devices; {there}",
+            f"SKIPPED [[]1[]] {path.name}:20: needs 9 devices; {there}",
         ]
     )
     result = inner_pytest("-rs", "--harness-devices=gpu:2", *arguments, gpus=8)

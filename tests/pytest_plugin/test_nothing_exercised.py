@@ -37,11 +37,11 @@ def test_all_skipped_says_unknown_and_exits_non_zero(
     result.stdout.fnmatch_lines(
         [
             "=* harness =*",
-            "UNKNOWN: nothing was exercised. All 2 test(s) that need devices were skipped, so this session proves *",
+            "UNKNOWN: nothing was exercised. All tests that need devices (2) were skipped, so this session proves *",
         ]
     )
     result.stdout.fnmatch_lines_random(
-        ["  1 x Skipped: needs 2 gpu device(s); *", "  1 x Skipped: needs 4 gpu device(s); *"]
+        ["  1 x Skipped: needs 2 gpu devices; *", "  1 x Skipped: needs 4 gpu devices; *"]
     )
 
 
@@ -79,7 +79,7 @@ def test_skipping_for_any_other_reason_proves_as_little(
     )
     result = inner_pytest()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["UNKNOWN: nothing was exercised. All 1 test(s)*"])
+    result.stdout.fnmatch_lines(["UNKNOWN: nothing was exercised. All tests that need devices (1)*"])
 
 
 def test_an_expected_failure_has_run(pytester: pytest.Pytester, inner_pytest: Session) -> None:

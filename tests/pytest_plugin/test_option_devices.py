@@ -30,12 +30,12 @@ def test_without_any_of_them_the_devices_are_chosen_for_the_machine(
             "harness: devices auto (default)",
             "*there: 4 x logical-cpu, auto*",
             "=* harness =*",
-            "4 logical-cpu device(s) from auto (default): auto selected cpu:4: no GPU found",
+            "4 logical-cpu devices from auto (default): auto selected cpu:4: no GPU found",
         ]
     )
     result = inner_pytest("-s", gpus=2)
     result.stdout.fnmatch_lines(
-        ["*there: 2 x gpu, auto*", "2 gpu device(s) from auto (default): auto selected gpu: found 2 real GPUs*"]
+        ["*there: 2 x gpu, auto*", "2 gpu devices from auto (default): auto selected gpu: found 2 real GPUs*"]
     )
 
 
@@ -56,7 +56,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_ini_file(
         [
             "harness: devices cpu:6 (--harness-devices)",
             "*there: 6 x logical-cpu, cpu:6*",
-            "6 logical-cpu device(s) from cpu:6 (--harness-devices): 6 logical CPUs, as requested",
+            "6 logical-cpu devices from cpu:6 (--harness-devices): 6 logical CPUs, as requested",
         ]
     )
     monkeypatch.setenv("HARNESS_DEVICES", "")
@@ -103,7 +103,7 @@ def test_workers_of_xdist_have_the_same_devices_and_the_controller_tells(
     result.stdout.fnmatch_lines(
         [
             "harness: devices setups/mine.toml (--harness-devices)",
-            "5 logical-cpu device(s) from setups/mine.toml (--harness-devices): 5 logical CPUs, as requested",
+            "5 logical-cpu devices from setups/mine.toml (--harness-devices): 5 logical CPUs, as requested",
         ]
     )
     _ini(pytester, "setups/mine.toml")

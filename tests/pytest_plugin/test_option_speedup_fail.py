@@ -27,7 +27,7 @@ def test_the_same_code_passes(gate: GateSession) -> None:
             "default ± 1.3%, not calibrated on this machine",
             "*test_one * same",
             "*test_other * same",
-            "PASS: no loss beyond 5.0% established in 2 benchmark(s)",
+            "PASS: no loss beyond 5.0% established in 2 benchmarks",
         ]
     )
     assert "measured a second time" not in result.stdout.str()
@@ -41,7 +41,7 @@ def test_a_planted_loss_is_measured_twice_and_fails(gate: GateSession) -> None:
     result.stdout.fnmatch_lines(
         ["*test_one *FAIL: worse beyond the threshold, confirmed by a second measurement (-1*", "*test_other * same"]
     )
-    result.stdout.fnmatch_lines(["FAIL: a loss of speedup beyond 5.0% in 1 of 2 benchmark(s): *::test_one"])
+    result.stdout.fnmatch_lines(["FAIL: a loss of speedup beyond 5.0% in 1 of 2 benchmarks: *::test_one"])
 
 
 def test_a_loss_that_the_second_measurement_does_not_show_passes(gate: GateSession) -> None:
@@ -70,7 +70,7 @@ def test_what_is_missing_now_is_no_pass(gate: GateSession) -> None:
     result = gate.run(both(), *COMPARE, "-k", "test_one")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["missing: *::test_other is in the baseline*", "UNKNOWN: 1 benchmark(s) of the baseline*"]
+        ["missing: *::test_other is in the baseline*", "UNKNOWN: the baseline has 1 benchmark that*"]
     )
 
 

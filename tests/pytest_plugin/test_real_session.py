@@ -24,8 +24,7 @@ _TESTS = """
 
     def test_a_right_program_passes(devices, verify):
         parallel = harness.make_parallel(double_plus_one, devices)
-        verification = verify(parallel, double_plus_one, ROWS, gradients=True)
-        assert verification.passed, verification.findings
+        verify(parallel, double_plus_one, ROWS, gradients=True)
 
     def test_a_program_that_drops_the_remainder_fails(devices, verify):
         def drops(x):
@@ -36,7 +35,9 @@ _TESTS = """
                     shards.append(double_plus_one(x[index * each : (index + 1) * each]))
             return tf.concat(shards, axis=0)
 
-        verification = verify(drops, double_plus_one, ROWS)
+        with pytest.raises(harness.VerificationError, match="harness.configure\\('cpu:3'\\)"):
+            verify(drops, double_plus_one, ROWS)
+        verification = verify(drops, double_plus_one, ROWS, check=False)
         assert not verification.passed
         assert {finding.kind for finding in verification.findings} & {"shape", "value"}
 
@@ -62,8 +63,9 @@ def test_a_users_tests_run_on_three_logical_cpus_under_xdist(pytester: pytest.Py
     result.stdout.fnmatch_lines(
         [
             "harness: devices cpu:3 (--harness-devices)",
-            "3 logical-cpu device(s) from cpu:3 (--harness-devices): 3 logical CPUs, as requested*",
-            "2 verification(s): * proven on 3 device(s)",
-            "*needs 4 device(s); configured: 3 logical-cpu device(s) from cpu:3 (--harness-devices)",
+            "3 logical-cpu devices from cpu:3 (--harness-devices): 3 logical CPUs, as requested*",
+            "3 verifications: * on 3 devices",
+            "2 of them did not pass:",
+            "*needs 4 devices; configured: 3 logical-cpu devices from cpu:3 (--harness-devices)",
         ]
     )

@@ -47,6 +47,8 @@ def test_unused_it_loads_nothing_but_itself(pytester: pytest.Pytester, monkeypat
         "harness.pytest_plugin.plugin",
         "harness.pytest_plugin.gate",
         "harness.pytest_plugin.speed",
+        "harness.pytest_plugin.watch",
+        "harness.session",
     }
     assert plain.isdisjoint(_HEAVY)
     with_spec = loaded("--harness-devices=cpu:2")

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 
 from harness.records import Exercised
-from harness.report.session import Said, SessionTotals
+from harness.report.session import DeviceUse, SessionTotals
 
 
 def test_what_a_test_says_travels_as_plain_values() -> None:
-    said = Said("4 devices", 2, Exercised(1, 2, 3, 4, 5, ("/CPU:0", "/CPU:1")), 1)
-    assert Said.from_plain(json.loads(json.dumps(said.plain()))) == said
-    assert Said.from_plain(json.loads(json.dumps(Said().plain()))) == Said()
+    said = DeviceUse(True, "4 devices", 2, Exercised(1, 2, 3, 4, 5, ("/CPU:0", "/CPU:1")), 1)
+    assert DeviceUse.from_plain(json.loads(json.dumps(said.plain()))) == said
+    assert DeviceUse.from_plain(json.loads(json.dumps(DeviceUse().plain()))) == DeviceUse()
 
 
 def test_a_session_without_tests_that_need_devices_says_nothing() -> None:
@@ -21,41 +21,51 @@ def test_a_session_without_tests_that_need_devices_says_nothing() -> None:
 def test_what_was_exercised_is_added_up() -> None:
     totals = SessionTotals()
     for test in ("a", "b"):
-        totals.add(test, Said("2 devices", 1, Exercised(programs=1, values=10, devices=(f"/CPU:{test}",))), None)
+        totals.add(
+            test, DeviceUse(True, "2 devices", 1, Exercised(programs=1, values=10, devices=(f"/CPU:{test}",))), None
+        )
     assert totals.lines() == [
         "2 devices",
-        f"2 verification(s): {Exercised(programs=2, values=20, devices=('/CPU:a', '/CPU:b'))}",
+        "2 verifications: 2 programs, 20 values on 2 devices",
     ]
     assert not totals.nothing_exercised
 
 
 def test_verifications_that_did_not_pass_are_told_with_their_tests() -> None:
     totals = SessionTotals()
-    totals.add("a", Said("2 devices", 2, Exercised(programs=2), 1), None)
-    totals.add("b", Said("2 devices", 1, Exercised(programs=1)), None)
-    assert totals.lines()[2:] == ["1 of them did not pass; assert result.passed in the test", "  1 in a"]
+    totals.add("a", DeviceUse(True, "2 devices", 2, Exercised(programs=2), 1), None)
+    totals.add("b", DeviceUse(True, "2 devices", 1, Exercised(programs=1)), None)
+    assert totals.lines()[2:] == ["1 of them did not pass:", "  1 in a"]
 
 
 def test_a_session_in_which_every_test_was_skipped_exercised_nothing() -> None:
     totals = SessionTotals()
-    totals.add("a", Said("2 devices"), "no GPU")
-    totals.add("b", Said("2 devices"), "no GPU")
+    totals.add("a", DeviceUse(True, "2 devices"), "no GPU")
+    totals.add("b", DeviceUse(True, "2 devices"), "no GPU")
     assert totals.nothing_exercised
-    assert totals.lines()[1].startswith("UNKNOWN: nothing was exercised. All 2 test(s)")
+    assert totals.lines()[1].startswith("UNKNOWN: nothing was exercised. All tests that need devices (2)")
     assert totals.lines()[2:] == ["  2 x no GPU"]
 
 
 def test_one_test_that_was_not_skipped_is_enough() -> None:
     totals = SessionTotals()
-    totals.add("a", Said("2 devices"), "no GPU")
-    totals.add("b", Said("2 devices"), None)
+    totals.add("a", DeviceUse(True, "2 devices"), "no GPU")
+    totals.add("b", DeviceUse(True, "2 devices"), None)
     assert not totals.nothing_exercised
     assert totals.lines() == ["2 devices"]
 
 
 def test_a_test_that_is_skipped_after_its_setup_counts_as_skipped() -> None:
     totals = SessionTotals()
-    totals.add("a", Said("2 devices"), None)
-    totals.add("a", Said("2 devices"), "skipped in the test")
-    totals.add("a", Said("2 devices"), None)
+    totals.add("a", DeviceUse(True, "2 devices"), None)
+    totals.add("a", DeviceUse(True, "2 devices"), "skipped in the test")
+    totals.add("a", DeviceUse(True, "2 devices"), None)
     assert totals.nothing_exercised
+
+
+def test_a_test_that_verifies_without_asking_for_devices_counts_but_needs_none() -> None:
+    totals = SessionTotals()
+    totals.add("a", DeviceUse(True, "2 devices"), "no GPU")
+    totals.add("b", DeviceUse(False, None, 1, Exercised(programs=1)), None)
+    assert totals.nothing_exercised
+    assert totals.lines()[1] == "1 verification: 1 program"

@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from harness.records import CheckResult, Exercised, Finding, RunRecord, Verdict, exit_code, overall
-from harness.report.style import exercised_text
 from harness.report.terminal import FINDINGS_SHOWN, console_for, print_report
 
 CPU1 = "/job:localhost/replica:0/task:0/device:CPU:1"
@@ -117,8 +116,8 @@ def test_where_there_is_no_terminal_the_width_is_fixed_and_there_is_no_colour(mo
 
 
 def test_exercise_reads_as_counts_without_zeros() -> None:
-    assert exercised_text(Exercised()) == "nothing"
-    assert exercised_text(Exercised(1, 1, 1, 1, 1, ("a",))) == (
+    assert str(Exercised()) == "nothing"
+    assert str(Exercised(1, 1, 1, 1, 1, ("a",))) == (
         "1 program, 1 value, 1 gradient value, 1 op, 1 gradient op on 1 device"
     )
-    assert exercised_text(Exercised(values=1234567)) == "1,234,567 values"
+    assert str(Exercised(values=1234567)) == "1,234,567 values"

@@ -68,7 +68,7 @@ def test_towers_in_eager_code_are_told_to_use_a_function() -> None:
 def test_towers_between_which_python_reads_are_told_so() -> None:
     reads = replace(HOST, reads=20)
     (cause,) = causes_of(profile(host=reads, overlap_share=0.0, possible_overlap_share=0.45))
-    assert "Python reads 2 value(s) per call" in cause.sentence
+    assert "Python reads 2 values per call" in cause.sentence
 
 
 def test_one_device_is_never_called_serialised_or_alone_with_the_backward_pass() -> None:

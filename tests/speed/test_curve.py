@@ -59,9 +59,7 @@ def test_a_single_round_has_no_interval() -> None:
 def test_a_single_count_is_no_fit_and_says_so() -> None:
     record = curve(point("cores:2", 2, 1000, 1001))
     assert record.fit is None
-    assert (
-        law_text(record) == "no fit: all measurements are on 2 device(s); a fit needs two different numbers of devices"
-    )
+    assert law_text(record) == "no fit: all measurements are on 2 devices; a fit needs two different numbers of devices"
 
 
 def test_devices_of_two_kinds_are_no_curve() -> None:

@@ -35,7 +35,7 @@ def test_the_same_code_passes() -> None:
     assert [(each.name, each.figure, each.change.verdict) for each in said.judged] == [
         (name, figure, "same") for name in names for figure in ("fastest", "typical")
     ]
-    assert _words(said).endswith("PASS: no loss beyond 5.0% established in 5 benchmark(s)")
+    assert _words(said).endswith("PASS: no loss beyond 5.0% established in 5 benchmarks")
 
 
 def test_a_loss_of_a_tenth_that_is_confirmed_fails() -> None:
@@ -45,7 +45,7 @@ def test_a_loss_of_a_tenth_that_is_confirmed_fails() -> None:
     assert said.verdict is Verdict.FAIL
     assert {each.name for each in said.judged if each.fails} == {"a"}
     assert "FAIL: worse beyond the threshold, confirmed by a second measurement (-1" in _words(said)
-    assert said.reason == "a loss of speedup beyond 5.0% in 1 of 2 benchmark(s): a"
+    assert said.reason == "a loss of speedup beyond 5.0% in 1 of 2 benchmarks: a"
 
 
 def test_a_loss_that_the_second_measurement_does_not_show_passes() -> None:
@@ -129,7 +129,7 @@ def test_what_gated_and_no_longer_does_is_no_pass() -> None:
     fewer = replace(record(), devices=FINGERPRINT.devices[:1])
     said = _judge({**both, "b": record()}, {**both, "b": fewer})
     assert said.verdict is Verdict.UNKNOWN
-    assert "b: does not gate: measured on 2 device(s) before, on 1 other(s) now" in _words(said)
+    assert "b: does not gate: measured on 2 devices before, on 1 other now" in _words(said)
 
 
 def test_where_nothing_can_be_told_it_is_unknown() -> None:
@@ -139,7 +139,7 @@ def test_where_nothing_can_be_told_it_is_unknown() -> None:
     assert "more pairs than 60" in _words(said)
     one_of_two = _judge({"a": wide, "b": record()}, {"a": wider, "b": record(seed=3)})
     assert one_of_two.verdict is Verdict.PASS
-    assert one_of_two.reason.endswith("in 2 benchmark(s); 1 undecided")
+    assert one_of_two.reason.endswith("in 2 benchmarks; 1 undecided")
 
 
 def test_a_second_look_is_asked_for_where_one_benchmark_alone_shows_a_loss() -> None:

@@ -164,7 +164,7 @@ def test_reading_a_value_between_the_shards_is_named(chains: Chains, devices: ha
 
     record = measure(chains.single, in_turn, devices)
     [said] = _about(record, "reads a tensor")
-    assert said.startswith(f"parallel reads a tensor {len(devices)} time(s) per call in Python")
+    assert said.startswith(f"parallel reads a tensor {len(devices)} times per call in Python")
 
 
 @pytest.mark.devices(min=2, kind="logical-cpu")

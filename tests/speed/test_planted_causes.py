@@ -84,7 +84,7 @@ def seen(
     ("program", "kind", "words"),
     [
         ("eager", "towers-serialised", "one Python thread starts the ops one by one"),
-        ("read_between", "towers-serialised", "Python reads 2 value(s) per call"),
+        ("read_between", "towers-serialised", "Python reads 2 values per call"),
         ("one_after_the_other", "towers-serialised", "control_dependencies"),
         ("backward on one", "backward-on-one-device", "gradient ops of a call ran on CPU:0"),
         ("traced_anew", "retracing", "scaled was traced again in 4 of 4 calls"),

@@ -40,7 +40,7 @@ def test_each_kind_has_its_label(kind: str, count: int, threads: Threads, label:
         (Threads(intra_op=4, inter_op=2, cores=2), "4 threads in an op instead of 1"),
         (Threads(intra_op=1, inter_op=0, cores=2), "all threads between ops instead of 2"),
         (Threads(intra_op=1, inter_op=4, cores=2), "4 threads between ops instead of 2"),
-        (Threads(intra_op=1, inter_op=2, cores=1), "1 core(s) for 2 devices"),
+        (Threads(intra_op=1, inter_op=2, cores=1), "1 core for 2 devices"),
     ],
 )
 def test_logical_cpus_that_share_their_threads_never_gate(threads: Threads, why: str) -> None:

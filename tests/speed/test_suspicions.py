@@ -61,7 +61,7 @@ def test_pairs_that_hang_together_are_told_of() -> None:
 def test_tracing_within_the_times_is_told_of() -> None:
     assert about_traces(0, 80) == []
     [said] = about_traces(80, 80)
-    assert said.startswith("functions were traced 80 time(s) in 80 measured calls")
+    assert said.startswith("functions were traced 80 times in 80 measured calls")
 
 
 def test_waiting_that_is_a_large_part_of_a_call_is_told_of() -> None:
@@ -74,6 +74,6 @@ def test_rates_that_no_device_reaches_are_told_of() -> None:
     assert about_rates(5e10, 1e10, _CPUS[0], 1, "single") == []
     assert about_rates(None, None, _CPUS[0], 1, "single") == []
     [said] = about_rates(1e13, None, _CPUS[0], 2, "parallel")
-    assert said.startswith("parallel does 1e+13 FLOP/s, more than 2 CPU(s) can")
+    assert said.startswith("parallel does 1e+13 FLOP/s, more than 2 CPUs can")
     [said] = about_rates(None, 1e15, _CPUS[0], 1, "single")
-    assert said.startswith("single does 1e+15 bytes/s, more than 1 CPU(s) can")
+    assert said.startswith("single does 1e+15 bytes/s, more than 1 CPU can")

@@ -23,7 +23,7 @@ def test_the_test_of_the_readme_is_ten_lines_and_passes(tmp_path: Path) -> None:
     done = run(tmp_path, "pytest", "--harness-devices=cpu:2")
     assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
     assert "harness: devices cpu:2 (--harness-devices)" in done.stdout
-    assert "proven on 2 device(s)" in done.stdout
+    assert "on 2 devices" in done.stdout
 
 
 def test_its_faulty_twin_fails_and_names_the_finding(tmp_path: Path) -> None:

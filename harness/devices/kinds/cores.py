@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from harness.devices.device import Device
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import DeviceSpec, Form, counted
-from harness.devices.plan import Plan, hidden_gpus, make_plan, many
+from harness.devices.plan import Plan, hidden_gpus, make_plan
 from harness.devices.settings import RuntimeSettings
 from harness.errors import DevicesUnavailable
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.devices.request import Request
@@ -44,8 +45,8 @@ class CoresSpec(DeviceSpec):
         options = request.options
         cores = inventory.cores
         if self.count > len(cores):
-            available = [*(f"core of CPU {cpu}" for cpu in cores), f"{many(inventory.cpus_allowed, 'CPU')} in all"]
-            needed = f"{many(self.count, 'CPU core')}, each for one device"
+            available = [*(f"core of CPU {cpu}" for cpu in cores), f"{plural(inventory.cpus_allowed, 'CPU')} in all"]
+            needed = f"{plural(self.count, 'CPU core')}, each for one device"
             raise DevicesUnavailable(str(request), needed, available)
         cpus = cores[: self.count]
         runtime = RuntimeSettings(
@@ -58,8 +59,8 @@ class CoresSpec(DeviceSpec):
             for task, cpu in enumerate(cpus)
         )
         reason = (
-            f"{many(self.count, 'server')} on loopback, each with one thread on its own core "
-            f"(CPU {', '.join(map(str, cpus))}) of {many(len(cores), 'available physical core')}, as requested"
+            f"{plural(self.count, 'server')} on loopback, each with one thread on its own core "
+            f"(CPU {', '.join(map(str, cpus))}) of {plural(len(cores), 'available physical core')}, as requested"
             f"{hidden_gpus(inventory)}"
         )
         return replace(make_plan(devices, runtime, options, reason), server_cpus=cpus)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import DeviceSpec, Form, counted
-from harness.devices.plan import Plan, hidden_gpus, local_plan, many
+from harness.devices.plan import Plan, hidden_gpus, local_plan
 from harness.devices.settings import RuntimeSettings
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.devices.request import Request
@@ -43,5 +44,5 @@ class CpuSpec(DeviceSpec):
             intra_op_threads=1 if options.intra_op_threads is None else options.intra_op_threads,
             inter_op_threads=self.count if options.inter_op_threads is None else options.inter_op_threads,
         )
-        reason = f"{many(self.count, 'logical CPU')}, as requested{hidden_gpus(inventory)}"
+        reason = f"{plural(self.count, 'logical CPU')}, as requested{hidden_gpus(inventory)}"
         return local_plan("CPU", "logical-cpu", ["/physical_device:CPU:0"] * self.count, runtime, options, reason)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import DeviceSpec, Form, counted
-from harness.devices.plan import Plan, local_plan, many
+from harness.devices.plan import Plan, local_plan
 from harness.devices.settings import GpuSettings, RuntimeSettings
 from harness.errors import DevicesUnavailable
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.devices.request import Request
@@ -43,10 +44,10 @@ class GpuSpec(DeviceSpec):
         found = inventory.gpus
         wanted = len(found) if self.count is None else self.count
         if not 0 < wanted <= len(found):
-            raise DevicesUnavailable(str(request), many(max(wanted, 1), "real GPU"), inventory.names)
+            raise DevicesUnavailable(str(request), plural(max(wanted, 1), "real GPU"), inventory.names)
         limits = () if options.memory_limit_mib is None else (options.memory_limit_mib,)
         physical = [gpu.physical for gpu in found[:wanted]]
         settings = tuple(GpuSettings(name, limits, options.memory_growth) for name in physical)
         runtime = RuntimeSettings(1, settings, options.intra_op_threads, options.inter_op_threads)
-        reason = f"{many(wanted, 'real GPU')} of {len(found)}, as requested"
+        reason = f"{plural(wanted, 'real GPU')} of {len(found)}, as requested"
         return local_plan("GPU", "gpu", physical, runtime, options, reason)

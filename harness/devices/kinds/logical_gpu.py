@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import DeviceSpec, Form, counted
-from harness.devices.plan import Plan, local_plan, many
+from harness.devices.plan import Plan, local_plan
 from harness.devices.settings import GpuSettings, RuntimeSettings
 from harness.errors import DevicesUnavailable
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.devices.request import Request
@@ -51,5 +52,5 @@ class LogicalGpuSpec(DeviceSpec):
             raise DevicesUnavailable(str(request), needed, inventory.names)
         settings = (GpuSettings(gpu.physical, (self.memory_mib,) * self.count),)
         runtime = RuntimeSettings(1, settings, options.intra_op_threads, options.inter_op_threads)
-        reason = f"{many(self.count, 'logical GPU')} of {self.memory_mib:,} MiB on {gpu}, as requested"
+        reason = f"{plural(self.count, 'logical GPU')} of {self.memory_mib:,} MiB on {gpu}, as requested"
         return local_plan("GPU", "logical-gpu", [gpu.physical] * self.count, runtime, options, reason)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import DeviceSpec, Form, counted
-from harness.devices.plan import Plan, local_plan, many
+from harness.devices.plan import Plan, local_plan
 from harness.devices.settings import GpuSettings, RuntimeSettings
+from harness.plural import plural
 from harness.softgpu import SoftwareGpus
 
 if TYPE_CHECKING:
@@ -60,6 +61,6 @@ class SoftwareGpuSpec(DeviceSpec):
             intra_op_threads=1 if options.intra_op_threads is None else options.intra_op_threads,
             inter_op_threads=2 * self.count if options.inter_op_threads is None else options.inter_op_threads,
         )
-        reason = f"{many(self.count, 'software GPU')} of {self.memory_mib:,} MiB each, as requested; no GPU is tested"
+        reason = f"{plural(self.count, 'software GPU')} of {self.memory_mib:,} MiB each, as requested; no GPU is tested"
         plan = local_plan("GPU", "software-gpu", physical, runtime, options, reason)
         return replace(plan, software_gpus=SoftwareGpus(self.count, self.memory_mib))

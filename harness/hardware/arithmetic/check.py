@@ -21,6 +21,7 @@ from harness.hardware.operations import NoKernel, raising_no_kernel, wide
 from harness.hardware.profile import profiles_of
 from harness.hardware.rates import judge_rates, rate_finding
 from harness.hardware.tensor_float import TensorFloat, describe_tf32, may_use, tf32_set
+from harness.plural import plural
 from harness.records import Card, Figure, Quantity
 
 
@@ -59,7 +60,8 @@ class _Course:
             step = "run it with --level standard, or on devices with kernels for it"
             account.unproven("no operation has a kernel on any device", step)
         return (
-            f"{len(self.names)} operations on {len(self.cards)} device(s): within their rounding bounds, same bits in "
+            f"{len(self.names)} operations on {plural(len(self.cards), 'device')}: within their "
+            "rounding bounds, same bits in "
             f"a second run{' and on devices of one model' if self.compared else '; no devices of one model to compare'}"
         )
 

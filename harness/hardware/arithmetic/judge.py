@@ -13,6 +13,7 @@ from harness.hardware.arithmetic.bounds import Allowed
 from harness.hardware.arithmetic.disagreement import Deviation, deviation, odd_ones
 from harness.hardware.bits import changed_bits
 from harness.hardware.finding import card_name, device_of, finding
+from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
 #: Operations for which a library measures which algorithm is fastest on each card, so the bits may differ.
@@ -63,7 +64,7 @@ def judge_card(ran: Ran) -> list[Finding]:
                 ran.operation,
                 expected=f"element {list(again.index)}: {again.expected}, as in the first run",
                 found=f"{again.found} in a second run with the same operands",
-                message=f"gives other bits for {ran.operation} in a second run: {again.elements:,} element(s)",
+                message=f"gives other bits for {ran.operation} in a second run: {plural(again.elements, 'element')}",
                 next_step=_NONDETERMINISM,
                 subject=ran.operation,
             )
@@ -81,7 +82,7 @@ def _beyond(ran: Ran, worst: Deviation) -> Finding:
         f"{ran.operation}, element {list(worst.index)}",
         expected=f"{worst.expected}, within its rounding bound",
         found=worst.found,
-        message=f"computes {ran.operation} wrong: {worst.count:,} element(s) exceed the rounding bound, "
+        message=f"computes {ran.operation} wrong: {plural(worst.count, 'element')} exceed the rounding bound, "
         f"the worst {times}",
         next_step=_ARITHMETIC,
         subject=ran.operation,

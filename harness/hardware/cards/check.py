@@ -11,6 +11,7 @@ from harness.hardware.cards.judge import judge_numbering
 from harness.hardware.finding import finding
 from harness.hardware.known_answers import known_answers
 from harness.hardware.machine import Machine
+from harness.plural import plural
 
 
 def run(context: CheckContext) -> CheckOutcome:
@@ -25,7 +26,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     account.scope += scope
     _compute(machine, context, account)
     labels = ", ".join(card.label for card in machine.cards)
-    return f"{len(machine.cards)} device(s) visible once, in order, and computing: {labels}"
+    return f"{plural(len(machine.cards), 'device')} visible once, in order, and computing: {labels}"
 
 
 def _compute(machine: Machine, context: CheckContext, account: Account) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.hardware.finding import finding
+from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
 
@@ -35,7 +36,10 @@ def judge_numbering(
     elif not found:
         found += _order(cards, there, numbering)
     shown = visible if visible is not None else "not set"
-    scope.append(f"driver: {len(known)} GPU(s), CUDA_VISIBLE_DEVICES: {shown}, TensorFlow: {len(numbering)} GPU(s)")
+    scope.append(
+        f"driver: {plural(len(known), 'GPU')}, CUDA_VISIBLE_DEVICES: {shown}, TensorFlow: "
+        f"{plural(len(numbering), 'GPU')}"
+    )
     return found, scope
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from harness.hardware.bits import changed_bits
 from harness.hardware.finding import finding
+from harness.plural import plural
 from harness.records import Card, Finding
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
@@ -76,12 +77,12 @@ def judge_collective(
     culprit = next(iter(culprits)) if len(culprits) == 1 else None
     if culprit is not None:
         card, how = cards[culprit[0]], culprit[1]
-        message = f"has a share that {how} {where}, on {len(wrong)} device(s)"
+        message = f"has a share that {how} {where}, on {plural(len(wrong), 'device')}"
         return [_finding(where, algorithm, card, "the shares of all devices, once each", f"one {how} it", message)]
     findings = []
     for number in wrong:
         card, each = cards[number], differ[number]
-        message = f"holds {each.elements:,} wrong element(s) after {where}"
+        message = f"holds {plural(each.elements, 'wrong element')} after {where}"
         values = [f"element {list(each.index)}: {value}" for value in (each.expected, each.found)]
         findings.append(_finding(where, algorithm, card, values[0], values[1], message))
     return findings

@@ -19,6 +19,7 @@ from typing import Any
 from harness.devices.device import Device
 from harness.errors import UsageError
 from harness.hardware.collectives.judge import KINDS
+from harness.plural import plural
 
 #: TensorFlow tells groups of collectives apart by their key. Those of tf.distribute count from 1, so this one is free.
 _GROUP_KEY = 0x4D414348
@@ -71,7 +72,9 @@ class Collectives:
     def _require_shares(self, tensors: Sequence[Any]) -> None:
         rows = int(tensors[0].shape[0]) if tensors[0].shape.rank else 0
         if not rows or rows % len(self._devices):
-            raise UsageError(f"reduce-scatter of {rows} row(s): accepted: a multiple of {len(self._devices)} cards")
+            raise UsageError(
+                f"reduce-scatter of {plural(rows, 'row')}: accepted: a multiple of {len(self._devices)} cards"
+            )
 
     def _by_ops(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
         composed = kind == "reduce-scatter" and algorithm != "nccl"

@@ -13,6 +13,7 @@ from harness.hardware.machine import Machine
 from harness.hardware.profile import ProfileOf, profile_of, profiles_of
 from harness.hardware.profile_rates import COPIES
 from harness.hardware.rates import judge_rates
+from harness.plural import plural
 from harness.records import Quantity
 
 _KIB, _MIB = 2**10, 2**20
@@ -45,12 +46,12 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     _judge(course, sizes, find, context)
     count = len(cards)
     account.scope.append(
-        f"{count * (count - 1)} ordered pairs and {count} device(s) with the host, {len(sizes)} sizes up to "
+        f"{count * (count - 1)} ordered pairs and {plural(count, 'device')} with the host, {len(sizes)} sizes up to "
         f"{sizes[-1]:,} bytes"
     )
     if count == 1:
         account.scope.append("one device: no pair to copy between")
-    return f"every copy between {count} device(s) and the host arrived unchanged"
+    return f"every copy between {plural(count, 'device')} and the host arrived unchanged"
 
 
 def _fitting(machine: Machine, sizes: tuple[int, ...]) -> tuple[int, ...]:

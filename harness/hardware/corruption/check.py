@@ -13,6 +13,7 @@ from harness.hardware.blame import (
 )
 from harness.hardware.corruption.measure import COPIED_BYTES, Trials, compute, copy, prepare
 from harness.hardware.machine import Machine
+from harness.plural import plural
 
 
 def run(context: CheckContext) -> CheckOutcome:
@@ -45,11 +46,15 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 
     runs = count // max(1, len(cards))
     account.scope.append(
-        f"{runs:,} runs on each of {len(cards)} device(s), each index on each device: finds with 95 % confidence what "
+        f"{runs:,} runs on each of {plural(len(cards), 'device')}, each index on each device: finds "
+        "with 95 % confidence what "
         f"is wrong once in {round(1 / unseen_rate(runs)):,} runs or more often"
     )
     account.measured["runs_per_card"] = float(runs)
-    return f"{count:,} results with a known answer and {copies:,} copies on {len(cards)} device(s): every bit is right"
+    return (
+        f"{count:,} results with a known answer and {copies:,} copies on "
+        f"{plural(len(cards), 'device')}: every bit is right"
+    )
 
 
 CHECK = Check(

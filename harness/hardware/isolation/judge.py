@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.hardware.finding import finding
+from harness.plural import plural
 from harness.records import Card, Finding
 
 
@@ -44,13 +45,13 @@ def judge_isolation(given: Given, seen: Seen | None, why: str = "") -> list[Find
         found.append(_finding(given, "the exact product", "another one", "multiplied integers wrong"))
     if given.uuid is None:
         if seen.gpus:
-            found.append(_finding(given, "no GPU", f"{seen.gpus}", f"sees {seen.gpus} GPU(s)"))
+            found.append(_finding(given, "no GPU", f"{seen.gpus}", f"sees {plural(seen.gpus, 'GPU')}"))
         if given.cpus is not None and set(seen.cpus) != set(given.cpus):
             cpus = f"CPUs {_listed(seen.cpus)}"
             found.append(_finding(given, f"CPUs {_listed(given.cpus)}", cpus, f"has threads on {cpus}"))
         return found
     if seen.gpus != 1 or seen.uuids != (given.uuid,):
-        what = f"{seen.gpus} GPU(s), {_listed(seen.uuids) or 'UUID unknown'}"
+        what = f"{plural(seen.gpus, 'GPU')}, {_listed(seen.uuids) or 'UUID unknown'}"
         found.append(_finding(given, f"1 GPU, {given.uuid}", what, f"sees {what}"))
     if not seen.device.endswith("/device:GPU:0"):
         found.append(_finding(given, "/device:GPU:0 of the process", seen.device, f"computed on {seen.device}"))

@@ -7,6 +7,7 @@ from harness.hardware.account import Account, on_machine
 from harness.hardware.machine import Machine
 from harness.hardware.memory.judge import LEAST_SHARE, gigabytes, judge_coverage, judge_growth, judge_pattern
 from harness.hardware.memory.measure import Region, fill, patterns, regions_of, repeat_step
+from harness.plural import plural
 
 #: How long each pattern is held before it is read back, in seconds.
 HELD_S = {Level.QUICK: 0.05, Level.STANDARD: 0.5, Level.DEEP: 2.0}
@@ -38,7 +39,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         tested = f"{gigabytes(sum(region.had for region in cpus))} of the host's memory"
     else:
         least = min((region.had / region.free for region in regions if region.free), default=0.0)
-        tested = f"at least {least:.0%} of the free memory of each of {len(regions)} GPU(s)"
+        tested = f"at least {least:.0%} of the free memory of each of {plural(len(regions), 'GPU')}"
     leaks = f"no leak in {STEPS[context.level]:,} steps" if sampled else "leaks were not looked for on all devices"
     return f"{count} patterns read back unchanged, {leaks}: {tested}"
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from harness.hardware.finding import FREE_MEMORY, REPLACE, finding
 from harness.hardware.machine import Mismatch, Pattern
 from harness.hardware.patterns import word_at
+from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
 #: Share of the free memory of a GPU that must be allocated and tested.
@@ -41,14 +42,15 @@ def judge_pattern(card: Card, pattern: Pattern, name: str, offset_bytes: int, mi
     first = mismatch.first_word or 0
     expected, found = word_at(pattern, first), mismatch.found
     place = offset_bytes + first * 8
-    bits = "" if found is None else f", in which {(found ^ expected).bit_count()} bit(s) differ"
+    bits = "" if found is None else f", in which {plural((found ^ expected).bit_count(), 'bit')} differ"
     return finding(
         "memory",
         card,
         f"pattern {name}, byte {place}",
         expected=f"{expected:#018x}",
         found=f"{found:#018x}" if found is not None else f"{mismatch.count:,} words differ",
-        message=f"did not hold pattern {name}: {mismatch.count:,} 64-bit word(s) changed, the first at byte {place:,} "
+        message=f"did not hold pattern {name}: {plural(mismatch.count, '64-bit word')} changed, the "
+        f"first at byte {place:,} "
         f"of the tested memory{bits}",
         next_step=REPLACE,
     )

@@ -18,6 +18,7 @@ from harness.hardware.memory_settings.setting import (
     MemorySeen,
     MemorySetting,
 )
+from harness.plural import plural
 from harness.records import Card, Verdict
 
 _INSTALL = "install nvidia-ml-py, so that the driver can be queried"
@@ -50,7 +51,7 @@ def _check(machine: Machine, account: Account) -> str:
         _judge(cpu, CPU_SPLIT, each, account)
         account.scope.append("CPUs: only the split; TensorFlow has no memory growth and no limit for a CPU")
     settings = (GROWTH, LIMIT, SPLIT) if gpus else (CPU_SPLIT,)
-    return f"{', '.join(map(setting_name, settings))}: each works on {len(gpus) or 1} device(s)"
+    return f"{', '.join(map(setting_name, settings))}: each works on {plural(len(gpus) or 1, 'device')}"
 
 
 def _judge(card: Card, setting: MemorySetting, seen: MemorySeen | str, account: Account) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from harness.hardware.finding import finding
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.room import CONTEXT_BYTES
+from harness.plural import plural
 from harness.records import Card, Finding
 
 _MIB = 2**20
@@ -37,16 +38,15 @@ def judge_setting(card: Card, setting: MemorySetting, seen: MemorySeen | str) ->
         yield _finding(card, name, "an answer", seen, f"was given to a process with {name} that failed: {seen}")
         return
     if len(seen.parts) != setting.parts:
-        found = f"{len(seen.parts)} ({', '.join(seen.parts)})"
-        message = f"with {name} gives {found} logical device(s)"
-        yield _finding(card, name, f"{setting.parts} logical device(s)", found, message)
+        message = f"with {name} gives {plural(len(seen.parts), 'logical device')}: {', '.join(seen.parts)}"
+        yield _finding(card, name, plural(setting.parts, "logical device"), str(len(seen.parts)), message)
     elsewhere = [place for place in seen.placed if not place.endswith(tuple(f":{part}" for part in seen.parts))]
     if elsewhere:
         message = f"with {name} places what belongs on {', '.join(seen.parts)} on {', '.join(elsewhere)}"
         yield _finding(card, name, ", ".join(seen.parts), ", ".join(elsewhere), message)
     if seen.wrong:
-        message = f"with {name} changed the content of {seen.wrong} buffer(s)"
-        yield _finding(card, name, "what was written", f"{seen.wrong} buffer(s) changed", message)
+        message = f"with {name} changed the content of {plural(seen.wrong, 'buffer')}"
+        yield _finding(card, name, "what was written", f"{plural(seen.wrong, 'buffer')} changed", message)
     limit = None if setting.limit_mib is None else setting.limit_mib * _MIB
     least = LEAST_SHARE * (limit or setting.tried_mib * _MIB)
     for part, had in zip(seen.parts, seen.had_bytes, strict=True):

@@ -12,6 +12,7 @@ from harness.hardware.machine import Machine
 from harness.hardware.operations import matmul
 from harness.hardware.software.judge import judge_software
 from harness.hardware.tensor_float import TensorFloat, describe_tf32
+from harness.plural import plural
 
 #: Side of the matrices of integers that each card multiplies.
 SIZE = 16
@@ -45,7 +46,7 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
                     f"{operation.name}, element {list(wrong.index)}",
                     expected=wrong.expected,
                     found=wrong.found,
-                    message=f"multiplies small integers wrong: {wrong.elements:,} element(s)",
+                    message=f"multiplies small integers wrong: {plural(wrong.elements, 'element')}",
                     next_step="take it out of service, and run the check arithmetic to see what else is wrong",
                     subject=operation.name,
                 )
@@ -54,7 +55,9 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
     if unusable:
         labels = ", ".join(card.label for card in machine.cards if card.label in unusable)
         account.scope.append(f"no op was run on {labels}, because none can run there")
-    return f"{compared} comparisons of versions and kernels, and a right product on {len(machine.cards)} device(s)"
+    return (
+        f"{compared} comparisons of versions and kernels, and a right product on {plural(len(machine.cards), 'device')}"
+    )
 
 
 CHECK = Check(

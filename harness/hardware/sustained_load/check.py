@@ -14,6 +14,7 @@ from harness.hardware.rates import judge_drift, judge_rates, rate_finding
 from harness.hardware.sustained_load.judge import judge_sensors, settings_of, silent_sensors
 from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, work
 from harness.hardware.tensor_float import may_use
+from harness.plural import plural
 from harness.records import Figure, Quantity
 
 
@@ -37,10 +38,13 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     work(machine, loads, operation, one_s, context.level, account.count)
     _judge(loads, operation, find, account, context)
     length = LOAD_S[context.level]
-    account.scope.append(f"{figure} of {side:,} x {side:,} on {len(loads)} device(s) at once for {length:.0f} s")
+    account.scope.append(
+        f"{figure} of {side:,} x {side:,} on {plural(len(loads), 'device')} at once for {length:.0f} s"
+    )
     lowest = min(statistics.median(load.rates) for load in loads)
     return (
-        f"{len(loads)} device(s) multiplied matrices for {length:.0f} s at {amount(lowest, 'GFLOP/s')} or more; "
+        f"{plural(len(loads), 'device')} multiplied matrices for {length:.0f} s at "
+        f"{amount(lowest, 'GFLOP/s')} or more; "
         f"{account.scope[0]}"
     )
 
@@ -66,7 +70,7 @@ def _judge(loads: list[Load], operation: Operation, find: ProfileOf, account: Ac
                     f"{load.answer.operation.name} under load",
                     expected="the exact result",
                     found=str(load.wrong),
-                    message=f"computes wrong results under load: {load.wrong.elements:,} element(s) of an exact "
+                    message=f"computes wrong results under load: {plural(load.wrong.elements, 'element')} of an exact "
                     "product differ",
                     next_step="take it out of service, and see the check corruption",
                 )

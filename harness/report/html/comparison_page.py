@@ -9,7 +9,6 @@ from harness.report.comparison import RULE, Comparison, Figures
 from harness.report.html.environment import render
 from harness.report.html.page import environment_facts, machine_name
 from harness.report.quantities import NOTHING, quantity
-from harness.report.style import exercised_text
 from harness.report.verdicts import SEVERITY
 
 #: Rows of figures shown, those with an outlier first.
@@ -28,7 +27,7 @@ def comparison_page(comparison: Comparison) -> str:
                 "note": column.note,
                 "machine": machine_name(column.record),
                 "verdict": column.record.verdict,
-                "exercised": exercised_text(exercised),
+                "exercised": str(exercised),
                 "outliers": stand_out[place],
                 "incomplete": not column.record.complete,
                 "described": column.record.described,

@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from harness.report.printable import device_label, one_line, printable
 from harness.report.quantities import count, duration, number, percent, quantity, size
-from harness.report.style import exercised_text
 from harness.report.verdicts import effective_verdict
 
 
@@ -33,7 +32,6 @@ def _environment() -> jinja2.Environment:
         count=count,
         device=device_label,
         duration=duration,
-        exercised=exercised_text,
         number=number,
         one_line=one_line,
         percent=percent,

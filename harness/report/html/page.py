@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from harness.plural import plural
 from harness.records import Fingerprint, RunRecord
 from harness.report.html.copies import copies_of
 from harness.report.html.environment import render
@@ -83,7 +84,7 @@ def machine_name(record: RunRecord) -> str:
     names = Counter(card.name for card in record.cards)
     cards = ", ".join(f"{number} \u00d7 {name}" for name, number in names.items())
     if record.cards and all(card.label.startswith("CPU:") for card in record.cards):
-        cards = f"{len(record.cards)} logical CPU{'' if len(record.cards) == 1 else 's'} of {', '.join(names)}"
+        cards = f"{plural(len(record.cards), 'logical CPU')} of {', '.join(names)}"
     return shortened(cards or record.spec or "no devices", _LONGEST_NAME)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from harness.plural import plural
 from harness.records import Figure, RunRecord
 from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.lines import lines_chart
@@ -91,7 +92,9 @@ def _where(figure: Figure) -> str:
 
 def _curves(curves: dict[str, tuple[list[float], list[float]]]) -> Chart:
     best = max((max(values), what) for what, (_, values) in curves.items())
-    description = f"{len(curves)} curve(s) by number of devices; the highest point is {number(best[0])} ({best[1]})."
+    description = (
+        f"{plural(len(curves), 'curve')} by number of devices; the highest point is {number(best[0])} ({best[1]})."
+    )
     return lines_chart(
         "speedups-chart",
         "Speedup over the number of devices",

@@ -15,6 +15,7 @@ import math
 import warnings
 from collections.abc import Sequence
 
+from harness.plural import plural
 from harness.speed.record import Interval
 from harness.speed.scaling.record import Mode, SerialFraction
 
@@ -31,7 +32,7 @@ def why_no_fit(counts: Sequence[int]) -> str | None:
     if different == 0:
         return "nothing was measured"
     if different < _PARAMETERS:
-        return f"all measurements are on {counts[0]} device(s); a fit needs two different numbers of devices"
+        return f"all measurements are on {plural(counts[0], 'device')}; a fit needs two different numbers of devices"
     return None
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import OutputsDiffer
+from harness.plural import plural
 from harness.speed.outputs import compare_outputs
 
 Arrays = Mapping[str, NDArray[Any] | None]
@@ -57,7 +58,7 @@ def load_outputs(path: Path) -> dict[str, NDArray[Any] | None]:
 def difference(want: Arrays, have: Arrays) -> str | None:
     """Describe how two sets of outputs differ; ``None`` if they do not, or if there are none."""
     if want.keys() != have.keys():
-        return f"{len(want)} output(s) and {len(have)}"
+        return f"{plural(len(want), 'output')} and {len(have)}"
     if not any(array is not None and array.size for array in (*want.values(), *have.values())):
         return None
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness._tensorflow import cluster_addresses
 from harness.errors import EvidenceError
+from harness.plural import plural
 from harness.speed.settle import settle
 from harness.speed.timeline.host import CALL_MARK
 from harness.speed.timeline.xplane import Capture, read_xplane
@@ -74,7 +75,9 @@ def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: S
         captured = _record_all(program, calls, folder, {task: addresses[task] for task in tasks}, record_s)
         if captured is not None:
             return captured
-    raise EvidenceError(f"the servers' recordings of {record_s:.0f} s did not cover {calls} call(s); profile fewer")
+    raise EvidenceError(
+        f"the servers' recordings of {record_s:.0f} s did not cover {plural(calls, 'call')}; profile fewer"
+    )
 
 
 def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:

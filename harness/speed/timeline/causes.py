@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.devices.name import DeviceName
+from harness.plural import plural
 from harness.speed.timeline.record import Cause, DeviceTimes, Profile
 
 #: Above this share of the compute time, ops of unknown device forbid a sentence about devices.
@@ -58,14 +59,16 @@ def towers_serialised(profile: Profile) -> Cause | None:
     eager = sum(each.eager_ops for each in working) > sum(each.ops for each in working) / 2
     if profile.host.reads >= profile.calls and eager:
         what = (
-            f"Python reads {profile.host.reads / profile.calls:.0f} value(s) per call and waits for each: start the "
+            f"Python reads {plural(round(profile.host.reads / profile.calls), 'value')} per call and "
+            "waits for each: start the "
             "work of all devices before numpy(), float() or print()"
         )
     elif eager:
         what = "one Python thread starts the ops one by one and waits for each: put all towers into one tf.function"
     elif profile.host.reads >= profile.calls:
         what = (
-            f"Python reads {profile.host.reads / profile.calls:.0f} value(s) per call and waits between the towers: "
+            f"Python reads {plural(round(profile.host.reads / profile.calls), 'value')} per call and "
+            "waits between the towers: "
             "start all of them before you read any, or put all towers into one tf.function"
         )
     else:

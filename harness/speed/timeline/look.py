@@ -11,6 +11,7 @@ from harness._tensorflow import cluster_addresses, count_reads, count_traces
 from harness.devices.device import Device
 from harness.devices.name import DeviceName
 from harness.evidence.recorder import record
+from harness.plural import plural
 from harness.speed.settle import settle, warm_up
 from harness.speed.timeline.account import account
 from harness.speed.timeline.capture import LOCAL_TASK, Captured, capture_calls
@@ -96,7 +97,8 @@ def _profile(
     sums = account(spans, events.calls, names, placements.roles, one_clock=one_clock)
     if sums.unattributed_ops:
         doubts.append(
-            f"the device of {sums.unattributed_ops} op(s), {sums.unattributed_ns / 1e6:.1f} ms in all, is UNKNOWN: "
+            f"the device of {plural(sums.unattributed_ops, 'op')}, {sums.unattributed_ns / 1e6:.1f} "
+            "ms in all, is UNKNOWN: "
             "neither "
             "the profiler nor their names and order show it; they count for no device"
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.devices.name import DeviceName
+from harness.plural import plural
 from harness.speed.timeline.intervals import Intervals, union
 from harness.speed.timeline.record import Profile
 from harness.speed.timeline.spans import KINDS, Kind, Span
@@ -99,7 +100,7 @@ def _label(device: str, idle_share: float) -> str:
 
 
 def _title(profile: Profile, drawn: int) -> str:
-    calls = f"{drawn} of {profile.calls} calls" if drawn < profile.calls else f"{profile.calls} call(s)"
+    calls = f"{drawn} of {profile.calls} calls" if drawn < profile.calls else f"{plural(profile.calls, 'call')}"
     share = profile.overlap_share
     overlap = "" if share is None else f"; two or more devices compute at once {share:.0%} of the time"
     return f"{profile.target} on {profile.spec}, {calls}{overlap}"

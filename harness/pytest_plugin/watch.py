@@ -1,0 +1,70 @@
+"""Watches the verifications of a session, so that none that did not pass goes unnoticed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.records import Exercised
+
+#: A test that reads one of these knows how a verification ended.
+_OUTCOME = frozenset({"verdict", "passed", "reason", "findings"})
+
+
+class Watch:
+    """Counts verifications, and remembers those that did not pass until their outcome is read."""
+
+    def __init__(self) -> None:
+        self.verifications = 0
+        self.unpassed = 0
+        self.exercised: Exercised | None = None
+        #: The outcomes that no test has read, by an ascending number.
+        self._unread: dict[int, str] = {}
+        self._number = 0
+
+    def observe(self, verification: Any) -> None:
+        """Count a verification."""
+        self.verifications += 1
+        exercised = verification.exercised
+        self.exercised = exercised if self.exercised is None else self.exercised + exercised
+        if not verification.passed:
+            self.unpassed += 1
+            self._number += 1
+            self._unread[self._number] = f"{verification.verdict}: {verification.reason}"
+            _note_reading(verification, self._unread, self._number)
+
+    def mark(self) -> int:
+        """Return a position for :meth:`unread_since`."""
+        return self._number
+
+    def unread_since(self, mark: int) -> list[str]:
+        """Return and forget the outcomes since ``mark`` that no test has read."""
+        return [self._unread.pop(number) for number in list(self._unread) if number > mark]
+
+    def reset(self) -> None:
+        """Start counting again."""
+        self.verifications, self.unpassed, self.exercised = 0, 0, None
+
+
+def _note_reading(verification: Any, unread: dict[int, str], number: int) -> None:
+    """Have ``unread`` lose ``number`` once the outcome of ``verification`` is read."""
+    kind: Any = type(verification)
+
+    class Unread(kind):  # type: ignore[misc]
+        def __getattribute__(self, name: str) -> Any:
+            if name in _OUTCOME:
+                unread.pop(number, None)
+            return kind.__getattribute__(self, name)
+
+        def __reduce__(self) -> Any:
+            return _restore, (kind, dict(self.__dict__))
+
+    Unread.__name__ = Unread.__qualname__ = kind.__name__
+    object.__setattr__(verification, "__class__", Unread)
+
+
+def _restore(kind: Any, state: dict[str, Any]) -> Any:
+    """Unpickle a verification as an object of its own class."""
+    verification = object.__new__(kind)
+    verification.__dict__.update(state)
+    return verification

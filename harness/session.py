@@ -1,0 +1,20 @@
+"""What a test session tells the library, which knows no test framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_Verification = TypeVar("_Verification")
+
+#: The device spec that was requested for the session, if any.
+devices: str | None = None
+#: Each is called with every verification.
+observers: list[Callable[[Any], None]] = []
+
+
+def observed(verification: _Verification) -> _Verification:
+    """Show ``verification`` to the observers, and return it."""
+    for observer in observers:
+        observer(verification)
+    return verification
