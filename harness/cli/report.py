@@ -96,7 +96,7 @@ def diff_runs(
 ) -> None:
     """Show what changed: verdicts, findings that are new or gone, figures that moved by more than 8 %, the environment.
 
-    Exit codes: 0 nothing is worse, 1 something is worse, 2 usage or a damaged file, 3 the runs have no check in common.
+    Exit codes: 0 nothing is worse, 1 something is worse, 2 usage, a damaged file, or runs that cannot be compared.
     """
     from harness.report.changes import print_diff
     from harness.report.diff import diff
@@ -105,9 +105,7 @@ def diff_runs(
     with clear_errors():
         said = diff(_load(old), _load(new))
     print_diff(console_for(sys.stdout), said)
-    if said.worse:
-        raise typer.Exit(ExitCode.FAILURE)
-    raise typer.Exit(ExitCode.SUCCESS if said.checks else ExitCode.UNKNOWN)
+    raise typer.Exit(ExitCode.FAILURE if said.worse else ExitCode.SUCCESS)
 
 
 def _load(path: Path) -> RunRecord:

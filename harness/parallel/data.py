@@ -13,7 +13,7 @@ from harness.errors import ShardingError
 from harness.parallel.colocate import inlined, run_on
 from harness.parallel.making import variables_on
 from harness.parallel.notes import add_note
-from harness.parallel.shards import Batch, check_result, gather_batch
+from harness.parallel.shards import Batch, check_result, gather_batch, split_rows
 
 
 def make_parallel(
@@ -100,7 +100,9 @@ class DataParallel:
             results = call.run(rows, shards)
             joined = [
                 # One shard's result is brought to the host too, where the joined results are.
-                tf.identity(column[0]) if len(column) == 1 else tf.concat(column, axis=self.axis)
+                tf.nest.map_structure(tf.identity, column[0], expand_composites=True)
+                if len(column) == 1
+                else tf.concat(column, axis=self.axis)
                 for column in zip(*results, strict=True)
             ]
             return call.pack(joined)
@@ -139,6 +141,8 @@ class _ShardCall:
         #: Whether ``fn`` has built an op with a gradient of its own, such as that of silu, into a graph.
         self.custom_gradients = False
         self.present: list[bool] = []
+        #: Ragged results cannot be replaced by zeros where a shard has no rows.
+        self.ragged = any(isinstance(leaf, tf.RaggedTensor) for leaf in batch.leaves)
         self.whole_leaves = tf.nest.flatten(whole)
         self.whole = whole
         # Tensors among the broadcast leaves are arguments of the shard, so that gradients reach them.
@@ -154,7 +158,7 @@ class _ShardCall:
         for index in range(1, len(shards)):
             if self.batch.rows_are_known:
                 body = functools.partial(self.on_rows, rows[index])
-            elif self.custom_gradients:
+            elif self.custom_gradients or self.ragged:
                 body = functools.partial(self.on_rows_or_a_spare_one, rows[index], rows[0], shards[0])
             else:
                 body = functools.partial(self.on_rows_if_any, rows[index], results[0])
@@ -188,25 +192,33 @@ class _ShardCall:
         For functions with gradients of their own, such as that of silu: TensorFlow cannot differentiate them in a
         condition where two tapes may watch, nor, without a condition, must any device see an empty shard.
         """
-        import tensorflow as tf
 
         count = len(self.batch.leaves)
         padded, added = self.batch.fill_if_empty(own[:count], rows, spare, others)
         results = self.call_fn([*padded, *own[count:]], rows + added)
-        return [tf.split(result, [rows, added], axis=self.parallel.axis)[0] for result in results]
+        return [split_rows(result, [rows, added], self.parallel.axis, 2)[0] for result in results]
 
     def shard(self, index: int, leaves: list[Any], body: Callable[..., list[Any]]) -> list[Any]:
         import tensorflow as tf
 
         parallel = self.parallel
         device = parallel.devices[index].name
-        tensors = [*leaves, *(self.whole_leaves[at] for at in self.tensor_at)]
+        arguments = [*leaves, *(self.whole_leaves[at] for at in self.tensor_at)]
+        results: list[Any] = []
+
+        def components(*tensors: Any) -> list[Any]:
+            results[:] = body(*tf.nest.pack_sequence_as(arguments, tensors, expand_composites=True))
+            return list(tf.nest.flatten(results, expand_composites=True))
+
+        tensors = tf.nest.flatten(arguments, expand_composites=True)
         try:
             with variables_on(parallel.devices.host):
                 if parallel.colocate_gradients:
-                    return list(run_on(device, body, tensors, parallel.fn))
-                with tf.device(device):
-                    return body(*tensors)
+                    returned = list(run_on(device, components, tensors, parallel.fn))
+                else:
+                    with tf.device(device):
+                        returned = components(*tensors)
+                return list(tf.nest.pack_sequence_as(results, returned, expand_composites=True))
         except Exception as error:
             add_note(error, f"in shard {index} of {len(parallel.devices)}, on {device}")
             raise

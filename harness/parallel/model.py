@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,8 +28,8 @@ def pipeline(
 
     With micro-batches, the batch is split along axis 0 on the host, each part goes through all stages, and the results
     are concatenated on the last device. In a ``tf.function`` the stages then work at the same time, each on another
-    micro-batch. Micro-batches differ by at most one row; a batch with fewer rows has fewer of them. Stages must be
-    row-wise: batch normalisation, for example, would see one micro-batch only.
+    micro-batch. Micro-batches differ by at most one row. Stages must be row-wise: batch normalisation, for example,
+    would see one micro-batch only.
 
     Args:
         stages: functions, Keras layers or models, or other callables; at least one.
@@ -37,7 +38,8 @@ def pipeline(
         broadcast: names of arguments that every micro-batch gets whole.
 
     Raises:
-        StageError: an argument is invalid; when called: a stage rejects the result of the previous one.
+        StageError: an argument is invalid; when called: the first stage has no such argument, a batch has fewer rows
+            than micro-batches, or a stage rejects the result of the previous one.
         ShardingError: with micro-batches: arguments that cannot be split, or results that cannot be joined.
         Exception: any other that a stage raises, with the stage and the device added to it.
     """
@@ -84,6 +86,7 @@ class Pipeline:
         """Run all stages. See :func:`pipeline`."""
         import tensorflow as tf
 
+        self._check_arguments(args, arguments)
         if self.microbatches == 1:
             return self._through(args, arguments)
         if args:
@@ -98,6 +101,24 @@ class Pipeline:
         with tf.device(self.devices[-1].name):
             return tf.nest.map_structure(lambda *pieces: self._join(pieces, added), *results)
 
+    def _check_arguments(self, args: Sequence[Any], arguments: dict[str, Any]) -> None:
+        """Check the arguments against the signature of the first stage."""
+        first = self.stages[0]
+        layer = not inspect.isroutine(first) and callable(getattr(first, "call", None))
+        try:
+            # The __call__ of a Keras layer takes anything, and itself handles the two names below.
+            signature = inspect.signature(first.call if layer else first)  # type: ignore[attr-defined]
+        except (TypeError, ValueError):  # Some functions written in C have none.
+            return
+        kept = {name: value for name, value in arguments.items() if not (layer and name in ("training", "mask"))}
+        try:
+            signature.bind(*args, **kept)
+        except TypeError as error:
+            raise StageError(
+                f"the first stage ({_name(self.stages[0])}) does not take these arguments: {error}; "
+                f"accepted: {_name(self.stages[0])}{signature}"
+            ) from error
+
     def _split(self, arguments: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
         """The arguments of each micro-batch, and how many rows were added to each one so that none is empty."""
         import tensorflow as tf
@@ -109,6 +130,11 @@ class Pipeline:
         split = {name: value for name, value in arguments.items() if name not in self.broadcast}
         with tf.device(self.devices.host):
             batch = gather_batch(split, 0)
+            if batch.rows_are_known and batch.rows < self.microbatches:
+                raise StageError(
+                    f"microbatches={self.microbatches}, but the batch has {plural(batch.rows, 'row')}; use at most as "
+                    "many micro-batches as rows"
+                )
             rows, parts = batch.shards(self.microbatches)
             added: list[Any] = [0] * len(parts)
             if not batch.rows_are_known:

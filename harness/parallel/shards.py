@@ -39,7 +39,7 @@ class Batch:
         else:
             used = count
             sizes = self.rows // count + tf.cast(tf.range(count) < self.rows % count, tf.int32)
-        pieces = [tf.split(leaf, sizes, axis=self.axis, num=used) for leaf in self.leaves]
+        pieces = [split_rows(leaf, sizes, self.axis, used) for leaf in self.leaves]
         if not isinstance(self.rows, int):
             sizes = tf.unstack(sizes, num=used)
         return list(sizes), [list(shard) for shard in zip(*pieces, strict=True)]
@@ -55,10 +55,26 @@ class Batch:
         import tensorflow as tf
 
         added = tf.minimum(first_rows, tf.cast(rows < 1, tf.int32))
-        spare = [
-            tf.split(tf.stop_gradient(leaf), [added, first_rows - added], axis=self.axis, num=2)[0] for leaf in first
-        ]
+        still = tf.nest.map_structure(tf.stop_gradient, list(first), expand_composites=True)
+        spare = [split_rows(leaf, [added, first_rows - added], self.axis, 2)[0] for leaf in still]
         return [tf.concat(pair, axis=self.axis) for pair in zip(own, spare, strict=True)], added
+
+
+def split_rows(leaf: Any, sizes: Any, axis: int, count: int) -> list[Any]:
+    """Split a dense or ragged tensor along ``axis`` into ``count`` parts of these sizes."""
+    import tensorflow as tf
+
+    if not isinstance(leaf, tf.RaggedTensor):
+        return list(tf.split(leaf, sizes, axis=axis, num=count))
+    ends = tf.cumsum(sizes)
+    return [leaf[ends[index] - sizes[index] : ends[index]] for index in range(count)]
+
+
+def row_count(tensor: Any, axis: int) -> Any:
+    """Return the size of a dense or ragged tensor along ``axis``, as a scalar int32 tensor."""
+    import tensorflow as tf
+
+    return tensor.nrows(tf.int32) if isinstance(tensor, tf.RaggedTensor) else tf.shape(tensor)[axis]
 
 
 def has_axis(rank: int, axis: int) -> bool:
@@ -80,7 +96,7 @@ def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
     # In the order in which TensorFlow flattens a dict: by name.
     for name, value in sorted(arguments.items()):
         for path, leaf in _named_leaves(name, value):
-            tensor = _tensor(path, leaf)
+            tensor = _tensor(path, leaf, axis)
             rank = tensor.shape.rank
             if rank is not None and not has_axis(rank, axis):
                 raise ShardingError(
@@ -103,16 +119,16 @@ def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
         rows: Any = int(next(iter(sizes.values())))
         unknown = [index for index, name in enumerate(names) if name not in sizes]
     else:
-        rows = tf.shape(leaves[0])[axis]
+        rows = row_count(leaves[0], axis)
         unknown = list(range(1, len(leaves)))
     for index in unknown:
         same = tf.debugging.assert_equal(
-            tf.shape(leaves[index])[axis],
+            row_count(leaves[index], axis),
             rows,
             message=f"argument {names[index]} differs in size along axis {axis} from {names[0]}",
         )
         with tf.control_dependencies([] if same is None else [same]):
-            leaves[index] = tf.identity(leaves[index])
+            leaves[index] = tf.nest.map_structure(tf.identity, leaves[index], expand_composites=True)
     return Batch(tuple(names), tuple(leaves), rows, axis)
 
 
@@ -129,7 +145,7 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int) -> Any:
         "when shards differ in size"
     )
     try:
-        tensor = tf.convert_to_tensor(leaf)
+        tensor = leaf if isinstance(leaf, tf.RaggedTensor) and axis == 0 else tf.convert_to_tensor(leaf)
     except (TypeError, ValueError) as error:
         raise ShardingError(f"{path} is {type(leaf).__name__}, not a tensor; {advice}") from error
     rank = tensor.shape.rank
@@ -145,18 +161,20 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int) -> Any:
             )
     else:
         tf.debugging.assert_equal(
-            tf.shape(tensor)[axis], rows, message=f"{path} is not a batch of the rows of its shard; {advice}"
+            row_count(tensor, axis), rows, message=f"{path} is not a batch of the rows of its shard; {advice}"
         )
     return tensor
 
 
-def _tensor(path: str, leaf: Any) -> Any:
+def _tensor(path: str, leaf: Any, axis: int) -> Any:
     import tensorflow as tf
 
+    if isinstance(leaf, tf.RaggedTensor) and axis == 0:
+        return leaf
     if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
         raise ShardingError(
-            f"argument {path} is a {type(leaf).__name__}; accepted: dense tensors and arrays; "
-            "convert it, or give its parts"
+            f"argument {path} is a {type(leaf).__name__}; accepted: dense tensors and arrays, and ragged tensors "
+            "along axis 0; convert it, or give its parts"
         )
     try:
         return tf.convert_to_tensor(leaf)

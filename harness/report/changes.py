@@ -75,8 +75,6 @@ def print_diff(console: Console, said: Diff) -> None:
 def conclusion(said: Diff) -> str:
     """Summarise the differences in one line."""
     compared = f"{plural(said.checks, 'check')} and {plural(said.figures, 'figure')} in both runs"
-    if not said.checks and not said.worse:
-        return f"UNKNOWN: the runs have no check in common, so nothing was compared ({compared})"
     if said.worse:
         return f"WORSE: {len(said.worse)} of {len(said.differences)} differences are worse ({compared})"
     return f"NOTHING WORSE: {plural(len(said.differences), 'difference')} ({compared})"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from harness.errors import UsageError
 from harness.records import Fingerprint, RunRecord, Verdict
 from harness.report.comparison import NORMAL_SPREAD, figure_key
 from harness.report.printable import device_label, one_line, shortened
@@ -17,8 +18,8 @@ from harness.report.verdicts import effective_verdict
 
 Direction = Literal["worse", "better", "changed"]
 
-#: From best to worst. SKIP is worse than PASS: something is no longer tested.
-_ORDER = (Verdict.PASS, Verdict.WARN, Verdict.SKIP, Verdict.UNKNOWN, Verdict.FAIL)
+#: The verdicts of a check that ran, from best to worst.
+_RAN = (Verdict.PASS, Verdict.WARN, Verdict.FAIL)
 #: Units beside rates (``…/s``) of which more is better. Of times, less is.
 _MORE = frozenset({"x", "lanes"})
 _LONGEST = 300
@@ -52,25 +53,44 @@ class Diff:
 def diff(old: RunRecord, new: RunRecord) -> Diff:
     """Compare ``old`` with ``new``.
 
-    A check or figure that is missing in ``new`` is worse, unless the level differs. Logical CPUs share their cores with
-    other programs: their figures count as worse only beyond a factor of :data:`SHARED_FACTOR`.
+    A check that ran and no longer does is worse, and so is a missing figure, unless the level differs. Logical CPUs
+    share their cores with other programs: their figures count as worse only beyond a factor of :data:`SHARED_FACTOR`.
+
+    Raises:
+        UsageError: the runs cannot be compared: one is of hardware and the other of a described machine, they are of
+            devices of different kinds, or they have no check in common.
     """
+    _refuse_incomparable(old, new)
     before, after = ({result.check for result in record.results} for record in (old, new))
     figures = [{figure_key(r, figure) for r in record.results for figure in r.figures} for record in (old, new)]
     differences = (*_run(old, new), *_verdicts(old, new), *_findings(old, new), *_figures(old, new))
     return Diff((*differences, *_environment(old, new)), len(before & after), len(figures[0] & figures[1]))
 
 
+def _refuse_incomparable(old: RunRecord, new: RunRecord) -> None:
+    machines = [f"the described machine {each.spec}" if each.described else "hardware" for each in (old, new)]
+    kinds = [" and ".join(sorted({f"{card.kind}s" for card in each.cards})) for each in (old, new)]
+    checks = [", ".join(result.check for result in each.results) or "none" for each in (old, new)]
+    for facts, differ in (
+        (machines, machines[0] != machines[1]),
+        (kinds, kinds[0] != kinds[1] and all(kinds)),
+        (checks, not {result.check for result in old.results} & {result.check for result in new.results}),
+    ):
+        if differ:
+            what = "have no check in common" if facts is checks else "are of different machines"
+            raise UsageError(
+                f"the runs cannot be compared: they {what} (old: {one_line(facts[0])}; new: {one_line(facts[1])}); "
+                "give two runs of one machine, or lay them side by side with harness report OLD NEW"
+            )
+
+
 def _run(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
     if old.complete != new.complete:
-        words = ("complete", "incomplete") if old.complete else ("incomplete", "complete")
-        yield Difference("worse" if old.complete else "better", "run", f"was {words[0]}, is {words[1]}")
+        was, now = ("complete" if each.complete else "incomplete" for each in (old, new))
+        yield Difference("worse" if old.complete else "better", "run", f"was {was}, is {now}")
     for name, one, other in (("level", old.level, new.level), ("devices", old.spec, new.spec)):
         if one != other:
             yield Difference("changed", "run", f"{name}: {one_line(one) or 'none'} → {one_line(other) or 'none'}")
-    if old.described != new.described:
-        kinds = {True: "a described machine", False: "hardware"}
-        yield Difference("changed", "run", f"{kinds[old.described]} → {kinds[new.described]}: a different kind of run")
 
 
 def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
@@ -80,23 +100,31 @@ def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
         if one is other:
             continue
         what = f"{one_line(check)}: {one or 'no result'} → {other or 'no result'}"
-        if one is None or other is None:
-            bad = other in (Verdict.FAIL, Verdict.UNKNOWN) if one is None else old.level == new.level
-            yield Difference("worse" if bad else "changed", "verdict", what)
+        if one in _RAN and other in _RAN:
+            yield Difference("worse" if _RAN.index(other) > _RAN.index(one) else "better", "verdict", what)
+        elif other in _RAN:
+            improved = one is not None and other is not Verdict.FAIL
+            yield Difference("worse" if other is Verdict.FAIL else "better" if improved else "changed", "verdict", what)
         else:
-            yield Difference("worse" if _ORDER.index(other) > _ORDER.index(one) else "better", "verdict", what)
+            lost = one in _RAN and (other is not None or old.level == new.level)
+            yield Difference(
+                "worse" if lost or (one is None and other is Verdict.UNKNOWN) else "changed", "verdict", what
+            )
 
 
 def _findings(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
     """Compare findings by check, kind, place and device: their figures may differ from run to run."""
     before, after = _counted(old), _counted(new)
+    ran = {result.check for result in new.results if result.verdict in _RAN}
     for key in dict.fromkeys((*before, *after)):
         gained = after[key][0] - before[key][0] if key in before and key in after else None
         line = (after if key in after else before)[key][1]
         if key not in before:
             yield Difference("worse", "finding", f"new: {line}")
         elif key not in after:
-            yield Difference("better", "finding", f"gone: {line}")
+            # A check that did not run cannot show that a fault is gone.
+            if key[0] in ran:
+                yield Difference("better", "finding", f"gone: {line}")
         elif gained:
             yield Difference("worse" if gained > 0 else "better", "finding", f"{gained:+} of: {line}")
 

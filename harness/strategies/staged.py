@@ -145,8 +145,9 @@ def staged_programs(
         program = draw(source.filter(lambda program: len(_good_cuts(program)) + 1 >= min_stages))
         cuts = _good_cuts(program)
         count = draw(st.sampled_from(range(min_stages, min(max_stages, len(cuts) + 1) + 1)))
+        microbatches = st.sampled_from([each for each in _MICROBATCHES if each <= max(program.rows, 1)])
         chosen = draw(st.permutations(cuts))[: count - 1] if count > 1 else []
-        return StagedProgram(program, tuple(sorted(chosen)), draw(st.sampled_from(_MICROBATCHES)))
+        return StagedProgram(program, tuple(sorted(chosen)), draw(microbatches))
 
     return drawn()
 

@@ -251,7 +251,39 @@ def test_arguments_that_cannot_be_split_are_refused_by_name(devices: Devices) ->
     with pytest.raises(ShardingError, match="broadcast names w, but the call has only"):
         make_parallel(dense, devices, broadcast=("w",))(x=rows(4))
     with pytest.raises(ShardingError, match="is a RaggedTensor"):
-        make_parallel(dense, devices)(x=tf.ragged.constant([[1.0], [2.0, 3.0]]))
+        make_parallel(dense, devices, axis=1)(x=tf.ragged.constant([[1.0], [2.0, 3.0]]))
+    with pytest.raises(ShardingError, match="is a SparseTensor"):
+        make_parallel(dense, devices)(x=tf.sparse.from_dense(rows(4)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 10])
+@pytest.mark.parametrize("mode", ["eager", "graph", "unknown batch"])
+def test_a_ragged_batch_is_split_by_rows(devices: Devices, count: int, mode: str) -> None:
+    values = tf.RaggedTensor.from_row_lengths(rows(sum(range(count)), 2), tf.range(count, dtype=tf.int64))
+
+    def fn(x: Any, scale: Any) -> Any:
+        return {"mean": tf.reduce_sum(x, axis=1) * scale, "same": x * 2.0}
+
+    parallel = make_parallel(fn, devices)
+    scale = rows(count, 2)
+
+    def step(x: Any, scale: Any, call: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(scale)
+            found = call(x=x, scale=scale)
+            loss = tf.reduce_sum(found["mean"] ** 2)
+        return found, tape.gradient(loss, scale)
+
+    run: Callable[..., Any] = step
+    if mode != "eager":
+        unknown = [tf.RaggedTensorSpec([None, None, 2], tf.float32, 1), tf.TensorSpec([None, 2], tf.float32)]
+        run = lambda x, scale, call: tf.function(  # noqa: E731
+            lambda x, scale: step(x, scale, call), input_signature=unknown if mode == "unknown batch" else None
+        )(x, scale)
+    (found, gradient), (want, wanted) = run(values, scale, parallel), step(values, scale, fn)
+    np.testing.assert_allclose(found["mean"], want["mean"], rtol=1e-6)
+    np.testing.assert_allclose(gradient, wanted, rtol=1e-6)
+    assert found["same"].to_list() == want["same"].to_list()
 
 
 @pytest.mark.parametrize("graph", [False, True])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import sample_records as samples
 
+from harness.errors import UsageError
 from harness.records import CheckResult, Exercised, Figure, Finding, RunRecord, Verdict
 from harness.report.changes import conclusion
 from harness.report.diff import diff
@@ -45,6 +46,12 @@ def test_a_run_is_as_it_was(record: RunRecord) -> None:
         (Verdict.FAIL, Verdict.PASS, "better"),
         (Verdict.UNKNOWN, Verdict.PASS, "better"),
         (Verdict.FAIL, Verdict.WARN, "better"),
+        (Verdict.FAIL, Verdict.SKIP, "worse"),
+        (Verdict.FAIL, Verdict.UNKNOWN, "worse"),
+        (Verdict.UNKNOWN, Verdict.SKIP, "changed"),
+        (Verdict.SKIP, Verdict.UNKNOWN, "changed"),
+        (Verdict.SKIP, Verdict.PASS, "better"),
+        (Verdict.SKIP, Verdict.FAIL, "worse"),
     ],
 )
 def test_a_verdict_is_worse_or_better(old: Verdict, new: Verdict, direction: str) -> None:
@@ -121,14 +128,19 @@ def test_the_environment_is_told_and_no_judgement_of_it_save_of_a_card_that_is_g
 
 def test_a_described_machine_is_no_match_for_hardware() -> None:
     record = samples.eight_cards()
-    ((_, about, what),) = directions(record, replace(record, described=False))
-    assert about == "run"
-    assert "a different kind of run" in what
+    with pytest.raises(UsageError, match="cannot be compared: they are of different machines"):
+        diff(record, replace(record, described=not record.described))
+    cpus = replace(record, cards=tuple(replace(card, kind="CPU") for card in record.cards))
+    with pytest.raises(UsageError, match=r"\(old: GPUs; new: CPUs\)"):
+        diff(record, cpus)
+    assert diff(record, replace(record, cards=())).worse, "a run without a list of devices is compared"
 
 
 def test_runs_without_a_check_in_common_are_not_compared() -> None:
-    said = diff(samples.empty(), samples.empty())
-    assert conclusion(said).startswith("UNKNOWN: the runs have no check in common")
+    with pytest.raises(UsageError, match="they have no check in common"):
+        diff(samples.empty(), samples.empty())
+    with pytest.raises(UsageError, match=r"\(old: a; new: b\)"):
+        diff(samples.run(samples.passed("a")), samples.run(samples.passed("b")))
 
 
 def of_a_cpu(value: float, level: str = "quick") -> RunRecord:
@@ -146,6 +158,17 @@ def test_what_a_logical_cpu_loses_to_its_neighbours_is_no_loss_of_the_machine(
 
 
 def test_what_another_level_leaves_out_is_not_worse() -> None:
-    nothing = samples.run(samples.passed("d"))
-    assert {each.direction for each in diff(of_a_cpu(82.0, "standard"), nothing).differences} == {"changed"}
-    assert diff(of_a_cpu(82.0, "quick"), nothing).worse
+    def quick(level: str) -> set[str]:
+        measured = of_a_cpu(82.0, level)
+        old = replace(measured, results=(*measured.results, samples.passed("d")))
+        return {each.direction for each in diff(old, samples.run(samples.passed("d"))).differences}
+
+    assert quick("standard") == {"changed"}
+    assert "worse" in quick("quick")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.SKIP, Verdict.UNKNOWN])
+def test_a_check_that_did_not_run_shows_no_fault_gone(verdict: Verdict) -> None:
+    seen = directions(of(Verdict.FAIL, FINDING), of(verdict))
+    assert seen == [("worse", "verdict", f"c: FAIL → {verdict}")]
+    assert ("better", "finding") in [each[:2] for each in directions(of(Verdict.FAIL, FINDING), of(Verdict.PASS))]

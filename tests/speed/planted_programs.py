@@ -89,6 +89,20 @@ class Towers:
 
         return tf.function(program)  # type: ignore[no-any-return]
 
+    def in_turns(self, *, graph: bool = True) -> Program:
+        """Products of which each needs the one before, on the other device."""
+        import tensorflow as tf
+
+        def program() -> Any:
+            product = self.variables[0].read_value()
+            for _ in range(4):
+                for device, variable in zip(self.devices, self.variables, strict=True):
+                    with tf.device(device.name):
+                        product = tf.tanh(tf.matmul(product, variable))
+            return product
+
+        return tf.function(program) if graph else program
+
     def backward(self, *, beside: bool) -> Program:
         """Each tower's gradient: ``beside`` its forward ops, or all where the tape is played back (FAULTS P01)."""
         import tensorflow as tf

@@ -22,6 +22,11 @@ PLANTED: dict[str, tuple[Profile, Profile, tuple[str, ...]]] = {
         profile(overlap_share=0.20, possible_overlap_share=0.45),
         ("2 devices", "2% of the time", "45% is possible", "control_dependencies"),
     ),
+    "dependent-work": (
+        profile(overlap_share=0.02, possible_overlap_share=0.45, independent_share=0.0),
+        profile(independent_share=0.9),
+        ("2 devices compute in turns", "microbatches"),
+    ),
     "host-copies": (
         profile(times(0), times(1, transfer_ns=40 * MS)),
         profile(times(0), times(1, transfer_ns=20 * MS)),

@@ -91,3 +91,16 @@ def test_the_picture_is_drawn_and_not_of_nothing(tmp_path: Path) -> None:
     assert {(0, 114, 178), (213, 94, 0)} <= colours, "the points and the law"
     assert not draw_curve(curve(Point("cores:1", None, None, None, None, (), error="no")), [tmp_path / "none.png"])
     assert not (tmp_path / "none.png").exists()
+
+
+def test_an_interval_that_says_nothing_is_not_called_a_result() -> None:
+    from harness.report.scale import summary
+
+    wild = curve(point("cores:1", 1, 1000, 3000, 500), point("cores:2", 2, 2500, 400, 900))
+    assert "Amdahl: cannot tell the serial fraction (" in law_text(wild)
+    assert any(line.startswith("cores:2: cannot tell a gain from a loss") for line in summary(wild))
+    steady = curve(point("cores:1", 1, 1000, 1001, 999), point("cores:2", 2, 600, 601, 599))
+    assert law_text(steady).startswith("Amdahl: serial fraction 2")
+    assert not any("cannot tell" in line for line in summary(steady))
+    none = curve(point("cores:1", 1, 1000, 1001, 999), point("cores:2", 2, 1001, 1000, 999))
+    assert not any("cannot tell" in line for line in summary(none)), "no gain, and it is certain"

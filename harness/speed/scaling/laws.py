@@ -99,6 +99,16 @@ def fit_serial_fraction(
     )
 
 
+def says_nothing(interval: Interval | None) -> bool:
+    """Whether an interval of a speedup tells no gain from a loss: it holds 1 and is wider than 10 % to either side."""
+    return interval is not None and interval.lower < 1.0 < interval.upper and interval.upper - interval.lower > 0.2
+
+
+def fits_any_program(fit: SerialFraction) -> bool:
+    """Whether the interval of a serial fraction holds 0, which is all parallel, and 1, which is all serial."""
+    return fit.interval is not None and fit.interval.lower <= 0.0 and fit.interval.upper >= 1.0
+
+
 def speedup_by(fit: SerialFraction, ratio: float) -> float:
     """Give the factor of work per second that the law predicts for ``ratio`` times as many devices."""
     if fit.law == "Amdahl":

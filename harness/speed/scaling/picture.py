@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.speed.scaling.laws import speedup_by
+from harness.speed.scaling.laws import fits_any_program, speedup_by
 from harness.speed.scaling.record import ScaleRecord
 
 #: Okabe and Ito's blue and vermilion.
@@ -75,5 +75,9 @@ def law_text(record: ScaleRecord) -> str:
     fit = record.fit
     if fit is None:
         return f"no fit: {record.why_no_fit}"
-    found = f"{fit.law}: serial fraction {fit.value:.1%}"
-    return found if fit.interval is None else f"{found} ({fit.interval.lower:.1%} to {fit.interval.upper:.1%})"
+    if fit.interval is None:
+        return f"{fit.law}: serial fraction {fit.value:.1%}"
+    interval = f"({fit.interval.lower:.1%} to {fit.interval.upper:.1%})"
+    if fits_any_program(fit):
+        return f"{fit.law}: cannot tell the serial fraction {interval}"
+    return f"{fit.law}: serial fraction {fit.value:.1%} {interval}"

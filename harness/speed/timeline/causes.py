@@ -17,6 +17,8 @@ _UNATTRIBUTED = 0.2
 _TAKES_PART = 0.1
 #: Below this share of the possible overlap, devices take turns.
 _LITTLE_OVERLAP = 0.1
+#: Below this share of independent pairs of ops, devices have to take turns.
+_INDEPENDENT = 0.1
 #: Shares of the wall time from which transfers, input and host time count as causes. Servers on loopback wait for
 #: tensors up to 28 % of the time without being slowed down by it.
 _MUCH_TRANSFER = 0.35
@@ -54,7 +56,7 @@ def towers_serialised(profile: Profile) -> Cause | None:
     overlap, possible = profile.overlap_share, profile.possible_overlap_share
     if len(working) < 2 or overlap is None or not possible or _too_little_known(profile):
         return None
-    if overlap >= _LITTLE_OVERLAP * possible:
+    if overlap >= _LITTLE_OVERLAP * possible or _dependent(profile):
         return None
     eager = sum(each.eager_ops for each in working) > sum(each.ops for each in working) / 2
     if profile.host.reads >= profile.calls and eager:
@@ -81,6 +83,18 @@ def towers_serialised(profile: Profile) -> Cause | None:
         "towers-serialised",
         f"Towers serialised: {len(working)} devices compute, but two at once for {overlap:.0%} of the time, where "
         f"{possible:.0%} is possible; {what}.",
+    )
+
+
+def dependent_work(profile: Profile) -> Cause | None:
+    """Find devices of which each needs the results of another, so that they cannot compute at once."""
+    working = _working(profile)
+    if len(working) < 2 or not _dependent(profile):
+        return None
+    return Cause(
+        "dependent-work",
+        f"Dependent work: {len(working)} devices compute in turns, because each needs the results of another; split "
+        "the batch with harness.pipeline(..., microbatches=N) in a tf.function, or give the devices different batches.",
     )
 
 
@@ -158,9 +172,14 @@ _RULES: tuple[Callable[[Profile], Cause | None], ...] = (
     input_bound,
     backward_on_one_device,
     towers_serialised,
+    dependent_work,
     host_copies,
     too_little_work,
 )
+
+
+def _dependent(profile: Profile) -> bool:
+    return profile.independent_share is not None and profile.independent_share < _INDEPENDENT
 
 
 def _working(profile: Profile) -> list[DeviceTimes]:

@@ -124,6 +124,7 @@ def _profile(
         unattributed_ns=sums.unattributed_ns,
         unattributed_ops=sums.unattributed_ops,
         unknown=tuple(doubts),
+        independent_share=placements.independent_share,
     )
     return replace(profile, causes=causes_of(profile))
 

@@ -7,12 +7,18 @@ with the names of their ops, and the eager ops in order with their devices.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.judgement.arithmetic import computes
+
 if TYPE_CHECKING:
+    from harness.evidence.op import Op
     from harness.evidence.steps import Recording
+
+
+_HEAVY = ("MatMul", "Conv", "Einsum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +35,14 @@ class Placements:
 
     ``functions`` are the parts of each function that was called, by its name; ``parts`` those of all functions;
     ``eager`` the ops and calls that the calling thread started, in order, with their devices; ``roles`` how many
-    forward and gradient ops each device ran.
+    forward and gradient ops each device ran; ``independent_share`` is :attr:`Profile.independent_share`.
     """
 
     functions: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     eager: tuple[tuple[str, str | None], ...] = ()
     roles: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    independent_share: float | None = None
 
     def device_of(self, function: str | None, ops: frozenset[str]) -> str | None:
         """Find the only device that can have run these ops together, as a part of ``function``, or ``None``."""
@@ -52,7 +59,10 @@ def placements_of(recording: Recording) -> Placements:
             functions[step.type] = (*functions.get(step.type, ()), *_parts(step.body))
     parts = tuple(part for graph in recording.graphs for part in _parts(graph))
     eager = tuple((step.type, step.device) for step in recording.steps if not step.aside)
-    return Placements(functions, parts, eager, _roles(recording))
+    from harness.evidence.build import build
+
+    ops, *_ = build(recording)
+    return Placements(functions, parts, eager, _roles(ops), independent_share(ops))
 
 
 def _parts(graph: Any) -> list[Part]:
@@ -64,10 +74,43 @@ def _parts(graph: Any) -> list[Part]:
     return found
 
 
-def _roles(recording: Recording) -> dict[str, dict[str, int]]:
-    from harness.evidence.build import build
+def independent_share(ops: Sequence[Op]) -> float | None:
+    """Return the share of the pairs of heavy ops on different devices in which neither needs the other's result.
 
-    ops, *_ = build(recording)
+    Heavy ops are products and convolutions, or whatever computes where two devices have none of those. ``None`` where
+    only one device computes.
+    """
+    computing = [op for op in ops if op.device is not None and computes(op)]
+    heavy = [op for op in computing if any(part in op.type for part in _HEAVY)]
+    if len({op.device for op in heavy}) < 2:
+        heavy = computing
+    numbers = {op.name: number for number, op in enumerate(heavy)}
+    on_device: dict[Any, int] = {}
+    for number, op in enumerate(heavy):
+        on_device[op.device] = on_device.get(op.device, 0) | 1 << number
+    pairs = (len(heavy) ** 2 - sum(mask.bit_count() ** 2 for mask in on_device.values())) // 2
+    if not pairs:
+        return None
+    needed: dict[str, int] = {}
+    dependent = 0
+    for op in ops:
+        # What a read of a variable waits for is a control dependency, and no result that it needs.
+        before = 0 if op.role in ("variable", "constant") else _union(needed.get(name, 0) for name in op.inputs)
+        if op.name in numbers:
+            dependent += (before & ~on_device[op.device]).bit_count()
+            before |= 1 << numbers[op.name]
+        needed[op.name] = before
+    return 1 - dependent / pairs
+
+
+def _union(masks: Iterable[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _roles(ops: Sequence[Op]) -> dict[str, dict[str, int]]:
     counts = Counter((str(op.device), op.role) for op in ops if op.device is not None)
     roles: dict[str, dict[str, int]] = {}
     for (device, role), count in sorted(counts.items()):

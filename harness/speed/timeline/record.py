@@ -88,6 +88,8 @@ class Profile:
     unattributed_ops: int
     #: Unknowns, a sentence each.
     unknown: tuple[str, ...] = ()
+    #: Share of the pairs of products on different devices in which neither needs the other's result. ``None``: unknown.
+    independent_share: float | None = None
     causes: tuple[Cause, ...] = ()
     reason: str = ""
     fingerprint: Fingerprint | None = None
