@@ -245,8 +245,9 @@ class _ShardCall:
         kept = [leaf for leaf in flat if leaf is not None]
         if not kept:
             raise ShardingError("fn returned no tensor; return one value per row")
+        parallel, host = self.parallel, self.parallel.devices.host
         return [
-            check_result(leaf, "the output" if len(kept) == 1 else f"output [{at}]", rows, self.parallel.axis)
+            check_result(leaf, "the output" if len(kept) == 1 else f"output [{at}]", rows, parallel.axis, host)
             for at, leaf in enumerate(kept)
         ]
 

@@ -132,8 +132,8 @@ def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
     return Batch(tuple(names), tuple(leaves), rows, axis)
 
 
-def check_result(leaf: Any, path: str, rows: Any, axis: int) -> Any:
-    """One output of one shard as a tensor.
+def check_result(leaf: Any, path: str, rows: Any, axis: int, host: str) -> Any:
+    """One output of one shard as a tensor. What is known only when the graph runs is checked on ``host``.
 
     Raises:
         ShardingError: it is not a batch of the shard's rows along ``axis``.
@@ -160,9 +160,9 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int) -> Any:
                 f"longer a batch; {advice}"
             )
     else:
-        tf.debugging.assert_equal(
-            row_count(tensor, axis), rows, message=f"{path} is not a batch of the rows of its shard; {advice}"
-        )
+        found = row_count(tensor, axis)
+        with tf.device(host):  # a GPU has no kernel for the text of an error
+            tf.debugging.assert_equal(found, rows, message=f"{path} is not a batch of the rows of its shard; {advice}")
     return tensor
 
 

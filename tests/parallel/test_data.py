@@ -308,7 +308,7 @@ def test_an_error_under_autograph_names_shard_and_device_too(devices: Devices) -
         return x
 
     parallel = make_parallel(fn, devices)
-    with pytest.raises(ValueError, match=r"two rows are too few \(in shard 2 of 4, on .*CPU:2\)"):
+    with pytest.raises(ValueError, match=rf"two rows are too few \(in shard 2 of 4, on {devices[2].name}\)"):
         tf.function(lambda x: parallel(x=x))(rows(10))
 
 

@@ -54,7 +54,8 @@ def test_a_pipeline_equals_the_unsplit_model_with_each_op_in_its_place(
     assert found.findings == ()
     assert found.exercised.programs == 3
     assert found.exercised.gradients >= 3 * len(weights) * UNITS * UNITS
-    assert found.exercised.devices == devices.names
+    # The host splits the batch: it is one of the CPUs, and none of the GPUs.
+    assert set(devices.names) <= set(found.exercised.devices) <= {*devices.names, devices.host}
 
 
 def test_a_variables_gradients_are_added_up_on_its_device(devices: harness.Devices) -> None:
