@@ -216,7 +216,7 @@ class Card:
     numa_node: int | None = None
     #: The profile in ``profiles/hardware`` that it is judged against; ``None``: against the other devices.
     profile: str | None = None
-    #: ``CPU`` or ``GPU``. Taken from the label if left out, as in older records.
+    #: ``CPU``, ``GPU`` or ``software GPU``. Taken from the label if left out, as in older records.
     kind: str = ""
 
     def __post_init__(self) -> None:
@@ -227,13 +227,13 @@ class Card:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU, physical or logical, on this host or another."""
+        """Whether it is a GPU, physical or logical, on this host or another. A software GPU is none."""
         return self.kind == "GPU"
 
     @property
     def shares_threads(self) -> bool:
-        """Whether it is a logical CPU of this process. They share one thread pool, so their rates say nothing."""
-        return self.kind == "CPU" and "/" not in self.label
+        """Whether it is a logical CPU or a software GPU of this process. They share cores: their rates say nothing."""
+        return not self.is_gpu and "/" not in self.label
 
 
 class Quantity(str, Enum):

@@ -55,6 +55,8 @@ def _card(tensorflow: Any, device: Device, known: nvidia.Card | None) -> Card:
     if device.parsed.kind == "CPU":
         return Card(label, _cpu_name(device), device=device.name, index=index, kind="CPU")
     name = str(_details(tensorflow, device).get("device_name") or "GPU")
+    if device.kind == "software-gpu":
+        return Card(label, name, device=device.name, index=index, kind="software GPU")
     profile = profile_for(name)
     return Card(label, name, device=device.name, index=index, profile=profile.name if profile else None, kind="GPU")
 

@@ -35,6 +35,15 @@ class DeviceMemoryFull(Exception):
         super().__init__(f"{device} could not allocate {size_bytes} bytes")
 
 
+class NoLibrary(Exception):
+    """A library that a collective needs does not work; ``why`` is what TensorFlow says."""
+
+    def __init__(self, library: str, why: str) -> None:
+        self.library = library
+        self.why = why
+        super().__init__(f"{library}: {why}")
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """Content of a buffer whose 64-bit word ``i`` is ``first + i * step`` modulo 2**64.

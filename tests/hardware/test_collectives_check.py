@@ -17,6 +17,7 @@ from harness.checks import mirrored_strategy
 from harness.devices.device import Device, Devices
 from harness.hardware.collectives.check import CHECK
 from harness.hardware.collectives.judge import KINDS, bandwidth, expected, judge_collective
+from harness.hardware.machine import NoLibrary
 from harness.records import Verdict
 
 CARDS = gpus(4)
@@ -133,3 +134,25 @@ def test_what_an_earlier_run_left_in_memory_cannot_pass_for_a_result() -> None:
     outcome = CHECK.run(context(_Stale(CARDS)))
     assert outcome.verdict is Verdict.FAIL
     assert {finding.where.partition(" by ")[0] for finding in outcome.findings} == set(KINDS)
+
+
+@dataclass
+class _WithoutNccl(NumpyMachine):
+    """A machine with GPUs, on which NCCL cannot be loaded."""
+
+    def algorithms(self) -> tuple[str, ...]:
+        return ("nccl", "ring")
+
+    def collective(self, kind: str, algorithm: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        if algorithm == "nccl":
+            raise NoLibrary("NCCL", "NCCL: Unable to load NCCL library")
+        return super().collective(kind, algorithm, arrays)
+
+
+def test_a_library_that_cannot_be_loaded_is_reported_once_and_the_other_algorithms_are_tested() -> None:
+    outcome = CHECK.run(context(_WithoutNccl(CARDS)))
+    assert outcome.verdict is Verdict.FAIL
+    (found,) = outcome.findings
+    assert (found.kind, found.found) == ("software", "NCCL: Unable to load NCCL library")
+    assert "installs NCCL" in found.next_step
+    assert {figure.name.split()[1] for figure in outcome.figures} == {"ring"}

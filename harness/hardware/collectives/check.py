@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.hardware.account import Account, on_machine
 from harness.hardware.collectives.judge import KINDS, bandwidth, judge_collective
-from harness.hardware.machine import Machine
-from harness.records import Figure, Quantity, Verdict
+from harness.hardware.finding import finding
+from harness.hardware.machine import Machine, NoLibrary
+from harness.records import Figure, Finding, Quantity, Verdict
 
 #: Elements that each card contributes, by level, as float32; rounded up to a multiple of the number of cards.
 ELEMENTS = {Level.QUICK: (2**14, 2**20), Level.STANDARD: (2**10, 2**16, 2**22), Level.DEEP: (2**10, 2**16, 2**24)}
@@ -40,12 +41,19 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     algorithms = machine.algorithms()
     real = (ELEMENTS if any(card.is_gpu for card in cards) else ELEMENTS_CPU)[context.level]
     sizes = ELEMENTS_DESCRIBED if machine.described else real
+    broken: set[str] = set()
     for number, elements in enumerate(sizes):
         arrays = _shares(context.seed + number, elements, len(cards))
         runs = itertools.count()
         for kind in KINDS:
             for algorithm in algorithms:
-                _measure(machine, kind, algorithm, (_rotated(arrays, run) for run in runs), account)
+                if algorithm in broken:
+                    continue
+                try:
+                    _measure(machine, kind, algorithm, (_rotated(arrays, run) for run in runs), account)
+                except NoLibrary as error:
+                    broken.add(algorithm)
+                    account.add(_no_library(error, f"{kind} by {algorithm}"))
     if not algorithms:
         account.unproven("the machine has no algorithm for collectives", "use devices of one process: gpu or cpu:N")
     shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
@@ -54,6 +62,19 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         "bandwidths include starting the ops, which is most of a short one; they are not judged",
     ]
     return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards)} devices: every value is exact"
+
+
+def _no_library(error: NoLibrary, where: str) -> Finding:
+    return finding(
+        "software",
+        None,
+        where,
+        expected=f"a working {error.library}",
+        found=error.why,
+        message=f"{error.library} does not work, so collectives that use it were not tested: {error.why}",
+        next_step=f"python -m pip install 'tensorflow[and-cuda]' installs {error.library}; {error.library}_DEBUG=WARN "
+        "shows why it fails; the check software lists missing libraries",
+    )
 
 
 def _measure(

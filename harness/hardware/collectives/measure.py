@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from harness.devices.device import Device
 from harness.errors import UsageError
 from harness.hardware.collectives.judge import KINDS
+from harness.hardware.machine import NoLibrary
 from harness.plural import plural
 
 #: TensorFlow tells groups of collectives apart by their key. Those of tf.distribute count from 1, so this one is free.
@@ -32,11 +33,14 @@ _keys = itertools.count(1)
 
 
 def algorithms_for(devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return the algorithms: none with one card or with other processes; NCCL with a GPU for each rank."""
+    """Return the algorithms: none with one card or with other processes; NCCL with a GPU for each rank.
+
+    Software GPUs stand in for NCCL with code of their own.
+    """
     if len(devices) < 2 or not all(device.parsed.in_this_process for device in devices):
         return ()
     names = ["ring", "hierarchical-copy", "reduce-to-one"]
-    gpus = {device.physical for device in devices if device.kind == "gpu"}
+    gpus = {device.physical for device in devices if device.kind in ("gpu", "software-gpu")}
     # NCCL refuses two ranks on one card.
     return tuple(["nccl", *names] if len(gpus) == len(devices) else names)
 
@@ -56,6 +60,7 @@ class Collectives:
 
         Raises:
             UsageError: the kind, the algorithm or the shape is not accepted.
+            NoLibrary: NCCL is not installed, or does not work.
         """
         if kind not in KINDS:
             raise UsageError(f"collective {kind!r}: accepted: {', '.join(KINDS)}")
@@ -86,7 +91,7 @@ class Collectives:
             self._pool.submit(_on_one_device, op, algorithm, device, rank, len(tensors), tensor, instance)
             for rank, (device, tensor) in enumerate(zip(self._devices, tensors, strict=True))
         ]
-        results = [each.result() for each in started]
+        results = _results(started)
         return self._shares(results) if composed else results
 
     def _by_strategy(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
@@ -139,6 +144,17 @@ class Collectives:
             reduction = reductions[algorithm]()
             self._strategies[algorithm] = tf.distribute.MirroredStrategy(names, cross_device_ops=reduction)
         return self._strategies[algorithm]
+
+
+def _results(started: Sequence[Future[Any]]) -> list[Any]:
+    import tensorflow as tf
+
+    try:
+        return [each.result() for each in started]
+    except tf.errors.OpError as error:
+        if "NCCL" not in error.message:
+            raise
+        raise NoLibrary("NCCL", error.message.splitlines()[0]) from error
 
 
 def _on_one_device(kind: str, algorithm: str, device: Device, rank: int, size: int, tensor: Any, instance: int) -> Any:

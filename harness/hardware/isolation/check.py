@@ -33,6 +33,9 @@ def run(context: CheckContext) -> CheckOutcome:
     if machine is not None and machine.cards:
         if machine.described:
             return CheckOutcome(Verdict.SKIP, "a described machine has no cards to give to processes", "use hardware")
+        if {device.kind for device in context.devices} == {"software-gpu"}:
+            why = "software GPUs belong to the process that makes them: no other process can be given one"
+            return CheckOutcome(Verdict.SKIP, why, "use hardware")
         if _spec(context.devices) is None:
             why = f"{context.devices.spec}: parts of a GPU or other hosts, which no process can have to itself"
             step = "use whole devices of this host: --devices gpu, cpu:N or cores:N"

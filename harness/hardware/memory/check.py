@@ -60,9 +60,7 @@ def _read(machine: Machine, region: Region, number: int, account: Account, repor
 def _cover(region: Region, account: Account) -> None:
     label, had = region.card.label, gigabytes(region.had)
     if not region.card.is_gpu:
-        account.scope.append(
-            f"{label}: {had}{f' of {gigabytes(region.free)} free on this host' if region.free else ''}"
-        )
+        account.scope.append(f"{label}: {had}{f' of {gigabytes(region.free)} free' if region.free else ''}")
     elif region.free is None:
         account.scope.append(f"{label}: {had}; free memory unknown")
         account.unproven(

@@ -27,6 +27,8 @@ _INSTALL = "install nvidia-ml-py, so that the driver can be queried"
 def run(context: CheckContext) -> CheckOutcome:
     """Try each setting on each card, and judge what the processes got."""
     kinds = {device.kind for device in context.devices}
+    if kinds == {"software-gpu"} and not (context.machine is not None and context.machine.described):
+        return CheckOutcome(Verdict.SKIP, "TensorFlow ignores memory settings of software GPUs", "use hardware")
     if context.machine is not None and not context.machine.described and not kinds <= {"gpu", "logical-cpu"}:
         why = f"{context.devices.spec}: memory settings of logical GPUs, cores and other hosts are made elsewhere"
         return CheckOutcome(Verdict.SKIP, why, "use whole devices of this host: --devices gpu or cpu:N")

@@ -21,7 +21,7 @@ SIZE = 16
 def run(context: CheckContext) -> CheckOutcome:
     """Compare the versions, and multiply small integers on each card."""
     # Users who select CPUs are not interested in the GPUs beside them.
-    on_gpu = not context.devices.spec.startswith(("cpu", "cores"))
+    on_gpu = not context.devices.spec.startswith(("cpu", "cores", "softgpu"))
     return on_machine(context, lambda machine, account: _check(machine, account, context.seed, on_gpu))
 
 
