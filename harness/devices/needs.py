@@ -25,8 +25,9 @@ class Needs:
         return plural(self.minimum, f"{kinds} device" if kinds else "device")
 
     def met_by(self, devices: Devices) -> bool:
-        """Whether enough devices are of an accepted kind. A logical GPU is not a ``gpu``."""
-        return sum(not self.kinds or device.kind in self.kinds for device in devices) >= self.minimum
+        """Whether enough devices are of an accepted kind. A software GPU is a ``gpu``, a logical GPU is not."""
+        kinds = (*self.kinds, "software-gpu") if "gpu" in self.kinds else self.kinds
+        return sum(not kinds or device.kind in kinds for device in devices) >= self.minimum
 
 
 def describe(devices: Devices) -> str:

@@ -51,7 +51,8 @@ DEFAULT_DEVICES = "auto"
 MARKER = "devices"
 _MARKER_HELP = (
     "devices(min=1, kind=None): the test needs at least `min` configured devices, of kind logical-cpu, logical-gpu, "
-    "gpu, software-gpu, core or remote (or a list of them) if `kind` is given; it is skipped if they are unavailable"
+    "gpu (real or software), software-gpu, core or remote (or a list of them) if `kind` is given; it is skipped if "
+    "they are unavailable"
 )
 #: All our fixtures use this one, so it shows that a test uses one of ours, even if a project overrides ``devices``.
 _FIXTURE = "_harness_devices"

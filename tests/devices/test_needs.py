@@ -60,6 +60,9 @@ def test_needs_are_met_by_enough_devices_of_the_kinds_that_count() -> None:
     assert Needs(2).met_by(_devices(2, "logical-cpu"))
     assert not Needs(3).met_by(_devices(2, "logical-cpu"))
     assert Needs(2, ("gpu",)).met_by(_devices(2, "gpu"))
+    assert Needs(2, ("gpu",)).met_by(_devices(2, "software-gpu"))
+    assert not Needs(2, ("gpu",)).met_by(_devices(1, "software-gpu"))
+    assert not Needs(2, ("software-gpu",)).met_by(_devices(8, "gpu"))
     assert not Needs(2, ("gpu",)).met_by(_devices(8, "logical-gpu"))
     assert Needs(2, ("gpu", "logical-gpu")).met_by(_devices(2, "logical-gpu"))
 
