@@ -44,6 +44,8 @@ from harness.strategies.steps.step import Step, Value
 _WIDE = ("float32", "float64")
 #: Kinds that only float types have, and no exact program: their inner arithmetic is not integer arithmetic.
 FLOAT_KINDS = (Normalise.KIND, Conv1d.KIND, Conv2d.KIND)
+#: Kinds of which a GPU has no kernel for integers.
+NO_INTEGERS_ON_GPUS = (Einsum.KIND,)
 #: Kinds that a program is not generated with when its function is a ``tf.function``. TensorFlow 2.21 cannot place two
 #: copies of such a function on two devices of one graph ("Cannot colocate nodes"): constraints inside (on the shape in
 #: the gradient of a gather, on a loop over a variable) name the same op in each copy.
@@ -339,4 +341,7 @@ KINDS = tuple(RECIPES)
 
 def kinds(dtype: str, *, exact: bool) -> tuple[str, ...]:
     """The kinds of steps in programs of that type."""
-    return tuple(kind for kind in KINDS if kind not in FLOAT_KINDS or (is_float(dtype) and not exact))
+    left_out: tuple[str, ...] = () if is_float(dtype) and not exact else FLOAT_KINDS
+    if not is_float(dtype):
+        left_out += NO_INTEGERS_ON_GPUS
+    return tuple(kind for kind in KINDS if kind not in left_out)

@@ -138,6 +138,12 @@ def run_forward_and_backward(steps: tuple[Step, ...], dtype: str, *, exact: bool
                 assert np.isfinite(tf.convert_to_tensor(gradient).numpy().astype(float)).all(), step
 
 
+def test_what_gpus_have_no_kernel_for_is_left_out_for_integers_alone() -> None:
+    for dtype in ("int32", "int64"):
+        assert not set(recipes.NO_INTEGERS_ON_GPUS) & set(recipes.kinds(dtype, exact=False))
+        assert set(recipes.NO_INTEGERS_ON_GPUS) <= set(recipes.kinds("float16", exact=True))
+
+
 NO_KERNEL: list[Step] = [
     *(Activation("x", fn) for fn in SMOOTH_ACTIVATIONS if fn != "gelu"),
     *(Normalise("x", how) for how in NORMALISATIONS),
