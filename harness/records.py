@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from harness.finding_kinds import KINDS
 from harness.plural import plural
 
 #: Version of the stored form of :class:`RunRecord`. Readers accept this version and all earlier ones.
@@ -58,7 +59,7 @@ def exit_code(verdict: Verdict) -> ExitCode:
 class Finding:
     """One problem that was found.
 
-    ``kind`` is one of :data:`FINDING_KINDS`. ``where`` names the output, gradient, variable or op for people.
+    ``kind`` is a name in :mod:`harness.finding_kinds`. ``where`` names the output, gradient, variable or op for people.
     ``device`` is the full name of the device concerned, if any. ``severity`` is FAIL, or WARN if the values are right.
     """
 
@@ -81,44 +82,13 @@ class Finding:
     lasting: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in FINDING_KINDS:
-            raise ValueError(f"kind={self.kind!r}; accepted: {', '.join(FINDING_KINDS)}")
+        if self.kind not in KINDS:
+            raise ValueError(f"kind={self.kind!r}; accepted: {', '.join(KINDS)}")
 
-
-#: Each kind of finding, and what it means.
-FINDING_KINDS = {
-    "structure": "the outputs are nested differently, or an output is missing",
-    "shape": "an output has the wrong shape: rows are missing, or the batch was split along the wrong axis",
-    "dtype": "an output has the wrong dtype",
-    "value": "an output, or a variable after the call, differs by more than rounding explains; or it is NaN or "
-    "infinite where the reference is finite",
-    "gradient": "a gradient differs by more than rounding explains",
-    "missing-gradient": "a gradient is None where the reference has one",
-    "op-placement": "an op ran on another device than its scope asks for (soft placement, XLA), its result is moved to "
-    "another device, or it ran on a device that the program should not use",
-    "gradient-placement": "a backward op ran on another device than its forward op",
-    "variable-placement": "a variable is on the wrong device: where the first call happened to run, away from the work "
-    "that uses it (in a pipeline or an ensemble), or, for an optimizer slot, away from its variable",
-    "unused-device": "a device that the program should use computed nothing",
-    "transfer": "a tensor crosses between devices that should not exchange data: in a pipeline, anything but "
-    "neighbours, or the wrong direction; in an ensemble, anything but arguments and results",
-    "nondeterminism": "two runs of the same callable on the same inputs differ",
-    "sync": "replicas hold different values of a variable that they share, or a device takes no part in a collective",
-    "update-count": "an optimizer, or a variable that workers add to, was updated too often or too rarely",
-    "input": "replicas were given some rows twice, or not all of the rows",
-    "error": "the program under test raised an exception",
-    "software": "the driver, CUDA, cuDNN, NCCL or the kernels in TensorFlow's wheel do not fit together, or a library "
-    "is missing",
-    "missing-device": "a GPU that the driver reports, or that was required, is not available to TensorFlow",
-    "memory": "a device's memory does not hold what was written, cannot be allocated, or leaks; or the driver counted "
-    "memory errors (ECC)",
-    "corruption": "a program with an exactly known result gave another one, or a copy arrived with other bits",
-    "arithmetic": "an operation is further from its float64 reference than its bound allows",
-    "rate": "a device computes or copies slower than it should, or faster than is possible",
-    "link": "a PCIe or NVLink connection is narrower or slower than it should be",
-    "sensor": "a GPU is too hot or is throttled, or its driver reported an error (Xid)",
-    "isolation": "a process saw or used a GPU that was given to another process",
-}
+    @property
+    def code(self) -> str:
+        """The stable code of the kind, which ``harness explain`` takes."""
+        return KINDS[self.kind].code
 
 
 @dataclass(frozen=True, slots=True)

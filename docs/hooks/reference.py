@@ -43,10 +43,17 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def finding_kinds() -> str:
-    """List the kinds of finding."""
-    from harness.records import FINDING_KINDS
+    """Describe every kind of finding, after a list of them."""
+    from harness.finding_kinds import KINDS
 
-    return _table(("kind", "what is wrong"), ((f"`{kind}`", text) for kind, text in FINDING_KINDS.items()))
+    kinds = KINDS.values()
+    rows = ((f"[{kind.code}](#{kind.code.lower()}-{kind.name})", f"`{kind.name}`", kind.meaning) for kind in kinds)
+    parts = [_table(("code", "kind", "what is wrong"), rows)]
+    for kind in kinds:
+        texts = {"Example": kind.example, "Usual causes": kind.causes, "What to do": kind.remedy}
+        parts.append(f"### {kind.code} {kind.name}\n\n{kind.meaning[0].upper()}{kind.meaning[1:]}.")
+        parts.append("\n".join(f"- {title}: {text}" for title, text in texts.items()))
+    return "\n\n".join(parts)
 
 
 def checks() -> str:

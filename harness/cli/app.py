@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness import __version__
-from harness.cli import calibrate, compare, profile, profile_machine, report, run, scale, serve, validate
+from harness.cli import calibrate, compare, explain, profile, profile_machine, report, run, scale, serve, validate
 from harness.cli.endings import Ended, heed_signals
 from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
@@ -164,6 +164,7 @@ run.register(app)
 serve.register(app)
 compare.register(app)
 calibrate.register(app)
+explain.register(app)
 report.register(app)
 
 

@@ -26,7 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.devices.name import DeviceName
 from harness.devices.toml_file import read_model
 from harness.errors import InvalidDeviceName, InvalidKnownFailures
-from harness.records import FINDING_KINDS, CheckResult, Finding, Verdict
+from harness.finding_kinds import KINDS
+from harness.records import CheckResult, Finding, Verdict
 
 
 class KnownFailure(BaseModel):
@@ -37,8 +38,8 @@ class KnownFailure(BaseModel):
     check: str = Field(description="the id of a check")
     reason: str = Field(description="a text")
     device: str | None = Field(default=None, description="a device name, such as 'GPU:3'")
-    kind: Literal[tuple(FINDING_KINDS)] | None = Field(  # type: ignore[valid-type]
-        default=None, description=f"one of {', '.join(FINDING_KINDS)}"
+    kind: Literal[tuple(KINDS)] | None = Field(  # type: ignore[valid-type]
+        default=None, description=f"one of {', '.join(KINDS)}"
     )
     until: date | None = Field(default=None, description="a date: 2027-01-31")
 

@@ -66,4 +66,4 @@ def describe(finding: Finding) -> str:
     place = f" on {finding.device}" if finding.device else ""
     values = f"(expected {finding.expected}, found {finding.found})"
     # Devices of this host need no more than their kind and number.
-    return _THIS_HOST.sub("", f"[{finding.kind}] {finding.where}{place}: {finding.message} {values}")
+    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.where}{place}: {finding.message} {values}")

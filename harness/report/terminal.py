@@ -103,7 +103,8 @@ def finding_line(finding: Finding) -> str:
     device = f" on {device_label(finding.device)}" if finding.device else ""
     facts = f"expected {finding.expected}, found {finding.found}"
     short = "\n" not in facts and len(facts) <= FACTS_SHOWN_CHARACTERS
-    return _one_line(f"{finding.kind}: {finding.where}{device}: {finding.message}{f' ({facts})' if short else ''}")
+    what = f"{finding.code} {finding.kind}: {finding.where}{device}: {finding.message}"
+    return _one_line(f"{what} ({facts})" if short else what)
 
 
 def print_verdict(console: Console, record: RunRecord) -> None:

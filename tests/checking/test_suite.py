@@ -107,4 +107,4 @@ def test_a_suite_is_loaded_by_its_name() -> None:
 
 def test_what_is_no_suite_is_refused() -> None:
     with pytest.raises(TypeError, match="is a dict"):
-        load_suite("harness.records:FINDING_KINDS")
+        load_suite("harness.finding_kinds:KINDS")

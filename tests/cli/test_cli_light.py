@@ -12,6 +12,7 @@ from command_line import run, run_process
 
 import harness
 from harness.checks.registry import SUITE
+from harness.finding_kinds import KINDS
 
 
 def test_no_tensorflow_is_loaded(fresh_process: Callable[..., subprocess.CompletedProcess[str]]) -> None:
@@ -74,3 +75,19 @@ def test_the_list_names_the_shipped_checks(tmp_path: Path) -> None:
     for check in ("devices-distinct", "matpow", "vector-add", "generated-programs", "digits-classifier"):
         assert check in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kind_of_finding_is_explained_by_its_code_or_name(tmp_path: Path) -> None:
+    by_code, by_name = run(tmp_path, "explain", "h202"), run(tmp_path, "explain", "gradient-placement")
+    assert (by_code.returncode, by_code.stderr) == (0, "")
+    assert by_code.stdout == by_name.stdout
+    for text in ("H202 gradient-placement", "meaning: ", "example: ", "causes: ", "harness.colocate_gradients()"):
+        assert text in by_code.stdout
+    listed = run(tmp_path, "explain").stdout
+    assert all(f"{kind.code} {kind.name}: " in listed for kind in KINDS.values())
+
+
+def test_an_unknown_kind_of_finding_is_a_usage_error(tmp_path: Path) -> None:
+    done = run(tmp_path, "explain", "H999")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no kind of finding has the code 'H999'; accepted: H101 to H409, or a name" in done.stderr

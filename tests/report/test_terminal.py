@@ -49,7 +49,7 @@ def test_each_finding_has_one_line_and_the_next_step_follows() -> None:
     at = lines.index("FAIL matpow")
     assert (
         lines[at + 1]
-        == "  - value: output [bold]y[/bold] on CPU:1: off by [red]one[/red] in two lines (expected 1, found 2)"
+        == "  - H104 value: output [bold]y[/bold] on CPU:1: off by [red]one[/red] in two lines (expected 1, found 2)"
     )
     assert lines[at + 2] == "  next: look at [y]"
 

@@ -26,7 +26,17 @@ ROOMS = (
 #: Rooms that stand side by side: neither imports the other.
 STRANGERS = ("distribute", "hardware")
 #: Imports nothing of the harness but the ground floor itself.
-GROUND_FLOOR = ("errors", "extras", "records", "atomic_file", "plural", "session", "tensorflow_version", "_tensorflow")
+GROUND_FLOOR = (
+    "errors",
+    "extras",
+    "records",
+    "atomic_file",
+    "finding_kinds",
+    "plural",
+    "session",
+    "tensorflow_version",
+    "_tensorflow",
+)
 #: Thin fronts: each may import every room; nothing imports them, not even each other.
 FRONTS = ("cli", "pytest_plugin")
 #: Modules outside of all rooms that start a front.

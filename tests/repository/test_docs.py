@@ -36,8 +36,9 @@ from harness.devices.needs import KINDS
 from harness.devices.profile import load_profile, shipped_profile_names
 from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable
 from harness.devices.spec import spec_forms
+from harness.finding_kinds import KINDS as FINDING_KINDS
 from harness.pytest_plugin.plugin import DEFAULT_DEVICES, ENVIRONMENT_DEVICES, MARKER
-from harness.records import FINDING_KINDS, ExitCode, Verdict
+from harness.records import ExitCode, Verdict
 
 BLOCKS = [block for page in pages() for block in blocks(page, read(page))]
 GROUPS = groups(all_scripts())
@@ -197,7 +198,11 @@ def test_the_generated_tables_are_complete_and_each_is_on_a_page() -> None:
         assert f"<!-- generated: {name} -->\n" in text, name
     contents = {
         "checks": [f"| `{name}` |" for name in SUITE.ids],
-        "finding-kinds": [f"| `{kind}` |" for kind in FINDING_KINDS],
+        "finding-kinds": [
+            text
+            for kind in FINDING_KINDS.values()
+            for text in (f"| `{kind.name}` |", f"### {kind.code} {kind.name}", kind.remedy)
+        ],
         "command-line": [f"### harness {name}\n" for name in hook.commands()],
         "device-specs": [f"| `{form.written}` |" for form in spec_forms()],
         "device-profiles": [f"| `@{name}` |" for name in shipped_profile_names()],

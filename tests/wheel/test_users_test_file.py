@@ -34,4 +34,4 @@ def test_its_faulty_twin_fails_and_names_the_finding(tmp_path: Path) -> None:
     tmp_path.joinpath(_FILE).write_text(faulty, encoding="utf-8")
     done = run(tmp_path, "pytest", "--harness-devices=cpu:2")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
-    assert "[value] output" in done.stdout
+    assert "[H104 value] output" in done.stdout

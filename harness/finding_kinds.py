@@ -1,0 +1,245 @@
+"""The kinds of finding: the stable code of each, what it means, an example, the usual causes, and what to do."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FindingKind(NamedTuple):
+    """One kind. A code never changes its meaning: 1xx are results, 2xx places, 3xx trainings, 4xx hardware."""
+
+    code: str
+    name: str
+    meaning: str
+    example: str
+    causes: str
+    remedy: str
+
+
+_ALL = (
+    FindingKind(
+        "H101",
+        "structure",
+        "the outputs are nested differently, or an output is missing",
+        "the reference returns a dict with `mean` and `loss`, and the parallel program returns a tuple",
+        "one of the two callables was changed alone; a branch returns something else",
+        "return the same nest of tensors from both",
+    ),
+    FindingKind(
+        "H102",
+        "shape",
+        "an output has the wrong shape: rows are missing, or the batch was split along the wrong axis",
+        "expected (10, 4), found (8, 4): ten rows were split into four equal parts",
+        "integer division of the batch size; the last, shorter part is left out; `axis` of the split or of the join",
+        "split with `tf.split(x, sizes)` and sizes that add up, or use `harness.make_parallel`",
+    ),
+    FindingKind(
+        "H103",
+        "dtype",
+        "an output has the wrong dtype",
+        "expected float32, found float64",
+        "a cast on one side only; a NumPy array, which is float64, in place of a tensor; a mixed-precision policy",
+        "cast at the same place on both sides",
+    ),
+    FindingKind(
+        "H104",
+        "value",
+        "an output, or a variable after the call, differs by more than rounding explains; or it is NaN or "
+        "infinite where "
+        "the reference is finite",
+        "the mean over the batch, taken by each device over its own rows",
+        "an op that mixes rows (batch normalisation, a softmax or a mean over the batch); a mean of means of parts of "
+        "different sizes; parts joined in another order; a lower precision on one side; random ops",
+        "compute over the rows of one device only, and join sums and counts instead of means",
+    ),
+    FindingKind(
+        "H105",
+        "gradient",
+        "a gradient differs by more than rounding explains",
+        "gradients are N times too large on N devices",
+        "gradients are added up where they should be averaged, or the other way round; a regulariser counted once per "
+        "device; a `tf.stop_gradient`; clipping before the gradients are added up",
+        "divide each device's loss by the number of rows of the whole batch, and add the gradients up",
+    ),
+    FindingKind(
+        "H106",
+        "missing-gradient",
+        "a gradient is None where the reference has one",
+        "the gradient of `w` is None",
+        "the path from the variable to the loss is cut: `numpy()`, a cast to an integer, a copy of the "
+        "variable, a tape "
+        "that does not watch it",
+        "keep tensors as tensors from the variable to the loss, inside the tape",
+    ),
+    FindingKind(
+        "H107",
+        "nondeterminism",
+        "two runs of the same callable on the same inputs differ",
+        "a dropout layer draws new numbers in each call",
+        "random ops without a fixed seed; Python state that a call changes; a data race between devices",
+        "use stateless random ops with a seed among the inputs, switch dropout off, and pass state as `variables=`",
+    ),
+    FindingKind(
+        "H108",
+        "error",
+        "the program under test raised an exception",
+        "ValueError: Dimensions must be equal, but are 3 and 5",
+        "a program that runs on one device, in eager code, or with one batch size only",
+        "run the program by itself with the same inputs and devices; the finding has the end of the traceback",
+    ),
+    FindingKind(
+        "H201",
+        "op-placement",
+        "an op ran on another device than its scope asks for (soft placement, XLA), its result is moved to another "
+        "device, or it ran on a device that the program should not use",
+        "a product in the scope of GPU:1 ran on GPU:0",
+        "soft placement of an op without a kernel for the device; a variable on another device; a hard-coded "
+        "device name",
+        "switch soft placement off to see the error, create the variable where it is used, and take the device "
+        "from the "
+        "list of devices",
+    ),
+    FindingKind(
+        "H202",
+        "gradient-placement",
+        "a backward op ran on another device than its forward op",
+        "all MatMul ops of the backward pass ran on CPU:0",
+        "`tape.gradient` is called outside of the device scopes: a tape runs backward ops where it is called",
+        "use `harness.make_parallel`, or wrap the step in `harness.colocate_gradients()`",
+    ),
+    FindingKind(
+        "H203",
+        "variable-placement",
+        "a variable is on the wrong device: where the first call happened to run, away from the work that uses "
+        "it (in a "
+        "pipeline or an ensemble), or, for an optimizer slot, away from its variable",
+        "the momentum of a weight on GPU:1 is on GPU:0",
+        "variables that a layer or an optimizer creates in its first call, outside of the device scope",
+        "build layers and optimizers in the scope of their device",
+    ),
+    FindingKind(
+        "H204",
+        "unused-device",
+        "a device that the program should use computed nothing",
+        "GPU:3 ran no op",
+        "fewer parts than devices; a wrong index into the list of devices; a batch that is too small",
+        "check the loop over the devices; pass only the devices that the program uses as `devices=`",
+    ),
+    FindingKind(
+        "H205",
+        "transfer",
+        "a tensor crosses between devices that should not exchange data: in a pipeline, anything but "
+        "neighbours, or the "
+        "wrong direction; in an ensemble, anything but arguments and results",
+        "an activation goes from GPU:0 to GPU:2",
+        "a skip connection over a stage; a variable that two stages or members share; a loss on the first device",
+        "put what shares a variable into one stage, and compute the loss on the last device",
+    ),
+    FindingKind(
+        "H301",
+        "sync",
+        "replicas hold different values of a variable that they share, or a device takes no part in a collective",
+        "the moving mean of replica 1 differs from that of replica 0",
+        "an update in a branch that one replica does not take; batch normalisation without `synchronized=True`",
+        "let all replicas take the same updates, from reduced gradients",
+    ),
+    FindingKind(
+        "H302",
+        "update-count",
+        "an optimizer, or a variable that workers add to, was updated too often or too rarely",
+        "the optimizer counts 4 updates in 2 steps",
+        "`apply_gradients` once per shard or in each replica's context twice; lost asynchronous updates",
+        "add the gradients of the whole batch up, and apply them once per step",
+    ),
+    FindingKind(
+        "H303",
+        "input",
+        "replicas were given some rows twice, or not all of the rows",
+        "all 2 replicas were given the same 4 rows",
+        "a dataset that each replica reads in full; sharding by file with fewer files than workers",
+        "use `strategy.experimental_distribute_dataset`, or shard by `input_pipeline_id`",
+    ),
+    FindingKind(
+        "H401",
+        "software",
+        "the driver, CUDA, cuDNN, NCCL or the kernels in TensorFlow's wheel do not fit together, or a library "
+        "is missing",
+        "TensorFlow was built for CUDA 12.5, and the driver supports 11.8",
+        "an old driver; `tensorflow` without `[and-cuda]`; a library path of another installation",
+        "update the driver, and run: python -m pip install 'tensorflow[and-cuda]' in a fresh environment",
+    ),
+    FindingKind(
+        "H402",
+        "missing-device",
+        "a GPU that the driver reports, or that was required, is not available to TensorFlow",
+        "the driver reports 8 GPUs, and TensorFlow sees 7",
+        "`CUDA_VISIBLE_DEVICES`; a GPU that fell off the bus; missing CUDA libraries; a container without the device",
+        "compare `nvidia-smi -L` with `harness devices`, and read the kernel log for Xid errors",
+    ),
+    FindingKind(
+        "H403",
+        "memory",
+        "a device's memory does not hold what was written, cannot be allocated, or leaks; or the driver counted memory "
+        "errors (ECC)",
+        "GPU:2 did not hold a pattern: 3 words changed",
+        "defective memory; other processes that hold memory; a memory limit that does not fit",
+        "reset the GPU and run the check again; replace the board if the errors come back",
+    ),
+    FindingKind(
+        "H404",
+        "corruption",
+        "a program with an exactly known result gave another one, or a copy arrived with other bits",
+        "one result in 40,000 is wrong on GPU:5",
+        "a defective GPU, cable or riser; overclocking; too little power or cooling",
+        "take the device out of service, and run `harness validate --only corruption --level deep` on it",
+    ),
+    FindingKind(
+        "H405",
+        "arithmetic",
+        "an operation is further from its float64 reference than its bound allows",
+        "matmul float32 has TF32's precision although TF32 is off",
+        "TF32 or a reduced-precision setting; a faulty kernel; a defective GPU",
+        "switch TF32 off, try another version of TensorFlow, and compare with a GPU of the same model",
+    ),
+    FindingKind(
+        "H406",
+        "rate",
+        "a device computes or copies slower than it should, or faster than is possible",
+        "GPU:3 multiplies matrices at 61 % of the rate of the other GPUs",
+        "throttling by heat or power; another process on the device; a power limit; a wrong profile",
+        "stop other programs, check clocks and temperature with `nvidia-smi -q`, and measure again",
+    ),
+    FindingKind(
+        "H407",
+        "link",
+        "a PCIe or NVLink connection is narrower or slower than it should be",
+        "GPU:1 runs at PCIe x8 instead of x16",
+        "a board that is not seated well; a riser or a slot with fewer lanes; a disabled NVLink bridge",
+        "reseat the board, check the slot and the firmware settings, and measure again",
+    ),
+    FindingKind(
+        "H408",
+        "sensor",
+        "a GPU is too hot or is throttled, or its driver reported an error (Xid)",
+        "GPU:4 reached 93 C and was throttled",
+        "a blocked fan or air flow; a power limit; a defective GPU",
+        "improve the cooling; look the Xid number up in NVIDIA's list",
+    ),
+    FindingKind(
+        "H409",
+        "isolation",
+        "a process saw or used a GPU that was given to another process",
+        "the process of GPU:1 sees 2 GPUs",
+        "`CUDA_VISIBLE_DEVICES` is not passed on, or is set after TensorFlow started",
+        "set `CUDA_VISIBLE_DEVICES` by UUID in the environment that starts each process",
+    ),
+)
+
+#: The kinds by name.
+KINDS = {kind.name: kind for kind in _ALL}
+
+
+def find_kind(text: str) -> FindingKind | None:
+    """Return the kind with this code or name, in any case, or ``None``."""
+    wanted = text.strip().lower()
+    return next((kind for kind in _ALL if wanted in (kind.code.lower(), kind.name)), None)
