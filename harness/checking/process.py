@@ -37,7 +37,7 @@ def run(
         devices = loaded.configure(spec)
         fingerprint, machine = loaded.fingerprint(devices), loaded.machine(devices) if loaded.machine else None
     elif loaded.described is None:
-        raise UsageError(f"--fake {described}: the suite has no checks of hardware; accepted: a suite that has some")
+        raise UsageError(f"--fake {described}: a described machine needs hardware checks, and this suite has none")
     else:
         devices, fingerprint, machine = loaded.described(described)
     cards = machine.cards if machine is not None else ()

@@ -119,7 +119,9 @@ def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) 
         except (RuntimeError, ValueError) as error:
             if servers is not None:
                 servers.stop()
-            raise DevicesAlreadyConfigured(f"one that TensorFlow cannot change ({error})", requested) from error
+            raise DevicesAlreadyConfigured(
+                f"devices that TensorFlow cannot change any more ({error})", requested
+            ) from error
         if servers is not None:
             running = connect(tensorflow, servers)
         if plan.hosts:

@@ -82,7 +82,7 @@ def judge_sync(history: History) -> Iterator[Finding]:
             device,
             f"the same bits as on {_short(history.devices[0])}",
             f"{difference:.3g} away",
-            "a replica's copy differs from the first replica's: it missed an update, or was changed on its own",
+            "a replica's copy differs from the first replica's: it missed an update, or only one of them was changed",
         )
 
 

@@ -209,7 +209,7 @@ def check_complete(recording: Recording) -> None:
         if function is not None and function.node_def and step.body is None and not compiled_by_xla(function):
             raise EvidenceError(
                 f"the function {step.type} ran, but TensorFlow collected no graph of it; "
-                "trace a call in which nothing else traces, profiles or resets TensorFlow's context"
+                "no other tracer or profiler may run during the call, and TensorFlow's context may not be reset"
             )
     # Of an eager op that another process runs, TensorFlow collects no graph here; where it sent it, its results say.
     plain = [step for step in recording.steps if step.type not in recording.functions and not _is_remote(step.device)]

@@ -133,5 +133,5 @@ def _text_or_none(record: dict[str, Any], key: str) -> str | None:
 def _texts(record: dict[str, Any], key: str) -> tuple[str, ...]:
     values = record.get(key, ())
     if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
-        raise TypeError(f"{key} = {values!r}; accepted: a list of texts")
+        raise TypeError(f"{key} = {values!r}; accepted: a list of strings")
     return tuple(values)

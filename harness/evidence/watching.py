@@ -126,7 +126,7 @@ def _check_collecting(runtime: Runtime) -> None:
     if not any(node.op == "StringFormat" for graph in runtime.collected() for node in graph.before.node):
         raise EvidenceError(
             "TensorFlow stopped collecting graphs while the function ran, so that evidence is missing; "
-            "trace a call in which nothing else traces or profiles (such as tf.summary.trace_on)"
+            "stop other tracers and profilers during the call, such as tf.summary.trace_on"
         )
 
 

@@ -130,7 +130,7 @@ class TensorFlowMachine:
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> TensorBuffer:
         """Make a buffer that holds the pattern, written by ops on the card, in pieces of 64 MiB."""
         if size_bytes < 8 or size_bytes % 8:
-            raise UsageError(f"a buffer of {size_bytes} bytes: accepted: a multiple of 8, 8 or more")
+            raise UsageError(f"buffer of {size_bytes} bytes; accepted: 8 bytes or a multiple of 8")
         device = self._device(card)
         self._require_room(device, size_bytes)
         words = size_bytes // 8
@@ -149,7 +149,7 @@ class TensorFlowMachine:
         """Compare the buffer with the pattern by ops on its card, chunk by chunk."""
         device = self._device(buffer.card)
         if buffer.size_bytes % 8:
-            raise UsageError(f"a buffer of {buffer.size_bytes} bytes: accepted: one of whole 64-bit words")
+            raise UsageError(f"buffer of {buffer.size_bytes} bytes; accepted: 8 bytes or a multiple of 8")
         counting = self._counting_on(buffer.card, min(buffer.size_bytes // 8, patterns.CHUNK_WORDS))
         count, first, found, start = 0, None, None, 0
         with _on(device):

@@ -98,7 +98,7 @@ def slots(
         if not 0 < count <= len(found):
             available = [f"{card.name} ({card.uuid})" for card in found]
             raise DevicesUnavailable(
-                str(request), f"{plural(max(count, 1), 'GPU')} that the driver knows by UUID", available
+                str(request), f"{plural(max(count, 1), 'GPU')} whose UUID the driver reports", available
             )
         return tuple(_gpu(index, card) for index, card in enumerate(found[:count]))
     if isinstance(wanted, CoresSpec):

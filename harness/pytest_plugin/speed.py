@@ -95,7 +95,7 @@ def add_options(group: pytest.OptionGroup) -> None:
         OPTION_BUDGET,
         metavar="SECONDS",
         default=None,
-        help=f"time for the pairs of one speedup benchmark (default: {DEFAULT_BUDGET_S:g})",
+        help=f"how long to measure each speedup (default: {DEFAULT_BUDGET_S:g} s)",
     )
     group.addoption(
         OPTION_PRECISION,

@@ -71,7 +71,9 @@ def _version(command: tuple[str, ...]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SoftwareGpusUnavailable(f"the C++ compiler {command[0]!r} does not run: {error}", _INSTALL) from error
     if done.returncode != 0 or not done.stdout:
-        raise SoftwareGpusUnavailable(f"{command[0]!r} does not answer --version as a C++ compiler does", _INSTALL)
+        raise SoftwareGpusUnavailable(
+            f"{command[0]!r} is not a C++ compiler: --version failed or printed nothing", _INSTALL
+        )
     return done.stdout.splitlines()[0]
 
 

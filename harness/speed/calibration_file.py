@@ -50,7 +50,7 @@ def load_calibration(folder: Path, fingerprint: Fingerprint | None) -> Calibrati
         raise InvalidCalibration(path, f"cannot be read: {error}") from error
     calibration = _parse(text, path)
     if calibration.key != key:
-        raise InvalidCalibration(path, f"is of another machine ({calibration.key})")
+        raise InvalidCalibration(path, f"was made on another machine ({calibration.key})")
     return calibration
 
 

@@ -55,7 +55,7 @@ def _duplicates(cards: Sequence[Card]) -> Iterator[Finding]:
                 expected="each card once",
                 found=f"{counts[card.device]} times",
                 message=f"is the same device as another card: {card.device}",
-                next_step="look at CUDA_VISIBLE_DEVICES: a card that is listed twice is one card",
+                next_step="remove the duplicate from CUDA_VISIBLE_DEVICES: each GPU may be listed once",
             )
 
 

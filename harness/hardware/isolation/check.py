@@ -55,7 +55,9 @@ def _check(machine: Machine, account: Account, spec: str) -> str:
             continue
         account.count(given.card.label, programs=1, values=SIZE**2, ops=TIMES + 1)
         if given.uuid is not None and seen.used is None:
-            account.scope.append(f"the driver does not report on which GPUs the process with {given.card.label} ran")
+            account.scope.append(
+                f"the process that was given {given.card.label}: the driver does not report which GPUs it used"
+            )
     return f"{len(pairs)} processes at once, each with its own device and a right result"
 
 

@@ -76,8 +76,8 @@ def _judge(card: Card, setting: MemorySetting, seen: MemorySeen | str, account: 
 CHECK = Check(
     id="memory-settings",
     title="memory growth, limits and splits",
-    proves="a process with memory growth takes what it needs of a GPU, one with a limit no more than that, and a GPU "
-    "that is split gives as many logical devices with a limit each (CPUs: the split)",
+    proves="memory growth, a memory limit and a split into logical GPUs each take effect in a process of their own; on "
+    "CPUs only the split is tested",
     minimum_devices=1,
     typical_s=8,
     run=run,

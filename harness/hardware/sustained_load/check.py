@@ -95,8 +95,8 @@ def _sensors(loads: list[Load]) -> str:
 CHECK = Check(
     id="sustained-load",
     title="sensors and rates under load",
-    proves="all devices at once keep their rate under sustained load, none is slower than those like it, and no sensor "
-    "reports heat, memory errors, a narrow link or an error of the driver",
+    proves="all devices together keep their rate under sustained load, none is slower than others of its model, and no "
+    "sensor reports heat, memory errors, a narrow link or a driver error",
     minimum_devices=1,
     typical_s=4,
     run=run,

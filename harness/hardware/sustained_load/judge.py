@@ -183,7 +183,7 @@ def _ecc(load: Load) -> Iterator[Finding]:
                 "ECC under load",
                 expected="no new errors",
                 found=f"{grown:,} new",
-                message=f"had {grown:,} new {what} under load",
+                message=f"counted {grown:,} new {what} while under load",
                 next_step=REPLACE,
                 severity=Verdict.FAIL if grown >= worst else Verdict.WARN,
             )
