@@ -110,7 +110,7 @@ _ALL = (
     FindingKind(
         "H203",
         "variable-placement",
-        "a variable is on another device than the work that uses it, or an optimizer slot on another one than its variable",
+        "a variable is on another device than the work that uses it, or an optimizer slot than its variable",
         "the momentum of a weight on GPU:1 is on GPU:0",
         "variables that a layer or an optimizer creates in its first call, outside of the device scope",
         "build layers and optimizers in the scope of their device",

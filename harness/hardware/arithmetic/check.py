@@ -180,8 +180,8 @@ def _digest(array: NDArray[Any]) -> str:
 CHECK = Check(
     id="arithmetic",
     title="arithmetic of each device",
-    proves="products, convolutions, sums, Fourier transforms and sorting are within a derived bound in each dtype, give "
-    "the same bits twice and on all devices of one model, and are as fast as on the other devices",
+    proves="products, convolutions, sums, Fourier transforms and sorting are within a derived bound in each dtype, "
+    "give the same bits twice and on all devices of one model, and are as fast as on the other devices",
     minimum_devices=1,
     typical_s=4,
     run=run,

@@ -55,8 +55,8 @@ def _compute(machine: Machine, context: CheckContext, account: Account) -> None:
 CHECK = Check(
     id="cards",
     title="devices and their numbers",
-    proves="TensorFlow sees every GPU of CUDA_VISIBLE_DEVICES, or every GPU that the driver reports, exactly once and in "
-    "this order, and every device computes",
+    proves="TensorFlow sees every GPU of CUDA_VISIBLE_DEVICES, or every GPU that the driver reports, exactly once and "
+    "in this order, and every device computes",
     minimum_devices=1,
     typical_s=0.5,
     run=run,
