@@ -272,10 +272,8 @@ def test_assert_parallel_raises_with_every_finding_and_the_way_to_replay_it(devi
         assert_parallel(lambda x: dense(x) * 2.0, dense, {"x": X}, devices=devices[:2], seed=3)
     text = str(caught.value)
     assert len(caught.value.findings) == 4
-    assert text.count("
-  [H104 value]") == 2
-    assert text.count("
-  [H204 unused-device]") == 2
+    assert text.count("\n  [H104 value]") == 2
+    assert text.count("\n  [H204 unused-device]") == 2
     assert f"replay: harness.configure({devices.spec.split()[0]!r})" in text
     assert "seed=3" in text
     assert isinstance(caught.value, AssertionError)
