@@ -9,9 +9,9 @@ The interfaces used, as found in the versions that ``harness.tensorflow_version`
 - ``framework.op_callbacks``: each eager op as it runs, each graph op as it is built;
 - ``eager.backprop._gradient_function``: called once per forward op when a tape is played back;
 - ``eager.imperative_grad``: plays a tape back;
-- ``eager.record``: whether any tape is recording, and how a custom gradient comes onto a tape;
-- ``eager.execute.record_gradient``, ``backprop._default_vspace``, ``ops.gradients_util``: other parts of a gradient;
+- ``eager.record``, ``eager.execute.record_gradient``, ``backprop._default_vspace``, ``gradients_util``: the rest of it;
 - ``polymorphic_function.function_context``: what a ``tf.function`` is traced anew for;
+- ``framework.ops.Graph``, ``resource_variable_ops.BaseResourceVariable``: how ops are made, and rows looked up;
 - ``framework.op_def_registry``: the dtypes of a node's outputs;
 - ``framework.func_graph.FuncGraph``: made whenever a function is traced;
 - ``framework.ops._EagerTensorBase._numpy``: every reading of a tensor by Python goes through it;
@@ -41,6 +41,7 @@ from harness.tensorflow_version import PRIVATE_SIGNATURES, XPLANE_FIELDS, untest
 HOST_DTYPES = frozenset({"int32", "string", "resource", "variant"})
 #: The same as numbers, as ``tensorflow/core/framework/types.proto`` has them.
 HOST_DTYPE_NUMBERS = frozenset({3, 7, 20, 21})
+_EXTENSION = ("RegisterGradientFunction", "RegisterVSpace", "FastPathExecute", "TapeSetIsEmpty")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Interface:
     execute: Any
     gradients_util: Any
     function_context: Any
+    graph: Any
+    variable: Any
 
 
 @lru_cache(maxsize=1)
@@ -69,6 +72,9 @@ def interface() -> Interface:
     Raises:
         TensorFlowInterfaceChanged: they do not.
     """
+    ops = _module("tensorflow.python.framework.ops")
+    variables = _module("tensorflow.python.ops.resource_variable_ops")
+    _check_attributes(variables, variables.__name__, ["BaseResourceVariable"])
     found = Interface(
         context=_module("tensorflow.python.eager.context"),
         op_callbacks=_module("tensorflow.python.framework.op_callbacks"),
@@ -79,10 +85,12 @@ def interface() -> Interface:
         op_def_registry=_module("tensorflow.python.framework.op_def_registry"),
         attr_value=_module("tensorflow.core.framework.attr_value_pb2"),
         func_graph=_module("tensorflow.python.framework.func_graph"),
-        ops=_module("tensorflow.python.framework.ops"),
+        ops=ops,
         execute=_module("tensorflow.python.eager.execute"),
         gradients_util=_module("tensorflow.python.ops.gradients_util"),
         function_context=_module("tensorflow.python.eager.polymorphic_function.function_context"),
+        graph=ops.Graph,
+        variable=variables.BaseResourceVariable,
     )
     check_interface(found)
     unknown = untested(_module("tensorflow").__version__)
@@ -103,13 +111,18 @@ def check_interface(private: Any) -> None:
     wanted = {
         private.context: ("context", "Context"),
         private.op_callbacks: ("add_op_callback", "remove_op_callback"),
-        private.pywrap: ("TFE_Py_RegisterGradientFunction", "TFE_Py_RegisterVSpace", "TFE_Py_FastPathExecute"),
-        private.record: ("could_possibly_record", "should_record_backprop"),
+        private.pywrap: (
+            "TFE_Py_RegisterGradientFunction",
+            "TFE_Py_RegisterVSpace",
+            "TFE_Py_FastPathExecute",
+            "TFE_Py_TapeSetIsEmpty",
+        ),
         private.backprop: ("_default_vspace",),
         private.op_def_registry: ("get",),
         private.attr_value: ("AttrValue",),
         private.func_graph: ("FuncGraph",),
-        private.ops: ("_EagerTensorBase",),
+        private.ops: ("_EagerTensorBase", "get_default_graph"),
+        private.graph: ("_device_function_stack", "_colocation_stack"),
     }
     for owner, names in wanted.items():
         _check_attributes(owner, owner.__name__, names)
@@ -151,16 +164,6 @@ def _check_attributes(owner: Any, place: str, names: Sequence[str]) -> None:
     for name in names:
         if not hasattr(owner, name):
             raise TensorFlowInterfaceChanged(f"{place}.{name}", "to be there", "nothing")
-
-
-def tape_may_record() -> bool:
-    """Whether any tape or forward accumulator is active in this thread."""
-    return bool(interface().record.could_possibly_record())
-
-
-def tape_watches(tensor: Any) -> bool:
-    """Whether an active tape watches ``tensor``, directly or through what it was computed from."""
-    return bool(interface().record.should_record_backprop([tensor]))
 
 
 @dataclass(slots=True)
@@ -263,11 +266,6 @@ def parse_xspace(data: bytes, where: str) -> Any:
         return module.XSpace.FromString(data)
     except decoding.DecodeError as error:
         raise EvidenceError(f"{where}: no profile of TensorFlow: {error}") from error
-
-
-def new_xspace() -> Any:
-    """An empty profile (an ``XSpace`` protocol buffer)."""
-    return parse_xspace(b"", "an empty profile")
 
 
 def cluster_addresses() -> dict[str, str]:

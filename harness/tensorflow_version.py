@@ -92,6 +92,9 @@ PRIVATE_SIGNATURES = {
     "gradients_util._MultiDeviceAddN": "tensor_list gradient_uid",
     "gradients_util._AggregatedGrads": "grads op gradient_uid loop_state aggregation_method",
     "function_context.make_function_context": "scope_type",
+    "graph._create_op_helper": "self op compute_device",
+    "variable.sparse_read": "self indices name",
+    "variable.gather_nd": "self indices name",
 }
 
 #: The fields of a profile's messages that are read.

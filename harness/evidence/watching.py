@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from harness._tensorflow import Interface, Runtime, interface
 from harness.devices.lost import require_hosts
 from harness.errors import EvidenceError
+from harness.parallel.wrappers import stay_installed
 
 
 class Observer(Protocol):
@@ -76,6 +77,8 @@ def watched(observer: Observer) -> Iterator[Runtime]:
         HostUnreachable: a host of the cluster is lost. TensorFlow would wait for it without end.
     """
     private = interface()
+    # Installed within the body, they would be lost with what is put in place below.
+    stay_installed()
     context = private.context.context()
     context.ensure_initialized()
     if not context.executing_eagerly():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from harness._tensorflow import as_autograph
 from harness.devices.device import Device, Devices
 from harness.errors import ShardingError
-from harness.parallel.colocate import inlined, run_on
+from harness.parallel.gradients import pinned_to
 from harness.parallel.making import variables_on
 from harness.parallel.notes import add_note
+from harness.parallel.region import inlined
 from harness.parallel.shards import Batch, check_result, gather_batch, split_rows
 
 
@@ -93,7 +95,7 @@ class DataParallel:
             raise ShardingError(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
         split = {name: value for name, value in arguments.items() if name not in self.broadcast}
         whole = {name: value for name, value in arguments.items() if name in self.broadcast}
-        with tf.device(self.devices.host):
+        with self.on(self.devices.host):
             batch = gather_batch(split, self.axis)
             rows, shards = batch.shards(len(self.devices))
             call = _ShardCall(self, split, whole, batch, names)
@@ -106,6 +108,13 @@ class DataParallel:
                 for column in zip(*results, strict=True)
             ]
             return call.pack(joined)
+
+    def on(self, device: str) -> AbstractContextManager[None]:
+        """Run the body on a device."""
+        import tensorflow as tf
+
+        scope: AbstractContextManager[None] = pinned_to(device) if self.colocate_gradients else tf.device(device)
+        return scope
 
     def _names(self, count: int) -> list[str]:
         """Name the first ``count`` positional arguments of ``fn``."""
@@ -138,37 +147,24 @@ class _ShardCall:
         self.split = split
         self.batch = batch
         self.structure: Any = None
-        #: Whether ``fn`` has built an op with a gradient of its own, such as that of silu, into a graph.
-        self.custom_gradients = False
         self.present: list[bool] = []
         #: Ragged results cannot be replaced by zeros where a shard has no rows.
         self.ragged = any(isinstance(leaf, tf.RaggedTensor) for leaf in batch.leaves)
-        self.whole_leaves = tf.nest.flatten(whole)
         self.whole = whole
-        # Tensors among the broadcast leaves are arguments of the shard, so that gradients reach them.
-        self.tensor_at = [
-            index
-            for index, leaf in enumerate(self.whole_leaves)
-            if tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and isinstance(leaf, tf.Tensor)
-        ]
         self.fn = as_autograph(inlined(parallel.fn))
 
     def run(self, rows: list[Any], shards: list[list[Any]]) -> list[list[Any]]:
-        results = [self.shard(0, shards[0], functools.partial(self.on_rows, rows[0]))]
-        for index in range(1, len(shards)):
-            if self.batch.rows_are_known:
-                body = functools.partial(self.on_rows, rows[index])
-            elif self.custom_gradients or self.ragged:
-                body = functools.partial(self.on_rows_or_a_spare_one, rows[index], rows[0], shards[0])
-            else:
-                body = functools.partial(self.on_rows_if_any, rows[index], results[0])
-            results.append(self.shard(index, shards[index], body))
+        results: list[list[Any]] = []
+        for index, leaves in enumerate(shards):
+            body: Callable[..., list[Any]] = self.on_rows
+            if results and not self.batch.rows_are_known:
+                body = functools.partial(self.on_rows_or_a_spare_one, rows[0], shards[0])
+                if not self.ragged:
+                    body = functools.partial(self.on_rows_if_any, results[0])
+            results.append(self.shard(index, leaves, functools.partial(body, rows=rows[index])))
         return results
 
-    def on_rows(self, rows: Any, *own: Any) -> list[Any]:
-        return self.call_fn(own, rows)
-
-    def on_rows_if_any(self, rows: Any, first: list[Any], *own: Any) -> list[Any]:
+    def on_rows_if_any(self, first: list[Any], own: Sequence[Any], rows: Any) -> list[Any]:
         """The number of rows is known when the graph runs: a device without a row is left out by a condition."""
         import tensorflow as tf
 
@@ -176,7 +172,7 @@ class _ShardCall:
         shapes = [tf.where(axis, 0, tf.shape(like)) for axis, like in zip(axes, first, strict=True)]
         leaves = tf.cond(
             rows > 0,
-            lambda: self.call_fn(own, rows),
+            lambda: self.on_rows(own, rows),
             lambda: [tf.zeros(shape, like.dtype) for shape, like in zip(shapes, first, strict=True)],
         )
         leaves = list(leaves) if isinstance(leaves, (list, tuple)) else [leaves]
@@ -186,59 +182,27 @@ class _ShardCall:
                 leaf.set_shape([None if at == axis else size for at, size in enumerate(like.shape)])
         return leaves
 
-    def on_rows_or_a_spare_one(self, rows: Any, others: Any, spare: list[Any], *own: Any) -> list[Any]:
-        """A device without a row computes on one of the first shard's, and what comes of it is cut off.
-
-        For functions with gradients of their own, such as that of silu: TensorFlow cannot differentiate them in a
-        condition where two tapes may watch, nor, without a condition, must any device see an empty shard.
-        """
-
-        count = len(self.batch.leaves)
-        padded, added = self.batch.fill_if_empty(own[:count], rows, spare, others)
-        results = self.call_fn([*padded, *own[count:]], rows + added)
+    def on_rows_or_a_spare_one(self, others: Any, spare: list[Any], own: Sequence[Any], rows: Any) -> list[Any]:
+        """A device without a row computes on one of the first shard's, and what comes of it is cut off."""
+        padded, added = self.batch.fill_if_empty(own, rows, spare, others)
+        results = self.on_rows(padded, rows + added)
         return [split_rows(result, [rows, added], self.parallel.axis, 2)[0] for result in results]
 
     def shard(self, index: int, leaves: list[Any], body: Callable[..., list[Any]]) -> list[Any]:
-        import tensorflow as tf
-
         parallel = self.parallel
         device = parallel.devices[index].name
-        arguments = [*leaves, *(self.whole_leaves[at] for at in self.tensor_at)]
-        results: list[Any] = []
-
-        def components(*tensors: Any) -> list[Any]:
-            results[:] = body(*tf.nest.pack_sequence_as(arguments, tensors, expand_composites=True))
-            return list(tf.nest.flatten(results, expand_composites=True))
-
-        tensors = tf.nest.flatten(arguments, expand_composites=True)
         try:
-            with variables_on(parallel.devices.host):
-                if parallel.colocate_gradients:
-                    returned = list(run_on(device, components, tensors, parallel.fn))
-                else:
-                    with tf.device(device):
-                        returned = components(*tensors)
-                return list(tf.nest.pack_sequence_as(results, returned, expand_composites=True))
+            with parallel.on(device), variables_on(parallel.devices.host):
+                return body(leaves)
         except Exception as error:
             add_note(error, f"in shard {index} of {len(parallel.devices)}, on {device}")
             raise
 
-    def call_fn(self, own: Sequence[Any], rows: Any) -> list[Any]:
+    def on_rows(self, own: Sequence[Any], rows: Any) -> list[Any]:
         import tensorflow as tf
 
-        count = len(self.batch.leaves)
-        whole_leaves = list(self.whole_leaves)
-        for at, tensor in zip(self.tensor_at, own[count:], strict=True):
-            whole_leaves[at] = tensor
-        graph = None if self.batch.rows_are_known else tf.compat.v1.get_default_graph()
-        before = 0 if graph is None else len(graph.get_operations())
-        named = {
-            **tf.nest.pack_sequence_as(self.split, list(own[:count])),
-            **tf.nest.pack_sequence_as(self.whole, whole_leaves),
-        }
+        named = {**tf.nest.pack_sequence_as(self.split, list(own)), **self.whole}
         outputs = self.fn(*[named.pop(name) for name in self.positional], **named)
-        if graph is not None:
-            self.custom_gradients |= any(map(_has_own_gradient, graph.get_operations()[before:]))
         flat = tf.nest.flatten(outputs)
         self.structure = outputs
         self.present = [leaf is not None for leaf in flat]
@@ -256,8 +220,3 @@ class _ShardCall:
 
         leaves = iter(joined)
         return tf.nest.pack_sequence_as(self.structure, [next(leaves) if present else None for present in self.present])
-
-
-def _has_own_gradient(op: Any) -> bool:
-    """Whether ``tf.custom_gradient`` made this op: it hands the results through, and names their gradient."""
-    return op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr

@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.devices.device import Device, Devices
 from harness.errors import StageError
-from harness.parallel.colocate import VariableHub
 from harness.parallel.notes import add_note
 from harness.parallel.region import call_on
 from harness.parallel.shards import gather_batch
@@ -94,8 +93,7 @@ class Pipeline:
                 f"found {plural(len(args), 'positional argument')}; with micro-batches, give arguments by name"
             )
         parts, added = self._split(arguments)
-        hubs = [VariableHub(device.name, len(parts)) for device in self.devices] if len(parts) > 1 else []
-        results = [self._through((), part, hubs) for part in parts]
+        results = [self._through((), part) for part in parts]
         if len(results) == 1:
             return results[0]
         with tf.device(self.devices[-1].name):
@@ -142,20 +140,20 @@ class Pipeline:
                     parts[at], added[at] = batch.fill_if_empty(parts[at], rows[at], parts[0], rows[0])
         return [{**tf.nest.pack_sequence_as(split, leaves), **whole} for leaves in parts], added
 
-    def _through(self, args: Sequence[Any], arguments: dict[str, Any], hubs: Sequence[VariableHub] = ()) -> Any:
+    def _through(self, args: Sequence[Any], arguments: dict[str, Any]) -> Any:
         value: Any = None
         for index in range(len(self.stages)):
             own = (args, arguments) if index == 0 else ((value,), {})
-            value = self._run(index, *own, hubs[index] if hubs else None)
+            value = self._run(index, *own)
         return value
 
-    def _run(self, index: int, args: Sequence[Any], arguments: dict[str, Any], hub: VariableHub | None) -> Any:
+    def _run(self, index: int, args: Sequence[Any], arguments: dict[str, Any]) -> Any:
         import tensorflow as tf
 
         stage, device = self.stages[index], self.devices[index].name
         where = f"stage {index} of {len(self.stages)} ({_name(stage)}), on {device}"
         try:
-            return call_on(device, stage, args, arguments, hub)
+            return call_on(device, stage, args, arguments)
         except (ValueError, TypeError, tf.errors.InvalidArgumentError) as error:
             if index == 0 or isinstance(error, StageError):
                 add_note(error, f"in {where}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
@@ -25,16 +25,38 @@ def _spec(device: str) -> Any:
 
 def entered(device: str, context: Any = None) -> AbstractContextManager[None]:
     """A device scope that replaces those around it; ``""`` leaves the choice to TensorFlow."""
-    context = context or interface().context.context()
-    return _EagerScope(context, device) if context.executing_eagerly() else _graph_scope(device)
+    private = interface()
+    context = context or private.context.context()
+    if context.executing_eagerly():
+        return _EagerScope(context, device)
+    return _GraphScope(private.ops.get_default_graph(), device)
 
 
-@contextmanager
-def _graph_scope(device: str) -> Iterator[None]:
+@lru_cache(maxsize=4096)
+def _stacks(device: str) -> tuple[Any, Any]:
+    """The stacks of device scopes and of colocation of a graph that has this one scope only."""
     import tensorflow as tf
 
-    with tf.device(None), tf.device(device or None):
-        yield
+    with tf.Graph().as_default() as graph, tf.device(device or None):
+        return graph._device_function_stack.copy(), graph._colocation_stack.copy()
+
+
+class _GraphScope(AbstractContextManager[None]):
+    """What ``tf.device`` does in a graph, without what is around it, and without a look at the caller's stack."""
+
+    __slots__ = ("_before", "_device", "_graph")
+
+    def __init__(self, graph: Any, device: str) -> None:
+        self._graph = graph
+        self._device = device
+
+    def __enter__(self) -> None:
+        graph = self._graph
+        self._before = (graph._device_function_stack, graph._colocation_stack)
+        graph._device_function_stack, graph._colocation_stack = (stack.copy() for stack in _stacks(self._device))
+
+    def __exit__(self, *error: object) -> None:
+        self._graph._device_function_stack, self._graph._colocation_stack = self._before
 
 
 class _EagerScope(AbstractContextManager[None]):
@@ -87,6 +109,8 @@ class Sums:
 
     def consume(self, out_grads: Sequence[Any]) -> None:
         """These gradients arrive at the op that made their tensors."""
+        if not self._open:
+            return
         for grad in out_grads:
             key = _key(grad)
             entry = self._open.pop(key, None)

@@ -194,7 +194,7 @@ def _stages_swapped(stages: Any, devices: Any, **options: Any) -> Any:
     return Pipeline(stages, own, **options)
 
 
-def _in_a_scope_alone(device: str, fn: Any, args: Any, kwargs: Any, hub: Any = None) -> Any:
+def _in_a_scope_alone(device: str, fn: Any, args: Any, kwargs: Any) -> Any:
     """Forward ops on the device, backward ops wherever the tape is asked."""
     import tensorflow as tf
 

@@ -13,6 +13,7 @@ from sample_programs import function, on, rows, where
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop, context, execute, imperative_grad, record
 from tensorflow.python.framework import func_graph, op_callbacks, op_def_registry, ops
+from tensorflow.python.ops import resource_variable_ops
 
 from harness import EvidenceError, TensorFlowInterfaceChanged, trace
 from harness._tensorflow import interface, memory_limits
@@ -35,8 +36,7 @@ ATTRIBUTES = [
     (op_callbacks, "invoke_op_callbacks"),
     (pywrap_tfe, "TFE_Py_RegisterGradientFunction"),
     (pywrap_tfe, "TFE_Py_FastPathExecute"),
-    (record, "could_possibly_record"),
-    (record, "should_record_backprop"),
+    (pywrap_tfe, "TFE_Py_TapeSetIsEmpty"),
     (record, "record_operation"),
     (backprop, "_gradient_function"),
     (imperative_grad, "imperative_grad"),
@@ -53,6 +53,9 @@ ATTRIBUTES = [
     (context.Context, "_clear_caches"),
     (func_graph, "FuncGraph"),
     (ops, "_EagerTensorBase"),
+    (ops.Graph, "_create_op_helper"),
+    (ops.Graph, "_device_function_stack"),
+    (resource_variable_ops, "BaseResourceVariable"),
     (ops._EagerTensorBase, "_numpy"),
 ]
 

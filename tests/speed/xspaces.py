@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness._tensorflow import new_xspace
+from harness._tensorflow import parse_xspace
 
 #: An event: its name, when it begins and how long it takes in ns, and its statistics.
 Made = tuple[str, int, int, Mapping[str, object]]
@@ -15,7 +15,7 @@ START_NS = 1_000_000
 
 def space(planes: Mapping[str, Mapping[str, Sequence[Made]]], stop_ns: int = START_NS + 10_000) -> Any:
     """An ``XSpace`` with these events by plane and line. Times are ns after the profile's start."""
-    made = new_xspace()
+    made = parse_xspace(b"", "an empty profile")
     for plane_name, lines in planes.items():
         plane = made.planes.add(name=plane_name)
         for line_name, events in lines.items():

@@ -1,0 +1,129 @@
+"""Keeps on which device each op ran, for the gradients that a tape asks for later.
+
+Which forward op a gradient is of follows from the op's attributes: TensorFlow hands the very tuple that the op ran with
+to its gradient function. So an op's device is noted by that tuple when the op runs, or is added to a graph.
+
+Ops are noted within ``colocate_gradients`` and in pinned parts. The gradient of a pinned op is colocated wherever it is
+asked for, and its backward ops are pinned in turn, so that this holds for derivatives of every order.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from harness.parallel.places import Sums, device_of
+
+#: The attributes of an op, its device, those of its inputs, and whether it is pinned; by the attributes' identity.
+notes: dict[int, tuple[Any, str, Sequence[str | None] | None, bool]] = {}
+_NOTES_TO_SWEEP_AT = 4096
+_sweep_at = _NOTES_TO_SWEEP_AT
+#: Op types, as text and bytes, of which a tape keeps all inputs: it goes by the type alone.
+_keeps_inputs: set[str | bytes] = set()
+
+
+class _Thread(threading.local):
+    """What this thread plays back, whether its ops are pinned, and what it met that ran outside of the context."""
+
+    def __init__(self) -> None:
+        self.plays: list[Sums] = []
+        self.pinned = False
+        #: The device of the shard or stage that this thread is in the forward pass of.
+        self.shard: str | None = None
+        #: Whether TensorFlow colocates by itself the gradients that it is building: ``tf.gradients`` does.
+        self.colocates_itself = False
+        self.strangers = 0
+
+
+class _Runtime:
+    """TensorFlow's context, and whether no tape records: they are asked for at each op. Set before an op is noted."""
+
+    context: Any
+    no_tape: Callable[[], bool]
+
+
+thread = _Thread()
+runtime = _Runtime()
+
+
+def in_context() -> bool:
+    """Whether this thread is within the context. TensorFlow hands its list of callbacks on to replica threads."""
+    return note in runtime.context.op_callbacks
+
+
+def active() -> bool:
+    """Whether ops of this thread are noted, and gradients that it asks for colocated."""
+    return thread.pinned or in_context()
+
+
+class Pinned(AbstractContextManager[None]):
+    """Pins the ops of this thread: gradients of them are colocated wherever they are asked for."""
+
+    __slots__ = ("_before", "_noting")
+
+    def __enter__(self) -> None:
+        context = runtime.context
+        self._before = thread.pinned
+        thread.pinned = True
+        self._noting = (
+            context.executing_eagerly()
+            and not runtime.no_tape()
+            and not any(callback in (note, note_pinned) for callback in context.op_callbacks)
+        )
+        if self._noting:
+            context.add_op_callback(note_pinned)
+
+    def __exit__(self, *error: object) -> None:
+        thread.pinned = self._before
+        if self._noting:
+            runtime.context.remove_op_callback(note_pinned)
+
+
+def note(op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:  # noqa: ARG001
+    """Note where an eager op ran. TensorFlow calls this after each."""
+    if graph is None and attrs and outputs and not runtime.no_tape():
+        places = None if op_type in _keeps_inputs else [tensor.device for tensor in inputs]
+        notes[id(attrs)] = (attrs, outputs[0].device, places, thread.pinned)
+        if len(notes) >= _sweep_at:
+            sweep()
+
+
+def note_pinned(*op: Any, **named: Any) -> None:
+    """As :func:`note`, for pinned parts outside of the context."""
+    if thread.pinned:
+        note(*op, **named)
+
+
+def note_graph_op(attrs: Any, inputs: Any, outputs: Any) -> None:
+    """Note an op that a tape records in a graph."""
+    places = [device_of(tensor) for tensor in inputs]
+    notes[id(attrs)] = (attrs, device_of(outputs[0]) or "", places, thread.pinned)
+
+
+def sweep() -> None:
+    """Drop the notes of ops that no tape keeps any more: nobody else has their attributes."""
+    global _sweep_at
+    for key, noted in list(notes.items()):
+        # Referred to by the note and by the argument of getrefcount.
+        if sys.getrefcount(noted[0]) <= 2:
+            notes.pop(key, None)
+    _sweep_at = max(_NOTES_TO_SWEEP_AT, 2 * len(notes))
+
+
+def place_of(op_type: str, attrs: Any, inputs: Any, outputs: Any) -> tuple[str | None, Sequence[str | None]]:
+    """The device of a forward op, ``None`` where it is unknown, and those of its inputs."""
+    noted = notes.get(id(attrs))
+    if noted is not None and noted[2] is not None:
+        if op_type not in _keeps_inputs and inputs and not any(tensor is None for tensor in inputs):
+            _keeps_inputs.update((op_type, op_type.encode()))
+        return noted[1], noted[2]
+    places = [device_of(tensor) for tensor in inputs or ()]
+    if noted is not None:
+        return noted[1], places
+    for tensor in outputs or ():
+        if tensor is not None:
+            return device_of(tensor), places
+    return None, places

@@ -1,0 +1,321 @@
+"""What is put in the place of TensorFlow's functions, so that each backward op runs beside its forward op.
+
+TensorFlow plays a tape back where ``tape.gradient`` is called. It calls one Python function for the gradient of each
+op, one for each region with a backward function of its own (a custom gradient, a call of a ``tf.function``), and one to
+add up the gradients of a tensor. Each of them enters the device of the forward op here, if that op was noted within
+``colocate_gradients``, which this thread is still in, or is pinned. For all other ops they do what they did before.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from harness._tensorflow import interface
+from harness.parallel.places import Sums, device_of, entered
+from harness.parallel.recording import (
+    Pinned,
+    active,
+    in_context,
+    note,
+    note_graph_op,
+    note_pinned,
+    notes,
+    place_of,
+    runtime,
+    thread,
+)
+
+#: The attribute of pinned ops of a graph. It is Python's, and not in the ``GraphDef``.
+_PINNED = "_harness_pinned"
+
+
+def _sums() -> Sums:
+    return thread.plays[-1] if thread.plays else Sums()
+
+
+def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
+    def gradient(
+        op_name: str, attrs: Any, count: int, inputs: Any, outputs: Any, out_grads: Any, skip: Any, scope: Any
+    ) -> Any:
+        noted = notes.get(id(attrs))
+        pinned = noted is not None and noted[3]
+        sums = _sums()
+        if not pinned and not active():
+            sums.consume(out_grads)
+            return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+        device, places = place_of(op_name, attrs, inputs, outputs)
+        if device is None:
+            # The reading of a variable hands its gradient through.
+            thread.strangers += op_name != "ReadVariableOp"
+            return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+        sums.consume(out_grads)
+        with Pinned() if pinned else nullcontext(), entered(device, runtime.context):
+            out_grads = sums.zeros_here(out_grads, device)
+            grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+        return sums.register(grads, places)
+
+    return gradient
+
+
+def _colocated_play(original: Callable[..., Any]) -> Callable[..., Any]:
+    def play(tape: Any, target: Any, sources: Any, output_gradients: Any = None, *rest: Any, **named: Any) -> Any:
+        sums = Sums()
+        seeds = sums.seeds(target, output_gradients) if active() else output_gradients
+        thread.plays.append(sums)
+        try:
+            return original(tape, target, sources, seeds, *rest, **named)
+        finally:
+            thread.plays.pop()
+
+    return play
+
+
+def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
+    def record(
+        op_type: Any,
+        output_tensors: Any,
+        input_tensors: Any,
+        backward_function: Callable[..., Any],
+        *rest: Any,
+        **named: Any,
+    ) -> None:
+        if not active():
+            original(op_type, output_tensors, input_tensors, backward_function, *rest, **named)
+            return
+        pinned = thread.pinned
+        if runtime.context.executing_eagerly():
+            # The scope of the call, not a device: ops inside a function may have devices of their own, or none.
+            device = runtime.context.device_name or ""
+        else:
+            device = (output_tensors[0].device or "") if len(output_tensors) else ""
+        places = tuple(map(device_of, input_tensors))
+
+        def backward(*out_grads: Any) -> Any:
+            if not pinned and not active():
+                return backward_function(*out_grads)
+            sums = _sums()
+            sums.consume(out_grads)
+            with Pinned() if pinned else nullcontext(), entered(device, runtime.context):
+                grads = backward_function(*sums.zeros_here(out_grads, device))
+            return sums.register(grads, places)
+
+        original(op_type, output_tensors, input_tensors, backward, *rest, **named)
+
+    return record
+
+
+def _noted_record(original: Callable[..., Any]) -> Callable[..., Any]:
+    def record(op_name: Any, inputs: Any, attrs: Any, outputs: Any) -> Any:
+        if attrs and len(outputs) and active():
+            note_graph_op(attrs, inputs, outputs)
+        return original(op_name, inputs, attrs, outputs)
+
+    return record
+
+
+def _pinned_op(original: Callable[..., Any]) -> Callable[..., Any]:
+    def create(graph: Any, op: Any, *rest: Any, **named: Any) -> None:
+        original(graph, op, *rest, **named)
+        if thread.pinned:
+            setattr(op, _PINNED, True)
+
+    return create
+
+
+def _colocated_graph_scope(original: Callable[..., Any]) -> Callable[..., Any]:
+    def scope(op: Any, gradient_uid: Any, colocate_gradients_with_ops: bool) -> Any:
+        thread.colocates_itself = bool(colocate_gradients_with_ops)
+        pinned = hasattr(op, _PINNED)
+        if colocate_gradients_with_ops or not (pinned or active()):
+            return original(op, gradient_uid, colocate_gradients_with_ops)
+        return _pinned_on(op.device) if pinned else entered(op.device, runtime.context)
+
+    return scope
+
+
+@contextmanager
+def _pinned_on(device: str) -> Iterator[None]:
+    with Pinned(), entered(device, runtime.context):
+        yield
+
+
+def _colocated_graph_sum(original: Callable[..., Any]) -> Callable[..., Any]:
+    def aggregate(grads: Any, op: Any, *rest: Any, **named: Any) -> Any:
+        parts = [part for part in grads.get(op) or () if isinstance(part, list) and len(part) > 1]
+        pinned = any(_is_pinned(grad) for part in parts for grad in part)
+        if not parts or not (pinned or active()):
+            return original(grads, op, *rest, **named)
+        with Pinned() if pinned else nullcontext(), entered(_device_of_argument(op), runtime.context):
+            return original(grads, op, *rest, **named)
+
+    return aggregate
+
+
+def _is_pinned(grad: Any) -> bool:
+    return hasattr(getattr(getattr(grad, "values", grad), "op", None), _PINNED)
+
+
+def _one_sum(original: Callable[..., Any]) -> Callable[..., Any]:
+    def add(tensor_list: Any, gradient_uid: Any) -> Any:
+        """All at once: TensorFlow would add up those on each device first, and round otherwise than without devices."""
+        import tensorflow as tf
+
+        if thread.colocates_itself or not active():
+            return original(tensor_list, gradient_uid)
+        return tf.add_n(tensor_list)
+
+    return add
+
+
+def _device_of_argument(op: Any) -> str:
+    """The device of an op of a function, or of what the function was given in its place, such as a variable."""
+    if op.type == "Placeholder":
+        for outside, inside in getattr(op.graph, "captures", ()):
+            if inside.op is op:
+                return outside.device or ""
+    return str(op.device)
+
+
+def _own_trace(original: Callable[..., Any]) -> Callable[..., Any]:
+    def make(scope_type: Any = None) -> Any:
+        found = original(scope_type)
+        return found._replace(context=(found.context, "colocate_gradients")) if in_context() else found
+
+    return make
+
+
+def _without_notes(original: Callable[..., Any]) -> Callable[..., Any]:
+    def wanted() -> Any:
+        """Whether callbacks get graph ops. Notes need none, and each costs a protocol buffer."""
+        return original() and any(callback not in (note, note_pinned) for callback in runtime.context.op_callbacks)
+
+    return wanted
+
+
+def _read_here(original: Callable[..., Any]) -> Callable[..., Any]:
+    def read(variable: Any, indices: Any, name: Any = None) -> Any:
+        """Read the variable on the shard's device first: TensorFlow looks rows up where the variable is."""
+        import tensorflow as tf
+
+        shard = thread.shard
+        if shard is None or variable.dtype == tf.variant or _spec_of(variable.device) == _spec_of(shard):
+            return original(variable, indices, name)
+        with entered(shard, runtime.context):
+            value = variable.read_value()
+            return (tf.gather_nd if original.__name__ == "gather_nd" else tf.gather)(value, indices, name=name)
+
+    return read
+
+
+def _spec_of(device: str) -> tuple[Any, Any]:
+    import tensorflow as tf
+
+    spec = tf.DeviceSpec.from_string(device)
+    return spec.device_type, spec.device_index
+
+
+def _sum_there(original: Callable[..., Any]) -> Callable[..., Any]:
+    def aggregate(grads: Any) -> Any:
+        return thread.plays[-1].add_up(grads, original) if len(grads) > 1 and thread.plays else original(grads)
+
+    return aggregate
+
+
+def _noted_zeros(original: Callable[..., Any]) -> Callable[..., Any]:
+    def zeros(*arguments: Any) -> Any:
+        made = original(*arguments)
+        if thread.plays and made is not None:
+            thread.plays[-1].add_zeros(made, lambda: original(*arguments))
+        return made
+
+    return zeros
+
+
+_WRAPPERS = (
+    ("backprop", "_gradient_function", _colocated_gradient),
+    ("imperative_grad", "imperative_grad", _colocated_play),
+    ("record", "record_operation", _colocated_region),
+    ("record", "record_operation_backprop_only", _colocated_region),
+    ("execute", "record_gradient", _noted_record),
+    ("gradients_util", "_maybe_colocate_with", _colocated_graph_scope),
+    ("gradients_util", "_AggregatedGrads", _colocated_graph_sum),
+    ("gradients_util", "_MultiDeviceAddN", _one_sum),
+    ("function_context", "make_function_context", _own_trace),
+    ("op_callbacks", "should_invoke_op_callbacks", _without_notes),
+    ("graph", "_create_op_helper", _pinned_op),
+    ("variable", "sparse_read", _read_here),
+    ("variable", "gather_nd", _read_here),
+)
+
+_installing = threading.Lock()
+_holders = 0
+_stays = False
+_uninstall: Callable[[], None] | None = None
+
+
+def install() -> None:
+    """Put the wrappers in place, until :func:`release` was called as often."""
+    global _holders, _uninstall
+    private = interface()
+    with _installing:
+        runtime.context, runtime.no_tape = private.context.context(), private.pywrap.TFE_Py_TapeSetIsEmpty
+        if _uninstall is None:
+            _uninstall = _replace_all()
+        _holders += 1
+
+
+def release() -> None:
+    """Take the wrappers out again where nobody else needs them."""
+    global _holders, _uninstall
+    with _installing:
+        _holders -= 1
+        if not _holders and _uninstall is not None:
+            _uninstall()
+            _uninstall = None
+
+
+def stay_installed() -> None:
+    """Put the wrappers in place for good: a tape may ask for the gradient of a pinned op at any time."""
+    global _stays
+    if not _stays:
+        install()
+        _stays = True
+
+
+def _replace_all() -> Callable[[], None]:
+    """Put the wrappers in the place of TensorFlow's functions; returns what puts those back."""
+    private = interface()
+    undo: list[Callable[[], None]] = []
+
+    def replace(owner: Any, name: str, replacement: Any) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, replacement)
+        # Left in place where somebody wrapped it in turn: without a context it does nothing.
+        undo.append(lambda: setattr(owner, name, original) if getattr(owner, name) is replacement else None)
+
+    def register() -> None:
+        private.pywrap.TFE_Py_RegisterGradientFunction(private.backprop._gradient_function)
+        private.pywrap.TFE_Py_RegisterVSpace(private.backprop._default_vspace)
+
+    for module, name, wrap in _WRAPPERS:
+        owner = getattr(private, module)
+        replace(owner, name, functools.wraps(getattr(owner, name))(wrap(getattr(owner, name))))
+    space = private.backprop._default_vspace
+    colocated = space._replace(
+        aggregate_fn=_sum_there(space.aggregate_fn),
+        zeros_fn=_noted_zeros(space.zeros_fn),
+        zeros_like_fn=_noted_zeros(space.zeros_like_fn),
+    )
+    replace(private.backprop, "_default_vspace", colocated)
+    register()
+
+    def uninstall() -> None:
+        for step in reversed(undo):
+            step()
+        register()
+
+    return uninstall
