@@ -11,7 +11,6 @@ from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds
 from harness.faults.samples import sample
 from harness.parallel.model import pipeline
-from harness.parallel.region import call_on
 
 _UNITS, _ROWS = 4, 6
 
@@ -107,16 +106,32 @@ def _keras_layers(devices: Devices) -> Case:
 
 
 def _micro_batches_by_hand(devices: Devices) -> Case:
-    """Each micro-batch passes the stages on its own, and the tape adds up a weight's gradients on device 0."""
+    """Each stage has a tape of its own on its device, and the outer tape adds up a weight's gradients on device 0."""
     import tensorflow as tf
 
     layers, weights = _layers(devices)
 
+    def stage(x: Any, w: Any, device: str) -> Any:
+        @tf.custom_gradient  # type: ignore[untyped-decorator]
+        def dense(x: Any, w: Any) -> Any:
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch([x, w])
+                y = tf.tanh(tf.matmul(x, w))
+
+            def gradient(upstream: Any) -> Any:
+                with tf.device(device):
+                    return tape.gradient(y, [x, w], upstream)
+
+            return y, gradient
+
+        with tf.device(device):
+            return dense(x, w.read_value())
+
     def parallel(x: Any) -> Any:
         done = []
         for part in tf.split(x, 2):
-            for layer, device in zip(layers, devices, strict=True):
-                part = call_on(device.name, layer, (part,), {})
+            for w, device in zip(weights, devices, strict=True):
+                part = stage(part, w, device.name)
             done.append(part)
         with tf.device(devices[-1].name):
             return tf.concat(done, axis=0)

@@ -17,6 +17,7 @@ from tensorflow.python.ops import resource_variable_ops
 
 from harness import EvidenceError, TensorFlowInterfaceChanged, trace
 from harness._tensorflow import interface, memory_limits
+from harness.parallel.wrappers import stay_installed
 
 pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
 
@@ -171,6 +172,7 @@ def state() -> tuple[object, ...]:
 
 
 def test_after_a_trace_everything_is_as_before() -> None:
+    stay_installed()  # as the first trace of a process does
     before = state()
     during = trace(state).outputs
     assert state() == before
@@ -178,6 +180,7 @@ def test_after_a_trace_everything_is_as_before() -> None:
 
 
 def test_after_an_error_everything_is_as_before() -> None:
+    stay_installed()
     before = state()
 
     def fails(x: Any) -> Any:
