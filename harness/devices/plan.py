@@ -12,7 +12,7 @@ from harness.devices.name import DeviceName
 from harness.devices.settings import RuntimeSettings
 from harness.errors import HostUnreachable
 from harness.plural import plural
-from harness.softgpu import SoftwareGpus
+from harness.softgpu import DescribedGpus, SoftwareGpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Plan:
     #: The hosts of a cluster. Their devices are unknown until they are connected to: ``devices`` is empty before.
     hosts: tuple[Host, ...] = ()
     #: The software GPUs to give TensorFlow before anything else is set.
-    software_gpus: SoftwareGpus | None = None
+    software_gpus: SoftwareGpus | DescribedGpus | None = None
 
     def same_effect(self, other: Plan) -> bool:
         """Whether both lead to the same state of TensorFlow, however they were requested."""

@@ -78,7 +78,7 @@ def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ, 
         return library
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(library.with_suffix(".lock")):
+        with locked(library.with_suffix(".lock")):
             if not library.exists():  # another process may have compiled it while this one waited
                 _compile(compiler, installation, source, library)
     except OSError as error:
@@ -99,7 +99,7 @@ def _compile(compiler: Compiler, installation: Installation, source: Path, libra
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold a lock that ends with the process, also where it is killed."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

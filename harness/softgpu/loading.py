@@ -9,12 +9,9 @@ from typing import Any
 from harness._tensorflow import load_pluggable_device, train_keras_without_xla
 from harness.errors import DevicesAlreadyConfigured, SoftwareGpusUnavailable
 from harness.plural import plural
+from harness.softgpu.described import DescribedGpus, plant_faults, total_mib
 from harness.softgpu.library import build_library
 
-#: What TensorFlow keeps for itself of a device's memory: a fixed part below 2 GiB, else a share in percent, and no less
-#: than another fixed part. Measured with TensorFlow 2.21 by loading devices of 14 sizes.
-_SMALL_MIB, _RESERVE_OF_SMALL_MIB = 2048, 255
-_LEAST_RESERVE_MIB, _RESERVED_PERCENT = 300, 6
 _MIB = 1024 * 1024
 
 
@@ -29,22 +26,23 @@ class SoftwareGpus:
         return f"{plural(self.count, 'software GPU')} of {self.memory_mib} MiB"
 
 
-_loaded: SoftwareGpus | None = None
+_loaded: SoftwareGpus | DescribedGpus | None = None
+_library: ctypes.CDLL | None = None
 
 
-def loaded() -> SoftwareGpus | None:
+def loaded() -> SoftwareGpus | DescribedGpus | None:
     """The software GPUs of this process, or ``None``."""
     return _loaded
 
 
-def load(tensorflow: Any, gpus: SoftwareGpus) -> None:
+def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
     """Give TensorFlow these GPUs. Its runtime must not have started. Asking for the same ones again does nothing.
 
     Raises:
         DevicesAlreadyConfigured: this process has other software GPUs. TensorFlow would abort.
         SoftwareGpusUnavailable: the machine has real GPUs that are not hidden, or the library cannot be built.
     """
-    global _loaded
+    global _loaded, _library
     if _loaded == gpus:
         return
     if _loaded is not None:
@@ -57,18 +55,26 @@ def load(tensorflow: Any, gpus: SoftwareGpus) -> None:
     library.harness_softgpu_configure.argtypes = [ctypes.c_int, ctypes.c_int64]
     library.harness_softgpu_configure.restype = None
     library.harness_softgpu_configure(gpus.count, total_mib(gpus.memory_mib) * _MIB)
-    _loaded = gpus
+    if isinstance(gpus, DescribedGpus):
+        plant_faults(library, gpus)
+    _loaded, _library = gpus, library
     load_pluggable_device(path)
     train_keras_without_xla()
 
 
-def total_mib(usable_mib: int) -> int:
-    """The memory that a device has to state so that programs can use ``usable_mib`` of it."""
-    small = usable_mib + _RESERVE_OF_SMALL_MIB
-    if small < _SMALL_MIB:
-        return small
-    by_share = -(-usable_mib * 100 // (100 - _RESERVED_PERCENT))
-    return max(usable_mib + _LEAST_RESERVE_MIB, by_share)
+def switch(machine: DescribedGpus) -> None:
+    """Let the software GPUs of this process behave as those of another description with no more of them.
+
+    TensorFlow's devices stay as they are: of a smaller machine, use the first ones.
+
+    Raises:
+        DevicesAlreadyConfigured: this process has fewer or smaller software GPUs, or none.
+        InvalidDescription: a fault names an op that TensorFlow does not have.
+    """
+    fits = _loaded is not None and machine.memory_mib == _loaded.memory_mib and machine.count <= _loaded.count
+    if not fits or _library is None:
+        raise DevicesAlreadyConfigured(str(_loaded or "no software GPUs"), str(machine))
+    plant_faults(_library, machine)
 
 
 def missing_ops(tensorflow: Any) -> tuple[str, ...]:

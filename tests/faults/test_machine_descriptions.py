@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from described_machines import H100, text
 
+from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES
+from harness.devices.described.models import MODELS
 from harness.errors import InvalidDescription, UsageError
 from harness.faults.machine import DescribedMachine, devices, fingerprint, load_description, read_description
-from harness.faults.machine.description import FAULT_KINDS, FAULT_TABLES
-from harness.faults.machine.models import MODELS
 
 FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
 

@@ -15,7 +15,7 @@ from harness.devices.request import Request, resolve
 from harness.devices.spec import parse_spec
 from harness.errors import InvalidSpec, SoftwareGpusUnavailable
 from harness.softgpu import SoftwareGpus, load
-from harness.softgpu.loading import total_mib
+from harness.softgpu.described import total_mib
 
 
 @pytest.mark.parametrize(

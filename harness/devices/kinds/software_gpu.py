@@ -1,17 +1,20 @@
-"""``softgpu:N`` and ``softgpu:NxM``: GPUs made of software, on a machine without real ones."""
+"""``softgpu:N``, ``softgpu:NxM``, ``softgpu:@NAME`` and ``softgpu:FILE.toml``: GPUs made of software."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import DeviceSpec, Form, counted
 from harness.devices.plan import Plan, local_plan
 from harness.devices.settings import GpuSettings, RuntimeSettings
+from harness.devices.shipped import shipped_folder
+from harness.errors import DevicesUnavailable
 from harness.plural import plural
-from harness.softgpu import SoftwareGpus
+from harness.softgpu import DescribedGpus, SoftwareGpus
 
 if TYPE_CHECKING:
     from harness.devices.request import Request
@@ -53,14 +56,62 @@ class SoftwareGpuSpec(DeviceSpec):
 
     def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
         """Plan one thread inside an op, and between ops one for each device and as many for the host."""
-        options = request.options
-        physical = [f"/physical_device:GPU:{index}" for index in range(self.count)]
-        runtime = RuntimeSettings(
-            logical_cpus=1,
-            gpus=tuple(GpuSettings(name) for name in physical),
-            intra_op_threads=1 if options.intra_op_threads is None else options.intra_op_threads,
-            inter_op_threads=2 * self.count if options.inter_op_threads is None else options.inter_op_threads,
-        )
-        reason = f"{plural(self.count, 'software GPU')} of {self.memory_mib:,} MiB each, as requested; no GPU is tested"
-        plan = local_plan("GPU", "software-gpu", physical, runtime, options, reason)
-        return replace(plan, software_gpus=SoftwareGpus(self.count, self.memory_mib))
+        return _planned(SoftwareGpus(self.count, self.memory_mib), "as requested", request)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGpuSpec(DeviceSpec):
+    """The software GPUs of a machine that is described in a file, with its faults."""
+
+    FORMS = (
+        Form("softgpu:@NAME", "the software GPUs of a shipped description, such as softgpu:@faulty-8"),
+        Form("softgpu:FILE.toml", "the software GPUs of a machine that is described in a file, with its faults"),
+    )
+
+    machine: str
+
+    def __str__(self) -> str:
+        return f"softgpu:{self.machine}"
+
+    @classmethod
+    def parse(cls, text: str) -> DescribedGpuSpec | None:
+        """Parse ``softgpu:@NAME`` and ``softgpu:FILE.toml``."""
+        kind, _, machine = text.partition(":")
+        if kind != "softgpu" or not (machine.startswith("@") or machine.endswith(".toml")):
+            return None
+        if machine.startswith("@"):
+            known = [f"@{path.stem}" for path in sorted(shipped_folder("fake").glob("*.toml"))]
+            if machine not in known:
+                raise ValueError(f"there is no described machine {machine}; there are {', '.join(known)}")
+        return cls(machine)
+
+    @property
+    def path(self) -> Path:
+        """The file of the description."""
+        if self.machine.startswith("@"):
+            return shipped_folder("fake") / f"{self.machine[1:]}.toml"
+        return Path(self.machine).absolute()
+
+    def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
+        """Plan the GPUs that TensorFlow sees on the machine."""
+        from harness.devices.described.description import load_description
+        from harness.devices.described.state import gpus_of
+
+        gpus = gpus_of(load_description(self.path), self.path)
+        if not gpus.count:
+            raise DevicesUnavailable(str(self), f"no GPU of {gpus.name} can be used by TensorFlow", [])
+        return _planned(gpus, f"as {self.path.name} describes them", request)
+
+
+def _planned(gpus: SoftwareGpus | DescribedGpus, why: str, request: Request) -> Plan:
+    options = request.options
+    physical = [f"/physical_device:GPU:{index}" for index in range(gpus.count)]
+    runtime = RuntimeSettings(
+        logical_cpus=1,
+        gpus=tuple(GpuSettings(name) for name in physical),
+        intra_op_threads=1 if options.intra_op_threads is None else options.intra_op_threads,
+        inter_op_threads=2 * gpus.count if options.inter_op_threads is None else options.inter_op_threads,
+    )
+    reason = f"{plural(gpus.count, 'software GPU')} of {gpus.memory_mib:,} MiB each, {why}; no GPU is tested"
+    plan = local_plan("GPU", "software-gpu", physical, runtime, options, reason)
+    return replace(plan, software_gpus=gpus)

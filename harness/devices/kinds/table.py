@@ -9,7 +9,7 @@ from harness.devices.kinds.cpu import CpuSpec
 from harness.devices.kinds.gpu import GpuSpec
 from harness.devices.kinds.kind import DeviceSpec
 from harness.devices.kinds.logical_gpu import LogicalGpuSpec
-from harness.devices.kinds.software_gpu import SoftwareGpuSpec
+from harness.devices.kinds.software_gpu import DescribedGpuSpec, SoftwareGpuSpec
 
 #: In the order in which help texts and messages name them.
 KINDS: tuple[type[DeviceSpec], ...] = (
@@ -18,6 +18,7 @@ KINDS: tuple[type[DeviceSpec], ...] = (
     GpuSpec,
     LogicalGpuSpec,
     SoftwareGpuSpec,
+    DescribedGpuSpec,
     CoresSpec,
     ClusterSpec,
 )

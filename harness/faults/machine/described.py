@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.faults.machine import fault_tables as tables
+from harness.devices.described import fault_tables as tables
+from harness.devices.described.description import Description, load_description
+from harness.devices.described.order import model_of
+from harness.errors import InvalidDescription
 from harness.faults.machine.card_memory import CardMemory, StuckCell
 from harness.faults.machine.collectives import ALGORITHMS, collective
 from harness.faults.machine.contents import ArrayContent, Content, DescribedBuffer, PatternContent, flip
-from harness.faults.machine.description import Description, load_description
-from harness.faults.machine.identity import model_of, slots, software
+from harness.faults.machine.identity import slots, software
 from harness.faults.machine.memory_settings import SETTING_S, memory_seen
 from harness.faults.machine.results import result_of, wrong_by
 from harness.faults.machine.thermal import CardSensors
@@ -50,6 +52,12 @@ class DescribedMachine:
     """
 
     def __init__(self, description: Description) -> None:
+        for fault in description.fault:
+            if isinstance(fault, tables.EXECUTED_ONLY):
+                accepted = (
+                    "a kind of fault without TensorFlow; 'harness validate --devices softgpu:FILE.toml' takes this"
+                )
+                raise InvalidDescription("the description", "fault.kind", fault.kind, accepted)
         self.description = description
         model = model_of(description)
         found = slots(description)

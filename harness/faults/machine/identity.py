@@ -6,10 +6,10 @@ import platform
 from dataclasses import dataclass
 from importlib import metadata
 
+from harness.devices.described import fault_tables as tables
+from harness.devices.described.description import Description
+from harness.devices.described.order import model_of, order_of, pci_of, uuid_of
 from harness.devices.device import Device, Devices
-from harness.faults.machine import fault_tables as tables
-from harness.faults.machine.description import Description
-from harness.faults.machine.models import MODELS, Model
 from harness.hardware.profile import profile_for
 from harness.hardware.software.installed import Software
 from harness.records import Card, Fingerprint, GpuFacts
@@ -29,42 +29,13 @@ class Slots:
     cards: tuple[tuple[int, Card], ...]
 
 
-def model_of(description: Description) -> Model:
-    """Return the model of the cards, as changed by the description."""
-    table = description.cards
-    known = MODELS.get(table.model)
-    rates = {**(known.rates if known is not None else {}), **table.rates}
-    base = known or Model("8.0", table.memory_bytes or 0, rates, rates["matmul float32"] * 1.3, 1000.0, 4)
-    return Model(
-        compute_capability=table.compute_capability or base.compute_capability,
-        memory_bytes=table.memory_bytes or base.memory_bytes,
-        rates=rates,
-        peak=base.peak,
-        memory_gbs=table.memory_gbs or base.memory_gbs,
-        pcie_generation=table.pcie_generation or base.pcie_generation,
-        pcie_width=table.pcie_width or base.pcie_width,
-        nvlinks=base.nvlinks if table.nvlinks is None else table.nvlinks,
-        link_gbs=table.link_gbs or base.link_gbs or 20.0,
-        clock_max_mhz=base.clock_max_mhz,
-        power_limit_w=base.power_limit_w,
-        temperature_slowdown_c=base.temperature_slowdown_c,
-        pcie_share=base.pcie_share,
-    )
-
-
 def slots(description: Description) -> Slots:
     """Return the cards without those that are absent, missing or hidden by ``CUDA_VISIBLE_DEVICES``."""
-    faults = description.fault
-    absent = {fault.card for fault in faults if isinstance(fault, tables.Absent)}
-    missing = {fault.card for fault in faults if isinstance(fault, tables.Missing)}
-    by_driver = [slot for slot in range(description.cards.count) if slot not in absent]
-    seen = _visible(description, by_driver)
-    for fault in faults:
-        if isinstance(fault, tables.Misnumbered) and set(fault.cards) <= set(seen):
-            one, other = (seen.index(slot) for slot in fault.cards)
-            seen[one], seen[other] = seen[other], seen[one]
-    numbered = [slot for slot in seen if slot not in missing]
-    cards = tuple((slot, _card(description, slot, by_driver.index(slot), at)) for at, slot in enumerate(numbered))
+    order = order_of(description)
+    by_driver = list(order.by_driver)
+    cards = tuple(
+        (slot, _card(description, slot, by_driver.index(slot), at)) for at, slot in enumerate(order.by_tensorflow)
+    )
     by_slot = dict(cards)
     present = tuple(
         (slot, by_slot.get(slot) or _card(description, slot, index, None)) for index, slot in enumerate(by_driver)
@@ -143,26 +114,6 @@ def _name(card: Card) -> str:
     return card.device or card.label
 
 
-def _visible(description: Description, by_driver: list[int]) -> list[int]:
-    """Apply ``CUDA_VISIBLE_DEVICES`` as CUDA does: indices or UUIDs, up to the first invalid one."""
-    text = description.software.visible
-    if text is None:
-        return list(by_driver)
-    seen: list[int] = []
-    for token in (part.strip() for part in text.split(",")):
-        named = [slot for slot in by_driver if token.startswith("GPU-") and _uuid(slot).startswith(token)]
-        if token.isdigit() and int(token) < len(by_driver):
-            named = [by_driver[int(token)]]
-        if len(named) != 1 or named[0] in seen:
-            break
-        seen += named
-    return seen
-
-
-def _uuid(slot: int) -> str:
-    return f"GPU-{0xC0FFEE00 + slot:08x}-0000-4000-8000-{slot:012x}"
-
-
 def _card(description: Description, slot: int, by_driver: int, by_tensorflow: int | None) -> Card:
     model = model_of(description)
     return Card(
@@ -170,8 +121,8 @@ def _card(description: Description, slot: int, by_driver: int, by_tensorflow: in
         name=description.cards.model,
         device=_DEVICE.format(by_tensorflow) if by_tensorflow is not None else None,
         index=by_driver,
-        uuid=_uuid(slot),
-        pci=f"0000:{0x1B + 3 * slot:02X}:00.0",
+        uuid=uuid_of(slot),
+        pci=pci_of(slot),
         compute_capability=model.compute_capability,
         memory_bytes=model.memory_bytes,
         numa_node=0 if slot < (description.cards.count + 1) // 2 else 1,

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.faults.machine import fault_tables as tables
-from harness.faults.machine.models import Model
+from harness.devices.described import fault_tables as tables
+from harness.devices.described.models import Model
 from harness.hardware.machine import Reading
 
 #: Temperature of a card without load, and how much it rises under load, in degrees Celsius.

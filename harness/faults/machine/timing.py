@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.faults.machine import fault_tables as tables
-from harness.faults.machine.models import Model
+from harness.devices.described import fault_tables as tables
+from harness.devices.described.models import Model
 from harness.hardware.machine import PCIE_LANE_GBS, Operation
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ class Machine {
   // Called once, before TensorFlow asks how many devices there are.
   void Configure(int count, int64_t bytes_each) {
     bytes_each_ = bytes_each;
+    limits_.assign(count, bytes_each);
     used_ = std::vector<std::atomic<int64_t>>(count);
   }
 
@@ -36,20 +37,52 @@ class Machine {
   int64_t bytes_each() const { return bytes_each_; }
   int64_t used(int device) const { return used_[device]; }
 
+  // Less memory than the device states.
+  void Limit(int device, int64_t bytes) {
+    if (device >= 0 && device < count()) limits_[device] = bytes;
+  }
+
+  // The device whose memory this is; -1 for the host's.
+  int OwnerOf(const void* memory) {
+    std::lock_guard<std::mutex> locked(lock_);
+    const auto* found = RegionOf(memory);
+    return found == nullptr ? -1 : found->second.device;
+  }
+
+  // How far from the start of the device's memory.
+  int64_t OffsetOf(const void* memory) {
+    std::lock_guard<std::mutex> locked(lock_);
+    const auto* found = RegionOf(memory);
+    return found == nullptr ? 0 : found->second.offset + (static_cast<const char*>(memory) - found->first);
+  }
+
   // Null where the device has no such memory left. Aligned to a page.
   void* Allocate(int device, uint64_t size) {
     const int64_t rounded = RoundUp(size);
-    if (used_[device].fetch_add(rounded) + rounded > bytes_each_) {
+    if (used_[device].fetch_add(rounded) + rounded > std::min(bytes_each_, limits_[device])) {
       used_[device] -= rounded;
       return nullptr;
     }
     void* memory = MapGarbage(rounded);
-    if (memory == nullptr) used_[device] -= rounded;
+    if (memory == nullptr) {
+      used_[device] -= rounded;
+      return nullptr;
+    }
+    std::lock_guard<std::mutex> locked(lock_);
+    int64_t offset = 0;
+    for (const auto& [start, region] : regions_) {
+      if (region.device == device) offset = std::max(offset, region.offset + region.size);
+    }
+    regions_[static_cast<char*>(memory)] = {device, rounded, offset};
     return memory;
   }
 
   void Free(int device, void* memory, uint64_t size) {
     if (memory == nullptr) return;
+    {
+      std::lock_guard<std::mutex> locked(lock_);
+      regions_.erase(static_cast<char*>(memory));
+    }
     munmap(memory, RoundUp(size));
     used_[device] -= RoundUp(size);
   }
@@ -92,7 +125,23 @@ class Machine {
     return start;
   }
 
+  struct Region {
+    int device;
+    int64_t size, offset;
+  };
+
+  const std::pair<char* const, Region>* RegionOf(const void* memory) const {
+    auto* at = static_cast<char*>(const_cast<void*>(memory));
+    auto after = regions_.upper_bound(at);
+    if (after == regions_.begin()) return nullptr;
+    const auto& found = *std::prev(after);
+    return at < found.first + found.second.size ? &found : nullptr;
+  }
+
   int64_t bytes_each_ = 0;
+  std::vector<int64_t> limits_;
+  std::mutex lock_;
+  std::map<char*, Region> regions_;
   std::vector<std::atomic<int64_t>> used_;
 };
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "faults.h"
 #include "machine.h"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
@@ -56,19 +57,19 @@ inline TF_Bool MemoryUsage(const SP_Device* device, int64_t* free, int64_t* tota
 
 inline void FromDevice(const SP_Device*, SP_Stream, void* host, const SP_DeviceMemoryBase* device, uint64_t size,
                        TF_Status* status) {
-  memcpy(host, device->opaque, size);
+  Faults::Get().Copy(host, device->opaque, size);
   Ok(status);
 }
 
 inline void ToDevice(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* device, const void* host, uint64_t size,
                      TF_Status* status) {
-  memcpy(device->opaque, host, size);
+  Faults::Get().Copy(device->opaque, host, size);
   Ok(status);
 }
 
 inline void BetweenDevices(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from,
                            uint64_t size, TF_Status* status) {
-  memcpy(to->opaque, from->opaque, size);
+  Faults::Get().Copy(to->opaque, from->opaque, size);
   Ok(status);
 }
 

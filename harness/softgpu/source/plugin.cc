@@ -1,4 +1,5 @@
 // A pluggable device for TensorFlow: GPUs made of software. harness/softgpu compiles this file at first use.
+#include "faults.h"
 #include "platform.h"
 #include "registry.h"
 
@@ -6,6 +7,19 @@
 // the library as a pluggable device.
 extern "C" void harness_softgpu_configure(int count, int64_t bytes_each) {
   softgpu::Machine::Get().Configure(count, bytes_each);
+}
+
+// The faults of the machine, as lines for faults.h: null, or what is wrong with them. Can be called at any time.
+extern "C" const char* harness_softgpu_faults(const char* lines) {
+  static std::string problem;
+  problem = softgpu::Faults::Get().Set(lines);
+  return problem.empty() ? nullptr : problem.c_str();
+}
+
+// Where to count the work of device `device`, the driver's card `by_driver`, for the stand-in of NVML.
+extern "C" void harness_softgpu_share_work(const char* path) { softgpu::Faults::Get().ShareWork(path); }
+extern "C" void harness_softgpu_number_card(int device, int by_driver) {
+  softgpu::Faults::Get().NumberCard(device, by_driver);
 }
 
 // The ops that have a kernel on a GPU and cannot run on a software GPU, each on a line.

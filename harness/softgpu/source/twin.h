@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "faults.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -97,6 +98,7 @@ class Execution {
       : outer_(outer) {
     const int given = outer->num_inputs(), made = outer->num_outputs();
     inputs_.reserve(given);
+    if (inputs == nullptr && given > 0 && Faults::Get().Drops(outer)) inputs = ZeroedInputs();
     for (int i = 0; i < given; i++) {
       const tf::Tensor* input = inputs != nullptr ? &(*inputs)[i] : outer->has_input(i) ? &outer->input(i) : nullptr;
       inputs_.emplace_back(const_cast<tf::Tensor*>(input));
@@ -163,6 +165,7 @@ class Execution {
       }
       outer_->set_output(i, output);
     }
+    Faults::Get().Computed(outer_, began_);
   }
 
  private:
@@ -177,6 +180,19 @@ class Execution {
     return 0;
   }
 
+  // The inputs, with zeros in the place of the first one: what a device contributes whose share is lost.
+  std::vector<tf::Tensor>* ZeroedInputs() {
+    for (int i = 0; i < outer_->num_inputs(); i++) zeroed_.push_back(outer_->input(i));
+    tf::Tensor zeros;
+    if (outer_->allocate_temp(zeroed_[0].dtype(), zeroed_[0].shape(), &zeros).ok()) {
+      memset(zeros.data(), 0, zeros.TotalBytes());
+      zeroed_[0] = zeros;
+    }
+    return &zeroed_;
+  }
+
+  const Clock::time_point began_ = Clock::now();
+  std::vector<tf::Tensor> zeroed_;
   tf::OpKernelContext* const outer_;
   tf::OpKernelContext::Params params_;
   std::vector<tf::TensorValue> inputs_;

@@ -7,11 +7,10 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.devices.described.fault_tables import Fault, FaultTable
+from harness.devices.described.models import MODELS
 from harness.devices.toml_file import parse_model, read_model
 from harness.errors import InvalidDescription
-from harness.faults.machine.fault_tables import Fault, FaultTable
-from harness.faults.machine.models import MODELS
-from harness.hardware.machine import Reading
 
 #: The version of the schema in this module. Earlier ones stay readable.
 SCHEMA_VERSION = 1
@@ -43,6 +42,9 @@ class CardsTable(_Table):
         default_factory=list, description="sensors that the cards lack, such as ['ecc_corrected', 'power_w']"
     )
     profile: str | None = Field(default=None, description="the name of a profile of profiles/hardware")
+    software_mib: int = Field(
+        default=512, ge=16, le=65536, description="the memory of each software GPU: 16 to 65536 MiB"
+    )
 
 
 class SoftwareTable(_Table):
@@ -71,6 +73,29 @@ class Description(_Table):
     software: SoftwareTable = Field(default_factory=SoftwareTable, description="a table of versions")
     fault: list[Fault] = Field(default_factory=list, description="tables [[fault]], each with a kind")
 
+
+#: What `cards.without` can name.
+SENSORS = (
+    "clock_max_mhz",
+    "clock_mhz",
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "nvlinks_active",
+    "nvlinks_total",
+    "pcie_generation",
+    "pcie_generation_max",
+    "pcie_replays",
+    "pcie_width",
+    "pcie_width_max",
+    "power_limit_w",
+    "power_w",
+    "remapped_rows",
+    "temperature_c",
+    "temperature_slowdown_c",
+    "throttle_reasons",
+    "utilization_percent",
+    "xid",
+)
 
 FAULT_TABLES: tuple[type[FaultTable], ...] = get_args(get_args(Fault)[0])
 #: The kinds of fault that a description can name.
@@ -107,7 +132,7 @@ def _check_together(path: Path | str, made: Description) -> None:
         if cards.memory_bytes is None or "matmul float32" not in cards.rates:
             accepted = f"one of {known}; or another with memory_bytes and rates with 'matmul float32'"
             raise InvalidDescription(path, "cards.model", cards.model, accepted)
-    sensors = set(Reading.__dataclass_fields__) - {"at_s"}
+    sensors = set(SENSORS)
     for name in cards.without:
         if name not in sensors:
             raise InvalidDescription(path, "cards.without", name, "sensors: " + ", ".join(sorted(sensors)))

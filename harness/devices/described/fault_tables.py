@@ -9,6 +9,8 @@ from typing import Annotated, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
+#: Errors of the memory that were corrected long ago: a healthy card has some.
+OLD_CORRECTED = 3
 _CARD = "the slot of a card: an integer from 0"
 
 
@@ -53,6 +55,83 @@ class Ecc(_OnCard):
     kind: Literal["ecc"]
     corrected_per_s: float = Field(default=10.0, ge=0, description="a number of 0 or more")
     uncorrected_per_s: float = Field(default=0.0, ge=0, description="a number of 0 or more")
+    old_corrected: int = Field(
+        default=OLD_CORRECTED, ge=0, description="errors corrected before the driver was loaded, 0 or more"
+    )
+    old_uncorrected: int = Field(default=0, ge=0, description="others from before the driver was loaded, 0 or more")
+
+
+class RowRemap(_OnCard):
+    """A row of the memory waits for a reset to be replaced, or cannot be replaced."""
+
+    kind: Literal["row-remap"]
+    state: Literal["pending", "failed"] = Field(default="pending", description="'pending' or 'failed'")
+
+
+class RetiredPages(_OnCard):
+    """Pages of the memory were retired, as on cards before the A100."""
+
+    kind: Literal["retired-pages"]
+    count: int = Field(default=4, ge=1, le=64, description="pages retired for double-bit errors, 1 to 64")
+    pending: bool = Field(default=True, description="whether the retirement waits for a reset: true or false")
+
+
+class PowerLimit(_OnCard):
+    """Somebody has lowered the power limit."""
+
+    kind: Literal["power-limit"]
+    watts: float = Field(default=350.0, gt=0, description="watts, above 0")
+
+
+class MemoryHeld(_OnCard):
+    """A process that is no longer alive still holds memory."""
+
+    kind: Literal["memory-held"]
+    share: float = Field(default=0.8, gt=0, lt=1, description="a share of the memory between 0 and 1")
+    process: int = Field(default=4242, ge=1, description="the id of the process")
+
+
+class CudaUnavailable(FaultTable):
+    """The driver sees the cards, and CUDA cannot start."""
+
+    kind: Literal["cuda-unavailable"]
+    code: int = Field(default=802, ge=1, description="the error of cuInit, such as 802")
+
+
+class Lost(_OnCard):
+    """The card falls off the bus, at once or in the middle of a run."""
+
+    kind: Literal["lost"]
+    after_ops: int = Field(default=0, ge=0, description="ops that it still runs, 0 or more")
+
+
+class NoWrite(_OnCard):
+    """A kernel returns without having written its result."""
+
+    kind: Literal["no-write"]
+    op: str = Field(default="MatMul", description="the name of an op, such as 'MatMul'")
+    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
+
+
+class Nondeterministic(_OnCard):
+    """Sums of floats differ from run to run by their last bit."""
+
+    kind: Literal["nondeterministic"]
+    probability: float = Field(default=0.5, gt=0, le=1, description="a number above 0, up to 1")
+
+
+class Stale(_OnPair):
+    """A copy from the first card to the second one does not arrive: the old content stays."""
+
+    kind: Literal["stale"]
+    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
+
+
+class Shifted(_OnPair):
+    """A copy from the first card to the second one arrives 8 bytes too far."""
+
+    kind: Literal["shifted"]
+    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
 
 
 class Zeros(_OnPair):
@@ -74,6 +153,10 @@ class BitFlip(_OnCard):
 
     kind: Literal["bit-flip"]
     probability: float = Field(default=0.05, gt=0, le=1, description="a number above 0, up to 1")
+    op: str | None = Field(default=None, description="the name of an op, such as 'MatMul'; products when left out")
+    dtype: str | None = Field(default=None, description="a dtype, such as 'float32'; all when left out")
+    bits: int = Field(default=1, ge=1, le=8, description="how many bits of an element, from 1 to 8")
+    run: int = Field(default=1, ge=1, le=1024, description="how many elements in a row, aligned: 1 to 1024")
 
 
 class WrongCard(_OnCard):
@@ -218,6 +301,16 @@ Fault = Annotated[
         LinkGeneration,
         Hot,
         Ecc,
+        RowRemap,
+        RetiredPages,
+        PowerLimit,
+        MemoryHeld,
+        CudaUnavailable,
+        Lost,
+        NoWrite,
+        Nondeterministic,
+        Stale,
+        Shifted,
         Zeros,
         PairFlip,
         BitFlip,
@@ -243,3 +336,18 @@ Fault = Annotated[
     ],
     Field(discriminator="kind"),
 ]
+
+#: What only software GPUs show, and what only the simulation without TensorFlow shows.
+EXECUTED_ONLY = (
+    RowRemap,
+    RetiredPages,
+    PowerLimit,
+    MemoryHeld,
+    CudaUnavailable,
+    Lost,
+    NoWrite,
+    Nondeterministic,
+    Stale,
+    Shifted,
+)
+SIMULATED_ONLY = (WrongIndex, TooFast, MemorySettingIgnored)

@@ -1,0 +1,1 @@
+"""Machines described in a file: their cards, their software and their faults."""

@@ -1,0 +1,80 @@
+"""Which card of a described machine is in which slot, and in which order the driver and TensorFlow see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.devices.described import fault_tables as tables
+from harness.devices.described.description import Description
+from harness.devices.described.models import MODELS, Model
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Slots in the driver's order, and in TensorFlow's."""
+
+    by_driver: tuple[int, ...]
+    by_tensorflow: tuple[int, ...]
+
+
+def order_of(description: Description) -> Order:
+    """Leave out the cards that are absent, missing or hidden by ``CUDA_VISIBLE_DEVICES``."""
+    faults = description.fault
+    absent = {fault.card for fault in faults if isinstance(fault, tables.Absent)}
+    missing = {fault.card for fault in faults if isinstance(fault, tables.Missing)}
+    by_driver = [slot for slot in range(description.cards.count) if slot not in absent]
+    seen = _visible(description, by_driver)
+    for fault in faults:
+        if isinstance(fault, tables.Misnumbered) and set(fault.cards) <= set(seen):
+            one, other = (seen.index(slot) for slot in fault.cards)
+            seen[one], seen[other] = seen[other], seen[one]
+    return Order(tuple(by_driver), tuple(slot for slot in seen if slot not in missing))
+
+
+def model_of(description: Description) -> Model:
+    """Return the model of the cards, as changed by the description."""
+    table = description.cards
+    known = MODELS.get(table.model)
+    rates = {**(known.rates if known is not None else {}), **table.rates}
+    base = known or Model("8.0", table.memory_bytes or 0, rates, rates["matmul float32"] * 1.3, 1000.0, 4)
+    return Model(
+        compute_capability=table.compute_capability or base.compute_capability,
+        memory_bytes=table.memory_bytes or base.memory_bytes,
+        rates=rates,
+        peak=base.peak,
+        memory_gbs=table.memory_gbs or base.memory_gbs,
+        pcie_generation=table.pcie_generation or base.pcie_generation,
+        pcie_width=table.pcie_width or base.pcie_width,
+        nvlinks=base.nvlinks if table.nvlinks is None else table.nvlinks,
+        link_gbs=table.link_gbs or base.link_gbs or 20.0,
+        clock_max_mhz=base.clock_max_mhz,
+        power_limit_w=base.power_limit_w,
+        temperature_slowdown_c=base.temperature_slowdown_c,
+        pcie_share=base.pcie_share,
+    )
+
+
+def uuid_of(slot: int) -> str:
+    """Return the UUID of the card in a slot."""
+    return f"GPU-{0xC0FFEE00 + slot:08x}-0000-4000-8000-{slot:012x}"
+
+
+def pci_of(slot: int) -> str:
+    """Return the PCI address of a slot, as the kernel writes it."""
+    return f"0000:{0x1B + 3 * slot:02X}:00.0"
+
+
+def _visible(description: Description, by_driver: list[int]) -> list[int]:
+    """Apply ``CUDA_VISIBLE_DEVICES`` as CUDA does: indices or UUIDs, up to the first invalid one."""
+    text = description.software.visible
+    if text is None:
+        return list(by_driver)
+    seen: list[int] = []
+    for token in (part.strip() for part in text.split(",")):
+        named = [slot for slot in by_driver if token.startswith("GPU-") and uuid_of(slot).startswith(token)]
+        if token.isdigit() and int(token) < len(by_driver):
+            named = [by_driver[int(token)]]
+        if len(named) != 1 or named[0] in seen:
+            break
+        seen += named
+    return seen

@@ -1,0 +1,259 @@
+"""What a described machine says through its driver libraries, and what goes wrong in its software GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.devices.described import fault_tables as tables
+from harness.devices.described.description import Description
+from harness.devices.described.models import Model
+from harness.devices.described.order import model_of, order_of, pci_of, uuid_of
+from harness.errors import InvalidDescription
+from harness.softgpu.described import DescribedGpus, total_mib
+
+_MIB = 2**20
+#: Sensors of a description by the keys of ``softgpu/driver_source/nvml.cc``.
+_KEYS = {
+    "clock_max_mhz": ("clock_max", "clock"),
+    "clock_mhz": ("clock",),
+    "ecc_corrected": ("ecc_corrected",),
+    "ecc_uncorrected": ("ecc_uncorrected",),
+    "nvlinks_active": ("nvlinks",),
+    "nvlinks_total": ("nvlinks",),
+    "pcie_generation": ("pcie_generation",),
+    "pcie_generation_max": ("pcie_generation_max",),
+    "pcie_replays": ("pcie_replays",),
+    "pcie_width": ("pcie_width",),
+    "pcie_width_max": ("pcie_width_max",),
+    "power_limit_w": ("power_limit", "power_default", "power"),
+    "power_w": ("power",),
+    "remapped_rows": ("remapped_rows",),
+    "temperature_c": ("temperature",),
+    "temperature_slowdown_c": ("slowdown_c",),
+    "throttle_reasons": ("throttle",),
+    "utilization_percent": ("utilization",),
+    "xid": ("event_types",),
+}
+#: NVML's errors: NOT_SUPPORTED, GPU_IS_LOST.
+_NOT_SUPPORTED, _LOST = "!3", 15
+#: A card that is hot passes its limit by so many degrees, if it keeps on working.
+_OVER_C, _IDLE_C = 10.0, 34.0
+_PRODUCTS = "MatMul,BatchMatMulV2,BatchMatMulV3,Einsum,_FusedMatMul,Conv2D,Conv2DBackpropInput,Conv2DBackpropFilter"
+_SUMS = f"{_PRODUCTS},Sum,Mean,AddN"
+
+_COPIES = (tables.Zeros, tables.PairFlip, tables.Stale, tables.Shifted)
+
+
+def gpus_of(description: Description, path: Path | str) -> DescribedGpus:
+    """Return the software GPUs of a description.
+
+    Raises:
+        InvalidDescription: a fault cannot be shown by software GPUs.
+    """
+    for number, fault in enumerate(description.fault):
+        if isinstance(fault, tables.SIMULATED_ONLY):
+            accepted = "a kind of fault that software GPUs can have; 'harness validate --fake' takes this one"
+            raise InvalidDescription(path, f"fault[{number}].kind", fault.kind, accepted)
+    order = order_of(description)
+    visible = order.by_tensorflow
+    if any(isinstance(fault, tables.CudaUnavailable) for fault in description.fault):
+        visible = ()
+    values = {**_system(description, visible), **_cards(description)}
+    return DescribedGpus(
+        count=len(visible),
+        memory_mib=description.cards.software_mib,
+        name=str(path),
+        driver=tuple((key, str(value)) for key, value in values.items()),
+        faults=tuple(_executed(description, visible)),
+        numbers=tuple(order.by_driver.index(slot) for slot in visible),
+        visible=description.software.visible,
+    )
+
+
+def _system(description: Description, visible: tuple[int, ...]) -> dict[str, object]:
+    software = description.software
+    old = next((fault for fault in description.fault if isinstance(fault, tables.DriverTooOld)), None)
+    major, _, minor = (old.driver_cuda if old else software.driver_cuda).partition(".")
+    broken = next((fault.code for fault in description.fault if isinstance(fault, tables.CudaUnavailable)), 0)
+    values: dict[str, object] = {
+        "driver": old.driver if old else software.driver,
+        "driver_cuda": 1000 * int(major) + 10 * int(minor or 0),
+        "cards": len(order_of(description).by_driver),
+        "cuda_devices": len(visible),
+        "cuinit": broken,
+    }
+    for at, slot in enumerate(visible):
+        values |= {
+            f"cuda.{at}.uuid": uuid_of(slot),
+            f"cuda.{at}.pci": pci_of(slot),
+            f"cuda.{at}.name": description.cards.model,
+        }
+    return values
+
+
+def _cards(description: Description) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for number, slot in enumerate(order_of(description).by_driver):
+        card = _identity(description, slot)
+        if description.cards.sensors:
+            card |= _sensors(description, slot)
+            for sensor in description.cards.without:
+                card |= dict.fromkeys(_KEYS[sensor], _NOT_SUPPORTED)
+        values |= {f"card.{number}.{key}": value for key, value in card.items()}
+    return values
+
+
+def _identity(description: Description, slot: int) -> dict[str, object]:
+    model = model_of(description)
+    total = total_mib(description.cards.software_mib) * _MIB
+    card: dict[str, object] = {
+        "name": description.cards.model,
+        "uuid": uuid_of(slot),
+        "serial": f"{1320000000 + slot:010d}",
+        "vbios": "96.00.30.00.01",
+        "board_part": "692-2G520-0200-000",
+        "pci": pci_of(slot),
+        "compute_capability": model.compute_capability,
+        "memory": total,
+        "processes": "",
+        "compute_mode": 0,
+        "mig": 0,
+    }
+    for fault in _on(description, slot):
+        if isinstance(fault, tables.Lost) and not fault.after_ops:
+            card["error"] = _LOST
+        elif isinstance(fault, tables.MemoryHeld):
+            held = int(fault.share * total)
+            card |= {"memory_used": held, "processes": f"{fault.process}:{held}"}
+    return card
+
+
+def _sensors(description: Description, slot: int) -> dict[str, object]:
+    model = model_of(description)
+    card: dict[str, object] = {
+        "clock_max": model.clock_max_mhz,
+        "idle_c": _IDLE_C,
+        "top_c": _IDLE_C + 33,
+        "slowdown_c": model.temperature_slowdown_c,
+        "power_limit": model.power_limit_w * 1000,
+        "power_default": model.power_limit_w * 1000,
+        "ecc_mode": 1,
+        "ecc_corrected": 0,
+        "ecc_uncorrected": 0,
+        "ecc_corrected_old": tables.OLD_CORRECTED,
+        "pcie_generation": model.pcie_generation,
+        "pcie_generation_max": model.pcie_generation,
+        "pcie_width": model.pcie_width,
+        "pcie_width_max": model.pcie_width,
+        "pcie_replays": 0,
+        "event_types": 31,
+        **_repairs(model),
+    }
+    if model.nvlinks:
+        card |= {"nvlinks": ",".join("1" * model.nvlinks), "nvlink_version": 4, "field.90": model.link_gbs * 1000}
+    for fault in _on(description, slot):
+        card |= _sensed(fault, model)
+    return card
+
+
+def _repairs(model: Model) -> dict[str, object]:
+    """Return how the card mends its memory: it remaps rows from the A100 on, and retired pages before."""
+    if float(model.compute_capability) >= 8:
+        return {"remapped_rows": "0,0,0,0", "field.230": 0}
+    return {"retired_pages": "0,0", "retired_pending": 0}
+
+
+def _sensed(fault: tables.FaultTable, model: Model) -> dict[str, object]:
+    """Return what the sensors say of a fault."""
+    if isinstance(fault, tables.LinkWidth):
+        return {"pcie_width": min(fault.width, model.pcie_width)}
+    if isinstance(fault, tables.LinkGeneration):
+        return {"pcie_generation": min(fault.generation, model.pcie_generation)}
+    if isinstance(fault, tables.Hot):
+        share = (model.temperature_slowdown_c - _IDLE_C) / (model.temperature_slowdown_c + _OVER_C - _IDLE_C)
+        return {"top_c": model.temperature_slowdown_c + _OVER_C, "warming_s": _warming_s(share, fault.slowdown_after_s)}
+    if isinstance(fault, tables.Ecc):
+        return {
+            "ecc_corrected_per_s": fault.corrected_per_s,
+            "ecc_uncorrected_per_s": fault.uncorrected_per_s,
+            "ecc_corrected_old": fault.old_corrected,
+            "ecc_uncorrected_old": fault.old_uncorrected,
+        }
+    if isinstance(fault, tables.RowRemap):
+        pending = fault.state == "pending"
+        return {"remapped_rows": "0,1,1,0" if pending else "0,8,0,1", "field.230": 1 if pending else 0}
+    if isinstance(fault, tables.RetiredPages):
+        return {"retired_pages": f"0,{fault.count}", "retired_pending": int(fault.pending)}
+    if isinstance(fault, tables.PowerLimit):
+        return {"power_limit": min(fault.watts, model.power_limit_w) * 1000}
+    if isinstance(fault, tables.Replays):
+        return {"pcie_replays_per_s": fault.per_s}
+    if isinstance(fault, tables.NvlinkDown) and model.nvlinks:
+        up = max(0, model.nvlinks - fault.links)
+        return {"nvlinks": ",".join("1" * up + "0" * (model.nvlinks - up))}
+    if isinstance(fault, tables.Xid):
+        return {"xid": fault.code, "xid_after_s": fault.after_s}
+    return {}
+
+
+def _warming_s(share: float, after_s: float) -> float:
+    """Return the time constant with which a card has warmed up by ``share`` after ``after_s``."""
+    from math import log
+
+    return -after_s / log(1 - share)
+
+
+def _on(description: Description, slot: int) -> Iterator[tables.FaultTable]:
+    return (fault for fault in description.fault if getattr(fault, "card", None) == slot)
+
+
+def _executed(description: Description, visible: tuple[int, ...]) -> Iterator[str]:
+    """Yield the faults that the software GPUs execute, as lines for ``softgpu/source/faults.h``."""
+    yield f"seed value={description.seed}"
+    for fault in description.fault:
+        if (slot := getattr(fault, "card", None)) is not None and slot in visible:
+            if (line := _on_device(fault, description, visible.index(slot))) is not None:
+                yield f"{line} device={visible.index(slot)}"
+        elif isinstance(fault, _COPIES) and set(fault.pair) <= set(visible):
+            ends = f"from={visible.index(fault.pair[0])} to={visible.index(fault.pair[1])}"
+            mode = fault.kind.removeprefix("pair-")
+            yield f"copy {ends} mode={mode} p={fault.probability}"
+
+
+def _on_device(fault: tables.FaultTable, description: Description, device: int) -> str | None:
+    if isinstance(fault, tables.BitFlip):
+        shape = f"bits={fault.bits} run={fault.run}"
+        return f"flip op={fault.op or _PRODUCTS} dtype={_dtype(fault.dtype)} p={fault.probability} {shape}"
+    if isinstance(fault, tables.WrongCard):
+        return f"flip op={_PRODUCTS} dtype=* p=1 at=3"
+    if isinstance(fault, tables.WrongArithmetic):
+        return f"scale op={_PRODUCTS} dtype={_dtype(fault.dtype)} error={fault.relative_error}"
+    if isinstance(fault, tables.NoWrite):
+        return f"garbage op={fault.op} dtype=* p={fault.probability}"
+    if isinstance(fault, tables.Nondeterministic):
+        return f"jitter op={_SUMS} dtype=* p={fault.probability}"
+    if isinstance(fault, tables.Slow):
+        return f"slow factor={fault.factor}"
+    if isinstance(fault, tables.Leak):
+        return f"leak op={_PRODUCTS} bytes={fault.bytes_per_step}"
+    if isinstance(fault, tables.Lost):
+        return f"lost after={fault.after_ops}"
+    if isinstance(fault, tables.StuckBit):
+        return f"stuck word={fault.word} bit={fault.bit} value={fault.value}"
+    if isinstance(fault, tables.StuckAllocation):
+        total = total_mib(description.cards.software_mib) * _MIB
+        return f"room bytes={int((1 - fault.share) * total)}"
+    if isinstance(fault, tables.CollectiveDrop):
+        return f"drop hint={fault.algorithm or ''}"
+    if isinstance(fault, tables.LinkWidth):
+        return f"link from={device} factor={fault.width / model_of(description).pcie_width}"
+    if isinstance(fault, tables.NvlinkDown) and (links := model_of(description).nvlinks):
+        return f"link from={device} to=-2 factor={max(links - fault.links, 1) / links}"
+    return None
+
+
+def _dtype(name: str | None) -> str:
+    """Return TensorFlow's name of a dtype in C++."""
+    known = {None: "*", "float32": "float", "float64": "double", "float16": "half"}
+    return known.get(name, str(name))

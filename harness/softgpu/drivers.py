@@ -1,0 +1,116 @@
+"""Stand-ins for NVIDIA's driver libraries, which answer from a description of a machine.
+
+``nvidia-ml-py`` and this package load ``libnvidia-ml.so.1`` and ``libcuda.so.1`` by name. A library that is already in
+the process under that name is what they get, so nothing has to be installed or set.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import hashlib
+import mmap
+import os
+import shutil
+import struct
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import SoftwareGpusUnavailable
+from harness.softgpu.compiler import find_compiler
+from harness.softgpu.library import cache_folder, locked
+
+_SOURCE = Path(__file__).with_name("driver_source")
+NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
+_LIBRARIES = {NVML: "nvml.cc", CUDA: "cuda.cc"}
+_OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
+#: For other processes, which find the libraries through ``LD_LIBRARY_PATH``.
+VARIABLE = "HARNESS_DESCRIBED_MACHINE"
+#: Four 64-bit numbers for each of 64 cards: see driver_source/state.h.
+_WORK = struct.Struct("QQQQ")
+_MOST_CARDS = 64
+
+
+def build_drivers(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder with both libraries, compiled where they are not in the cache.
+
+    Raises:
+        SoftwareGpusUnavailable: there is no compiler, it fails, or the cache cannot be written.
+    """
+    compiler = find_compiler(environment)
+    digest = hashlib.sha256("\0".join((compiler.version, *compiler.command, *_OPTIONS)).encode())
+    for file in sorted(_SOURCE.iterdir()):
+        digest.update(file.read_bytes())
+    folder = cache_folder(environment) / f"drivers-{digest.hexdigest()[:16]}"
+    if folder.exists():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder.with_suffix(".lock")):
+            if not folder.exists():
+                unfinished = folder.with_suffix(".unfinished")
+                shutil.rmtree(unfinished, ignore_errors=True)
+                unfinished.mkdir()
+                for name, source in _LIBRARIES.items():
+                    arguments = [*_OPTIONS, str(_SOURCE / source), f"-Wl,-soname,{name}", "-o", str(unfinished / name)]
+                    compiler.compile(arguments, folder.with_suffix(".log"))
+                unfinished.rename(folder)
+    except OSError as error:
+        why = f"the folder {folder.parent} cannot be written ({error.strerror or error})"
+        raise SoftwareGpusUnavailable(why, "make room there, or set XDG_CACHE_HOME to another folder") from error
+    return folder
+
+
+class Drivers:
+    """The driver of a described machine: the file that the libraries answer from, and how long each card has worked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "machine"
+        self.work_path = folder / "machine.work"
+        self.work_path.write_bytes(bytes(_WORK.size * _MOST_CARDS))
+        with self.work_path.open("r+b") as file:
+            self._work = mmap.mmap(file.fileno(), 0)
+        self.write({})
+
+    @classmethod
+    def install(cls) -> Drivers:
+        """Put both libraries into this process, in a folder that ends with it.
+
+        Raises:
+            SoftwareGpusUnavailable: the process has loaded real ones, or they cannot be compiled.
+        """
+        built = build_drivers()
+        folder = Path(tempfile.mkdtemp(prefix="harness-machine-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        made = cls(folder)
+        for name in _LIBRARIES:
+            ctypes.CDLL(str(built / name), mode=ctypes.RTLD_GLOBAL)
+            found = ctypes.CDLL(name)
+            if not hasattr(found, "harness_described_machine"):
+                why = f"this process has loaded the machine's own {name}"
+                raise SoftwareGpusUnavailable(why, "describe a machine before anything looks for real GPUs")
+            found.harness_described_machine(str(made.path).encode())
+        return made
+
+    def write(self, values: Mapping[str, object]) -> None:
+        """Answer from ``values``, by the keys of ``driver_source/nvml.cc``. The cards have not worked yet."""
+        unfinished = self.path.with_suffix(".new")
+        unfinished.write_text("".join(f"{key} {value}\n" for key, value in values.items()), encoding="utf-8")
+        unfinished.replace(self.path)
+        self._work[:] = bytes(len(self._work))
+
+    def worked(self, cards: Sequence[int], seconds: float, *, busy: bool = True) -> None:
+        """Let cards (by the driver's number) have worked for longer, and be busy now or not."""
+        for card in cards:
+            at = card * _WORK.size
+            before, _, lost, _ = _WORK.unpack_from(self._work, at)
+            # "Busy now" lasts until a later call: a reading may come long after on a machine that is busy itself.
+            last = time.monotonic_ns() + 3600 * 10**9 if busy else 0
+            _WORK.pack_into(self._work, at, before + int(seconds * 1e9), last, lost, 0)
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which another process gets the same answers."""
+        folders = [str(build_drivers()), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        return {VARIABLE: str(self.path), "LD_LIBRARY_PATH": os.pathsep.join(folders)}
