@@ -188,6 +188,18 @@ class Card:
     profile: str | None = None
     #: ``CPU``, ``GPU`` or ``software GPU``. Taken from the label if left out, as in older records.
     kind: str = ""
+    #: What it is where it is no whole card: ``logical GPU``, ``MIG slice`` or ``software GPU``. Its rates are reported,
+    #: and not judged.
+    part: str | None = None
+    serial: str | None = None
+    vbios: str | None = None
+    board_part: str | None = None
+    #: Memory that was free when the run began, in bytes.
+    free_bytes: int | None = None
+    #: Whether only one process at a time may use it.
+    exclusive: bool = False
+    #: Why the driver gets no answer from it.
+    error: str | None = None
 
     def __post_init__(self) -> None:
         if not self.kind:

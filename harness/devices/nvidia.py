@@ -17,6 +17,9 @@ from typing import Any
 
 _MIB = 1024 * 1024
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
+_PCI_DEVICES = Path("/sys/bus/pci/devices")
+#: NVML's number of the compute mode.
+_EXCLUSIVE_PROCESS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,19 @@ class Card:
     free_mib: int
     index: int | None = None
     pci: str | None = None
+    serial: str | None = None
+    vbios: str | None = None
+    board_part: str | None = None
+    #: Whether only one process at a time may use it (the compute mode EXCLUSIVE_PROCESS).
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SilentCard:
+    """A card that the driver counts and that does not answer, such as one that has fallen off the bus."""
+
+    index: int
+    error: str
 
 
 @contextmanager
@@ -66,6 +82,35 @@ def read_cards(library: Any = None) -> tuple[Card, ...]:
     return tuple(cards)
 
 
+def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
+    """Return the cards that the driver counts and that do not answer."""
+    if library is None:
+        with opened_nvml() as found:
+            return () if found is None else silent_cards(found)
+    silent = []
+    with suppress(library.NVMLError):
+        for index in range(library.nvmlDeviceGetCount()):
+            try:
+                library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(index))
+            except library.NVMLError as error:
+                silent.append(SilentCard(index, str(error)))
+    return tuple(silent)
+
+
+def cards_on_bus(folder: Path = _PCI_DEVICES) -> tuple[str, ...]:
+    """Return the addresses of NVIDIA's GPUs on the PCI bus, whether or not the driver knows them."""
+    found = []
+    for device in sorted(folder.glob("*")):
+        try:
+            vendor, kind = ((device / name).read_text(encoding="ascii").strip() for name in ("vendor", "class"))
+        except OSError:
+            continue
+        # Display and 3D controllers; a card's audio and its switches are other classes.
+        if vendor == "0x10de" and kind.startswith(("0x0300", "0x0302")):
+            found.append(device.name)
+    return tuple(found)
+
+
 def memory_by_process() -> dict[tuple[str, int], int | None]:
     """Return the GPU memory of processes: (UUID of the card, process id) to MiB, ``None`` if the driver hides it.
 
@@ -94,7 +139,20 @@ def _card(library: Any, handle: Any, index: int) -> Card:
         free_mib=int(memory.free) // _MIB,
         index=index,
         pci=_pci(library, handle),
+        serial=_asked(library, "nvmlDeviceGetSerial", handle),
+        vbios=_asked(library, "nvmlDeviceGetVbiosVersion", handle),
+        board_part=_asked(library, "nvmlDeviceGetBoardPartNumber", handle),
+        exclusive=_asked(library, "nvmlDeviceGetComputeMode", handle) == str(_EXCLUSIVE_PROCESS),
     )
+
+
+def _asked(library: Any, function: str, handle: Any) -> str | None:
+    """Return an answer as a text; ``None`` where the card or this release of nvidia-ml-py has none."""
+    try:
+        answer = getattr(library, function)(handle)
+    except (library.NVMLError, AttributeError):
+        return None
+    return answer.decode() if isinstance(answer, bytes) else str(answer)
 
 
 def _pci(library: Any, handle: Any) -> str | None:
@@ -117,11 +175,9 @@ def cuda_uuids(library: Any = None) -> tuple[str, ...]:
 
     ``library`` is the CUDA driver API, by default ``libcuda.so.1``. No context is made, so no memory is used.
     """
+    library = library or _cuda()
     if library is None:
-        try:
-            library = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            return ()
+        return ()
     count = ctypes.c_int()
     if library.cuInit(0) != 0 or library.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return ()
@@ -133,8 +189,27 @@ def cuda_uuids(library: Any = None) -> tuple[str, ...]:
             return ()
         if library.cuDeviceGetUuid(ctypes.byref(raw), device) != 0:
             return ()
-        found.append(f"GPU-{uuid.UUID(bytes=bytes(raw))}")
+        text = f"GPU-{uuid.UUID(bytes=bytes(raw))}"
+        # That of the whole card, also for a slice of it, whose own UUID only the second version gives.
+        card, second = bytes(raw), getattr(library, "cuDeviceGetUuid_v2", None)
+        if second is not None and second(ctypes.byref(raw), device) == 0 and bytes(raw) != card:
+            text = f"MIG-{uuid.UUID(bytes=bytes(raw))}"
+        found.append(text)
     return tuple(found)
+
+
+def cuda_error(library: Any = None) -> int | None:
+    """Return the error with which CUDA refuses to start; ``None`` where it starts, or is not installed."""
+    library = library or _cuda()
+    code = 0 if library is None else int(library.cuInit(0))
+    return code or None
+
+
+def _cuda() -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
 
 
 def match_cards(count: int, cards: Sequence[Card], uuids: Sequence[str]) -> tuple[Card | None, ...]:

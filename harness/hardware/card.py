@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,32 @@ def cards_of(
     uuids = nvidia.cuda_uuids() if physical and known else ()
     matched = nvidia.match_cards(len(physical), known, uuids)
     by_physical = {gpu.name: card for gpu, card in zip(physical, matched, strict=True) if card is not None}
-    cards = tuple(_card(tf, device, by_physical.get(device.physical)) for device in devices)
+    on_physical = Counter(device.physical for device in devices)
+    cards = tuple(
+        _card(tf, device, by_physical.get(device.physical), alone=on_physical[device.physical] == 1)
+        for device in devices
+    )
     if not known:
         return cards, cards
     by_uuid = {card.uuid: card for card in cards if card.uuid is not None}
-    return cards, tuple(by_uuid.get(card.uuid) or _of_driver(card, f"nvml:{card.index}") for card in known)
+    present = [by_uuid.get(card.uuid) or _of_driver(card, f"nvml:{card.index}") for card in known]
+    return cards, (*present, *_unreachable(known, cards))
+
+
+def _unreachable(known: Sequence[nvidia.Card], cards: Sequence[Card]) -> list[Card]:
+    """Return the cards that do not answer the driver, and those on the PCI bus that it does not count."""
+    silent = nvidia.silent_cards()
+    made = [Card(f"nvml:{card.index}", "GPU", index=card.index, kind="GPU", error=card.error) for card in silent]
+    if any(card.part == "software GPU" for card in cards):
+        return made
+    addresses = {(card.pci or "").lower() for card in known}
+    missing = [address for address in nvidia.cards_on_bus() if address.lower() not in addresses]
+    if len(missing) > len(silent):
+        made += [
+            Card(f"pci:{address}", "GPU", pci=address, kind="GPU", error="is on the PCI bus, unknown to the driver")
+            for address in missing
+        ]
+    return made
 
 
 def alike(cards: Sequence[Card]) -> list[tuple[Card, ...]]:
@@ -46,25 +68,44 @@ def alike(cards: Sequence[Card]) -> list[tuple[Card, ...]]:
     return list(groups.values())
 
 
-def _card(tensorflow: Any, device: Device, known: nvidia.Card | None) -> Card:
+def _part(device: Device, known: nvidia.Card | None, *, alone: bool) -> str | None:
+    """Return what a device is where it is no whole card."""
+    if device.kind == "software-gpu":
+        return "software GPU"
+    if known is not None and known.uuid.startswith("MIG-"):
+        return "MIG slice"
+    return "logical GPU" if device.kind == "logical-gpu" and not alone else None
+
+
+def _card(tensorflow: Any, device: Device, known: nvidia.Card | None, *, alone: bool) -> Card:
     label, index = device.parsed.short, device.parsed.index
+    part = _part(device, known, alone=alone)
     if known is not None:
         capability = _details(tensorflow, device).get("compute_capability")
         dotted = ".".join(str(part) for part in capability) if capability else None
-        return _of_driver(known, label, device.name, index, dotted)
+        return _of_driver(known, label, device.name, index, dotted, part)
     if device.parsed.kind == "CPU":
         return Card(label, _cpu_name(device), device=device.name, index=index, kind="CPU")
     name = str(_details(tensorflow, device).get("device_name") or "GPU")
     if device.kind == "software-gpu":
         return Card(label, name, device=device.name, index=index, kind="software GPU")
-    profile = profile_for(name)
-    return Card(label, name, device=device.name, index=index, profile=profile.name if profile else None, kind="GPU")
+    if part is None and " MIG " in name:
+        part = "MIG slice"
+    profile = profile_for(name) if part is None else None
+    return Card(
+        label, name, device=device.name, index=index, profile=profile.name if profile else None, kind="GPU", part=part
+    )
 
 
 def _of_driver(
-    card: nvidia.Card, label: str, device: str | None = None, index: int | None = None, capability: str | None = None
+    card: nvidia.Card,
+    label: str,
+    device: str | None = None,
+    index: int | None = None,
+    capability: str | None = None,
+    part: str | None = None,
 ) -> Card:
-    profile = profile_for(card.name)
+    profile = profile_for(card.name) if part is None else None
     return Card(
         label=label,
         name=card.name,
@@ -77,6 +118,12 @@ def _of_driver(
         numa_node=numa_node(card.pci),
         profile=profile.name if profile else None,
         kind="GPU",
+        part=part,
+        serial=card.serial,
+        vbios=card.vbios,
+        board_part=card.board_part,
+        free_bytes=card.free_mib * _MIB,
+        exclusive=card.exclusive,
     )
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.records import Card, Finding, Verdict
 
 FREE_MEMORY = "look for another process that holds its memory (nvidia-smi), end it, and reset the card if there is none"
+RESET = "end its programs and reset it (nvidia-smi --gpu-reset), or reboot the node"
+WATCH = "watch its count (nvidia-smi -q -d ECC): replace it if the rate grows"
 REPLACE = "take it out of service, run the vendor's diagnostic (dcgmi diag -r 3) and have it replaced"
+
+
+def only_one_process(labels: Sequence[str]) -> tuple[str, str]:
+    """Return why a check that starts processes is skipped on cards in the mode EXCLUSIVE_PROCESS, and what to do."""
+    why = f"{', '.join(labels)}: the compute mode EXCLUSIVE_PROCESS admits one process, which is this one"
+    return why, "set the default mode for this check: nvidia-smi --compute-mode DEFAULT"
 
 
 def card_name(card: Card) -> str:

@@ -115,6 +115,14 @@ class Reading:
     nvlinks_active: int | None = None
     nvlinks_total: int | None = None
     xid: tuple[int, ...] | None = None
+    #: Whether a row waits for a reset to be remapped, and whether one could not be.
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    #: Pages retired for double-bit errors, and whether one waits for a reset: cards before the A100.
+    retired_pages: int | None = None
+    retired_pending: bool | None = None
+    #: NVML's number of what the driver asks for; 0 for nothing.
+    recovery_action: int | None = None
 
     @property
     def pcie_peak_gbs(self) -> float | None:

@@ -121,7 +121,7 @@ class Nvml:
             throttle_reasons=self._throttle_reasons(handle),
             ecc_corrected=self._ecc(handle, "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
             ecc_uncorrected=self._ecc(handle, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
-            remapped_rows=self._ask(lambda module: sum(map(int, module.nvmlDeviceGetRemappedRows(handle)[:2]))),
+            **self._repairs(handle),
             pcie_generation=self._count("CurrPcieLinkGeneration", handle),
             pcie_generation_max=self._count("MaxPcieLinkGeneration", handle),
             pcie_width=self._count("CurrPcieLinkWidth", handle),
@@ -173,14 +173,26 @@ class Nvml:
         return None
 
     def _ecc(self, handle: Any, kind: str) -> int | None:
-        """Return the aggregate count of errors, which outlasts a restart of the driver."""
+        """Return the errors since the driver was loaded: those of years ago say nothing of a card that was mended."""
         return self._ask(
             lambda module: int(
-                module.nvmlDeviceGetTotalEccErrors(handle, getattr(module, kind), module.NVML_AGGREGATE_ECC)
+                module.nvmlDeviceGetTotalEccErrors(handle, getattr(module, kind), module.NVML_VOLATILE_ECC)
             )
         )
 
-    def _nvlinks(self, handle: Any) -> dict[str, int | None]:
+    def _repairs(self, handle: Any) -> dict[str, Any]:
+        rows = self._call("nvmlDeviceGetRemappedRows", handle)
+        pages = self._ask(lambda module: len(module.nvmlDeviceGetRetiredPages(handle, 1)))
+        return {
+            "remapped_rows": None if rows is None else int(rows[0]) + int(rows[1]),
+            "remap_pending": None if rows is None else bool(rows[2]),
+            "remap_failed": None if rows is None else bool(rows[3]),
+            "retired_pages": pages,
+            "retired_pending": self._ask(lambda module: bool(module.nvmlDeviceGetRetiredPagesPendingStatus(handle))),
+            "recovery_action": self._ask(lambda module: _field(module, handle, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION")),
+        }
+
+    def _nvlinks(self, handle: Any) -> dict[str, Any]:
         """Count the links, and the active ones; ``None`` for a card without links."""
         states = [
             state
@@ -219,6 +231,11 @@ class Nvml:
             return query(module)
         except (module.NVMLError, AttributeError, TypeError, ValueError):
             return None
+
+
+def _field(module: Any, handle: Any, name: str) -> int | None:
+    (field,) = module.nvmlDeviceGetFieldValues(handle, [getattr(module, name)])
+    return int(field.value.uiVal) if field.nvmlReturn == 0 else None
 
 
 def _register(module: Any, handle: Any) -> Any:

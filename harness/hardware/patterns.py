@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 #: What is made or compared at once: 16 MiB of 64-bit words, so comparing needs about 50 MiB besides the buffer.
 CHUNK_WORDS = 2 * 1024 * 1024
-#: Size of the tensors that a large buffer consists of: 64 MiB, large enough for copies at full speed.
-PIECE_WORDS = 4 * CHUNK_WORDS
+#: The tensors that a large buffer consists of have as many chunks: 64 MiB are large enough for copies at full speed.
+PIECE_CHUNKS = 4
+#: A small card has smaller chunks, so that what is made beside a buffer is at most a few hundredths of its memory.
+CHUNKS_OF_CARD = 256
 #: Odd, with about as many ones as zeros: as a step it makes each word unique, and most bits change from word to word.
 STEP = 0x9E3779B97F4A7C15
 #: Longer patterns are not cached, so that memory under test is not kept.
@@ -103,13 +105,12 @@ def count_up(length: int) -> Any:
 def make_piece(counting: Any, pattern: Pattern, start: int, length: int) -> Any:
     """Make words ``start`` to ``start + length`` on the current device, in chunks.
 
-    ``counting`` is :func:`count_up` of at least as many as a chunk has.
+    ``counting`` is :func:`count_up` of as many as a chunk has.
     """
     import tensorflow as tf
 
-    chunks = [
-        _chunk(counting, pattern, start + at, min(CHUNK_WORDS, length - at)) for at in range(0, length, CHUNK_WORDS)
-    ]
+    most = int(counting.shape[0])
+    chunks = [_chunk(counting, pattern, start + at, min(most, length - at)) for at in range(0, length, most)]
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)
 
 
@@ -117,10 +118,10 @@ def compare(counting: Any, found: Any, pattern: Pattern, start: int) -> Mismatch
     """Compare int64 words ``[n]`` with the pattern from word ``start`` on. ``first_word`` is the pattern's index."""
     import tensorflow as tf
 
-    total = int(found.shape[0])
+    total, most = int(found.shape[0]), int(counting.shape[0])
     count, first, word = 0, None, None
-    for at in range(0, total, CHUNK_WORDS):
-        length = min(CHUNK_WORDS, total - at)
+    for at in range(0, total, most):
+        length = min(most, total - at)
         chunk = found if length == total else tf.raw_ops.Slice(input=found, begin=[at], size=[length])
         wrong = tf.not_equal(chunk, _chunk(counting, pattern, start + at, length))
         if not bool(tf.reduce_any(wrong)):

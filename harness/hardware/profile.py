@@ -46,7 +46,9 @@ ProfileOf = Callable[[Card], CardProfile | None]
 
 
 def profile_of(card: Card) -> CardProfile | None:
-    """Return the profile that the card names, or else the one for its model."""
+    """Return the profile that the card names, or else the one for its model; ``None`` for a part of a card."""
+    if card.part is not None:
+        return None
     named = (profile for profile in shipped_hardware_profiles() if profile.name == card.profile)
     return next(named, None) or profile_for(card.name)
 

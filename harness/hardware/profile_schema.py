@@ -24,6 +24,7 @@ FIGURE_UNITS = {
     "pcie width": "lanes",
     "pcie generation": "generation",
     "power limit": "W",
+    "nvlinks": "links",
 }
 _DATE = r"^\d{4}(-\d{2}(-\d{2})?)?$"
 

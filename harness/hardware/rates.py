@@ -165,7 +165,7 @@ def rate_finding(offence: Offence) -> Finding:
 
 def judge_drift(rates: Sequence[float], card: Card) -> Finding | None:
     """Compare the last third of the rates of a card under load with the first. Fewer than six say nothing."""
-    if len(rates) < 6 or card.shares_threads:
+    if len(rates) < 6 or card.shares_threads or card.part is not None:
         return None
     third = len(rates) // 3
     before, after = median(rates[:third]), median(rates[-third:])
@@ -207,7 +207,7 @@ class _Judge:
     def absolute(self, figure: Figure) -> list[Reference]:
         """Return what the profile of the card and its link allow."""
         card = self.card_of(figure)
-        if card is None:
+        if card is None or card.part is not None:
             return []
         found = []
         profile = self.profiles.get(card.label)
@@ -233,8 +233,9 @@ class _Judge:
         count = len(values)
         if count < 2:
             return []
-        if card.shares_threads:
-            source = f"median of {count} on logical CPUs, which share their threads"
+        if card.shares_threads or card.part is not None:
+            why = "logical CPUs, which share their threads" if card.shares_threads else f"{card.part}s"
+            source = f"median of {count} on {why}"
             return [Reference(median(values), source, 0.0, inf, 0.0, inf, judges=False)]
         noun = "copies of this kind" if figure.peer else "GPUs of this model" if card.is_gpu else "CPU cores"
         if count < _FOR_TOO_FAST:
@@ -252,7 +253,7 @@ class _Judge:
                 for each in result.figures
                 if _key(each) == _key(figure) and [_identity(end, before) for end in (each.device, each.peer)] == ends
             ]
-        if not values:
+        if not values or card.part is not None:
             return []
         return [_relative(median(values), f"median of {len(values)} earlier measurements", figure, card)]
 

@@ -60,6 +60,7 @@ class TensorFlowMachine:
         self._by_label = {card.label: card for card in self._cards}
         self._slots = HostSlots(self._require_room)
         self._counting: dict[str, tuple[Any, float]] = {}
+        self._chunks: dict[str, int] = {}
         self._built: dict[tuple[Operation, str], Any] = {}
         self._sensors = Sensors(self._cards)
         self._collectives: Any = None
@@ -136,10 +137,11 @@ class TensorFlowMachine:
         words = size_bytes // 8
         pieces: list[Any] = []
         with _memory(card, size_bytes):
-            counting = self._counting_on(card, min(words, patterns.CHUNK_WORDS))
+            chunk = self._chunk_words(card)
+            counting = self._counting_on(card, min(words, chunk))
             with _on(device):
-                for start in range(0, words, patterns.PIECE_WORDS):
-                    piece = min(patterns.PIECE_WORDS, words - start)
+                for start in range(0, words, patterns.PIECE_CHUNKS * chunk):
+                    piece = min(patterns.PIECE_CHUNKS * chunk, words - start)
                     pieces.append(patterns.make_piece(counting, pattern, start, piece))
             settle(pieces, device)
         require_on(pieces, device)
@@ -150,9 +152,9 @@ class TensorFlowMachine:
         device = self._device(buffer.card)
         if buffer.size_bytes % 8:
             raise UsageError(f"buffer of {buffer.size_bytes} bytes; accepted: 8 bytes or a multiple of 8")
-        counting = self._counting_on(buffer.card, min(buffer.size_bytes // 8, patterns.CHUNK_WORDS))
         count, first, found, start = 0, None, None, 0
-        with _on(device):
+        with _memory(buffer.card, buffer.size_bytes), _on(device):
+            counting = self._counting_on(buffer.card, min(buffer.size_bytes // 8, self._chunk_words(buffer.card)))
             for piece in buffer.words():
                 require_on([piece], device)
                 part = patterns.compare(counting, piece, pattern, start)
@@ -277,6 +279,15 @@ class TensorFlowMachine:
         if device is None:
             raise UsageError(f"device {card!r} is not configured; accepted: {', '.join(self._devices)}")
         return device
+
+    def _chunk_words(self, card: str) -> int:
+        """Return how many words are made or compared at once on a card."""
+        if card not in self._chunks:
+            # For the memory of the host, the most.
+            room = None if in_host_room(self._device(card)) else self.free_bytes(card)
+            share = patterns.CHUNK_WORDS if room is None else room // 8 // patterns.CHUNKS_OF_CARD
+            self._chunks[card] = max(1024, min(patterns.CHUNK_WORDS, share))
+        return self._chunks[card]
 
     def _counting_on(self, card: str, words: int) -> Any:
         """Return ascending words on the card, at most 16 MiB, made there and kept for a while.

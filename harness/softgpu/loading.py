@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness._tensorflow import load_pluggable_device, train_keras_without_xla
@@ -71,10 +71,15 @@ def switch(machine: DescribedGpus) -> None:
         DevicesAlreadyConfigured: this process has fewer or smaller software GPUs, or none.
         InvalidDescription: a fault names an op that TensorFlow does not have.
     """
-    fits = _loaded is not None and machine.memory_mib == _loaded.memory_mib and machine.count <= _loaded.count
-    if not fits or _library is None:
-        raise DevicesAlreadyConfigured(str(_loaded or "no software GPUs"), str(machine))
-    plant_faults(_library, machine)
+    global _loaded
+    here = _loaded
+    if _library is None or here is None or machine.memory_mib != here.memory_mib or machine.count > here.count:
+        raise DevicesAlreadyConfigured(str(here or "no software GPUs"), str(machine))
+    # CUDA has to count as many GPUs as TensorFlow; those that the machine lacks are unknown to the driver.
+    spare = {f"cuda.{at}.uuid": f"GPU-{at:08x}-0000-0000-0000-{0:012x}" for at in range(machine.count, here.count)}
+    driver = {**dict(machine.driver), "cuda_devices": str(here.count), **spare}
+    _loaded = replace(machine, count=here.count, driver=tuple(driver.items()))
+    plant_faults(_library, _loaded)
 
 
 def missing_ops(tensorflow: Any) -> tuple[str, ...]:

@@ -121,7 +121,11 @@ def test_every_kind_has_its_own_forms_and_profiles_accept_all_but_other_hosts() 
     assert all(form.meaning for form in spec_forms())
     written = [form.written for form in spec_forms()]
     assert len(set(written)) == len(written)
-    assert accepted_specs(in_profile=True) == "auto, cpu:N, gpu, gpu:N, gpu:NxM, softgpu:N, softgpu:NxM, softgpu:@NAME, softgpu:FILE.toml or cores:N"
+    assert (
+        accepted_specs(in_profile=True)
+        == "auto, cpu:N, gpu, gpu:N, gpu:NxM, softgpu:N, softgpu:NxM, softgpu:@NAME, softgpu:FILE.toml or cores:N"
+    )
     assert accepted_specs().startswith(
-        "auto, cpu:N, gpu, gpu:N, gpu:NxM, softgpu:N, softgpu:NxM, softgpu:@NAME, softgpu:FILE.toml, cores:N, cluster:HOST:PORT,HOST:PORT, "
+        "auto, cpu:N, gpu, gpu:N, gpu:NxM, softgpu:N, softgpu:NxM, softgpu:@NAME, softgpu:FILE.toml, cores:N, "
+        "cluster:HOST:PORT,HOST:PORT, "
     )

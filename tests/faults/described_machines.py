@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checks.registry import SUITE
 from harness.faults.machine import DescribedMachine, devices, read_description
+from harness.hardware.machine import Machine
 from harness.records import Finding
 
 #: All that run on a described machine. ``isolation`` starts processes of its own.
@@ -43,12 +44,12 @@ def results(
     }
 
 
-def blamed(made: DescribedMachine, findings: Iterable[Finding]) -> set[Subject]:
+def blamed(made: Machine, findings: Iterable[Finding]) -> set[Subject]:
     """Who is named by findings: the slots of cards, ordered pairs of them, or ``index N``."""
     return {_subject(made, finding) for finding in findings}
 
 
-def _subject(made: DescribedMachine, finding: Finding) -> Subject:
+def _subject(made: Machine, finding: Finding) -> Subject:
     slot_of = {card.label: _slot(card.uuid) for card in (*made.cards, *made.present)}
     slot_of |= {card.device: _slot(card.uuid) for card in made.cards if card.device}
     if finding.pair:

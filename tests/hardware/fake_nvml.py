@@ -32,7 +32,7 @@ def fake_nvml(**changes: Any) -> SimpleNamespace:
         "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN": 1,
         "NVML_MEMORY_ERROR_TYPE_CORRECTED": 0,
         "NVML_MEMORY_ERROR_TYPE_UNCORRECTED": 1,
-        "NVML_AGGREGATE_ECC": 1,
+        "NVML_VOLATILE_ECC": 0,
         "NVML_NVLINK_MAX_LINKS": 18,
         "NVML_FEATURE_ENABLED": 1,
         "nvmlEventTypeXidCriticalError": 8,
@@ -59,6 +59,12 @@ def fake_nvml(**changes: Any) -> SimpleNamespace:
         "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: 0x4 | 0x8,
         "nvmlDeviceGetTotalEccErrors": lambda handle, kind, counter: 3 if kind == 0 else 0,
         "nvmlDeviceGetRemappedRows": lambda handle: (1, 2, 0, 0),
+        "nvmlDeviceGetRetiredPages": lambda handle, cause: [],
+        "nvmlDeviceGetRetiredPagesPendingStatus": lambda handle: 0,
+        "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION": 230,
+        "nvmlDeviceGetFieldValues": lambda handle, ids: [
+            SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=0)) for _ in ids
+        ],
         "nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: 5,
         "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,
         "nvmlDeviceGetCurrPcieLinkWidth": lambda handle: 4,

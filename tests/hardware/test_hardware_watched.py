@@ -10,7 +10,7 @@ import pytest
 from harness.hardware.known_answers import known_answers
 from harness.hardware.machine import Reading
 from harness.hardware.profile import profile_for
-from harness.hardware.sustained_load.judge import judge_sensors, settings_of, silent_sensors
+from harness.hardware.sustained_load.judge import REPAIRS, judge_sensors, settings_of, silent_sensors
 from harness.hardware.sustained_load.measure import Load
 from harness.records import Card, Verdict
 
@@ -126,7 +126,9 @@ def test_nvlinks_are_held_against_the_other_cards() -> None:
 def test_the_sensors_that_no_card_has_are_told() -> None:
     assert silent_sensors([watched({"power_w": None}, power_w=None)]) == ("power_w",)
     assert silent_sensors([watched(), watched({"power_w": None}, power_w=None)]) == ()
-    assert len(silent_sensors([load(Reading(0.0), Reading(1.0))])) == len(Reading.__dataclass_fields__) - 1
+    assert len(silent_sensors([load(Reading(0.0), Reading(1.0))])) == len(Reading.__dataclass_fields__) - 1 - len(
+        REPAIRS
+    )
 
 
 def test_what_a_link_can_carry() -> None:

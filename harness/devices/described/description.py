@@ -41,6 +41,7 @@ class CardsTable(_Table):
     without: list[str] = Field(
         default_factory=list, description="sensors that the cards lack, such as ['ecc_corrected', 'power_w']"
     )
+    exclusive: bool = Field(default=False, description="whether one process at a time may use a card: true or false")
     profile: str | None = Field(default=None, description="the name of a profile of profiles/hardware")
     software_mib: int = Field(
         default=512, ge=16, le=65536, description="the memory of each software GPU: 16 to 65536 MiB"

@@ -22,6 +22,7 @@ def order_of(description: Description) -> Order:
     faults = description.fault
     absent = {fault.card for fault in faults if isinstance(fault, tables.Absent)}
     missing = {fault.card for fault in faults if isinstance(fault, tables.Missing)}
+    missing |= {fault.card for fault in faults if isinstance(fault, tables.Lost) and not fault.after_ops}
     by_driver = [slot for slot in range(description.cards.count) if slot not in absent]
     seen = _visible(description, by_driver)
     for fault in faults:

@@ -82,7 +82,13 @@ def _system(description: Description, visible: tuple[int, ...]) -> dict[str, obj
         "cards": len(order_of(description).by_driver),
         "cuda_devices": len(visible),
         "cuinit": broken,
+        "cudnn": software.cudnn,
+        "nccl": software.nccl,
     }
+    for fault in description.fault:
+        if isinstance(fault, tables.LibraryMissing):
+            values["missing_libraries"] = " ".join([*str(values.get("missing_libraries", "")).split(), fault.library])
+            values = {key: value for key, value in values.items() if f"lib{key}.so" not in fault.library}
     for at, slot in enumerate(visible):
         values |= {
             f"cuda.{at}.uuid": uuid_of(slot),
@@ -117,7 +123,7 @@ def _identity(description: Description, slot: int) -> dict[str, object]:
         "compute_capability": model.compute_capability,
         "memory": total,
         "processes": "",
-        "compute_mode": 0,
+        "compute_mode": 3 if description.cards.exclusive else 0,
         "mig": 0,
     }
     for fault in _on(description, slot):

@@ -7,7 +7,7 @@ import numpy as np
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.hardware.account import Account, on_machine
 from harness.hardware.bits import changed_bits
-from harness.hardware.cards.judge import judge_numbering
+from harness.hardware.cards.judge import judge_cuda, judge_numbering, judge_unreachable
 from harness.hardware.finding import finding
 from harness.hardware.known_answers import known_answers
 from harness.hardware.machine import Machine
@@ -21,6 +21,10 @@ def run(context: CheckContext) -> CheckOutcome:
 
 def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     software = machine.software()
+    account.add(*judge_unreachable(machine.present))
+    # Users who select CPUs are not interested in the GPUs beside them.
+    if not context.devices.spec.startswith(("cpu", "cores")):
+        account.add(judge_cuda(machine.cards, machine.present, software.cuda_error))
     findings, scope = judge_numbering(machine.cards, machine.present, software.numbering, software.visible)
     account.add(*findings)
     account.scope += scope

@@ -9,6 +9,49 @@ from harness.hardware.finding import finding
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
+#: The usual causes of the errors of cuInit (CUDA driver API, CUresult).
+_CAUSES = {
+    100: "no GPU is visible: look at CUDA_VISIBLE_DEVICES and at the permissions of /dev/nvidia*",
+    802: "the NVSwitch fabric is not set up: look at 'systemctl status nvidia-fabricmanager', and install it in the "
+    "version of the driver",
+    803: "the driver's library and its kernel module differ in version: reboot after an update of the driver",
+    804: "the compatibility package of CUDA does not support this card: remove it from LD_LIBRARY_PATH",
+    999: "the kernel module nvidia-uvm is not loaded, or the driver has failed: see dmesg, then reboot",
+}
+
+
+def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
+    """Yield the cards that the driver or the PCI bus lists, and that do not answer."""
+    for card in present:
+        if card.error is not None:
+            yield finding(
+                "missing-device",
+                card,
+                "the driver's list of GPUs",
+                expected="an answer",
+                found=card.error,
+                message=f"does not answer the driver: {card.error}",
+                next_step="read the kernel's log (dmesg | grep -i xid), power the node off and on, reseat the card, "
+                "and replace it if it is lost again",
+            )
+
+
+def judge_cuda(cards: Sequence[Card], present: Sequence[Card], error: int | None) -> Finding | None:
+    """Report GPUs of the driver of which CUDA can use none."""
+    known = [card for card in present if card.uuid is not None]
+    if not known or error is None or any(card.is_gpu for card in cards):
+        return None
+    cause = _CAUSES.get(error, "look it up in the CUDA driver API under CUresult, and read dmesg")
+    return finding(
+        "missing-device",
+        None,
+        "cuInit",
+        expected="CUDA starts",
+        found=f"error {error}",
+        message=f"the driver has {len(known)} GPU(s), and CUDA can use none: cuInit fails with error {error}",
+        next_step=cause,
+    )
+
 
 def judge_numbering(
     cards: Sequence[Card], present: Sequence[Card], numbering: Sequence[str], visible: str | None

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.devices.device import Devices
 from harness.hardware.account import Account, on_machine
+from harness.hardware.finding import only_one_process
 from harness.hardware.isolation.judge import Given, Seen, judge_isolation
 from harness.hardware.isolation.measure import SIZE, TIMES
 from harness.hardware.machine import Machine
@@ -36,6 +37,8 @@ def run(context: CheckContext) -> CheckOutcome:
         if {device.kind for device in context.devices} == {"software-gpu"}:
             why = "software GPUs belong to the process that makes them: no other process can be given one"
             return CheckOutcome(Verdict.SKIP, why, "use hardware")
+        if exclusive := [card.label for card in machine.cards if card.exclusive]:
+            return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
         if _spec(context.devices) is None:
             why = f"{context.devices.spec}: parts of a GPU or other hosts, which no process can have to itself"
             step = "use whole devices of this host: --devices gpu, cpu:N or cores:N"

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.devices.nvidia import memory_by_process
 from harness.hardware.account import Account, on_machine
 from harness.hardware.machine import Machine
-from harness.hardware.memory.judge import LEAST_SHARE, gigabytes, judge_coverage, judge_growth, judge_pattern
+from harness.hardware.memory.judge import (
+    LEAST_SHARE,
+    gigabytes,
+    judge_coverage,
+    judge_growth,
+    judge_held,
+    judge_pattern,
+)
 from harness.hardware.memory.measure import Region, fill, patterns, regions_of, repeat_step
 from harness.plural import plural
 
@@ -21,8 +29,12 @@ def run(context: CheckContext) -> CheckOutcome:
 
 
 def _check(machine: Machine, account: Account, context: CheckContext) -> str:
+    import psutil
+
     # The step runs first, so that what the first operations keep for ever is already in use.
     sampled = _leaks(machine, context, account)
+    held = memory_by_process() if any(card.free_bytes is not None for card in machine.cards) else {}
+    account.add(*(judge_held(card, held, psutil.pid_exists) for card in machine.cards))
     regions = regions_of(machine, context.level)
     count, held_s = len(patterns(0)), HELD_S[context.level]
     reported: set[str] = set()

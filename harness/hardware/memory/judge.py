@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from harness.hardware.finding import FREE_MEMORY, REPLACE, finding
@@ -14,6 +14,8 @@ from harness.records import Card, Finding, Verdict
 
 #: Share of the free memory of a GPU that must be allocated and tested.
 LEAST_SHARE = 0.9
+#: The largest share of a card's memory that others may hold before the run: a desktop and contexts of CUDA need some.
+MOST_HELD = 0.3
 #: Less growth than this over all steps is not a leak, in bytes: allocators round, and a process allocates on its own.
 LEAST_LEAK_BYTES = {"card": 64 * 2**10, "host": 8 * 2**20}
 #: Share of the samples in which a leak must grow.
@@ -31,6 +33,33 @@ def judge_coverage(card: Card, had_bytes: int, free_bytes: int) -> Finding | Non
         expected=f"at least {LEAST_SHARE:.0%} of {gigabytes(free_bytes)} free",
         found=gigabytes(had_bytes),
         message=f"reports {gigabytes(free_bytes)} free; only {gigabytes(had_bytes)} could be allocated",
+        next_step=FREE_MEMORY,
+    )
+
+
+def judge_held(
+    card: Card, by_process: Mapping[tuple[str, int], int | None], alive: Callable[[int], bool]
+) -> Finding | None:
+    """Report a card of whose memory others held a large part before the run. ``by_process`` is in MiB."""
+    if card.memory_bytes is None or card.free_bytes is None or card.part in ("logical GPU", "MIG slice"):
+        return None
+    held = card.memory_bytes - card.free_bytes
+    if held <= MOST_HELD * card.memory_bytes:
+        return None
+    who = [
+        f"process {process}{'' if alive(process) else ', which is not alive,'} holds "
+        f"{'an unknown part' if mib is None else gigabytes(mib * 2**20)}"
+        for (uuid, process), mib in sorted(by_process.items())
+        if uuid == card.uuid
+    ]
+    return finding(
+        "memory",
+        card,
+        "memory before the run",
+        expected=f"at most {MOST_HELD:.0%} of {gigabytes(card.memory_bytes)} in use",
+        found=f"{gigabytes(held)} in use",
+        message=f"has only {gigabytes(card.free_bytes)} of {gigabytes(card.memory_bytes)} free: "
+        f"{'; '.join(who) or 'the driver names no process that holds the rest'}",
         next_step=FREE_MEMORY,
     )
 

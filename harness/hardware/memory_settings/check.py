@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.hardware.account import Account, on_machine
+from harness.hardware.finding import only_one_process
 from harness.hardware.machine import Machine
 from harness.hardware.memory_settings.judge import judge_setting, setting_name, too_full
 from harness.hardware.memory_settings.setting import (
@@ -32,6 +33,9 @@ def run(context: CheckContext) -> CheckOutcome:
     if context.machine is not None and not context.machine.described and not kinds <= {"gpu", "logical-cpu"}:
         why = f"{context.devices.spec}: memory settings of logical GPUs, cores and other hosts are made elsewhere"
         return CheckOutcome(Verdict.SKIP, why, "use whole devices of this host: --devices gpu or cpu:N")
+    cards = context.machine.cards if context.machine is not None else ()
+    if exclusive := [card.label for card in cards if card.exclusive]:
+        return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
     return on_machine(context, _check)
 
 

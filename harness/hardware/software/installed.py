@@ -31,3 +31,5 @@ class Software:
     visible: str | None = None
     numbering: tuple[str, ...] = ()
     tf32: bool | None = None
+    #: The error with which CUDA refuses to start (cuInit); ``None`` where it starts.
+    cuda_error: int | None = None

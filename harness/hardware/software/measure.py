@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.devices.cpu import onednn_enabled, read_cpuinfo
-from harness.devices.nvidia import cuda_uuids, driver_version
+from harness.devices.nvidia import cuda_error, cuda_uuids, driver_version
 from harness.hardware.nvml import Nvml
 from harness.hardware.software.installed import Software
+from harness.softgpu import DescribedGpus, loaded
 from harness.tensorflow_version import GPU_LIBRARIES
 
 #: Opens a shared library, or raises OSError.
@@ -42,6 +43,15 @@ def read_software(nvml: Nvml | None = None, environ: Mapping[str, str] = os.envi
     version = (driver.driver_version() or driver_version()) if with_cuda else None
     there = with_cuda and version is not None
     cudnn = str(build["cudnn_version"]) if build.get("cudnn_version") else None
+    machine = loaded()
+    if isinstance(machine, DescribedGpus):
+        # The libraries of CUDA are neither there nor needed: the description says which ones the machine has.
+        said = dict(machine.driver)
+        libraries = said.get("cudnn"), said.get("nccl"), tuple(said.get("missing_libraries", "").split())
+    elif there and machine is None:
+        libraries = cudnn_version(cudnn), nccl_version(), missing(build)
+    else:
+        libraries = None, None, ()
     return Software(
         tensorflow=tf.__version__,
         numpy=np.__version__,
@@ -52,13 +62,14 @@ def read_software(nvml: Nvml | None = None, environ: Mapping[str, str] = os.envi
         built_cudnn=cudnn,
         driver=version,
         driver_cuda=driver.cuda_version(),
-        cudnn=cudnn_version(cudnn) if there else None,
-        nccl=nccl_version() if there else None,
+        cudnn=libraries[0],
+        nccl=libraries[1],
         kernels_sass=sass,
         kernels_ptx=ptx,
-        missing_libraries=missing(build) if there else (),
+        missing_libraries=libraries[2],
         visible=environ.get("CUDA_VISIBLE_DEVICES"),
         numbering=cuda_uuids() if there else (),
+        cuda_error=cuda_error() if there else None,
         tf32=bool(tf.config.experimental.tensor_float_32_execution_enabled()),
     )
 

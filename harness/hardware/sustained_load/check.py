@@ -9,9 +9,9 @@ from harness.hardware.account import Account, on_machine
 from harness.hardware.finding import amount, finding
 from harness.hardware.known_answers import known_answers
 from harness.hardware.machine import Machine, Operation, Reading
-from harness.hardware.profile import ProfileOf, profile_of, profiles_of
+from harness.hardware.profile import ProfileOf, profile_for, profile_of, profiles_of
 from harness.hardware.rates import judge_drift, judge_rates, rate_finding
-from harness.hardware.sustained_load.judge import judge_sensors, settings_of, silent_sensors
+from harness.hardware.sustained_load.judge import REPAIRS, judge_sensors, settings_of, silent_sensors
 from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, work
 from harness.hardware.tensor_float import may_use
 from harness.plural import plural
@@ -76,8 +76,10 @@ def _judge(loads: list[Load], operation: Operation, find: ProfileOf, account: Ac
                 )
             )
         account.add(judge_drift(load.rates, load.card))
-        account.add(*judge_sensors(load, [other for other in loads if other.card.name == load.card.name]))
-        figures, findings = settings_of(load, profiles.get(load.card.label))
+        # Links and limits are those of the whole card.
+        profile = profiles.get(load.card.label) or (profile_for(load.card.name) if load.card.part else None)
+        account.add(*judge_sensors(load, [other for other in loads if other.card.name == load.card.name], profile))
+        figures, findings = settings_of(load, profile)
         account.figures += figures
         account.add(*findings)
         account.series += load.series()
@@ -87,7 +89,7 @@ def _sensors(loads: list[Load]) -> str:
     if not any(load.card.is_gpu for load in loads):
         return "CPUs have no sensors of their own"
     silent = silent_sensors(loads)
-    if len(silent) == len(Reading.__dataclass_fields__) - 1:
+    if len(silent) == len(Reading.__dataclass_fields__) - 1 - len(REPAIRS):
         return "no sensors on these devices: only the rates were judged"
     return f"sensors not available: {', '.join(silent)}" if silent else "all sensors were read"
 

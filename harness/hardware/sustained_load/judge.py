@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
-from harness.hardware.finding import REPLACE, amount, finding
+from harness.hardware.finding import REPLACE, RESET, WATCH, amount, finding
 from harness.hardware.machine import Reading
 from harness.hardware.profile import CardProfile
 from harness.hardware.sustained_load.measure import Load
@@ -14,8 +14,20 @@ from harness.records import Figure, Finding, Quantity, Verdict
 
 #: From this many PCIe replays on under load, a link is bad.
 MANY_REPLAYS = 10
-#: From this many corrected memory errors on under load, a card fails; fewer are a warning.
-MANY_CORRECTED = 10
+#: Corrected memory errors per second of load from which on a card fails; fewer are a warning, because the card
+#: corrected them.
+MANY_CORRECTED_PER_S = 1.0
+#: NVIDIA replaces cards with so many retired pages (Dynamic Page Retirement, "RMA policy").
+MANY_RETIRED = 60
+#: A card remaps rows or retires pages, so that it lacks some of these.
+REPAIRS = ("remap_pending", "remap_failed", "retired_pages", "retired_pending", "recovery_action")
+#: What NVML's recovery action asks for.
+RECOVERY = {
+    1: "a reset of the card",
+    2: "a reboot of the node",
+    3: "draining of peer-to-peer traffic",
+    4: "draining and a reset",
+}
 #: Throttling in a larger share of the samples than this fails.
 THROTTLED_SHARE = 0.2
 #: NVML's reasons that mean that a card cannot run as it should. A power cap is how a card works at its limit.
@@ -26,19 +38,20 @@ _THROTTLING = (
 _RESEAT = "reseat the card, or look at the BIOS setting of its slot and at its riser"
 
 
-def judge_sensors(load: Load, others: Sequence[Load] = ()) -> Iterator[Finding]:
+def judge_sensors(load: Load, others: Sequence[Load] = (), profile: CardProfile | None = None) -> Iterator[Finding]:
     """Yield what links and sensors show. ``others`` are all cards of the model, this one too."""
     yield from _pcie(load)
     yield from _replays(load)
-    yield from _nvlinks(load, others)
+    yield from _nvlinks(load, others, profile)
     yield from _throttling(load)
     yield from _ecc(load)
+    yield from _repairs(load)
     yield from _xid(load)
 
 
 def silent_sensors(loads: Sequence[Load]) -> tuple[str, ...]:
     """Return the sensors that no card has, by their field in ``Reading``."""
-    names = [field.name for field in fields(Reading) if field.name != "at_s"]
+    names = [field.name for field in fields(Reading) if field.name != "at_s" and field.name not in REPAIRS]
     return tuple(name for name in names if not any(load.known(name, before=True) for load in loads))
 
 
@@ -123,18 +136,23 @@ def _replays(load: Load) -> Iterator[Finding]:
         )
 
 
-def _nvlinks(load: Load, others: Sequence[Load]) -> Iterator[Finding]:
-    # Cards have links that no board connects, so a card is compared with those of its model.
+def _nvlinks(load: Load, others: Sequence[Load], profile: CardProfile | None) -> Iterator[Finding]:
+    # Some boards do not connect all links, so a card is compared with those of its model, and with its profile where
+    # that says how many boards connect.
     active = min(load.known("nvlinks_active"), default=None)
-    best = max((max(known) for each in others if (known := each.known("nvlinks_active"))), default=None)
-    if active is not None and best is not None and active < best:
+    best = max((max(known) for each in others if (known := each.known("nvlinks_active"))), default=0)
+    expected = profile.figure("nvlinks") if profile is not None else None
+    source = "as on the other cards"
+    if profile is not None and expected is not None and expected.value > best:
+        best, source = int(expected.value), f"profile {profile.name} ({expected.source}, {expected.date})"
+    if active is not None and active < best:
         yield finding(
             "link",
             load.card,
             "NVLinks under load",
-            expected=f"{best} active, as on the other cards",
+            expected=f"{best} active ({source})",
             found=f"{active} active",
-            message=f"has {active} active NVLinks, other cards have {best}",
+            message=f"has {active} active NVLinks of {best} ({source})",
             next_step="look at nvidia-smi nvlink --status, reseat the card or its bridge, and check that the fabric "
             "manager runs",
         )
@@ -174,9 +192,10 @@ def _ecc(load: Load) -> Iterator[Finding]:
     for grown, what, worst in (
         (uncorrected, "uncorrected memory errors", 1),
         (_growth(load, "remapped_rows"), "remapped memory rows", 1),
-        (_growth(load, "ecc_corrected"), "corrected memory errors", MANY_CORRECTED),
+        (_growth(load, "ecc_corrected"), "corrected memory errors", MANY_CORRECTED_PER_S * _seconds(load)),
     ):
         if grown:
+            fails = grown >= worst
             yield finding(
                 "memory",
                 load.card,
@@ -184,8 +203,8 @@ def _ecc(load: Load) -> Iterator[Finding]:
                 expected="no new errors",
                 found=f"{grown:,} new",
                 message=f"counted {grown:,} new {what} while under load",
-                next_step=REPLACE,
-                severity=Verdict.FAIL if grown >= worst else Verdict.WARN,
+                next_step=REPLACE if fails else WATCH,
+                severity=Verdict.FAIL if fails else Verdict.WARN,
             )
     if before and not uncorrected:
         yield finding(
@@ -194,10 +213,46 @@ def _ecc(load: Load) -> Iterator[Finding]:
             "ECC before the load",
             expected="no uncorrected errors",
             found=f"{before:,}",
-            message=f"has counted {before:,} uncorrected memory errors before this run",
-            next_step=REPLACE,
+            message=f"has counted {before:,} uncorrected memory errors since the driver was loaded",
+            next_step=f"{RESET}; if more follow, {REPLACE}",
             severity=Verdict.WARN,
         )
+
+
+def _repairs(load: Load) -> Iterator[Finding]:
+    """Yield what the card says of the repair of its memory: rows that it remaps, or pages that it retires."""
+    last = load.readings[-1]
+    for wrong, where, found, step, severity in (
+        (last.remap_failed, "row remapping", "a row could not be remapped", REPLACE, Verdict.FAIL),
+        (last.remap_pending, "row remapping", "a row waits to be remapped", RESET, Verdict.FAIL),
+        (last.retired_pending, "page retirement", "a page waits to be retired", RESET, Verdict.FAIL),
+        (
+            (last.retired_pages or 0) >= MANY_RETIRED,
+            "page retirement",
+            f"{last.retired_pages} retired pages, {MANY_RETIRED} or more",
+            REPLACE,
+            Verdict.FAIL,
+        ),
+        (
+            last.recovery_action and not (last.remap_pending or last.retired_pending),
+            "recovery action",
+            f"the driver asks for {RECOVERY.get(last.recovery_action or 0, 'a recovery')}",
+            RESET,
+            Verdict.FAIL,
+        ),
+    ):
+        if wrong:
+            yield finding(
+                "memory" if where != "recovery action" else "sensor",
+                load.card,
+                where,
+                expected="nothing pending and nothing failed",
+                found=found,
+                message=f"needs attention: {found}",
+                next_step=step,
+                severity=severity,
+                subject=where,
+            )
 
 
 def _xid(load: Load) -> Iterator[Finding]:
@@ -221,6 +276,11 @@ def _xid(load: Load) -> Iterator[Finding]:
                 # It happens once, and no second pass undoes it.
                 lasting=severity is Verdict.FAIL,
             )
+
+
+def _seconds(load: Load) -> float:
+    """Return how long the load was watched, 15 s or more: a burst in a shorter one says little of a rate."""
+    return max(15.0, load.readings[-1].at_s - load.before.at_s)
 
 
 def _growth(load: Load, counter: str) -> int:

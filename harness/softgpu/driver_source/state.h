@@ -27,8 +27,8 @@ struct Work {
   uint64_t busy_ns, last_ns, lost, unused;
 };
 constexpr int kMostCards = 64;
-// A link that has done nothing for this long lowers its speed.
-constexpr uint64_t kAwakeNs = 50'000'000;
+// A card that has done nothing for this long rests. A machine that is busy itself may sample no sooner.
+constexpr uint64_t kAwakeNs = 2'000'000'000;
 
 class State {
  public:

@@ -1,0 +1,212 @@
+"""Broken machines that once passed, and healthy ones that once failed, on the stand-in for the driver."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from described_machines import H100, text
+
+from harness.devices.described.description import read_description
+from harness.devices.described.order import uuid_of
+from harness.devices.described.state import gpus_of
+from harness.devices.nvidia import (
+    Card as DriverCard,
+    cards_on_bus,
+    cuda_error,
+    cuda_uuids,
+    memory_by_process,
+    read_cards,
+    silent_cards,
+)
+from harness.hardware.cards.judge import judge_cuda, judge_unreachable
+from harness.hardware.known_answers import known_answers
+from harness.hardware.memory.judge import judge_held
+from harness.hardware.nvml import Nvml
+from harness.hardware.profile import profile_for, profile_of
+from harness.hardware.rates import judge_drift, judge_rates
+from harness.hardware.sustained_load.judge import judge_sensors, settings_of
+from harness.hardware.sustained_load.measure import Load
+from harness.records import Card, Figure, Finding, Quantity, Verdict
+from harness.softgpu import described
+from harness.softgpu.compiler import NAMES
+from harness.softgpu.drivers import Drivers
+
+_WITHOUT = not any(shutil.which(name) for name in NAMES)
+pytestmark = pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
+V100, L4 = "Tesla V100-SXM2-16GB", "NVIDIA L4"
+
+
+@pytest.fixture(autouse=True)
+def _no_machine_afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    yield
+    if described._drivers is not None:
+        described._drivers.write({})
+
+
+def machine(count: int, model: str, *faults: str, **lines: str) -> Drivers:
+    made = read_description("test.toml", text(count, model, *faults, **lines))
+    return described.install_driver(gpus_of(made, "test.toml"))
+
+
+def card(known: DriverCard) -> Card:
+    return Card(
+        f"GPU:{known.index}",
+        known.name,
+        uuid=known.uuid,
+        memory_bytes=known.total_mib * 2**20,
+        free_bytes=known.free_mib * 2**20,
+        kind="GPU",
+    )
+
+
+def said(model: str, *faults: str, work_s: float = 3.0, count: int = 2) -> list[tuple[str, str, Verdict]]:
+    """What the sensors of the cards say under load: card, place and severity."""
+    driver = machine(count, model, *faults)
+    nvml = Nvml.load()
+    cards = [card(known) for known in read_cards()]
+    before = [nvml.reading(uuid_of(slot), 0.0) for slot in range(count)]
+    driver.worked(range(count), work_s)
+    loads = [
+        Load(each, (), rest, known_answers(0, 0)[0], (), [nvml.reading(each.uuid or "", work_s)])
+        for each, rest in zip(cards, before, strict=True)
+    ]
+    findings: list[tuple[str, Finding]] = []
+    for load in loads:
+        profile = profile_for(load.card.name)
+        findings += [(load.card.label, each) for each in judge_sensors(load, loads, profile)]
+        findings += [(load.card.label, each) for each in settings_of(load, profile)[1]]
+    assert all(each.next_step for _, each in findings)
+    return [(label, each.where, each.severity) for label, each in findings]
+
+
+def test_cards_that_cuda_cannot_use_fail_with_the_error_of_cuinit_and_its_cause() -> None:
+    machine(8, H100, "cuda-unavailable code = 802")
+    found = judge_cuda([Card("CPU:0", "a CPU")], [card(each) for each in read_cards()], cuda_error())
+    assert found is not None
+    assert found.severity is Verdict.FAIL
+    assert found.message == "the driver has 8 GPU(s), and CUDA can use none: cuInit fails with error 802"
+    assert "nvidia-fabricmanager" in found.next_step
+    machine(8, H100)
+    assert cuda_error() is None
+    assert judge_cuda([Card("CPU:0", "a CPU")], [card(each) for each in read_cards()], cuda_error()) is None
+
+
+def test_a_lost_card_keeps_its_place_with_its_error() -> None:
+    machine(8, H100, "lost card = 3")
+    (lost,) = silent_cards()
+    assert (lost.index, lost.error) == (3, "GPU is lost")
+    (found,) = judge_unreachable([Card("GPU:0", H100), Card("nvml:3", "GPU", index=3, error=lost.error)])
+    assert (found.device, found.severity) == ("nvml:3", Verdict.FAIL)
+    assert "GPU is lost" in found.message
+    machine(8, H100)
+    assert silent_cards() == ()
+
+
+def test_a_card_on_the_bus_that_the_driver_does_not_know_is_found(tmp_path: Path) -> None:
+    for address, vendor, kind in (
+        ("0000:1b:00.0", "0x10de", "0x030200"),
+        ("0000:1b:00.1", "0x10de", "0x040300"),  # its audio
+        ("0000:05:00.0", "0x1002", "0x030000"),
+        ("0000:1e:00.0", "0x10de", "0x030000"),
+    ):
+        (tmp_path / address).mkdir()
+        (tmp_path / address / "vendor").write_text(vendor + "\n", encoding="ascii")
+        (tmp_path / address / "class").write_text(kind + "\n", encoding="ascii")
+    assert cards_on_bus(tmp_path) == ("0000:1b:00.0", "0000:1e:00.0")
+    assert cards_on_bus(tmp_path / "none") == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "fault", "where", "severity"),
+    [
+        (H100, "row-remap card = 1", "row remapping", Verdict.FAIL),
+        (H100, 'row-remap card = 1, state = "failed"', "row remapping", Verdict.FAIL),
+        (V100, "retired-pages card = 1", "page retirement", Verdict.FAIL),
+        (V100, "retired-pages card = 1, count = 60, pending = false", "page retirement", Verdict.FAIL),
+        (H100, "link-width card = 1, width = 4", "PCIe width under load", Verdict.FAIL),
+        (H100, "power-limit card = 1, watts = 350.0", "power limit", Verdict.WARN),
+        (H100, "nvlink-down card = 1, links = 2", "NVLinks under load", Verdict.FAIL),
+        (H100, "ecc card = 1, corrected_per_s = 50.0", "ECC under load", Verdict.FAIL),
+        (H100, "ecc card = 1, corrected_per_s = 3.4", "ECC under load", Verdict.WARN),
+    ],
+)
+def test_what_a_card_says_of_itself_is_judged(model: str, fault: str, where: str, severity: Verdict) -> None:
+    assert ("GPU:1", where, severity) in (found := said(model, fault))
+    assert {label for label, _, _ in found} == {"GPU:1"}
+
+
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        (H100, "ecc card = 1, corrected_per_s = 0.0, old_corrected = 5000, old_uncorrected = 4"),
+        (V100, "retired-pages card = 1, count = 3, pending = false"),
+        (L4, "power-limit card = 1, watts = 72.0"),
+        (H100, "hot card = 1, slowdown_after_s = 1000.0"),
+    ],
+)
+def test_what_is_past_or_within_its_limits_is_left_alone(model: str, fault: str) -> None:
+    assert said(model, fault) == []
+
+
+def test_links_that_are_down_on_all_cards_are_seen_by_the_profile() -> None:
+    faults = [f"nvlink-down card = {slot}, links = 18" for slot in range(2)]
+    assert said(H100, *faults) == [(f"GPU:{slot}", "NVLinks under load", Verdict.FAIL) for slot in range(2)]
+
+
+def test_memory_that_a_dead_process_holds_is_found_with_the_process() -> None:
+    alive: Callable[[int], bool] = lambda process: process != 4242  # noqa: E731
+    machine(2, H100, "memory-held card = 1, share = 0.88")
+    first, second = (judge_held(card(known), memory_by_process(), alive) for known in read_cards())
+    assert first is None
+    assert second is not None
+    assert "process 4242, which is not alive, holds" in second.message
+    machine(2, H100, "memory-held card = 1, share = 0.2")
+    assert [judge_held(card(known), memory_by_process(), alive) for known in read_cards()] == [None, None]
+
+
+@pytest.mark.parametrize("part", ["logical GPU", "MIG slice", "software GPU"])
+def test_a_part_of_a_card_is_not_judged_by_the_rates_of_a_whole_one(part: str) -> None:
+    def offences(made: Card, *values: float) -> int:
+        cards = [Card(f"GPU:{at}", made.name, kind="GPU", part=made.part) for at in range(len(values))]
+        figures = [
+            Figure("matmul float32", value, "GFLOP/s", each.label, quantity=Quantity.RATE)
+            for each, value in zip(cards, values, strict=True)
+        ]
+        profiles = {each.label: found for each in cards if (found := profile_of(each)) is not None}
+        return len(judge_rates(figures, cards, profiles).offences)
+
+    whole = Card("GPU:0", H100, kind="GPU")
+    assert offences(whole, 25_000.0, 10_000.0)
+    half = Card("GPU:0", H100, kind="GPU", part=part)
+    assert not offences(half, 25_000.0, 10_000.0)
+    falling = [100.0] * 3 + [50.0] * 3
+    assert judge_drift(falling, whole) is not None
+    assert judge_drift(falling, half) is None
+
+
+def test_a_slice_of_a_card_has_a_uuid_of_its_own() -> None:
+    driver = machine(1, H100)
+    values = {"cards": 1, "cuda_devices": 2, "cuda.0.uuid": uuid_of(0), "cuda.1.uuid": uuid_of(0)}
+    slices = [f"MIG-0000000{at}-0000-4000-8000-000000000000" for at in (1, 2)]
+    driver.write({**values, "cuda.0.mig_uuid": slices[0], "cuda.1.mig_uuid": slices[1]})
+    assert cuda_uuids() == tuple(slices)
+    driver.write(values)
+    assert cuda_uuids() == (uuid_of(0), uuid_of(0))
+
+
+def test_cards_for_one_process_are_known_as_such() -> None:
+    machine(2, H100, cards="exclusive = true")
+    assert [known.exclusive for known in read_cards()] == [True, True]
+    machine(2, H100)
+    assert [known.exclusive for known in read_cards()] == [False, False]
+
+
+def test_serial_number_vbios_and_board_are_read() -> None:
+    machine(2, H100)
+    first, second = read_cards()
+    assert first.serial != second.serial
+    assert (first.vbios, first.board_part) == ("96.00.30.00.01", "692-2G520-0200-000")
