@@ -35,6 +35,7 @@ class Card:
     serial: str | None = None
     vbios: str | None = None
     board_part: str | None = None
+    compute_capability: str | None = None
     #: Whether only one process at a time may use it (the compute mode EXCLUSIVE_PROCESS).
     exclusive: bool = False
 
@@ -142,6 +143,7 @@ def _card(library: Any, handle: Any, index: int) -> Card:
         serial=_asked(library, "nvmlDeviceGetSerial", handle),
         vbios=_asked(library, "nvmlDeviceGetVbiosVersion", handle),
         board_part=_asked(library, "nvmlDeviceGetBoardPartNumber", handle),
+        compute_capability=_asked(library, "nvmlDeviceGetCudaComputeCapability", handle),
         exclusive=_asked(library, "nvmlDeviceGetComputeMode", handle) == str(_EXCLUSIVE_PROCESS),
     )
 
@@ -152,6 +154,8 @@ def _asked(library: Any, function: str, handle: Any) -> str | None:
         answer = getattr(library, function)(handle)
     except (library.NVMLError, AttributeError):
         return None
+    if isinstance(answer, tuple):
+        return ".".join(map(str, answer))
     return answer.decode() if isinstance(answer, bytes) else str(answer)
 
 

@@ -113,7 +113,7 @@ def _of_driver(
         index=card.index if index is None else index,
         uuid=card.uuid,
         pci=card.pci,
-        compute_capability=capability,
+        compute_capability=capability or card.compute_capability,
         memory_bytes=card.total_mib * _MIB,
         numa_node=numa_node(card.pci),
         profile=profile.name if profile else None,

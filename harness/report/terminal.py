@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from harness.records import CheckResult, Finding, RunRecord, Verdict
+from harness.report.card_verdicts import card_verdicts
 from harness.report.printable import device_label
 from harness.report.style import STYLES
 
@@ -44,6 +45,10 @@ def console_for(stream: IO[str]) -> Console:
 
 def print_report(console: Console, record: RunRecord, path: Path | None, page: Path | None = None) -> None:
     """Print the results, the findings and the verdict. ``path`` is the stored record, ``page`` the HTML report."""
+    if verdicts := card_verdicts(record):
+        console.print()
+    for line in verdicts:
+        _print_plain(console, line)
     if record.results:
         console.print()
         console.print(_table(record.results))

@@ -50,7 +50,8 @@ def blamed(made: Machine, findings: Iterable[Finding]) -> set[Subject]:
 
 
 def _subject(made: Machine, finding: Finding) -> Subject:
-    slot_of = {card.label: _slot(card.uuid) for card in (*made.cards, *made.present)}
+    slot_of = {card.label: _slot(card.uuid) for card in (*made.cards, *made.present) if card.error is None}
+    slot_of |= {card.label: card.index for card in made.present if card.error is not None and card.index is not None}
     slot_of |= {card.device: _slot(card.uuid) for card in made.cards if card.device}
     if finding.pair:
         return slot_of[finding.pair[0]], slot_of[finding.pair[1]]

@@ -98,7 +98,7 @@ def test_a_hot_card_slows_down_when_it_has_worked_for_so_long() -> None:
 @pytest.mark.parametrize(
     ("fault", "sensor", "expected"),
     [
-        ("ecc card = 0, corrected_per_s = 10.0", "ecc_corrected", 23),
+        ("ecc card = 0, corrected_per_s = 10.0", "ecc_corrected", 20),
         ("ecc card = 0, corrected_per_s = 0.0, uncorrected_per_s = 1.0", "ecc_uncorrected", 2),
         ("replays card = 0, per_s = 50.0", "pcie_replays", 100),
         ("link-width card = 0, width = 4", "pcie_width", 4),

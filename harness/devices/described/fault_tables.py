@@ -350,4 +350,4 @@ EXECUTED_ONLY = (
     Stale,
     Shifted,
 )
-SIMULATED_ONLY = (WrongIndex, TooFast, MemorySettingIgnored, KernelsMissing)
+SIMULATED_ONLY = (WrongIndex, TooFast, MemorySettingIgnored)

@@ -8,6 +8,11 @@ from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.models import MODELS, Model
 
+#: Machine code for every model here. The wheels of 2.21 have none for 9.0, which is a warning on real cards, but a
+#: healthy described machine has none.
+_KERNELS_SASS = ("6.0", "7.0", "8.0", "8.9", "9.0")
+_KERNELS_PTX = ("9.0",)
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -53,6 +58,14 @@ def model_of(description: Description) -> Model:
         temperature_slowdown_c=base.temperature_slowdown_c,
         pcie_share=base.pcie_share,
     )
+
+
+def kernels_of(description: Description) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the compute capabilities that TensorFlow has machine code for, and PTX."""
+    capability = model_of(description).compute_capability
+    if any(isinstance(fault, tables.KernelsMissing) for fault in description.fault):
+        return tuple(each for each in _KERNELS_SASS if each[0] != capability[0]), ()
+    return _KERNELS_SASS, _KERNELS_PTX if capability >= _KERNELS_PTX[0] else ("7.0", *_KERNELS_PTX)
 
 
 def uuid_of(slot: int) -> str:

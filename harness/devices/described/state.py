@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.models import Model
-from harness.devices.described.order import model_of, order_of, pci_of, uuid_of
+from harness.devices.described.order import kernels_of, model_of, order_of, pci_of, uuid_of
 from harness.errors import InvalidDescription
 from harness.softgpu.described import DescribedGpus, total_mib
 
@@ -76,6 +76,7 @@ def _system(description: Description, visible: tuple[int, ...]) -> dict[str, obj
     old = next((fault for fault in description.fault if isinstance(fault, tables.DriverTooOld)), None)
     major, _, minor = (old.driver_cuda if old else software.driver_cuda).partition(".")
     broken = next((fault.code for fault in description.fault if isinstance(fault, tables.CudaUnavailable)), 0)
+    sass, ptx = kernels_of(description)
     values: dict[str, object] = {
         "driver": old.driver if old else software.driver,
         "driver_cuda": 1000 * int(major) + 10 * int(minor or 0),
@@ -84,6 +85,8 @@ def _system(description: Description, visible: tuple[int, ...]) -> dict[str, obj
         "cuinit": broken,
         "cudnn": software.cudnn,
         "nccl": software.nccl,
+        "kernels_sass": " ".join(sass),
+        "kernels_ptx": " ".join(ptx),
     }
     for fault in description.fault:
         if isinstance(fault, tables.LibraryMissing):

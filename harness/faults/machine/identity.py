@@ -8,17 +8,13 @@ from importlib import metadata
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
-from harness.devices.described.order import model_of, order_of, pci_of, uuid_of
+from harness.devices.described.order import kernels_of, model_of, order_of, pci_of, uuid_of
 from harness.devices.device import Device, Devices
 from harness.hardware.profile import profile_for
 from harness.hardware.software.installed import Software
 from harness.records import Card, Fingerprint, GpuFacts
 
 _DEVICE = "/job:localhost/replica:0/task:0/device:GPU:{}"
-#: Machine code for every model here. The wheels of 2.21 have none for 9.0, which is a warning on real cards, but a
-#: healthy described machine has none.
-KERNELS_SASS = ("6.0", "7.0", "8.0", "8.9", "9.0")
-KERNELS_PTX = ("9.0",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +77,8 @@ def fingerprint(description: Description, spec: str = "gpu") -> Fingerprint:
 def software(description: Description) -> Software:
     """Return what the driver, the libraries and TensorFlow report about themselves."""
     table, faults = description.software, description.fault
-    capability = model_of(description).compute_capability
+    sass, ptx = kernels_of(description)
     old = next((fault for fault in faults if isinstance(fault, tables.DriverTooOld)), None)
-    bare = any(isinstance(fault, tables.KernelsMissing) for fault in faults)
     lost = tuple(fault.library for fault in faults if isinstance(fault, tables.LibraryMissing))
     return Software(
         tensorflow=table.tensorflow,
@@ -97,8 +92,8 @@ def software(description: Description) -> Software:
         driver_cuda=old.driver_cuda if old else table.driver_cuda,
         cudnn=None if any("cudnn" in name for name in lost) else table.cudnn,
         nccl=None if any("nccl" in name for name in lost) else table.nccl,
-        kernels_sass=tuple(each for each in KERNELS_SASS if not bare or each[0] != capability[0]),
-        kernels_ptx=() if bare else KERNELS_PTX if capability >= KERNELS_PTX[0] else ("7.0", *KERNELS_PTX),
+        kernels_sass=sass,
+        kernels_ptx=ptx,
         missing_libraries=lost,
         visible=table.visible,
         numbering=tuple(card.uuid or "" for _, card in _cards(description)),

@@ -47,6 +47,7 @@ def read_software(nvml: Nvml | None = None, environ: Mapping[str, str] = os.envi
     if isinstance(machine, DescribedGpus):
         # The libraries of CUDA are neither there nor needed: the description says which ones the machine has.
         said = dict(machine.driver)
+        sass, ptx = tuple(said["kernels_sass"].split()), tuple(said["kernels_ptx"].split())
         libraries = said.get("cudnn"), said.get("nccl"), tuple(said.get("missing_libraries", "").split())
     elif there and machine is None:
         libraries = cudnn_version(cudnn), nccl_version(), missing(build)
