@@ -77,13 +77,13 @@ def compare(
                 "--ab-revisions REV_A REV_B"
             )
         if ab is not None:
-            said = _commands(ab, rounds, rules)
+            judgement = _commands(ab, rounds, rules)
         elif revisions is not None:
-            said = _revisions(revisions, command, rounds, rules)
+            judgement = _revisions(revisions, command, rounds, rules)
         else:
-            said = _files(files or [], baselines, rules)
-    _print(said)
-    raise typer.Exit(exit_code(said.verdict))
+            judgement = _files(files or [], baselines, rules)
+    _print(judgement)
+    raise typer.Exit(exit_code(judgement.verdict))
 
 
 def _files(files: list[Path], baselines: Path, rules: Rules) -> Judgement:
@@ -147,8 +147,8 @@ def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="harness-compare-"))
 
 
-def _print(said: Judgement) -> None:
+def _print(judgement: Judgement) -> None:
     from harness.report.gate import gate_lines
 
-    for line in gate_lines(said):
+    for line in gate_lines(judgement):
         typer.echo(line)

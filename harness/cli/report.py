@@ -79,14 +79,13 @@ def _render(console: Console, record: RunRecord, folder: Path, beside: Path) -> 
 
 
 def _lay_side_by_side(console: Console, columns: list[Column], folder: Path) -> None:
-    from harness.report.changes import print_comparison
-    from harness.report.comparison import compare
+    from harness.report.comparison import compare, print_comparison
     from harness.report.html.comparison_page import comparison_page
     from harness.report.storage import save_text
 
-    said = compare(columns)
-    page = save_text(comparison_page(said), folder, COMPARISON_FILE)
-    print_comparison(console, said)
+    found = compare(columns)
+    page = save_text(comparison_page(found), folder, COMPARISON_FILE)
+    print_comparison(console, found)
     console.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
@@ -98,14 +97,13 @@ def diff_runs(
 
     Exit codes: 0 nothing is worse, 1 something is worse, 2 usage, a damaged file, or runs that cannot be compared.
     """
-    from harness.report.changes import print_diff
-    from harness.report.diff import diff
+    from harness.report.diff import diff, print_diff
     from harness.report.terminal import console_for
 
     with clear_errors():
-        said = diff(_load(old), _load(new))
-    print_diff(console_for(sys.stdout), said)
-    raise typer.Exit(ExitCode.FAILURE if said.worse else ExitCode.SUCCESS)
+        found = diff(_load(old), _load(new))
+    print_diff(console_for(sys.stdout), found)
+    raise typer.Exit(ExitCode.FAILURE if found.worse else ExitCode.SUCCESS)
 
 
 def _load(path: Path) -> RunRecord:

@@ -66,8 +66,8 @@ def run_tasks(
         with clear_errors(), contextlib.closing(tasks.run()) as events:
             for event in events:
                 if isinstance(event, TaskResult):
-                    said = event.message or "exit code 0"
-                    line = f"task {event.number}, {event.command}: {said} after {event.elapsed_s:.1f} s"
+                    outcome = event.message or "exit code 0"
+                    line = f"task {event.number}, {event.command}: {outcome} after {event.elapsed_s:.1f} s"
                 else:
                     line = f"task {event[0]}, {found[event[0]]}: started on {event[1].name}"
                 console.print(line, markup=False, soft_wrap=True)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be run, and how it is judged."""
+class Request:
+    """The checks to run, and how they are judged."""
 
     checks: tuple[Check, ...]
     spec: str
@@ -106,7 +106,7 @@ def validate(
         check_spec(devices)
         if fake is not None and devices != "auto":
             raise UsageError(f"--devices {devices} with --fake: accepted: one of the two; the file names the devices")
-        asked = Asked(
+        request = Request(
             checks=_selected(only or (), level, described=fake is not None),
             spec=devices if fake is None else fake,
             level=level,
@@ -122,8 +122,8 @@ def validate(
         report,
         harness=__version__,
         command=tuple(sys.argv),
-        spec=asked.spec,
-        planned=tuple(check.id for check in asked.checks),
+        spec=request.spec,
+        planned=tuple(check.id for check in request.checks),
         level=level.value,
     )
     logs = report / "logs"
@@ -142,13 +142,13 @@ def validate(
             print_verdict(console, recording.record)
 
     try:
-        _run(asked, logs, console, recording)
+        _run(request, logs, console, recording)
     except Ended as ended:
         recording.cut_short(ended.exit_code)
         show()
         raise
     except HarnessError as error:
-        if not _absence(error, asked, recording):
+        if not _absence(error, request, recording):
             recording.cut_short(exit_code(error), str(error))
             if recording.record.results or as_json:
                 show()
@@ -162,65 +162,65 @@ def validate(
     raise typer.Exit(code)
 
 
-def _run(asked: Asked, logs: Path, console: Console, recording: Recording) -> None:
+def _run(request: Request, logs: Path, console: Console, recording: Recording) -> None:
     """Run the checks, show them, and record them as they end."""
     from harness.checking.run import Plan, run_checks
-    from harness.judgement.known_failures import accepted, passing_again
+    from harness.judgement.known_failures import accept_known, no_longer_failing
     from harness.report.progress import display
     from harness.runner.messages import Finished, Ready, Started
 
-    by_id = {check.id: check for check in asked.checks}
+    by_id = {check.id: check for check in request.checks}
     plan = Plan(
-        asked.spec,
+        request.spec,
         tuple(by_id),
         logs,
         suite_reference(),
-        asked.timeout_s,
-        level=asked.level,
-        described=asked.described,
-        history=asked.history,
+        request.timeout_s,
+        level=request.level,
+        described=request.described,
+        history=request.history,
     )
     today = datetime.now(timezone.utc).date()
-    durations = [check.typical_s for check in asked.checks]
+    durations = [check.typical_s for check in request.checks]
     with display(console, durations) as shown, contextlib.closing(run_checks(plan)) as events:
         for event in events:
             if isinstance(event, Ready) and recording.record.fingerprint is None:
                 if (warning := untested(event.fingerprint.tensorflow or "")) is not None:
                     say(f"warning: {warning}")
                 recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
-                shown.note(f"devices: {event.reason or asked.spec}")
-                for result in _missing(asked, event):
+                shown.note(f"devices: {event.reason or request.spec}")
+                for result in _missing(request, event):
                     recording.add(result)
                     shown.finished(result)
             elif isinstance(event, Started):
                 check = by_id[event.check]
                 shown.started(check.id, check.title, check.typical_s)
             elif isinstance(event, Finished):
-                result = replace(event.result, replay=asked.replay(event.result.check))
-                result = accepted(result, asked.known, today)
+                result = replace(event.result, replay=request.replay(event.result.check))
+                result = accept_known(result, request.known, today)
                 recording.add(result)
                 shown.finished(result)
-    recording.complete(passing_again(asked.known, recording.record.results))
+    recording.complete(no_longer_failing(request.known, recording.record.results))
 
 
-def _missing(asked: Asked, ready: Ready) -> list[CheckResult]:
+def _missing(request: Request, ready: Ready) -> list[CheckResult]:
     """Return a result for the requirements that the machine does not meet."""
     from harness.judgement.requirements import absent, unmet
 
-    wrong = unmet(asked.required, ready.devices, ready.fingerprint)
-    return [absent(wrong, asked.spec)] if wrong else []
+    wrong = unmet(request.required, ready.devices, ready.fingerprint)
+    return [absent(wrong, request.spec)] if wrong else []
 
 
-def _absence(error: HarnessError, asked: Asked, recording: Recording) -> bool:
+def _absence(error: HarnessError, request: Request, recording: Recording) -> bool:
     """Record a FAIL where the unavailable devices are required hardware; return whether they are."""
     from harness.errors import DevicesUnavailable
     from harness.judgement.requirements import absent, unmet
 
     name = error.error if isinstance(error, RefusedByWorker) else type(error).__name__
-    wrong = unmet(asked.required, (), None)
+    wrong = unmet(request.required, (), None)
     if name != DevicesUnavailable.__name__ or not wrong:
         return False
-    recording.add(absent(wrong, asked.spec, str(error)))
+    recording.add(absent(wrong, request.spec, str(error)))
     recording.complete()
     return True
 

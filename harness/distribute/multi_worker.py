@@ -84,9 +84,9 @@ def train_with_workers(
         judgement.findings += [_refused(loop, why) for loop, why in refused.items()]
         for loop in given.loops:
             if loop not in refused:
-                histories = [History.load(_worker_file(folder, loop, index)) for index in range(workers)]
-                moved = [History.load(_moved_file(folder, loop, number)) for number in range(moved_runs)]
-                _judge(judgement, histories, History.load(_single_file(folder, loop)), moved, facts, data)
+                histories = [History.load(_file(folder, loop, "worker", index)) for index in range(workers)]
+                moved = [History.load(_file(folder, loop, "moved", number)) for number in range(moved_runs)]
+                _judge(judgement, histories, History.load(_file(folder, loop, "single")), moved, facts, data)
         for answer_of_worker in answers:
             judgement.collectives += answer_of_worker.collectives
             judgement.exercised += Exercised(
@@ -156,20 +156,9 @@ def _refused(loop: str, why: str) -> Finding:
     )
 
 
-def _single_file(folder: Path, loop: str) -> Path:
-    return folder / f"single-{loop}.npz"
-
-
-def _moved_file(folder: Path, loop: str, number: int) -> Path:
-    return folder / f"moved-{number}-{loop}.npz"
-
-
-def _initial_file(folder: Path, loop: str) -> Path:
-    return folder / f"initial-{loop}.npz"
-
-
-def _worker_file(folder: Path, loop: str, index: int) -> Path:
-    return folder / f"worker-{index}-{loop}.npz"
+def _file(folder: Path, loop: str, *parts: object) -> Path:
+    """Return the path of a history or of the initial weights of a loop."""
+    return folder / f"{'-'.join(map(str, (*parts, loop)))}.npz"
 
 
 def run_reference(arguments: dict[str, object], send: Send) -> None:
@@ -186,10 +175,10 @@ def run_reference(arguments: dict[str, object], send: Send) -> None:
         for loop in given.loops:
             reference = Reference(experiment, loop, facts)
             single, moved = reference.run(experiment.data, given.steps)
-            single.save(_single_file(folder, loop))
+            single.save(_file(folder, loop, "single"))
             for number, history in enumerate(moved):
-                history.save(_moved_file(folder, loop, number))
-            np.savez(_initial_file(folder, loop), *reference.initial)
+                history.save(_file(folder, loop, "moved", number))
+            np.savez(_file(folder, loop, "initial"), *reference.initial)
         send(Answer({"facts": asdict(facts), "moved": len(moved)}))
 
 
@@ -226,7 +215,7 @@ def _work(given: WorkerArguments, send: Send) -> WorkerAnswer:
     traces: dict[str, Trace] = {}
     refused: dict[str, str] = {}
     for loop in given.loops:
-        with np.load(_initial_file(folder, loop)) as stored:
+        with np.load(_file(folder, loop, "initial")) as stored:
             weights = [stored[f"arr_{number}"] for number in range(len(stored.files))]
 
         def watch(step: Callable[[], Any], loop: str = loop) -> Any:
@@ -242,7 +231,7 @@ def _work(given: WorkerArguments, send: Send) -> WorkerAnswer:
                 raise
             refused[loop] = one_line(error)
             continue
-        history.save(_worker_file(folder, loop, given.index))
+        history.save(_file(folder, loop, "worker", given.index))
     ran = [op for seen in traces.values() for op in proven(seen)]
     return WorkerAnswer(
         tuple(count for loop, seen in traces.items() for count in count_collectives(seen, loop)),

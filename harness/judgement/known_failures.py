@@ -76,7 +76,7 @@ def load_known_failures(path: Path, checks: Sequence[str]) -> tuple[KnownFailure
     return known
 
 
-def accepted(result: CheckResult, known: Iterable[KnownFailure], today: date) -> CheckResult:
+def accept_known(result: CheckResult, known: Iterable[KnownFailure], today: date) -> CheckResult:
     """Return ``result`` as WARN if entries cover every failing finding, else unchanged."""
     failures = [finding for finding in result.findings if finding.severity is Verdict.FAIL]
     if result.verdict is not Verdict.FAIL or not failures:
@@ -90,7 +90,7 @@ def accepted(result: CheckResult, known: Iterable[KnownFailure], today: date) ->
     return replace(result, verdict=Verdict.WARN, accepted_as=names, reason=reason)
 
 
-def passing_again(known: Iterable[KnownFailure], results: Iterable[CheckResult]) -> tuple[str, ...]:
+def no_longer_failing(known: Iterable[KnownFailure], results: Iterable[CheckResult]) -> tuple[str, ...]:
     """Describe the entries whose failure no longer occurs: their check ran without a finding that they cover."""
     by_check = {result.check: result for result in results}
     return tuple(

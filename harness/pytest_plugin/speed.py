@@ -48,8 +48,8 @@ _NOTHING_MEASURED = (
 
 
 @dataclass
-class _Asked:
-    """What the options ask for."""
+class _Limits:
+    """The limits that the options set."""
 
     budget_s: float
     precision: float
@@ -85,7 +85,7 @@ class _Measured:
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
 
-_ASKED = pytest.StashKey[_Asked]()
+_LIMITS = pytest.StashKey[_Limits]()
 _MEASURED = pytest.StashKey[_Measured]()
 
 
@@ -113,7 +113,7 @@ def add_options(group: pytest.OptionGroup) -> None:
 
 def register(config: pytest.Config) -> None:
     """Come in where pytest-benchmark has come in; elsewhere the fixture says what is missing."""
-    config.stash[_ASKED] = _Asked(
+    config.stash[_LIMITS] = _Limits(
         _option(config, OPTION_BUDGET, DEFAULT_BUDGET_S, "parse_budget_s"),
         _option(config, OPTION_PRECISION, DEFAULT_PRECISION, "parse_share"),
     )
@@ -179,7 +179,7 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
     the record has no times then, its speedup is NaN, and a warning says so.
     """
     config = request.config
-    asked, here = config.stash[_ASKED], request.node.stash[_MEASURED]
+    limits, here = config.stash[_LIMITS], request.node.stash[_MEASURED]
 
     def measure(
         single: Callable[[], Any],
@@ -190,12 +190,20 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
         tolerance: float | None = None,
     ) -> SpeedupRecord:
         from harness.errors import UsageError
-        from harness.speed.measure import measure_pairs, measure_speedup
+        from harness.speed.measure import compare_once, measure_pairs, measure_speedup
 
         if here.records:
             raise UsageError("speedup() was already called in this test; accepted: once per test")
         if benchmark.disabled:
-            record = _compared_only(single, parallel, devices, asked, tolerance)
+            record = compare_once(
+                single,
+                parallel,
+                devices=devices,
+                half_width=limits.precision,
+                budget_s=limits.budget_s,
+                tolerance=tolerance,
+                why=_NOTHING_MEASURED,
+            )
             benchmark.pedantic(lambda: None)
         else:
             record = measure_speedup(
@@ -203,8 +211,8 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
                 parallel,
                 devices=devices,
                 work=work,
-                budget_s=asked.budget_s,
-                half_width=asked.precision,
+                budget_s=limits.budget_s,
+                half_width=limits.precision,
                 tolerance=tolerance,
             )
             look = config.stash.get(SECOND_LOOK, None)
@@ -213,8 +221,8 @@ def speedup(benchmark: Any, request: pytest.FixtureRequest, _harness_devices: De
                     single,
                     parallel,
                     devices=tuple(devices),
-                    budget_s=asked.budget_s,
-                    half_width=asked.precision,
+                    budget_s=limits.budget_s,
+                    half_width=limits.precision,
                     seed=1,
                     tolerance=tolerance,
                     compared=True,
@@ -235,7 +243,7 @@ def _hand_over(benchmark: Any, timer: ReplayTimer, record: SpeedupRecord, parall
     rounds = len(record.parallel_ns)
     timer.load(record.parallel_ns)
     # With --benchmark-cprofile it is the program that has to be profiled, so that it has to be what runs.
-    benchmark.pedantic(parallel if benchmark.cprofile else _nothing, rounds=rounds, iterations=1)
+    benchmark.pedantic(parallel if benchmark.cprofile else lambda: None, rounds=rounds, iterations=1)
     found = benchmark.stats.stats.rounds
     slowest_s = max(record.parallel_ns) * 1e-9
     if found != rounds or not math.isclose(benchmark.stats.stats.max, slowest_s, rel_tol=1e-9):
@@ -244,30 +252,6 @@ def _hand_over(benchmark: Any, timer: ReplayTimer, record: SpeedupRecord, parall
             f"most {slowest_s} s: it no longer reads its timer as expected; pytest-benchmark 5.0 to 5.3 do"
         )
     benchmark.extra_info[EXTRA_INFO_KEY] = asdict(record)
-
-
-def _nothing() -> None:
-    """What pytest-benchmark runs between two readings of the timer."""
-
-
-def _compared_only(
-    single: Callable[[], Any],
-    parallel: Callable[[], Any],
-    devices: Sequence[Device],
-    asked: _Asked,
-    tolerance: float | None,
-) -> SpeedupRecord:
-    from harness.speed.measure import compare_once
-
-    return compare_once(
-        single,
-        parallel,
-        devices=devices,
-        half_width=asked.precision,
-        budget_s=asked.budget_s,
-        tolerance=tolerance,
-        why=_NOTHING_MEASURED,
-    )
 
 
 @pytest.hookimpl(wrapper=True)

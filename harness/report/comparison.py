@@ -1,4 +1,4 @@
-"""Compares several runs: the verdict of each check and the value of each figure, with outliers marked."""
+"""Compares several runs, and prints them side by side: verdicts and figures, with outliers marked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TYPE_CHECKING
 
 from harness.records import CheckResult, Exercised, Figure, RunRecord, Verdict
-from harness.report.printable import device_label
-from harness.report.quantities import size
-from harness.report.verdicts import effective_verdict
+from harness.report.printable import device_label, one_line
+from harness.report.quantities import NOTHING, quantity, size
+from harness.report.terminal import print_line
+from harness.report.verdicts import STYLES, effective_verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+#: Figures and differences shown in the terminal; the page and the records have all of them.
+MOST_ROWS = 40
 
 #: Sound devices of one kind differ by up to 8 %.
 NORMAL_SPREAD = 0.08
@@ -133,3 +142,45 @@ def _figures(
         values = tuple(measured.get(key) for measured in by_figure)
         check, name, where, unit = key
         yield Figures(check, name, where, unit, values, outliers(values))
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Print a table of the verdicts, and one of the figures that have an outlier."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    names = [one_line(column.name) for column in comparison.columns]
+    verdicts = Table("check", *names, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in comparison.verdicts:
+        cells = [
+            Text.assemble(
+                ("no result", "dim") if verdict is None else (str(verdict), STYLES[verdict]),
+                " (differs)" if place in row.outliers else "",
+            )
+            for place, verdict in enumerate(row.verdicts)
+        ]
+        verdicts.add_row(Text(one_line(row.check)), *cells)
+    if comparison.verdicts:
+        console.print(verdicts)
+    marked = [row for row in comparison.figures if row.outliers]
+    if marked:
+        table = Table("figure", "where", *names, box=box.SIMPLE_HEAD, pad_edge=False)
+        for figure in marked[:MOST_ROWS]:
+            values = (
+                _value(quantity(value, figure.unit), place in figure.outliers)
+                for place, value in enumerate(figure.values)
+            )
+            table.add_row(Text(one_line(figure.name)), Text(one_line(figure.where) or NOTHING), *values)
+        console.print(table)
+    more = f"; {len(marked) - MOST_ROWS} of them are only in the page" if len(marked) > MOST_ROWS else ""
+    print_line(console, f"{len(marked)} of {len(comparison.figures)} figures have an outlier{more}")
+    print_line(console, RULE)
+    for column in comparison.columns:
+        print_line(console, f"{one_line(column.name)}: {column.record.verdict}, {one_line(column.note)}")
+
+
+def _value(text: str, outlier: bool) -> Text:
+    from rich.text import Text
+
+    return Text(f"{text} (outlier)" if outlier else text, style="bold yellow" if outlier else "")

@@ -1,4 +1,4 @@
-"""Finds the changes between two runs in verdicts, findings, figures and environment, and what is worse."""
+"""Finds and prints the changes between two runs: in verdicts, findings, figures and environment; what is worse."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from harness.errors import UsageError
+from harness.plural import plural
 from harness.records import Fingerprint, RunRecord, Verdict
-from harness.report.comparison import NORMAL_SPREAD, figure_key
+from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, figure_key
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import TIMES, quantity
-from harness.report.terminal import finding_line
+from harness.report.terminal import finding_line, print_line
 from harness.report.verdicts import effective_verdict
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Direction = Literal["worse", "better", "changed"]
+_STYLES: dict[Direction, str] = {"worse": "bold red", "better": "green", "changed": "cyan"}
 
 #: The verdicts of a check that ran, from best to worst.
 _RAN = (Verdict.PASS, Verdict.WARN, Verdict.FAIL)
@@ -202,3 +207,24 @@ def _fact(value: object) -> str:
     if isinstance(value, tuple):
         return shortened(", ".join(str(getattr(item, "name", None) or device_label(str(item))) for item in value), 120)
     return shortened(str(value), 120)
+
+
+def print_diff(console: Console, found: Diff) -> None:
+    """Print the differences, worse ones first, and the conclusion."""
+    from rich.text import Text
+
+    for direction, style in _STYLES.items():
+        kind = [each for each in found.differences if each.direction == direction]
+        for each in kind[:MOST_ROWS]:
+            console.print(Text.assemble((f"{direction:<8}", style), f"{each.about:<12}", each.what), soft_wrap=True)
+        if len(kind) > MOST_ROWS:
+            print_line(console, f"{direction:<8}and {len(kind) - MOST_ROWS} more")
+    print_line(console, conclusion(found))
+
+
+def conclusion(found: Diff) -> str:
+    """Summarise the differences in one line."""
+    compared = f"{plural(found.checks, 'check')} and {plural(found.figures, 'figure')} in both runs"
+    if found.worse:
+        return f"WORSE: {len(found.worse)} of {len(found.differences)} differences are worse ({compared})"
+    return f"NOTHING WORSE: {plural(len(found.differences), 'difference')} ({compared})"

@@ -47,25 +47,25 @@ def _table(judged: tuple[Judged, ...]) -> Iterator[str]:
         interval = f"{each.change.interval.lower:+.1%} to {each.change.interval.upper:+.1%}"
         yield (
             f"{each.what:<{width}}  {each.base:>7.3f}  {each.new:>7.3f}  {each.change.interval.value:>+8.1%}  "
-            f"{interval:^18}  {each.p_corrected:>7.2g}  {_in_words(each)}"
+            f"{interval:^18}  {each.p_corrected:>7.2g}  {_verdict(each)}"
         )
         if each.change.more is not None:
             yield f"  {each.change.more}"
 
 
-def _in_words(each: Judged) -> str:
-    words = str(each.change.verdict)
+def _verdict(each: Judged) -> str:
+    text = str(each.change.verdict)
     if each.fails:
-        words = f"{Verdict.FAIL}: {words} beyond the threshold"
+        text = f"{Verdict.FAIL}: {text} beyond the threshold"
         if not each.rounds:
-            words += ", confirmed by a second measurement"
+            text += ", confirmed by a second measurement"
     elif each.unconfirmed:
-        words += " beyond the threshold, not confirmed by a second measurement"
+        text += " beyond the threshold, not confirmed by a second measurement"
     elif each.confirmed is False:
-        words += ", contradicted by the second measurement"
+        text += ", contradicted by the second measurement"
     elif each.change.verdict == "worse":
-        words += ", possibly within the threshold"
-    return words + (_second(each.second) if each.second is not None else "")
+        text += ", possibly within the threshold"
+    return text + (_second(each.second) if each.second is not None else "")
 
 
 def _second(second: Change) -> str:

@@ -58,18 +58,18 @@ def _case(record: RunRecord, result: CheckResult) -> ET.Element:
         {"classname": _class(record), "name": one_line(result.check), "time": f"{result.elapsed_s:.3f}"},
     )
     verdict = effective_verdict(result)
-    told = _text(result)
+    body = _text(result)
     if verdict is Verdict.FAIL:
         kind = result.findings[0].kind if result.findings else "FAIL"
-        _end(case, "failure", result.reason, told, kind)
+        _end(case, "failure", result.reason, body, kind)
     elif verdict is Verdict.UNKNOWN:
-        _end(case, "error", result.reason, told, "UNKNOWN")
+        _end(case, "error", result.reason, body, "UNKNOWN")
     elif verdict is Verdict.SKIP:
         _end(case, "skipped", result.reason, None)
     elif result.exercised.nothing:  # must not look like a pass
-        _end(case, "error", f"{verdict}, but nothing was exercised", told, "UNKNOWN")
+        _end(case, "error", f"{verdict}, but nothing was exercised", body, "UNKNOWN")
     else:
-        ET.SubElement(case, "system-out").text = f"{verdict}: {told}"
+        ET.SubElement(case, "system-out").text = f"{verdict}: {body}"
     return case
 
 

@@ -50,10 +50,10 @@ def _head(record: RunRecord) -> Iterator[str]:
     if record.described:
         yield ""
         yield "**Described machine**: a description in a file, for the self-test, not hardware."
-    said = ", ".join(f"{number} {verdict}" for verdict, number in counts(record.results).items())
+    totals = ", ".join(f"{number} {verdict}" for verdict, number in counts(record.results).items())
     yield ""
     took = escaped(duration(record.elapsed_s))
-    yield f"- {len(record.results)} of {len(record.planned)} checks in {took}: {said or 'none'}"
+    yield f"- {len(record.results)} of {len(record.planned)} checks in {took}: {totals or 'none'}"
     yield f"- exercised: {escaped(str(all_exercised(record)))}"
     yield f"- started {escaped(record.started_at)}, level {escaped(record.level)}, harness {escaped(record.harness)}"
     for each in record.passes_again:
@@ -62,12 +62,12 @@ def _head(record: RunRecord) -> Iterator[str]:
 
 def _wrong(record: RunRecord) -> Iterator[str]:
     yield "## Findings and next steps"
-    told = [result for result in by_severity(record.results) if needs_attention(result)]
-    if not told:
+    shown = [result for result in by_severity(record.results) if needs_attention(result)]
+    if not shown:
         yield ""
         clean = record.verdict is Verdict.PASS
         yield ("No check found a fault." if clean else "Nothing was proven: no check has a conclusive result.")
-    for result in told:
+    for result in shown:
         yield ""
         yield f"### {effective_verdict(result)} {escaped(result.check)}"
         yield ""

@@ -5,31 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from harness.records import CheckResult, Verdict
-from harness.report.style import STYLES
+from harness.report.verdicts import STYLES
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
-
-
-class Display(Protocol):
-    """Shows the progress of a run. A context manager, so that the terminal is restored at the end."""
-
-    def __enter__(self) -> Display: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None: ...
-    def note(self, text: str) -> None:
-        """Show a line that stays."""
-
-    def started(self, check: str, title: str, typical_s: float) -> None:
-        """A check begins."""
-
-    def finished(self, result: CheckResult) -> None:
-        """A check has its result."""
 
 
 def is_interactive(console: Console, environment: Mapping[str, str] = os.environ) -> bool:
@@ -38,7 +21,7 @@ def is_interactive(console: Console, environment: Mapping[str, str] = os.environ
     return console.file.isatty() and not console.is_dumb_terminal and not ci
 
 
-def display(console: Console, typical_s: Sequence[float]) -> Display:
+def display(console: Console, typical_s: Sequence[float]) -> LineDisplay | BarDisplay:
     """Choose the display for ``console``. ``typical_s`` has the typical seconds of each check."""
     return BarDisplay(console, typical_s) if is_interactive(console) else LineDisplay(console, len(typical_s))
 
@@ -68,8 +51,8 @@ class LineDisplay:
 
     def finished(self, result: CheckResult) -> None:
         """A check has its result."""
-        said = str(result.exercised) if result.verdict is Verdict.PASS else " ".join(result.reason.split())
-        self._line(f"      {result.verdict} {result.check} after {result.elapsed_s:.1f} s: {said}")
+        basis = str(result.exercised) if result.verdict is Verdict.PASS else " ".join(result.reason.split())
+        self._line(f"      {result.verdict} {result.check} after {result.elapsed_s:.1f} s: {basis}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts
 from harness.report.printable import device_label
-from harness.report.style import STYLES
+from harness.report.verdicts import STYLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,13 +55,13 @@ def print_report(console: Console, record: RunRecord, path: Path | None, page: P
     for result in record.results:
         _print_details(console, result)
     for entry in record.passes_again:
-        _print_plain(console, f"known failure no longer occurs: {entry}; remove it from the file")
+        print_line(console, f"known failure no longer occurs: {entry}; remove it from the file")
     console.print()
     print_verdict(console, record)
     if path is not None:
-        _print_plain(console, f"Record: {path}")
+        print_line(console, f"Record: {path}")
     if page is not None:
-        _print_plain(console, f"Report: {page}")
+        print_line(console, f"Report: {page}")
 
 
 def _table(results: tuple[CheckResult, ...]) -> Table:
@@ -94,13 +94,13 @@ def _print_details(console: Console, result: CheckResult) -> None:
 
     console.print(Text.assemble((str(result.verdict), STYLES[result.verdict]), f" {result.check}"), soft_wrap=True)
     for finding in result.findings[:FINDINGS_SHOWN]:
-        _print_plain(console, f"  - {finding_line(finding)}")
+        print_line(console, f"  - {finding_line(finding)}")
     if len(result.findings) > FINDINGS_SHOWN:
-        _print_plain(console, f"  - and {len(result.findings) - FINDINGS_SHOWN:,} more, in the record")
+        print_line(console, f"  - and {len(result.findings) - FINDINGS_SHOWN:,} more, in the record")
     if not result.findings:
-        _print_plain(console, f"  {_one_line(result.reason)}")
+        print_line(console, f"  {_one_line(result.reason)}")
     if result.next_step:
-        _print_plain(console, f"  next: {_one_line(result.next_step)}")
+        print_line(console, f"  next: {_one_line(result.next_step)}")
 
 
 def finding_line(finding: Finding) -> str:
@@ -135,7 +135,8 @@ def print_verdict(console: Console, record: RunRecord) -> None:
     )
 
 
-def _print_plain(console: Console, text: str) -> None:
+def print_line(console: Console, text: str) -> None:
+    """Print ``text`` as it is."""
     console.print(text, markup=False, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""The verdict that a result counts as, results in order of severity, and totals."""
+"""The verdict that a result counts as, results in order of severity, totals, and colours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from collections.abc import Iterable
 
 from harness.records import CheckResult, Exercised, RunRecord, Verdict
 
+#: Colour of each verdict. The word is always shown too: colour is never the only sign.
+STYLES = {
+    Verdict.PASS: "green",
+    Verdict.WARN: "yellow",
+    Verdict.FAIL: "bold red",
+    Verdict.SKIP: "cyan",
+    Verdict.UNKNOWN: "bold magenta",
+}
 #: The worst first.
 SEVERITY = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.SKIP, Verdict.PASS)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import InvalidKnownFailures
-from harness.judgement.known_failures import KnownFailure, accepted, load_known_failures, passing_again
+from harness.judgement.known_failures import KnownFailure, accept_known, load_known_failures, no_longer_failing
 from harness.records import CheckResult, Exercised, Finding, Verdict
 
 TODAY = date(2026, 11, 21)
@@ -34,12 +34,12 @@ def entry(**given: Any) -> KnownFailure:
     ],
 )
 def test_a_failure_that_is_known_counts_as_a_warning_that_says_so(given: dict[str, Any]) -> None:
-    known = accepted(result(SLOW), [entry(**given)], TODAY)
+    known = accept_known(result(SLOW), [entry(**given)], TODAY)
     assert known.verdict is Verdict.WARN
     assert known.accepted_as is not None
     assert "eight lanes" in known.accepted_as
     assert known.findings == (SLOW,)
-    assert passing_again([entry(**given)], [known]) == ()
+    assert no_longer_failing([entry(**given)], [known]) == ()
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_a_failure_that_is_known_counts_as_a_warning_that_says_so(given: dict[st
     [{"check": "memory"}, {"device": "GPU:1"}, {"device": "GPU:30"}, {"kind": "corruption"}, {"until": TODAY}],
 )
 def test_what_no_entry_covers_stays_a_failure(given: dict[str, Any]) -> None:
-    assert accepted(result(SLOW), [entry(**given)], TODAY).verdict is Verdict.FAIL
+    assert accept_known(result(SLOW), [entry(**given)], TODAY).verdict is Verdict.FAIL
 
 
 def test_a_second_finding_that_is_not_known_keeps_the_failure() -> None:
     other = Finding("corruption", "copy", "GPU:3", "", "", "")
     known = [entry(kind="rate")]
-    assert accepted(result(SLOW, other), known, TODAY).verdict is Verdict.FAIL
-    assert accepted(result(SLOW, other), [*known, entry(kind="corruption")], TODAY).verdict is Verdict.WARN
+    assert accept_known(result(SLOW, other), known, TODAY).verdict is Verdict.FAIL
+    assert accept_known(result(SLOW, other), [*known, entry(kind="corruption")], TODAY).verdict is Verdict.WARN
 
 
 def test_an_entry_whose_check_passes_is_told_and_one_that_did_not_run_is_not() -> None:
     passed = result(verdict=Verdict.PASS)
-    assert passing_again([entry(), entry(check="memory")], [passed]) == ("copies: eight lanes",)
-    assert passing_again([entry()], [result(verdict=Verdict.UNKNOWN)]) == ()
+    assert no_longer_failing([entry(), entry(check="memory")], [passed]) == ("copies: eight lanes",)
+    assert no_longer_failing([entry()], [result(verdict=Verdict.UNKNOWN)]) == ()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import sample_records as samples
 
 from harness.errors import UsageError
 from harness.records import CheckResult, Exercised, Figure, Finding, RunRecord, Verdict
-from harness.report.changes import conclusion
-from harness.report.diff import diff
+from harness.report.diff import conclusion, diff
 
 FINDING = Finding("value", "output y", samples.full("CPU:1"), "1.0", "1.001", "off by 1e-3")
 
