@@ -48,7 +48,7 @@ def print_report(console: Console, record: RunRecord, path: Path | None, page: P
     if verdicts := card_verdicts(record):
         console.print()
     for line in verdicts:
-        _print_plain(console, line)
+        print_line(console, line)
     if record.results:
         console.print()
         console.print(_table(record.results))
