@@ -7,9 +7,10 @@ so a GPU is identified by its UUID, never by an index.
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,17 +100,27 @@ def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
 
 
 def cards_on_bus(folder: Path = _PCI_DEVICES) -> tuple[str, ...]:
-    """Return the addresses of NVIDIA's GPUs on the PCI bus, whether or not the driver knows them."""
+    """Return the addresses of NVIDIA's GPUs on the PCI bus, whether or not the driver knows them.
+
+    Those that another driver has, such as ``vfio-pci`` for a virtual machine, are left out.
+    """
     found = []
     for device in sorted(folder.glob("*")):
         try:
             vendor, kind = ((device / name).read_text(encoding="ascii").strip() for name in ("vendor", "class"))
         except OSError:
             continue
+        bound = (device / "driver").resolve().name if (device / "driver").exists() else "nvidia"
         # Display and 3D controllers; a card's audio and its switches are other classes.
-        if vendor == "0x10de" and kind.startswith(("0x0300", "0x0302")):
+        if vendor == "0x10de" and kind.startswith(("0x0300", "0x0302")) and bound == "nvidia":
             found.append(device.name)
     return tuple(found)
+
+
+def in_container(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is in a container, which sees the host's whole PCI bus and only its own GPUs."""
+    marks = (root / ".dockerenv", root / "run" / ".containerenv")
+    return any(mark.exists() for mark in marks) or "KUBERNETES_SERVICE_HOST" in environment
 
 
 def memory_by_process() -> dict[tuple[str, int], int | None]:

@@ -47,7 +47,7 @@ def _unreachable(known: Sequence[nvidia.Card], cards: Sequence[Card]) -> list[Ca
     """Return the cards that do not answer the driver, and those on the PCI bus that it does not count."""
     silent = nvidia.silent_cards()
     made = [Card(f"nvml:{card.index}", "GPU", index=card.index, kind="GPU", error=card.error) for card in silent]
-    if any(card.part == "software GPU" for card in cards):
+    if any(card.part == "software GPU" for card in cards) or nvidia.in_container():
         return made
     addresses = {(card.pci or "").lower() for card in known}
     missing = [address for address in nvidia.cards_on_bus() if address.lower() not in addresses]

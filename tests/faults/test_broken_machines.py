@@ -17,6 +17,7 @@ from harness.devices.nvidia import (
     cards_on_bus,
     cuda_error,
     cuda_uuids,
+    in_container,
     memory_by_process,
     read_cards,
     silent_cards,
@@ -118,6 +119,16 @@ def test_a_card_on_the_bus_that_the_driver_does_not_know_is_found(tmp_path: Path
         (tmp_path / address / "class").write_text(kind + "\n", encoding="ascii")
     assert cards_on_bus(tmp_path) == ("0000:1b:00.0", "0000:1e:00.0")
     assert cards_on_bus(tmp_path / "none") == ()
+    (tmp_path / "vfio-pci").mkdir()
+    (tmp_path / "0000:1e:00.0" / "driver").symlink_to(tmp_path / "vfio-pci")
+    assert cards_on_bus(tmp_path) == ("0000:1b:00.0",), "the other one belongs to a virtual machine"
+
+
+def test_a_container_sees_the_bus_of_its_host_and_not_its_cards(tmp_path: Path) -> None:
+    assert not in_container(tmp_path, {})
+    assert in_container(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    (tmp_path / ".dockerenv").touch()
+    assert in_container(tmp_path, {})
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ def run(context: CheckContext) -> CheckOutcome:
 
 def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     software = machine.software()
-    account.add(*judge_unreachable(machine.present))
     # Users who select CPUs are not interested in the GPUs beside them.
     if not context.devices.spec.startswith(("cpu", "cores")):
+        account.add(*judge_unreachable(machine.present))
         account.add(judge_cuda(machine.cards, machine.present, software.cuda_error))
     findings, scope = judge_numbering(machine.cards, machine.present, software.numbering, software.visible)
     account.add(*findings)
