@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 
+import forks
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -31,37 +32,46 @@ _RUN = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='fresh_process')
 
 @pytest.fixture
 def fresh_process() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a function of a test file in a Python process of its own; keywords are environment variables.
+    """Runs a function of a test file in a process of its own; keywords are environment variables.
 
-    TensorFlow's devices are fixed once per process, so that what configures them runs in a fresh one.
+    TensorFlow's devices are fixed once per process, so that what configures them runs in a fresh one. It is a fork of
+    one that has imported TensorFlow; with ``new_python`` it is a Python that has imported nothing.
     """
 
     def run(
-        function: Callable[[], None], timeout_s: float = 300, **environment: str
+        function: Callable[[], None], timeout_s: float = 900, new_python: bool = False, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         file = Path(inspect.getfile(function))
         paths = [str(_IMPORT_ROOT), _PYTHONPATH, str(file.parent)]
-        done = subprocess.run(
-            [sys.executable, "-c", _RUN, str(file), function.__name__],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **environment},
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        with nullcontext() if new_python else forks.forking():
+            done = subprocess.run(
+                [sys.executable, "-c", _RUN, str(file), function.__name__],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **environment},
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
         assert done.returncode == 0, f"{function.__name__} failed in its process:\n{done.stdout}\n{done.stderr}"
         return done
 
     return run
 
 
+@pytest.fixture(scope="module")
+def forked_workers() -> Iterator[None]:
+    """Lets every Python process that the tests of a file start, or the harness for them, be a fork."""
+    with forks.forking():
+        yield
+
+
 @pytest.fixture
 def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Runs pytest with the plug-in on a machine with ``gpus`` GPUs of a fake TensorFlow, in this process.
 
-    A process of its own is for xdist (``-n``), the real TensorFlow (``real=True``), pytest-benchmark, which measures,
-    and ``apart=True``. Of other plug-ins only xdist is loaded, and only for
-    ``-n``: the rest would take a second each.
+    A process of its own, which is a fork, is for xdist (``-n``), the real TensorFlow (``real=True``), pytest-benchmark,
+    which measures, and ``apart=True``. Of other plug-ins only xdist is loaded, and only for ``-n``: the rest would take
+    a second each.
     """
     monkeypatch.delenv("HARNESS_DEVICES", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -77,11 +87,12 @@ def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> 
         paths = [str(_IMPORT_ROOT)] if real else [str(fake), str(_IMPORT_ROOT)]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*paths, *filter(None, [_PYTHONPATH])]))
         monkeypatch.setenv("FAKE_TENSORFLOW_GPUS", str(gpus))
-        plugin = ("-p", "harness.pytest_plugin.plugin")
+        plugin: tuple[str, ...] = ("-p", "harness.pytest_plugin.plugin")
         if "-n" in arguments:
-            return pytester.runpytest_subprocess(*plugin, "-p", "xdist.plugin", *arguments)
-        if real or apart or "pytest_benchmark.plugin" in arguments:
-            return pytester.runpytest_subprocess(*plugin, *arguments)
+            plugin = (*plugin, "-p", "xdist.plugin")
+        if "-n" in arguments or real or apart or "pytest_benchmark.plugin" in arguments:
+            with forks.forking():
+                return pytester.runpytest_subprocess(*plugin, *arguments)
         with _without_modules("harness", "tensorflow", "keras", "pynvml"), monkeypatch.context() as inner:
             inner.syspath_prepend(str(fake))
             return pytester.runpytest_inprocess(*plugin, *arguments)

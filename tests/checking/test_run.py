@@ -15,15 +15,17 @@ from harness.errors import RefusedByWorker
 from harness.records import CheckResult, Verdict
 from harness.runner.messages import Finished, Ready, Started
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 PLANTED = "planted_checks:SUITE"
 
 
-def events(tmp_path: Path, *checks: str, spec: str = "cpu:2", timeout_s: float = 60, **limits: float) -> list[Event]:
+def events(tmp_path: Path, *checks: str, spec: str = "cpu:2", timeout_s: float = 300, **limits: float) -> list[Event]:
     return list(run_checks(Plan(spec, checks, tmp_path / "logs", PLANTED, timeout_s, **limits)))  # type: ignore[arg-type]
 
 
 def results(
-    tmp_path: Path, *checks: str, spec: str = "cpu:2", timeout_s: float = 60, **limits: float
+    tmp_path: Path, *checks: str, spec: str = "cpu:2", timeout_s: float = 300, **limits: float
 ) -> list[CheckResult]:
     happened = events(tmp_path, *checks, spec=spec, timeout_s=timeout_s, **limits)
     return [event.result for event in happened if isinstance(event, Finished)]
@@ -35,7 +37,7 @@ def is_gone(pid: int) -> bool:
     return True
 
 
-def wait_until(true: Callable[[], bool], limit_s: float = 20) -> bool:
+def wait_until(true: Callable[[], bool], limit_s: float = 300) -> bool:
     deadline = time.monotonic() + limit_s
     while not true():
         if time.monotonic() > deadline:
@@ -88,13 +90,13 @@ def test_a_process_that_ends_without_a_word_fails_the_check_that_ran(tmp_path: P
 
 
 def test_a_hang_fails_the_check_that_ran_with_its_stacks_and_the_rest_goes_on(tmp_path: Path) -> None:
-    before, hung, after = results(tmp_path, "passes", "hangs", "passes-too", timeout_s=1)
+    before, hung, after = results(tmp_path, "passes", "hangs", "passes-too", timeout_s=3)
     assert before.verdict is Verdict.PASS
     assert hung.verdict is Verdict.FAIL
-    assert "timed out after 1 s" in hung.reason
+    assert "timed out after 3 s" in hung.reason
     assert "in _hangs" in hung.reason
     assert "in _hangs" in hung.findings[0].found
-    assert 1 <= hung.elapsed_s < 30
+    assert 3 <= hung.elapsed_s < 300
     assert after.verdict is Verdict.PASS
 
 
@@ -105,7 +107,7 @@ def test_a_check_within_its_limit_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_a_hanging_check_started_is_ended_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED_PIDS", str(tmp_path / "pids"))
-    (hung,) = results(tmp_path, "hangs-with-child", timeout_s=2)
+    (hung,) = results(tmp_path, "hangs-with-child", timeout_s=5)
     assert hung.verdict is Verdict.FAIL
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
@@ -118,7 +120,7 @@ def test_a_crash_is_seen_though_a_forked_child_holds_the_pipe_open(tmp_path: Pat
     assert crashed.verdict is Verdict.FAIL
     assert "killed by SIGKILL" in crashed.reason
     assert after.verdict is Verdict.PASS
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
 
 
 def test_a_check_that_raises_or_leaves_fails_and_the_process_goes_on(tmp_path: Path) -> None:

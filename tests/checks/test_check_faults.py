@@ -13,6 +13,8 @@ from harness.checks.registry import SUITE
 from harness.records import CheckResult, Verdict
 from harness.runner.messages import Finished
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 FAULTY = "faulty_checks:SUITE"
 
 #: What is planted, the verdict that must follow, and the kinds of findings of which at least one must be there.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import forks
 import psutil
 import pytest
 
@@ -20,7 +21,7 @@ from harness.cli.app import main
 IMPORT_ROOT = Path(harness.__file__).resolve().parent.parent
 PLANTED_FOLDER = Path(__file__).resolve().parent.parent / "checking"
 #: How long anything here may take before the test gives up, in seconds.
-LIMIT_S = 180
+LIMIT_S = 900
 
 
 def run(folder: Path, *arguments: str, planted: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -30,6 +31,7 @@ def run(folder: Path, *arguments: str, planted: bool = True, **environment: str)
     """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with (
+        forks.forking(),
         pytest.MonkeyPatch.context() as patch,
         tempfile.TemporaryFile("w+", encoding="utf-8") as stdout,
         tempfile.TemporaryFile("w+", encoding="utf-8") as stderr,
@@ -61,7 +63,7 @@ def run(folder: Path, *arguments: str, planted: bool = True, **environment: str)
 
 
 def start(folder: Path, *arguments: str, planted: bool = True, **environment: str) -> subprocess.Popen[str]:
-    """Start ``python -m harness`` in ``folder``; with ``planted`` it knows the planted checks, without TensorFlow."""
+    """Start ``python -m harness`` in ``folder``, as a fork; with ``planted`` it knows the planted checks."""
     paths = [str(PLANTED_FOLDER), str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **environment}
     env.pop("COLUMNS", None)
@@ -70,7 +72,7 @@ def start(folder: Path, *arguments: str, planted: bool = True, **environment: st
     # Whoever runs the tests in the background of a shell lets them inherit that ^C is ignored.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        return subprocess.Popen(
+        return forks.Fork(
             [sys.executable, "-m", "harness", *arguments],
             cwd=folder,
             env=env,
@@ -100,7 +102,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def wait_until(true: Callable[[], bool], limit_s: float = 20) -> bool:
+def wait_until(true: Callable[[], bool], limit_s: float = 300) -> bool:
     """Wait until ``true()`` holds; false when it does not within ``limit_s`` seconds."""
     deadline = time.monotonic() + limit_s
     while not true():

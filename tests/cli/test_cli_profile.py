@@ -13,7 +13,6 @@ from harness.report.profile import PROFILE_FILE
 from harness.report.storage import load_versioned
 from harness.speed.timeline.record import PROFILE_SCHEMA_VERSION, Profile
 
-pytest_plugins = ["forked_workers"]
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
 PROGRAM = """

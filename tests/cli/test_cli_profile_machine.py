@@ -11,7 +11,6 @@ from command_line import run
 from harness.hardware.profile import load_hardware_profile, profile_for
 from harness.hardware.profile_writer import SOURCE
 
-pytest_plugins = ["forked_workers"]
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
 

@@ -11,7 +11,6 @@ from command_line import run, start
 
 from harness.report.scale import load_scale
 
-pytest_plugins = ["forked_workers"]
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
 PROGRAM = """

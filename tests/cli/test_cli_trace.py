@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from command_line import run
 
-pytest_plugins = ["forked_workers"]
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
 PROGRAM = """

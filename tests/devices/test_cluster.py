@@ -16,6 +16,8 @@ from serving import ServingHost, serving, spec_of
 
 import harness
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 FreshProcess = Callable[..., subprocess.CompletedProcess[str]]
 
 #: Generated programs of each pattern that the cluster is given.

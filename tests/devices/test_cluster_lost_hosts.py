@@ -14,6 +14,8 @@ from core_processes import is_gone, wait_until
 from serving import serving, spec_of
 from test_cluster import _harness
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 FreshProcess = Callable[..., subprocess.CompletedProcess[str]]
 
 #: A program that ends the host with the process id in DYING, in the middle of its second call.

@@ -130,7 +130,7 @@ _ONEDNN_ON = "oneDNN custom operations are on"
 
 
 def test_four_logical_cpus_are_there_and_nothing_else_is_accepted_after_them(fresh_process: FreshProcess) -> None:
-    done = fresh_process(four_cpus, TF_ENABLE_ONEDNN_OPTS="1")
+    done = fresh_process(four_cpus, new_python=True, TF_ENABLE_ONEDNN_OPTS="1")
     assert _ONEDNN_ON in done.stderr, "the fingerprint says what TensorFlow says of itself"
 
 

@@ -157,7 +157,7 @@ def own_profile_behind_a_proxy() -> None:
 def test_two_cores_are_servers_of_one_thread_each_on_loopback_that_end_without_a_word(
     fresh_process: FreshProcess,
 ) -> None:
-    done = fresh_process(two_cores)
+    done = fresh_process(two_cores, new_python=True)
     pids = [int(pid) for pid in done.stdout.splitlines()[-1].split()[1:]]
     assert len(pids) == 2
     assert wait_until(lambda: all(is_gone(pid) for pid in pids))

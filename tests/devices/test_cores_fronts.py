@@ -14,7 +14,7 @@ from core_processes import TWO_CORES
 
 import harness
 
-pytestmark = TWO_CORES
+pytestmark = [TWO_CORES, pytest.mark.usefixtures("forked_workers")]
 
 _PROGRAM = """
 import tensorflow as tf

@@ -71,5 +71,5 @@ def test_what_is_said_of_onednn_by_default_is_what_tensorflow_says(
     fresh_process: FreshProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
-    log = fresh_process(import_tensorflow).stderr
+    log = fresh_process(import_tensorflow, new_python=True).stderr
     assert ("oneDNN custom operations are on" in log) is onednn_enabled(read_cpuinfo(), {})

@@ -13,7 +13,6 @@ import harness
 from harness.distribute import STRATEGIES, Equivalence, equivalent
 from harness.errors import InvalidTarget, RefusedByWorker, TrainingError, UnknownStrategy, UsageError
 
-pytest_plugins = ["forked_workers"]
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
 

@@ -13,8 +13,6 @@ from harness.distribute import Equivalence, equivalent
 from harness.distribute.asynchronous import AsynchronousHistory
 from harness.distribute.parameter_server import judge_asynchronous
 
-pytest_plugins = ["forked_workers"]
-
 STEPS = 120
 
 

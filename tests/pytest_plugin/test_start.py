@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import forks
 import pytest
 
 import harness
@@ -116,7 +117,8 @@ def test_it_comes_in_once_however_often_and_by_whatever_name_it_is_named(
         """
     )
     for workers in ((), ("-n", "1")) if installed and in_conftest else ((),):
-        result = pytester.runpytest_subprocess(*arguments, *workers)
+        with forks.forking():
+            result = pytester.runpytest_subprocess(*arguments, *workers)
         result.assert_outcomes(passed=1)
         assert result.stdout.str().count("harness: devices") == 1
 

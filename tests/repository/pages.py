@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,9 @@ _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)"| (\S+))?\n(.*?)^```$', re.MUL
 _OUTPUT = "output of "
 _DEVICES = re.compile(r'harness\.configure\("([^"]+)"\)')
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-_LIMIT_S = 600
+_LIMIT_S = 1200
+_PYTEST = "pytest -p harness.pytest_plugin.plugin -p pytest_benchmark.plugin -p no:cacheprovider"
+_PROGRAMS = {"python": [], "harness": ["-m", "harness"], "pytest": ["-m", *_PYTEST.split()]}
 #: Pages whose commands measure speed: ``tests/benchmarks`` runs them, alone on the machine.
 SPEED_PAGES = ("docs/guides/profiling.md", "docs/guides/speedups.md")
 
@@ -123,13 +126,8 @@ def environment(folder: Path) -> dict[str, str]:
     """The environment of a user at a terminal, with ``harness`` and ``pytest`` as commands."""
     programs = folder / "bin"
     programs.mkdir(exist_ok=True)
-    plugins = "-p harness.pytest_plugin.plugin -p pytest_benchmark.plugin -p no:cacheprovider"
-    lines = {
-        "python": f'exec "{sys.executable}" "$@"',
-        "harness": f'exec "{sys.executable}" -m harness "$@"',
-        "pytest": f'PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 exec "{sys.executable}" -m pytest {plugins} "$@"',
-    }
-    for name, line in lines.items():
+    for name, arguments in _PROGRAMS.items():
+        line = f'exec "{sys.executable}" {shlex.join(arguments)} "$@"'
         (programs / name).write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
         (programs / name).chmod(0o755)
     ours = ("HARNESS", "PYTEST", "_HARNESS", "FAKE_")
@@ -137,6 +135,7 @@ def environment(folder: Path) -> dict[str, str]:
         **{name: value for name, value in os.environ.items() if not name.startswith(ours)},
         "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "COLUMNS": "110",
     }
@@ -168,7 +167,7 @@ def run_scripts(group: list[Script], folder: Path) -> dict[Script, str]:
 def run_command(command: str, folder: Path) -> str:
     """What a command prints, standard output and standard error together."""
     done = subprocess.run(
-        ["bash", "-c", command],
+        _python_command(command) or ["bash", "-c", command],
         cwd=folder,
         env=environment(folder),
         stdout=subprocess.PIPE,
@@ -178,6 +177,13 @@ def run_command(command: str, folder: Path) -> str:
         check=False,
     )
     return done.stdout
+
+
+def _python_command(command: str) -> list[str] | None:
+    """What the programs of :func:`environment` do for a command that needs no shell."""
+    program, *arguments = shlex.split(command)
+    plain = not re.search(r"[|&;<>$`*?~]", command)
+    return [sys.executable, *_PROGRAMS[program], *arguments] if plain and program in _PROGRAMS else None
 
 
 def check_transcripts(page: str, folder: Path) -> None:
