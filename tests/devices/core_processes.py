@@ -23,7 +23,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def wait_until(true: Callable[[], bool], limit_s: float = 60) -> bool:
+def wait_until(true: Callable[[], bool], limit_s: float = 300) -> bool:
     """Wait until ``true()`` holds; false when it does not within ``limit_s`` seconds."""
     deadline = time.monotonic() + limit_s
     while not true():

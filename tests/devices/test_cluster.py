@@ -77,7 +77,7 @@ def _harness(folder: Path, *arguments: str, **environment: str) -> subprocess.Co
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=900,
         check=False,
     )
 
@@ -146,7 +146,7 @@ def the_same_checks_as_one_process() -> None:
 def test_data_parallel_programs_pipelines_and_ensembles_pass_as_in_one_process(
     hosts: list[ServingHost], fresh_process: FreshProcess
 ) -> None:
-    done = fresh_process(the_same_checks_as_one_process, timeout_s=300, HOSTS=spec_of(hosts))
+    done = fresh_process(the_same_checks_as_one_process, HOSTS=spec_of(hosts))
     assert "proven" in done.stdout
 
 

@@ -20,7 +20,7 @@ def test_a_few_clusters_start_one_after_the_other_and_a_client_computes_on_them(
         [sys.executable, str(_SCRIPT), "--clusters", "2", "--hosts", "2", "--connect"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done

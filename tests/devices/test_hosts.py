@@ -36,7 +36,7 @@ def _listening(answer: bytes | None) -> Iterator[Host]:
             server.shutdown(socket.SHUT_RDWR)
 
 
-def _why(host: Host, limit_s: float = 5.0) -> str | None:
+def _why(host: Host, limit_s: float = 30.0) -> str | None:
     found = silent([host], limit_s)
     return found[0].why if found else None
 
@@ -65,12 +65,12 @@ def test_a_host_that_refuses_and_one_that_hangs_and_one_that_is_not_known_are_na
             refused = Host("worker", 0, Address("127.0.0.1", free.getsockname()[1]))
         unknown = Host("ps", 1, Address("no-such-host.invalid", 1))
         before = time.monotonic()
-        found = silent([refused, there, hung, unknown], limit_s=1.0)
+        found = silent([refused, there, hung, unknown], limit_s=4.0)
         # All at once: one after the other, each of the silent ones would have its own limit.
-        assert time.monotonic() - before < 60
+        assert time.monotonic() - before < 120
     assert [silence.host for silence in found] == [refused, hung, unknown]
     assert found[0].why == "refuses the connection: nothing listens there"
-    assert found[1].why == "does not answer within 1 s"
+    assert found[1].why == "does not answer within 4 s"
     assert "known" in found[2].why or "does not answer" in found[2].why
     assert str(found[0]) == f"127.0.0.1:{refused.address.port} (/job:worker/task:0) {found[0].why}"
 

@@ -275,6 +275,7 @@ def _run(how: str, what: str, arguments: list[str]) -> int:
     try:
         if how == "-m":
             sys.argv = ["-m", *arguments]
+            sys.modules.pop(what, None)  # the server imported it under its name
             runpy._run_module_as_main(what)  # type: ignore[attr-defined]
         else:
             name, text = ("<string>", what) if how == "-c" else (what, Path(what).read_text(encoding="utf-8"))
