@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 FreshProcess = Callable[..., CompletedProcess[str]]
 CUSTOM, BOTH = ("custom",), ("custom", "fit")
 
@@ -83,7 +85,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -247,7 +247,7 @@ def answers(request: pytest.FixtureRequest) -> dict[str, Any]:
         [sys.executable, "-c", code, str(here), str(root)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )

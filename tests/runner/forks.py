@@ -1,7 +1,7 @@
 """Starts Python processes as forks of one that has imported what they need.
 
 That server has imported TensorFlow and not started its runtime, so each fork configures devices of its own, and none
-spends seconds on imports. A fork that starts processes brings a server of its own, forked before anything else.
+spends seconds on imports. Each fork brings a server of its own, forked before anything else, for what it starts.
 Whoever starts forks adopts orphans, and so can wait for them as for children. Where a process must begin with nothing
 imported, or the command or its environment is one that a fork cannot take over, Python starts as usual.
 """
@@ -211,9 +211,7 @@ def _become(request: dict[str, Any], descriptors: list[int], key: Key, path: lis
     parsed = _parse(request["arguments"])
     assert parsed is not None
     unbuffered, how, what, arguments = parsed
-    # Code that is given as such starts no Python processes, save that of a worker.
-    if how != "-c" or "harness.runner.worker" in what:
-        _bring_server(descriptors, key, path)
+    _bring_server(descriptors, key, path)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

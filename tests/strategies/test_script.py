@@ -18,6 +18,8 @@ from harness.errors import UsageError
 from harness.strategies import Activation, Argument, Dense, Embed, Program, Variable, programs, sample
 from harness.strategies.script import script
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 PROGRAM = Program(
     (Argument("xs.0", (3,)), Argument("xs.1", (), "int32", below=4), Argument("c0", (3, 2), broadcast=True)),
     (Variable("w0", (4, 2), "table"),),
@@ -48,7 +50,7 @@ def run(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

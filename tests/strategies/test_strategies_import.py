@@ -20,4 +20,4 @@ def draw_and_print_without_tensorflow() -> None:
 def test_programs_are_drawn_and_printed_without_tensorflow_and_built_with_it(
     fresh_process: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    fresh_process(draw_and_print_without_tensorflow)
+    fresh_process(draw_and_print_without_tensorflow, new_python=True)
