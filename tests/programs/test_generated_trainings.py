@@ -34,7 +34,7 @@ def test_generated_trainings_give_no_finding(
 ) -> None:
     if len(devices) < 2:
         pytest.skip("a strategy over one device is one device")
-    done = fresh_process(train, timeout_s=60 + 60 * EXAMPLES, STRATEGY=strategy, DEVICES=f"cpu:{len(devices)}")
+    done = fresh_process(train, timeout_s=900 + 60 * EXAMPLES, STRATEGY=strategy, DEVICES=f"cpu:{len(devices)}")
     print(done.stdout)
 
 
