@@ -182,6 +182,6 @@ def test_ended_by_sigterm_it_leaves_no_process(tmp_path: Path) -> None:
         assert wait_until(lambda: pid.exists() and pid.read_text() != "")
         time.sleep(0.1)
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert process.returncode == 143
     assert wait_until(lambda: is_gone(int(pid.read_text())))

@@ -76,7 +76,7 @@ def test_each_task_has_its_device_and_more_tasks_than_devices_wait(folder: Path)
 
 def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> None:
     scripts = ("fails.py", "raises.py", "crashes.py", "hangs.py", "sees.py")
-    done = run(folder, "run", "--devices", "cpu:4", "--timeout", "5", *scripts)
+    done = run(folder, "run", "--devices", "cpu:4", "--timeout", "15", *scripts)
     assert done.returncode == 1, (done.stdout, done.stderr)
     results = {result.command: result for result in _tasks(folder).results}
     assert (results["fails.py"].exit_code, results["fails.py"].message) == (7, "exit code 7")
@@ -85,7 +85,7 @@ def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> N
     assert results["crashes.py"].exit_code is None
     assert "killed by SIGABRT, at " in results["crashes.py"].message
     assert "crashes.py:1 in <module>" in results["crashes.py"].message
-    assert results["hangs.py"].message.startswith("took longer than 5 s and was ended, at ")
+    assert results["hangs.py"].message.startswith("took longer than 15 s and was ended, at ")
     assert "in wait_for_ever" in Path(folder, str(results["hangs.py"].stacks)).read_text()
     assert results["sees.py"].verdict is Verdict.PASS
     child = int(Path(folder, results["hangs.py"].log).read_text().split()[1])
@@ -96,11 +96,11 @@ def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> N
 def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
     process = start(folder, "run", "--devices", "cpu:2", "fails.py", "hangs.py", "hangs.py")
     log = folder / "harness-report" / "logs" / "task-2.log"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (log.exists() and "child" in log.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    stdout, _ = process.communicate(timeout=60)
+    stdout, _ = process.communicate(timeout=600)
     assert process.returncode == 130
     record = _tasks(folder)
     assert not record.complete
