@@ -52,7 +52,7 @@ _TESTS = """
 
         parallel = harness.make_parallel(model, devices, colocate_gradients=colocate)
         rows = {"x": np.arange(21.0, dtype=np.float32).reshape(7, 3)}
-        verification = verify(parallel, model, rows, variables=[weights])
+        verification = verify(parallel, model, rows, variables=[weights], check=False)
         assert verification.passed == colocate, verification
         assert {finding.kind for finding in verification.findings} == (set() if colocate else {"gradient-placement"})
 

@@ -47,7 +47,7 @@ _TESTS = """
 
         parallel = harness.make_parallel(model, devices, colocate_gradients=colocate)
         modes = ["eager", "graph", "dynamic"]
-        verification = verify(parallel, model, ROWS, variables=[weights], modes=modes)
+        verification = verify(parallel, model, ROWS, variables=[weights], modes=modes, check=False)
         assert verification.passed == colocate, verification
         assert {finding.kind for finding in verification.findings} == (set() if colocate else {"gradient-placement"})
         assert set(devices.names) <= set(verification.exercised.devices)
