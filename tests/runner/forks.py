@@ -42,6 +42,8 @@ _IMPORTS = ("matplotlib.figure", "numpy", "pytest", "pytest_benchmark.session", 
 _TENSORFLOW_IMPORTS = ("tensorflow", "keras", "hypothesis")
 #: Read while TensorFlow is imported.
 _READ_AT_IMPORT = ("TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
+#: Beginnings of names that Python and XLA read once: a process with others than the server's is no fork.
+_READ_AT_START = ("PYTHON", "TF_XLA_FLAGS", "XLA_FLAGS")
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 #: Above the numbers that a command may name for descriptors of its own.
 _HIGH = 400
@@ -127,7 +129,7 @@ def _key(environment: Mapping[str, str]) -> Key | None:
     """Which server has what a process with this environment would import; ``None``: Python itself has to start."""
 
     def settings(of: Mapping[str, str]) -> dict[str, str]:
-        return {name: text for name, text in of.items() if name.startswith("PYTHON") and name != "PYTHONPATH"}
+        return {name: text for name, text in of.items() if name.startswith(_READ_AT_START) and name != "PYTHONPATH"}
 
     folders = [Path(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if settings(environment) != settings(os.environ) or any((each / "sitecustomize.py").exists() for each in folders):
@@ -159,7 +161,9 @@ def _server(key: Key | None) -> socket.socket | None:
 
 def _adopt_orphans() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    assert libc.prctl(#: Beginnings of names that Python and XLA read once: a process with others than the server's is no fork.
+_READ_AT_START = ("PYTHON", "TF_XLA_FLAGS", "XLA_FLAGS")
+_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def serve(descriptor: int, path: list[str]) -> None:
