@@ -161,9 +161,7 @@ def _server(key: Key | None) -> socket.socket | None:
 
 def _adopt_orphans() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(#: Beginnings of names that Python and XLA read once: a process with others than the server's is no fork.
-_READ_AT_START = ("PYTHON", "TF_XLA_FLAGS", "XLA_FLAGS")
-_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    assert libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def serve(descriptor: int, path: list[str]) -> None:
