@@ -42,7 +42,7 @@ def fresh_process() -> Callable[..., subprocess.CompletedProcess[str]]:
         function: Callable[[], None], timeout_s: float = 900, new_python: bool = False, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         file = Path(inspect.getfile(function))
-        paths = [str(_IMPORT_ROOT), _PYTHONPATH, str(file.parent)]
+        paths = [str(_IMPORT_ROOT), _PYTHONPATH, str(file.parent), str(Path(forks.__file__).parent)]
         with nullcontext() if new_python else forks.forking():
             done = subprocess.run(
                 [sys.executable, "-c", _RUN, str(file), function.__name__],

@@ -156,6 +156,7 @@ def _server(key: Key | None) -> socket.socket | None:
                 server = _popen(command, env=environment, pass_fds=[theirs.fileno()], **options)
             server.returncode = 0  # it ends with this process, and nobody waits for it
             _servers[key] = ours, server.pid
+            atexit.register(ours.close)  # which ends it
     return _servers[key][0] if key in _servers else None
 
 
