@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,10 @@ def device_of(tensor: Any) -> str | None:
     """The device of the op that made ``tensor``: full in eager code, as written in a graph, ``""`` without any."""
     device = getattr(tensor, "device", None)
     return device or ("" if hasattr(tensor, "op") and not hasattr(tensor, "numpy") else None)
+
+
+#: A scope that changes nothing. It is entered for most ops, and so made once.
+UNCHANGED = nullcontext()
 
 
 @lru_cache(maxsize=4096)
@@ -28,7 +32,7 @@ def entered(device: str, context: Any = None) -> AbstractContextManager[None]:
     private = interface()
     context = context or private.context.context()
     if context.executing_eagerly():
-        return _EagerScope(context, device)
+        return UNCHANGED if context.device_name == device else _EagerScope(context, device)
     return _GraphScope(private.ops.get_default_graph(), device)
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from harness._tensorflow import interface
-from harness.parallel.places import Sums, device_of, entered
+from harness.parallel.places import UNCHANGED, Sums, device_of, entered
 from harness.parallel.recording import (
     Pinned,
     active,
@@ -53,7 +53,7 @@ def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
             thread.strangers += op_name != "ReadVariableOp"
             return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         sums.consume(out_grads)
-        with Pinned() if pinned else nullcontext(), entered(device, runtime.context):
+        with Pinned() if pinned else UNCHANGED, entered(device, runtime.context):
             out_grads = sums.zeros_here(out_grads, device)
             grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         return sums.register(grads, places)
@@ -99,7 +99,7 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
                 return backward_function(*out_grads)
             sums = _sums()
             sums.consume(out_grads)
-            with Pinned() if pinned else nullcontext(), entered(device, runtime.context):
+            with Pinned() if pinned else UNCHANGED, entered(device, runtime.context):
                 grads = backward_function(*sums.zeros_here(out_grads, device))
             return sums.register(grads, places)
 
@@ -149,7 +149,7 @@ def _colocated_graph_sum(original: Callable[..., Any]) -> Callable[..., Any]:
         pinned = any(_is_pinned(grad) for part in parts for grad in part)
         if not parts or not (pinned or active()):
             return original(grads, op, *rest, **named)
-        with Pinned() if pinned else nullcontext(), entered(_device_of_argument(op), runtime.context):
+        with Pinned() if pinned else UNCHANGED, entered(_device_of_argument(op), runtime.context):
             return original(grads, op, *rest, **named)
 
     return aggregate
