@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from tower_programs import elsewhere, numbers
 import harness
 from harness import Devices, make_parallel, pipeline, trace
 from harness.judgement.placement import gradient_ops
+from harness.parallel import recording
 
 _W = np.random.default_rng(0).normal(size=(4, 4)).astype("float32") / 2
 _X = np.random.default_rng(1).normal(size=(8, 4)).astype("float32") / 2
@@ -146,3 +149,43 @@ def test_rows_of_a_variable_that_is_there_already_are_looked_up_without_a_copy(d
     run = tf.function(lambda: pipe(tf.constant([3, 5]))) if graph else lambda: pipe(tf.constant([3, 5]))
     found = [op for op in trace(run).ops if "Gather" in op.type]
     assert [(op.type, op.device) for op in found] == [("ResourceGather", devices[1].parsed)]
+
+
+def test_notes_are_dropped_with_the_tapes_that_need_them(devices: Devices) -> None:
+    recording.sweep()
+    before = len(recording.notes)
+    w = tf.Variable(_W)
+    with tf.GradientTape(persistent=True) as tape:
+        y = make_parallel(lambda x: tf.tanh(tf.matmul(x, w)), devices)(tf.constant(_X))
+    recording.sweep()
+    assert len(recording.notes) >= before + 2 * len(devices)
+    assert tape.gradient(y, w) is not None
+    del tape
+    recording.sweep()
+    assert len(recording.notes) <= before
+
+
+def test_threads_train_at_once_and_each_gets_its_own_gradients(devices: Devices) -> None:
+    w = tf.Variable(_W)
+    call = make_parallel(lambda x: tf.tanh(tf.matmul(x, w)), devices)
+    expected = derivative(call, w, 2).numpy().tobytes()
+    start = threading.Barrier(4)
+
+    def train() -> list[bytes]:
+        start.wait()
+        return [derivative(call, w, 2).numpy().tobytes() for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [each.result() for each in [pool.submit(train) for _ in range(4)]]
+    assert {one for each in found for one in each} == {expected}
+
+
+def test_an_error_in_a_shard_leaves_nothing_pinned(devices: Devices) -> None:
+    def fails(x: Any) -> Any:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), tf.GradientTape():
+        make_parallel(fails, devices)(tf.constant(_X))
+    assert not recording.active()
+    assert recording.thread.shard is None
+    assert recording.note_pinned not in recording.runtime.context.op_callbacks
