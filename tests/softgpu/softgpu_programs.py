@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,17 @@ def start(spec: str) -> Any:
     import tensorflow as tf
 
     return tf
+
+
+def run_all(*programs: Callable[[], None]) -> None:
+    """Run each program, also where an earlier one fails: starting TensorFlow for each takes longer than they do."""
+    failed = []
+    for program in programs:
+        try:
+            program()
+        except Exception:  # noqa: BLE001 - all of them are reported below
+            failed.append(f"{program.__name__}:\n{traceback.format_exc()}")
+    assert not failed, "\n".join(failed)
 
 
 def assert_close(name: str, found: Values, expected: Values, tolerance: float = 1e-4) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from softgpu_programs import assert_close, start
+from softgpu_programs import assert_close, run_all, start
 
 from harness.softgpu.compiler import NAMES
 
@@ -214,6 +214,9 @@ def _deep_and_both_ways(tf: Any, mode: str) -> None:
             assert_close(f"{mode}: input {at}", [np.sum(gradient.numpy() * direction)], [difference], 1e-6)
 
 
-@pytest.mark.parametrize("program", [convolutions, image_ops, recurrent])
-def test_kernels_compute_what_a_gpu_computes(program: Callable[[], None], fresh_process: Any) -> None:
-    fresh_process(program, timeout_s=_TIMEOUT_S)
+def programs() -> None:
+    run_all(convolutions, image_ops, recurrent)
+
+
+def test_kernels_compute_what_a_gpu_computes(fresh_process: Any) -> None:
+    fresh_process(programs, timeout_s=_TIMEOUT_S)
