@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from harness import Trace
+from harness import DeviceName, Trace
 from harness.evidence.op import Op
 from harness.judgement.arithmetic import computes
 
@@ -34,8 +34,18 @@ def function(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return tf.function(**options)  # type: ignore[no-any-return]
 
 
+def kind() -> str:
+    """The kind of the session's devices."""
+    return "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+
+
 def on(device: int) -> Any:
-    return tf.device(f"/CPU:{device}")
+    return tf.device(f"/{kind()}:{device}")
+
+
+def place(device: DeviceName) -> str:
+    """What a device of a session on GPUs is called on CPUs; the CPU beside GPUs is the host."""
+    return f"CPU:{device.index}" if device.kind == kind() else "host"
 
 
 def over_two(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -89,7 +99,7 @@ def facts(trace: Trace) -> dict[str, tuple[Any, ...]]:
 
 def where(trace: Trace, op_type: str, role: str = "forward") -> list[str]:
     """The devices that ops of this type ran on, in order."""
-    return [op.device.short if op.device else "-" for op in trace.ops if op.type == op_type and op.role == role]
+    return [place(op.device) if op.device else "-" for op in trace.ops if op.type == op_type and op.role == role]
 
 
 def dense(weights: Any, bias: Any) -> Callable[[Any], Any]:

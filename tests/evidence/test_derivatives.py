@@ -15,7 +15,7 @@ from harness.evidence.derivatives import derivative_of, may_begin, may_go_on, ma
 from harness.evidence.marks import FORWARD_ATTRIBUTE
 from harness.evidence.recorder import record
 
-pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
+pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
 #: Types that no link is made by, and that do not belong to the gradient of one op alone.
 _LEFT_OUT = frozenset({"Const", "Identity", "StopGradient"})

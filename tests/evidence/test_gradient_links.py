@@ -30,7 +30,7 @@ from sample_programs import (
 
 from harness import Devices, make_parallel, trace
 
-pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
+pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
 Case = tuple[Callable[[Any], Any], Any]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from sample_programs import by_name, custom, gradient_ops, on, over_two, rows, taped, unlinked, variable, where
+from sample_programs import by_name, custom, gradient_ops, on, over_two, place, rows, taped, unlinked, variable, where
 
 from harness import Trace, trace
 
-pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
+pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
 MODES = ["eager", "graph", "graph that ran before", "tape outside"]
 
@@ -37,7 +37,7 @@ def partners(trace: Trace, op_type: str) -> list[str]:
     """
     names = by_name(trace)
     found = [op for op in trace.ops if op.type == op_type and op.role == "gradient" and op.forward]
-    return sorted(device.short for op in found if (device := names[op.forward or ""].device) is not None)
+    return sorted(place(device) for op in found if (device := names[op.forward or ""].device) is not None)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -120,7 +120,7 @@ def test_the_ops_of_a_custom_gradient_belong_to_what_its_function_returned(mode:
     found = traced(mode, over_two(custom))
     names = by_name(found)
     cosines = [names[op.forward] for op in gradient_ops(found) if op.type == "Cos" and op.forward]
-    assert Counter((op.type, op.device.short) for op in cosines if op.device) == {
+    assert Counter((op.type, place(op.device)) for op in cosines if op.device) == {
         ("Exp", "CPU:1"): 1,
         ("Exp", "CPU:2"): 1,
         ("Sin", "CPU:1"): 1,
@@ -135,7 +135,7 @@ def test_what_is_computed_again_for_the_gradient_is_a_part_of_it(mode: str) -> N
     found = traced(mode, over_two(recomputed), [weights])
     assert where(found, "Tanh") == ["CPU:1", "CPU:2"]
     again = [op for op in gradient_ops(found) if op.type == "Tanh"]
-    assert [op.device.short for op in again if op.device] == ["CPU:0", "CPU:0"] or mode != "eager"
+    assert [place(op.device) for op in again if op.device] == ["CPU:0", "CPU:0"] or mode != "eager"
     assert partners(found, "Tanh") == ["CPU:1", "CPU:2"]
 
 

@@ -17,7 +17,7 @@ from harness.evidence.pairing import pair
 from harness.evidence.recorder import record
 from harness.strategies import Built, programs, sample
 
-pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
+pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
 #: They compute nothing.
 _LEFT_OUT = frozenset({"Const", "Identity", "IdentityN", "ReadVariableOp", "EmptyTensorList"})

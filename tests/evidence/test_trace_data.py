@@ -12,7 +12,7 @@ from sample_programs import by_name, facts, function, gradient_ops, on, rows, un
 
 from harness import trace
 
-pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
+pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
 
 def double_and_sine(value: Any) -> Any:

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from sample_programs import by_name, facts, on, over_two, rows, taped, variable, where
+from sample_programs import by_name, facts, kind, on, over_two, place, rows, taped, variable, where
 
 from harness import DeviceName, Trace, trace
 
-pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
+pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
 
 def devices_of(found: Trace, op_type: str) -> list[str]:
-    return [op.device.short if op.device else "-" for op in found.ops if op.type == op_type]
+    return [place(op.device) if op.device else "-" for op in found.ops if op.type == op_type]
 
 
 def copies(found: Trace) -> list[tuple[str, str, str, int | None]]:
-    return [(t.source.short, t.destination.short, t.tensor, t.bytes) for t in found.transfers]
+    return [(place(t.source), place(t.destination), t.tensor, t.bytes) for t in found.transfers]
 
 
 def test_an_op_that_runs_three_times_is_there_three_times() -> None:
@@ -42,9 +42,9 @@ def test_what_the_scope_asks_for_stands_beside_where_the_op_ran() -> None:
         return tf.exp(x)
 
     names = by_name(trace(fn, rows()))
-    assert names["Tanh"].requested == names["Tanh"].device == DeviceName("localhost", 0, 0, "CPU", 3)
+    assert names["Tanh"].requested == names["Tanh"].device == DeviceName("localhost", 0, 0, kind(), 3)
     assert names["Exp"].requested is None
-    assert names["Exp"].device == DeviceName("localhost", 0, 0, "CPU", 0)
+    assert names["Exp"].device == DeviceName("localhost", 0, 0, kind(), 0)
     assert names["Exp"].executed_type == "Exp"
 
 
@@ -98,7 +98,7 @@ def test_integers_text_and_handles_are_not_counted_as_copies() -> None:
             return tf.reshape(tf.strings.length(tf.strings.as_string(x)), [2, 6]), tf.gather(weights, [0, 1])
 
     found = trace(fn, rows())
-    assert {(t.source.short, t.destination.short) for t in found.transfers} <= {("CPU:0", "CPU:1")}
+    assert {(place(t.source), place(t.destination)) for t in found.transfers} <= {("CPU:0", "CPU:1")}
     assert all(t.bytes for t in found.transfers)
 
 

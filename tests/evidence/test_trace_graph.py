@@ -13,10 +13,12 @@ from sample_programs import (
     dense,
     facts,
     function,
+    kind,
     loop,
     mapped,
     on,
     over_two,
+    place,
     rows,
     taped,
     variable,
@@ -26,7 +28,7 @@ from sample_programs import (
 
 from harness import DeviceName, Trace, trace
 
-pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
+pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
 
 def test_names_types_devices_and_inputs_of_a_function() -> None:
@@ -39,9 +41,9 @@ def test_names_types_devices_and_inputs_of_a_function() -> None:
     names = by_name(trace(fn, rows()))
     matmul = names["fn/MatMul"]
     assert (matmul.type, matmul.executed_type) == ("MatMul", "MatMul")
-    assert matmul.device == DeviceName("localhost", 0, 0, "CPU", 2)
-    assert matmul.requested == DeviceName(kind="CPU", index=2)
-    assert names["fn/Sum"].device == DeviceName("localhost", 0, 0, "CPU", 0)
+    assert matmul.device == DeviceName("localhost", 0, 0, kind(), 2)
+    assert matmul.requested == DeviceName(kind=kind(), index=2)
+    assert names["fn/Sum"].device == DeviceName("localhost", 0, 0, kind(), 0)
     assert names["fn/Sum"].requested is None
     assert "fn/MatMul" in names["fn/Sum"].inputs
 
@@ -77,7 +79,7 @@ def test_a_function_called_with_tensors_of_different_devices_is_placed_for_each(
         there = tf.identity(rows())
     found = trace(lambda: [inner(rows()), inner(there), inner(rows())])
     assert len(where(found, "Cumsum")) == 3
-    assert [(t.source.short, t.bytes) for t in found.transfers] == [("CPU:1", 48)]
+    assert [(place(t.source), t.bytes) for t in found.transfers] == [("CPU:1", 48)]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_a_fused_kernel_is_where_all_the_ops_that_it_took_in_are() -> None:
             return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias))
 
     found = [op for op in trace(fn, rows()).ops if op.type in ("MatMul", "BiasAdd", "Relu")]
-    assert {op.device.short for op in found if op.device} == {"CPU:2"}
+    assert {place(op.device) for op in found if op.device} == {"CPU:2"}
     assert len({op.executed_type for op in found}) == 1
     assert "FusedMatMul" in (found[0].executed_type or "")
 
@@ -170,11 +172,11 @@ def test_an_op_that_the_optimizer_left_out_is_no_evidence_of_another_device() ->
             return tf.nn.bias_add(tf.matmul(x, weights), bias)
 
     found = [op for op in trace(fn, rows()).ops if op.type == "Mul"]
-    assert {op.device.short for op in found if op.device} <= {"CPU:1"}
+    assert {place(op.device) for op in found if op.device} <= {"CPU:1"}
 
 
 def sizes(found: Trace) -> list[tuple[str, str, int | None]]:
-    return sorted((t.source.short, t.destination.short, t.bytes) for t in found.transfers)
+    return sorted((place(t.source), place(t.destination), t.bytes) for t in found.transfers)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -227,7 +229,7 @@ def test_gradients_carry_the_scope_they_were_asked_for_in() -> None:
 
     found = trace(fn, rows())
     assert where(found, "TanhGrad", "gradient") == ["CPU:3", "CPU:3"]
-    assert {op.requested.short for op in found.ops if op.type == "TanhGrad" and op.requested} == {"CPU:3"}
+    assert {place(op.requested) for op in found.ops if op.type == "TanhGrad" and op.requested} == {"CPU:3"}
 
 
 def test_a_function_that_is_not_inlined_hides_where_its_ops_ran() -> None:
@@ -241,7 +243,7 @@ def test_a_function_that_is_not_inlined_hides_where_its_ops_ran() -> None:
     (op,) = [op for op in trace(fn, rows()).ops if op.type == "Cumsum"]
     assert op.device is None
     assert op.requested is not None
-    assert op.requested.short == "CPU:2"
+    assert place(op.requested) == "CPU:2"
 
 
 def test_ops_that_python_runs_within_a_graph_are_known_from_their_kernels() -> None:
@@ -251,7 +253,7 @@ def test_ops_that_python_runs_within_a_graph_are_known_from_their_kernels() -> N
             return tf.py_function(lambda value: tf.sin(value) * 2.0, [x], tf.float32)
 
     found = trace(fn, rows())
-    assert [op.device.short for op in found.ops if op.type == "EagerPyFunc" and op.device] == ["CPU:1"]
+    assert [place(op.device) for op in found.ops if op.type == "EagerPyFunc" and op.device] == ["CPU:1"]
     assert where(found, "Sin") == ["CPU:0"]
 
 

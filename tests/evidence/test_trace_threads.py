@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from sample_programs import by_name, facts, on, rows, taped, variable, where
+from sample_programs import by_name, facts, on, place, rows, taped, variable, where
 
 from harness import Devices, trace
 
-pytestmark = pytest.mark.devices(min=4, kind="logical-cpu")
+pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_thread_that_waits_for_another_one_does_not_wait_for_ever() -> None:
             thread.join()
 
     found = trace(both, rows())
-    assert [op.device.short for op in found.ops if op.type == "EagerPyFunc" and op.device]
+    assert [place(op.device) for op in found.ops if op.type == "EagerPyFunc" and op.device]
 
 
 def test_a_thread_that_outlives_the_trace_is_let_go(pool: ThreadPoolExecutor) -> None:
