@@ -221,8 +221,8 @@ inline void DestroyPlatformFunctions(SP_PlatformFns*) {}
 
 inline void DescribePlatform(SE_PlatformRegistrationParams* params, TF_Status* status) {
   params->platform->struct_size = SP_PLATFORM_STRUCT_SIZE;
-  // TensorFlow's error for jit_compile=True ends with this name.
-  params->platform->name = "SOFTWARE_GPU (XLA cannot compile for software GPUs: leave out jit_compile=True)";
+  // TensorFlow's error for jit_compile=True has this name in it: there is no compiler for this platform.
+  params->platform->name = "SOFTWARE_GPU_WITHOUT_XLA";
   params->platform->type = "GPU";
   params->platform->supports_unified_memory = 0;
   params->platform->use_bfc_allocator = 1;
