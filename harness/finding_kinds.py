@@ -90,14 +90,13 @@ _ALL = (
     FindingKind(
         "H201",
         "op-placement",
-        "an op ran on another device than its scope asks for (soft placement, XLA), its result is moved to another "
-        "device, or it ran on a device that the program should not use",
+        "an op ran on another device than its scope asks for (soft placement, XLA, a Python function), works on one "
+        "shard's rows and ran on another shard's device, or ran on a device that the program should not use",
         "a product in the scope of GPU:1 ran on GPU:0",
         "soft placement of an op without a kernel for the device; a variable on another device; a hard-coded "
-        "device name",
+        "device name; work on a shard outside of its scope",
         "switch soft placement off to see the error, create the variable where it is used, and take the device "
-        "from the "
-        "list of devices",
+        "from the list of devices",
     ),
     FindingKind(
         "H202",

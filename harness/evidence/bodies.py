@@ -23,6 +23,12 @@ _BACKWARD = re.compile(r"__backward_")
 _SYMBOLIC = re.compile(r"(?:^|(?<=/))gradients(?:_\d+)?/")
 
 
+#: A tensor: the path of the op that makes it, and which of the op's outputs it is.
+Tensor = tuple[str, int]
+#: In the place of the output's number: the op is only waited for.
+WAITED_FOR = -1
+
+
 @dataclass(eq=False)
 class Body:
     """The nodes of one function where it is called, or of the whole graph.
@@ -38,8 +44,8 @@ class Body:
     function: str = ""
     owner: str | None = None
     parent: Body | None = None
-    #: What the arguments of the function are called inside, and the paths of the ops that make them.
-    arguments: dict[str, str] = field(default_factory=dict)
+    #: What the arguments of the function are called inside, and the tensors that they are.
+    arguments: dict[str, Tensor] = field(default_factory=dict)
     #: What the function returns: names of tensors inside.
     returns: list[str] = field(default_factory=list)
     #: The functions that it calls, by the name of the calling node.
@@ -48,6 +54,8 @@ class Body:
     forward: Body | None = None
     of: str | None = None
     unit: str | None = None
+    #: Path of the innermost condition that decides whether this body runs.
+    branch: str | None = None
     _renamed: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -71,22 +79,23 @@ class Body:
                         self._renamed[base] = node.name
         return self._renamed.get(name)
 
-    def input_paths(self, node: Any) -> tuple[str, ...]:
-        """Paths of the ops that make the inputs of a node."""
-        return tuple([self.path_of(text) for text in node.input])
+    def inputs(self, node: Any) -> tuple[Tensor, ...]:
+        """The tensors that a node reads."""
+        return tuple([self.tensor_of(text) for text in node.input])
 
-    def path_of(self, text: str) -> str:
-        """Path of the op that makes a tensor. Arguments are followed out of the function, results of calls into it."""
+    def tensor_of(self, text: str) -> Tensor:
+        """The tensor of this name. Arguments are followed out of the function, results of calls into it."""
         name = node_of(text)
+        if text[0] == "^":
+            return self.arguments[name][0] if name in self.arguments else self.prefix + name, WAITED_FOR
         if name in self.arguments:
             return self.arguments[name]
+        index = text.rpartition(":")[2]
+        at = int(index) if index.isdigit() and ":" in text else 0
         called = self.calls.get(name)
-        if called is not None and text[0] != "^":
-            index = text.rpartition(":")[2]
-            at = int(index) if index.isdigit() and ":" in text else 0
-            if at < len(called.returns):
-                return called.path_of(called.returns[at])
-        return self.prefix + name
+        if called is not None and at < len(called.returns):
+            return called.tensor_of(called.returns[at])
+        return self.prefix + name, at
 
 
 def node_of(text: str) -> str:
@@ -112,11 +121,21 @@ class Graph:
 
     nodes: Sequence[Any]
     library: Mapping[str, Any]
+    #: Of a function: what its arguments are called inside, and the tensors that it returns.
+    arguments: Sequence[str] = ()
+    returns: Sequence[str] = ()
 
     @classmethod
     def of(cls, definition: Any) -> Graph:
         """From a ``GraphDef``."""
         return cls(definition.node, {function.signature.name: function for function in definition.library.function})
+
+    @classmethod
+    def of_function(cls, function: Any, library: Mapping[str, Any]) -> Graph:
+        """From a ``FunctionDef``."""
+        arguments = [argument.name for argument in function.signature.input_arg]
+        returns = [function.ret[result.name] for result in function.signature.output_arg]
+        return cls(function.node_def, library, arguments, returns)
 
 
 def open_bodies(root: Body, library: Mapping[str, Any], forward: Sequence[Body] = ()) -> list[Body]:
@@ -161,7 +180,7 @@ class _Opener:
             unit = path
         names = [argument.name for argument in function.signature.input_arg]
         # The first input of a branch decides; it is no argument of the branch.
-        given = body.input_paths(node)[1 if kind == "branch" else 0 :]
+        given = body.inputs(node)[1 if kind == "branch" else 0 :]
         forward = self.forward_of(body, node, name)
         return Body(
             prefix=f"{path}/{part}",
@@ -177,6 +196,7 @@ class _Opener:
             forward=forward,
             of=forward.owner if forward is not None else None,
             unit=unit,
+            branch=path if kind == "branch" else body.branch,
         )
 
     def forward_function(self, name: str) -> str | None:

@@ -9,18 +9,20 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from harness._tensorflow import dtype_name, output_dtypes
+from harness._tensorflow import CollectedGraph, dtype_name, output_dtypes
 from harness.devices.name import DeviceName
-from harness.evidence.bodies import Graph
+from harness.evidence.bodies import Graph, Tensor
 from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.op import Op, Transfer
-from harness.evidence.placed import kernels_of, ops_of, working_nodes
+from harness.evidence.placed import executed_ops, kernels_of, ops_of, runs_on, working_nodes
 from harness.evidence.roles import role_of
 from harness.evidence.sizes import transfers_of
 from harness.evidence.steps import Recording, Step
+from harness.evidence.trace import Trace
 from harness.evidence.transfers import Part, Transfers
-from harness.evidence.userops import name_in_trace, user_ops
+from harness.evidence.userops import inputs_in_trace, name_in_trace, user_ops
+from harness.evidence.work import work_of
 from harness.evidence.xla import cluster_ops
 
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(?P<backward>__backward_)?(?P<name>.*?)(?:_\d+)+$")
@@ -38,9 +40,9 @@ class _Names:
         return base if count == 0 else f"{base}_{count}"
 
 
-def build(recording: Recording) -> tuple[list[Op], Transfers, Callable[[], list[Collective]]]:
-    """The ops, in the order in which they were started, the transfers, and what finds the collectives."""
-    return _Builder(recording).build()
+def build(recording: Recording, outputs: Any = None) -> Trace:
+    """The trace of a recording."""
+    return _Builder(recording).build(outputs)
 
 
 class _Builder:
@@ -50,14 +52,19 @@ class _Builder:
         self.ops: list[Op] = []
         self.transfers: list[Part] = []
         self.collectives: list[Callable[[], list[Collective]]] = []
-        #: Which op made a tensor.
-        self.maker: dict[int, str] = {}
+        #: The op that made a tensor, and which of its outputs it is.
+        self.maker: dict[int, Tensor] = {
+            tensor_id: (f"argument[{index}]", 0) for index, tensor_id in enumerate(recording.arguments)
+        }
+        #: The work of eager ops by name, and what works out that of a function's.
+        self.eager_work: dict[str, float] = {}
+        self.work: list[Callable[[], dict[str, float]]] = []
         self.fetched: set[tuple[int, DeviceName]] = set()
         #: Names of the nodes that belong to the functions whose graph this is, by the graph's id.
         self.own: dict[int, set[str]] = {}
         self.kernels_seen: Counter[tuple[str, DeviceName | None]] = Counter()
 
-    def build(self) -> tuple[list[Op], Transfers, Callable[[], list[Collective]]]:
+    def build(self, outputs: Any) -> Trace:
         steps = self.recording.steps
         # What several threads run at once comes in no order that would be the same in the next run.
         for step in [step for step in steps if not step.aside] + sorted(
@@ -70,11 +77,25 @@ class _Builder:
             else:
                 self.add_eager(step)
         self.add_unseen()
-        return self.checked(), Transfers(self.transfers), self.find_collectives
+        return Trace(tuple(self.checked()), Transfers(self.transfers), outputs, self.find_collectives, self.find_work)
 
     def find_collectives(self) -> list[Collective]:
         """The collectives of the functions that ran; looked for when they are asked for."""
         return [found for part in self.collectives for found in part()]
+
+    def find_work(self) -> dict[str, float]:
+        """The work of each op, as far as it is known."""
+        found = dict(self.eager_work)
+        for part in self.work:
+            found.update(part())
+        return found
+
+    def raised(self, graph: CollectedGraph) -> set[str]:
+        """The nodes of a graph that belong to a function that raised."""
+        names = {node.name for node in graph.before.node}
+        functions = [self.recording.functions[name] for name in self.recording.raised & set(self.recording.functions)]
+        found = [{node.name for node in function.node_def} for function in functions]
+        return set[str]().union(*(nodes for nodes in found if nodes <= names))
 
     def checked(self) -> list[Op]:
         """Return the ops, with references only to ops that exist."""
@@ -83,10 +104,13 @@ class _Builder:
         for op in self.ops:
             forward = op.forward if op.forward in names else None
             inputs = op.inputs
+            ports = op.ports
             if not names.issuperset(inputs):
-                inputs = tuple([name for name in inputs if name in names])
+                known = [at for at, name in enumerate(inputs) if name in names or name.startswith("argument[")]
+                inputs = tuple([inputs[at] for at in known])
+                ports = tuple([ports[at] for at in known]) if ports else ()
             same = forward == op.forward and inputs is op.inputs
-            ops.append(op if same else replace(op, forward=forward, inputs=inputs))
+            ops.append(op if same else replace(op, forward=forward, inputs=inputs, ports=ports))
         return ops
 
     def name(self, step: Step) -> None:
@@ -100,9 +124,9 @@ class _Builder:
 
     def add_eager(self, step: Step) -> None:
         name = step.label
-        device = _device(step.device)
-        self.kernels_seen[step.type, device] += 1
-        maker = self.maker
+        self.kernels_seen[step.type, _device(step.device)] += 1
+        device = runs_on(step.type, _device(step.device))
+        given = [self.maker[tensor_id] for tensor_id in step.inputs if tensor_id in self.maker]
         self.ops.append(
             Op(
                 name,
@@ -113,73 +137,71 @@ class _Builder:
                 role_of(step.type, gradient=step.in_gradient),
                 step.forward.label or None if step.forward is not None else None,
                 _dtype_names(step.dtypes),
-                tuple([maker[tensor_id] for tensor_id in step.inputs if tensor_id in maker]),
+                tuple([maker for maker, _ in given]),
+                ports=tuple([port for _, port in given]) if any(port for _, port in given) else (),
             )
         )
+        self.eager_work[name] = step.work
         if step.held and device is not None:
             self.fetch(step, device)
         for attribute, function in step.functions.items():
             self.add_data(f"{name}/{attribute}", function)
-        for tensor_id in step.outputs:
-            maker[tensor_id] = name
+        self.maker.update((tensor_id, (name, port)) for port, tensor_id in enumerate(step.outputs))
 
     def fetch(self, step: Step, device: DeviceName) -> None:
         """Note which inputs an eager op had to copy to its device; TensorFlow keeps the copy, so once per tensor."""
         for tensor_id, holder, size_bytes in step.held:
             if (tensor_id, device) not in self.fetched:
                 self.fetched.add((tensor_id, device))
-                tensor = self.maker.get(tensor_id, f"{step.label}:input")
+                maker, _ = self.maker.get(tensor_id, ("", 0))
+                tensor = f"{step.label}:input" if maker.partition("[")[0] in ("", "argument") else maker
                 self.transfers.append(Transfer(DeviceName.parse(holder), device, tensor, size_bytes))
 
     def add_data(self, name: str, function: Any) -> None:
         """A function that a ``tf.data`` pipeline runs by itself: TensorFlow does not tell where its ops run."""
         for op in user_ops(Graph(function.node_def, self.recording.functions), DeviceName()).ops:
             requested = op.requested if op.requested != DeviceName() else None
-            inputs = tuple([f"{name}/{source}" for source in op.inputs])
+            inputs, ports = inputs_in_trace(op, name)
             dtypes = output_dtypes(op.type, op.attributes)
-            self.ops.append(Op(f"{name}/{op.path}", op.type, None, None, requested, "data", None, dtypes, inputs))
+            self.ops.append(
+                Op(f"{name}/{op.path}", op.type, None, None, requested, "data", None, dtypes, inputs, ports=ports)
+            )
 
     def add_call(self, step: Step) -> None:
         name = step.label
         requested = _device(step.scope) or DeviceName()
-        arguments = [self.maker.get(tensor_id, "") for tensor_id in step.inputs]
+        arguments = [self.maker.get(tensor_id) for tensor_id in step.inputs]
         forward = step.forward if step.backward else None
         forward_name = forward.label if forward is not None else None
         gradient_of = self.graph_of(forward) if forward is not None else None
         function = self.recording.functions[step.type]
-        if compiled_by_xla(function):
-            self.ops.extend(
-                cluster_ops(
-                    self.graph_of(step),
-                    device=_device(step.device),
-                    requested=requested,
-                    name=name,
-                    gradient_of=gradient_of,
-                    forward_name=forward_name,
-                )
-            )
-            self.maker.update(dict.fromkeys(step.outputs, name))
-            return
-        if step.body is None:
+        compiled = compiled_by_xla(function)
+        body = step.body
+        if body is None and not compiled:
             # TensorFlow ran the function and reported no graph, so its content is unknown.
             self.ops.append(Op(name, "PartitionedCall", None, None, requested, "control"))
             return
-        # Ops that ran eagerly while the function ran are handed over in one with it.
-        own = self.own.setdefault(id(step.body), set())
-        own.update(node.name for node in function.node_def)
-        written = user_ops(self.graph_of(step), requested, arguments=arguments, gradient_of=gradient_of)
-        self.ops.extend(ops_of(step.body, written.ops, requested, name, forward_name))
-        self.transfers.append(partial(transfers_of, step.body, name, step.shapes))
-        self.collectives.append(partial(collectives_of, step.body, name, step.shapes))
-        for index, path in written.returned.items():
+        unit = name if compiled else None
+        written = user_ops(self.graph_of(step), requested, arguments=arguments, gradient_of=gradient_of, unit=unit)
+        for index, (path, port) in written.returned.items():
             if index < len(step.outputs):
-                self.maker[step.outputs[index]] = name_in_trace(path, name)
+                self.maker[step.outputs[index]] = name_in_trace(path, name), port
+        if body is None or compiled:
+            self.ops.extend(cluster_ops(written.ops, device=_device(step.device), name=name, forward_name=forward_name))
+            return
+        # Ops that ran eagerly while the function ran are handed over in one with it.
+        own = self.own.setdefault(id(body), set())
+        own.update(node.name for node in function.node_def)
+        self.ops.extend(ops_of(body, written.ops, requested, name, forward_name))
+        self.transfers.append(partial(transfers_of, body, name, step.shapes))
+        self.collectives.append(partial(collectives_of, body, name, step.shapes))
+        self.work.append(partial(work_of, body, written.ops, name, step.shapes))
 
     def graph_of(self, call: Step) -> Graph:
         """What a call ran, as the user wrote it."""
         function = self.recording.functions[call.type]
         if call.body is None:
-            return Graph(function.node_def, self.recording.functions)
+            return Graph.of_function(function, self.recording.functions)
         graph = Graph.of(call.body.before)
         own = {node.name for node in function.node_def}
         return Graph([node for node in graph.nodes if node.name != node.op or node.name in own], graph.library)
@@ -187,10 +209,17 @@ class _Builder:
     def add_unseen(self) -> None:
         """Ops that no callback saw: started by a thread that is older than the trace, or by TensorFlow itself."""
         kernels: list[tuple[str, DeviceName]] = []
+        meshes = any("/device:CUSTOM:" in (step.device or "") for step in self.recording.steps)
         for graph in self.recording.graphs:
-            found = kernels_of(graph, self.own.get(id(graph), frozenset()))
+            known = self.own.get(id(graph), self.raised(graph))
+            found = kernels_of(graph, known)
             kernels.extend(found)
-            if id(graph) not in self.own and len(found) < len(working_nodes(graph)):
+            if known or id(graph) in self.own or len(found) == len(working_nodes(graph)):
+                continue
+            if meshes:
+                # A mesh of DTensor runs one function on each of its devices, all under the same names.
+                self.ops.extend(executed_ops(graph, self.names.unique("function")))
+            else:
                 name = self.names.unique("function")
                 whole = Graph.of(graph.before)
                 own = Graph([node for node in whole.nodes if node.name != node.op], whole.library)
@@ -198,7 +227,7 @@ class _Builder:
                 self.transfers.append(partial(transfers_of, graph, name))
                 self.collectives.append(partial(collectives_of, graph, name))
         for op_type, device in sorted(kernels):
-            if not self.kernels_seen[op_type, device]:
+            if not self.kernels_seen[op_type, device] and op_type not in self.recording.raised:
                 self.kernels_seen[op_type, device] += 1
                 self.ops.append(Op(self.names.unique(op_type), op_type, op_type, device, None, role_of(op_type)))
 

@@ -18,7 +18,10 @@ class Op:
     was fused into (``_FusedMatMul``), or ``None`` where it was optimised away. Which library's kernel ran is left out.
     ``device`` is where it ran (``None``: not known, so nothing is proven), ``requested`` what its scope asked for.
     ``forward`` names the forward op that a gradient op belongs to. ``inputs`` names the ops that made its inputs, where
-    they are known. ``unit`` names the XLA cluster that it is part of.
+    they are known; ``argument[2]`` is a tensor that the traced function was given. ``ports`` says which output of that
+    op each input is (-1: none, it is only waited for); empty means the first of each. ``unit`` names the XLA cluster
+    that it is part of. ``branch`` names the condition that decides when a graph runs whether the op runs at all:
+    ``device`` is then where it was placed, and TensorFlow does not tell which branch was taken.
     """
 
     name: str
@@ -31,6 +34,8 @@ class Op:
     dtypes: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     unit: str | None = None
+    ports: tuple[int, ...] = ()
+    branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

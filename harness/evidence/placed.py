@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness._tensorflow import CollectedGraph, attribute_text, output_dtypes, written_type
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.roles import role_of
-from harness.evidence.userops import UserOp, name_in_trace
+from harness.evidence.userops import UserOp, inputs_in_trace, name_in_trace
 
 #: Inlining a branch or a loop body adds a number behind its part of the name: ``cond/then/_25/cond/Exp``.
 _INLINED = re.compile(r"(?<=/)(then|else|body|cond|branch\d+)/_\d+(?=/)")
@@ -31,6 +31,7 @@ _PLUMBING = (
     # oneDNN's changes of memory layout: _MklToTf and _MklInputConversion.
     | {"_ToTf", "_InputConversion"}
 )
+_PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 _ADDITIONS = frozenset({"Add", "AddN", "AddV2"})
 _CONSTANTS = frozenset({"Const", "HostConst", "_HostConst"})
 #: What stands for an op that the optimizer has done away with: it computed the result itself, or needed none.
@@ -126,6 +127,26 @@ def ops_of(
     return ops
 
 
+def executed_ops(graph: CollectedGraph, name: str) -> list[Op]:
+    """The nodes of each partition as they ran, where one name stands for several."""
+    return [
+        Op(f"{name}/{device.short}/{user_path(node.name)}", op_type, op_type, device, None, role_of(op_type, node.name))
+        for part in graph.partitions
+        for node in part.node
+        if (op_type := written_type(node.op)) not in _PLUMBING and (device := DeviceName.parse(node.device))
+    ]
+
+
+def runs_on(op_type: str, device: DeviceName | None) -> DeviceName | None:
+    """Where an op's work is done: Python functions run on the host, on whatever device TensorFlow calls them.
+
+    That of a custom device is done on several others.
+    """
+    if device is not None and device.kind == "CUSTOM":
+        return None
+    return replace(device, kind="CPU", index=0) if device is not None and op_type in _PYTHON else device
+
+
 def _forward(op: UserOp, name: str, forward_name: str | None) -> str | None:
     return None if op.forward is None else name_in_trace(op.forward, name, forward_name)
 
@@ -133,16 +154,19 @@ def _forward(op: UserOp, name: str, forward_name: str | None) -> str | None:
 def _op(op: UserOp, found: Placed | None, name: str, forward_name: str | None) -> Op:
     if found is not None and found.type in _REMOVED and op.type not in _PLUMBING:
         found = None
+    inputs, ports = inputs_in_trace(op, name)
     return Op(
         name=f"{name}/{op.path}",
         type=op.type,
         executed_type=None if found is None else ("XlaCluster" if op.unit is not None else found.type),
-        device=None if found is None else found.device,
+        device=None if found is None else runs_on(op.type, found.device),
         requested=op.requested if op.requested != DeviceName() else None,
         role="data" if op.in_data else role_of(op.type, op.path, gradient=op.gradient),
         forward=_forward(op, name, forward_name),
         dtypes=output_dtypes(op.type, op.attributes),
-        inputs=tuple([name_in_trace(source, name) for source in op.inputs]),
+        inputs=inputs,
+        ports=ports,
+        branch=f"{name}/{op.branch}" if op.branch is not None else None,
         unit=f"{name}/{op.unit}" if op.unit is not None else None,
     )
 
@@ -163,7 +187,7 @@ def _taken_in(written: Sequence[UserOp], placed: Mapping[str, Placed]) -> dict[s
         # The new op stands for the last of those that it took in; the others are found going up from there.
         frontier = [last]
         while frontier:
-            sources = {source: missing[source] for op in frontier for source in op.inputs if source in missing}
+            sources = {source: missing[source] for op in frontier for source, _ in op.inputs if source in missing}
             frontier = [op for op in sources.values() if op.path not in found and _is_part(op, last, node)]
             found.update((op.path, node) for op in frontier)
     return found

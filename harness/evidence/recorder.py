@@ -17,6 +17,7 @@ from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWAR
 from harness.evidence.steps import Recording, Step
 from harness.evidence.tapes import Tapes
 from harness.evidence.watching import watched
+from harness.evidence.work import estimate
 from harness.plural import plural
 
 
@@ -74,6 +75,7 @@ class Recorder(Tapes):
             step.body = self.body(step, function, inputs)
             step.shapes = [tensor._shape_tuple() for tensor in inputs]
         else:
+            step.work = estimate(step.type, map(shape_of, inputs), map(shape_of, outputs))
             device = step.device
             if device is None:
                 device = step.device = self.kernel_device(step, inputs)
@@ -85,6 +87,11 @@ class Recorder(Tapes):
                     if tensor._datatype_enum() not in HOST_DTYPE_NUMBERS
                 ]
         self.recording.steps.append(step)
+
+    def on_error(self, name: str) -> None:
+        """An op of this type, or a function of this name, raised."""
+        self.definition(name)
+        self.recording.raised.add(name)
 
     def definition(self, name: str) -> Any | None:
         """The function of this name, or ``None`` for a plain op."""
@@ -175,19 +182,31 @@ class Recorder(Tapes):
             mark(output, FORWARD_ATTRIBUTE if here else FORWARD_ELSEWHERE_ATTRIBUTE, forward.name)
 
 
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """The shape of an eager tensor."""
+    shape: tuple[int, ...] = tensor._shape_tuple()
+    return shape
+
+
 def _size_bytes(tensor: Any) -> int:
     return int(tensor._num_elements() * tensor.dtype.size)
 
 
 @contextmanager
-def record() -> Iterator[Recording]:
+def record(*arguments: Any) -> Iterator[Recording]:
     """Record every op that TensorFlow executes in the body. Filled when the body ends, also when it raises.
+
+    ``arguments`` are nests with the tensors that the body works on.
 
     Raises:
         EvidenceError: a recording is already under way in this process, or TensorFlow ran ops and reported no graph.
         TensorFlowInterfaceChanged: TensorFlow's private interface is not as expected.
     """
+    import tensorflow as tf
+
     recorder = Recorder()
+    given = tf.nest.flatten(arguments)
+    recorder.recording.arguments = [leaf._id for leaf in given if isinstance(leaf, tf.Tensor) and hasattr(leaf, "_id")]
     with watched(recorder) as runtime:
         recorder.runtime = runtime
         try:

@@ -36,27 +36,35 @@ def sizes_of(graph: Any, tensors: Sequence[str], shapes: Sequence[Shape]) -> dic
 
     TensorFlow works the shapes out as it imports the graph, from the shapes of the arguments on.
     """
-    import tensorflow as tf
-
-    definition = _with_shapes(graph, shapes)
-    imported = tf.Graph()
-    try:
-        with imported.as_default():
-            tf.graph_util.import_graph_def(definition, name="")
-    except (ValueError, tf.errors.OpError):
-        # Some nodes exist only after placement; TensorFlow imports no graph that has them. The sizes stay unknown.
+    whole = imported(graph, shapes)
+    if whole is None:
         return {}
     sizes = {}
     for text in tensors:
         name, _, index = text.partition(":")
         try:
-            tensor = imported.get_operation_by_name(name).outputs[int(index or 0)]
+            tensor = whole.get_operation_by_name(name).outputs[int(index or 0)]
         except (KeyError, IndexError):
             continue  # made by the partitioning, after this graph
         count = tensor.shape.num_elements()
         if count is not None and tensor.dtype.size:
             sizes[text] = int(count * tensor.dtype.size)
     return sizes
+
+
+def imported(graph: Any, shapes: Sequence[Shape]) -> Any | None:
+    """The ``tf.Graph`` of a definition, whose tensors have shapes; ``None`` where TensorFlow does not import it."""
+    import tensorflow as tf
+
+    definition = _with_shapes(graph, shapes)
+    whole = tf.Graph()
+    try:
+        with whole.as_default():
+            tf.graph_util.import_graph_def(definition, name="")
+    except (ValueError, tf.errors.OpError):
+        # Some nodes exist only after placement; TensorFlow imports no graph that has them.
+        return None
+    return whole
 
 
 def _with_shapes(graph: Any, shapes: Sequence[Shape]) -> Any:

@@ -33,6 +33,8 @@ class Step:
     functions: Mapping[str, Any] = MappingProxyType({})
     #: Whether this is a call of a function that computes a gradient.
     backward = False
+    #: An estimate of the arithmetic operations of an eager op.
+    work = 0.0
     #: Name of the op in the trace; given when the trace is built.
     label = ""
 
@@ -52,3 +54,7 @@ class Recording:
     graphs: list[CollectedGraph] = field(default_factory=list)
     #: Definitions (``FunctionDef``) of the functions that were called, and of those that a compiled one calls.
     functions: dict[str, Any] = field(default_factory=dict)
+    #: Ids of the tensors that the traced function was given.
+    arguments: list[int] = field(default_factory=list)
+    #: Types of the ops, and names of the functions, that raised.
+    raised: set[str] = field(default_factory=set)

@@ -67,10 +67,10 @@ def _op_record(op: Op) -> dict[str, Any]:
         "requested": str(op.requested) if op.requested is not None else None,
         "role": op.role,
     }
-    for key in ("forward", "unit"):
+    for key in ("forward", "unit", "branch"):
         if getattr(op, key) is not None:
             record[key] = getattr(op, key)
-    for key in ("dtypes", "inputs"):
+    for key in ("dtypes", "inputs", "ports"):
         if getattr(op, key):
             record[key] = list(getattr(op, key))
     return record
@@ -91,6 +91,8 @@ def _op(record: dict[str, Any]) -> Op:
         dtypes=_texts(record, "dtypes"),
         inputs=_texts(record, "inputs"),
         unit=_text_or_none(record, "unit"),
+        ports=_numbers(record, "ports"),
+        branch=_text_or_none(record, "branch"),
     )
 
 
@@ -134,4 +136,11 @@ def _texts(record: dict[str, Any], key: str) -> tuple[str, ...]:
     values = record.get(key, ())
     if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
         raise TypeError(f"{key} = {values!r}; accepted: a list of strings")
+    return tuple(values)
+
+
+def _numbers(record: dict[str, Any], key: str) -> tuple[int, ...]:
+    values = record.get(key, ())
+    if not isinstance(values, (list, tuple)) or not all(isinstance(value, int) for value in values):
+        raise TypeError(f"{key} = {values!r}; accepted: a list of integers")
     return tuple(values)

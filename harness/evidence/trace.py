@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trace:
-    """What ran where. ``outputs`` is what the function returned; it is not saved, and nor are the ``collectives``.
+    """What ran where. ``outputs`` is what the function returned; it, ``collectives`` and ``work`` are not saved.
 
     ``ops`` are in the order in which they ran, those of a function together. ``transfers`` are the copies between
     devices; their sizes are worked out when they are first looked at. ``unproven`` lists the ops that TensorFlow's
@@ -31,11 +31,17 @@ class Trace:
     transfers: Sequence[Transfer]
     outputs: Any = field(default=None, compare=False, repr=False)
     find_collectives: Callable[[], list[Collective]] = field(default=list, compare=False, repr=False)
+    find_work: Callable[[], dict[str, float]] = field(default=dict, compare=False, repr=False)
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
         """Each device's part of the collective ops that ran in functions, with its bytes."""
         return tuple(self.find_collectives())
+
+    @cached_property
+    def work(self) -> Mapping[str, float]:
+        """An estimate of each op's arithmetic operations from the shapes, by its name, where they are known."""
+        return self.find_work()
 
     @property
     def unproven(self) -> tuple[Op, ...]:
@@ -103,7 +109,6 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace:
 
     if not callable(fn):
         raise EvidenceError(f"trace: fn={fn!r} is not callable; give a function, then its arguments")
-    with record() as recording:
+    with record(args, kwargs) as recording:
         outputs = fn(*args, **kwargs)
-    ops, transfers, collectives = build(recording)
-    return Trace(tuple(ops), transfers, outputs, collectives)
+    return build(recording, outputs)

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness._tensorflow import attribute_text
 from harness.devices.name import DeviceName
-from harness.evidence.bodies import Body, Graph, device_of, merge, open_bodies, symbolic_forward
+from harness.evidence.bodies import Body, Graph, Tensor, device_of, merge, open_bodies, symbolic_forward
 from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
 from harness.evidence.pairing import pair
 from harness.evidence.roles import in_gradient_scope
@@ -30,20 +30,22 @@ class UserOp:
     type: str
     requested: DeviceName
     attributes: Mapping[str, Any]
-    inputs: tuple[str, ...]
+    inputs: tuple[Tensor, ...]
     gradient: bool
     forward: str | None
     unit: str | None
     #: Runs inside a ``tf.data`` pipeline: TensorFlow does not say where.
     in_data: bool
+    #: Path of the condition that decides whether it runs.
+    branch: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class UserOps:
-    """The ops of a graph, and the paths of those that make its results, by the number of the result."""
+    """The ops of a graph, and its results by their number."""
 
     ops: list[UserOp]
-    returned: dict[int, str]
+    returned: dict[int, Tensor]
 
 
 #: Stands before the name of an op in another graph: the one whose gradient a backward function computes.
@@ -56,7 +58,7 @@ def user_ops(
     graph: Graph,
     requested: DeviceName,
     *,
-    arguments: Sequence[str] = (),
+    arguments: Sequence[Tensor | None] = (),
     gradient_of: Graph | None = None,
     unit: str | None = None,
 ) -> UserOps:
@@ -65,23 +67,22 @@ def user_ops(
     Args:
         graph: as the user wrote it.
         requested: the device that the call of the graph asked for.
-        arguments: names in the trace of the ops that made the inputs of the graph, in the order of its ``_Arg``
-            nodes; empty where that is not known.
+        arguments: the inputs of the graph in the order of its ``_Arg`` nodes, each by the name in the trace of the
+            op that made it; ``None`` where that is not known.
         gradient_of: the graph whose gradient this one computes, if it is that of a backward function. The ``forward``
             of its ops then lies in that graph, and begins with :data:`FORWARD_PREFIX`.
         unit: name of the XLA cluster that the whole graph is, if it is one.
     """
     root = Body("", requested, list(graph.nodes), "graph", unit=unit)
-    root.arguments.update(_arguments(root, arguments))
+    root.arguments.update(_arguments(graph, arguments))
     forward: list[Body] = []
     if gradient_of is not None:
         forward = open_bodies(Body(FORWARD_PREFIX, requested, list(gradient_of.nodes), "graph"), gradient_of.library)
         root.gradient = True
         root.forward = forward[0]
     ops = [op for body in open_bodies(root, graph.library, forward) for op in _ops(body)]
-    returned = {
-        node.attr["index"].i: root.path_of(node.input[0]) for node in root.nodes if node.op == "_Retval" and node.input
-    }
+    results = [(node.attr["index"].i, node.input[0]) for node in root.nodes if node.op == "_Retval" and node.input]
+    returned = {index: root.tensor_of(text) for index, text in results or enumerate(graph.returns)}
     return UserOps(ops, returned)
 
 
@@ -98,14 +99,18 @@ def name_in_trace(path: str, call: str, forward_call: str | None = None) -> str:
     return path.removeprefix(OUTSIDE_PREFIX) if path.startswith(OUTSIDE_PREFIX) else f"{call}/{path}"
 
 
-def _arguments(root: Body, names: Sequence[str]) -> dict[str, str]:
-    """Which op outside made each argument of the graph."""
-    nodes = [node for node in root.nodes if node.op in ("_Arg", "_DeviceArg")]
-    return {
-        node.name: OUTSIDE_PREFIX + names[node.attr["index"].i]
-        for node in nodes
-        if node.attr["index"].i < len(names) and names[node.attr["index"].i]
-    }
+def inputs_in_trace(op: UserOp, call: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The ``inputs`` and the ``ports`` of an op in the trace."""
+    names = tuple([name_in_trace(path, call) for path, _ in op.inputs])
+    return names, tuple([port for _, port in op.inputs]) if any(port for _, port in op.inputs) else ()
+
+
+def _arguments(graph: Graph, given: Sequence[Tensor | None]) -> dict[str, Tensor]:
+    """The tensor outside that each argument of the graph is."""
+    numbered = [*((name, at) for at, name in enumerate(graph.arguments))]
+    numbered += [(node.name, node.attr["index"].i) for node in graph.nodes if node.op in ("_Arg", "_DeviceArg")]
+    known = {name: given[at] for name, at in numbered if at < len(given)}
+    return {name: (OUTSIDE_PREFIX + tensor[0], tensor[1]) for name, tensor in known.items() if tensor is not None}
 
 
 def _ops(body: Body) -> list[UserOp]:
@@ -128,11 +133,12 @@ def _ops(body: Body) -> list[UserOp]:
                 type=node.op,
                 requested=merge(device_of(node), body.requested),
                 attributes=node.attr,
-                inputs=body.input_paths(node),
+                inputs=body.inputs(node),
                 gradient=gradient or forward is not None,
                 forward=forward,
                 unit=body.unit,
                 in_data=body.kind == "data",
+                branch=body.branch,
             )
         )
     return ops

@@ -55,6 +55,9 @@ class Observer(Protocol):
     def on_play(self, targets: Any, seeds: Any, run: Callable[[], Any]) -> Any:
         """A tape is about to be played back from ``targets``, with ``seeds`` as their gradients or ``None``."""
 
+    def on_error(self, name: str) -> None:
+        """An op of this type, or a function of this name, raised."""
+
 
 _watching = threading.Lock()
 #: How long a thread waits for its turn, in seconds, before it concludes that the thread whose turn it is waits for it.
@@ -106,8 +109,9 @@ def watched(observer: Observer) -> Iterator[Runtime]:
             (private.backprop, "_gradient_function", hooks.on_gradient),
             (private.imperative_grad, "imperative_grad", hooks.on_play),
             (private.record, "record_operation", hooks.on_record),
-            (private.context.Context, "call_function", hooks.in_turn(private.context.Context.call_function)),
-            (private.pywrap, "TFE_Py_FastPathExecute", hooks.in_turn(private.pywrap.TFE_Py_FastPathExecute)),
+            (private.context.Context, "call_function", hooks.in_turn(private.context.Context.call_function, 1)),
+            (private.pywrap, "TFE_Py_FastPathExecute", hooks.in_turn(private.pywrap.TFE_Py_FastPathExecute, 1)),
+            (private.pywrap, "TFE_Py_Execute", hooks.in_turn(private.pywrap.TFE_Py_Execute, 2)),
         ):
             undo.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, replacement)
@@ -230,8 +234,8 @@ class _Hooks:
         self.takes_turns[threading.get_ident()] = turns
         return turns
 
-    def in_turn(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """``run``, by one thread at a time."""
+    def in_turn(self, run: Callable[..., Any], name_at: int) -> Callable[..., Any]:
+        """``run``, by one thread at a time. Its argument ``name_at`` is the type of the op, or the function's name."""
         number_of_this_thread = threading.get_ident
 
         def call(*arguments: Any) -> Any:
@@ -240,13 +244,18 @@ class _Hooks:
             turns = self.takes_turns.get(number_of_this_thread())
             if turns is None:
                 turns = self.join()
-            if not turns or not self.turn.acquire(timeout=self.patience_s):
-                if turns:
-                    self.patience_s = 0.0
-                return run(*arguments)
+            has_turn = turns and self.turn.acquire(timeout=self.patience_s)
+            if turns and not has_turn:
+                self.patience_s = 0.0
             try:
                 return run(*arguments)
+            except BaseException as error:
+                # TensorFlow has collected what was to run. Of arguments that it must convert first, it ran nothing.
+                if self.observer is not None and type(error).__name__ != "_FallbackException":
+                    self.observer.on_error(str(arguments[name_at]))
+                raise
             finally:
-                self.turn.release()
+                if has_turn:
+                    self.turn.release()
 
         return call

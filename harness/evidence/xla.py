@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness._tensorflow import output_dtypes
 from harness.devices.name import DeviceName
-from harness.evidence.bodies import Graph
 from harness.evidence.op import Op
 from harness.evidence.roles import role_of
-from harness.evidence.userops import name_in_trace, user_ops
+from harness.evidence.userops import UserOp, inputs_in_trace, name_in_trace
 
 
 def cluster_ops(
-    graph: Graph,
-    *,
-    device: DeviceName | None,
-    requested: DeviceName,
-    name: str,
-    gradient_of: Graph | None = None,
-    forward_name: str | None = None,
+    written: Sequence[UserOp], *, device: DeviceName | None, name: str, forward_name: str | None = None
 ) -> Iterator[Op]:
     """The ops written in a compiled function, all executed on the cluster's one device.
 
     Args:
-        graph: the function and those that it calls.
+        written: the ops of the function and of those that it calls.
         device: where the cluster ran.
-        requested: the device that its call asked for.
         name: what the call is named in the trace; the name of the unit too.
-        gradient_of: the function whose gradient it computes, if it is a backward function.
-        forward_name: the name of that function's call.
+        forward_name: the name of the call whose gradient it computes, if it is a backward function.
     """
-    for op in user_ops(graph, requested, gradient_of=gradient_of, unit=name).ops:
+    for op in written:
+        inputs, ports = inputs_in_trace(op, name)
         yield Op(
             name=f"{name}/{op.path}",
             type=op.type,
@@ -41,6 +33,7 @@ def cluster_ops(
             role=role_of(op.type, op.path, gradient=op.gradient),
             forward=None if op.forward is None else name_in_trace(op.forward, name, forward_name),
             dtypes=output_dtypes(op.type, op.attributes),
-            inputs=tuple([name_in_trace(source, name) for source in op.inputs]),
+            inputs=inputs,
+            ports=ports,
             unit=name,
         )

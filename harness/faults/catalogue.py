@@ -19,6 +19,7 @@ from harness.faults import (
     state,
     strategy,
     threads,
+    towers,
     training,
     variables,
 )
@@ -36,6 +37,7 @@ _FAMILIES = (
     variables,
     scopes,
     threads,
+    towers,
     training,
     stages,
     members,

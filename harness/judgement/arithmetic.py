@@ -16,6 +16,8 @@ CALLS = frozenset(
 )
 #: Lookups in a variable: TensorFlow runs them on the variable's device.
 LOOKUPS = frozenset({"ResourceGather", "ResourceGatherNd"})
+#: Calls of Python functions, which run on the host.
+PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 #: Ops that move or view data; on another device than their neighbours, they are no fault.
 MOVEMENT = (
     JOINS
@@ -29,6 +31,8 @@ MOVEMENT = (
         | {"TensorListReserve", "TensorListSetItem", "TensorListStack", "TensorListGetItem", "EmptyTensorList"}
         | {"TensorListPushBack", "TensorListPopBack", "TensorListElementShape", "TensorListLength"}
         | {"TensorListFromTensor"}
+        # A hash table is on the host, and so are its lookups.
+        | {"LookupTableExportV2", "LookupTableFindV2", "LookupTableSizeV2"}
         # A random generator's counter is a variable: these ops read it and move it on, where it is.
         | {"RngReadAndSkip", "RngSkip"}
     )

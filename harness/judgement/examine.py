@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -150,7 +150,7 @@ class Examination:
             return None
         self.judged.findings.extend(judge_variables(made, self.devices, mode))
         own = tuple(op for op in evidence.ops if PROJECTION_SCOPE not in op.name)
-        evidence = Trace(own, evidence.transfers, evidence.outputs)
+        evidence = replace(evidence, ops=own)
         return evidence, as_result(evidence.outputs, self.watched)
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:

@@ -83,7 +83,7 @@ def _of_the_model(op: Op) -> bool:
 def _between_stages(edge: _Edge) -> str:
     source, reader, start, end = edge
     if computes(reader) and reader.requested is None and reader.role == "forward":
-        return ""  # after the pipeline, in no scope: what left_scope judges
+        return ""  # after the pipeline, in no scope: what the caller does with the results
     if source.role == "gradient" and reader.requested is None and start == 0:  # the gradient of an argument
         return ""
     if start < 0 or end < 0:

@@ -11,14 +11,8 @@ from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, LOOKUPS, SPLITS, computes, proven
-from harness.judgement.scopes import (
-    LOOKUP_MESSAGE,
-    Misplaced,
-    joined_on_a_tower,
-    left_scope,
-    looked_up_elsewhere,
-)
+from harness.judgement.arithmetic import JOINS, LOOKUPS, PYTHON, SPLITS, computes, proven
+from harness.judgement.shards import Misplaced, judge_shards
 from harness.judgement.wiring import Wiring
 from harness.records import Finding
 
@@ -34,9 +28,7 @@ def judge_placement(
     wiring = Wiring(trace)
     misplaced = [
         *_elsewhere(trace),
-        *left_scope(wiring, devices),
-        *(joined_on_a_tower(wiring, devices) if on_host else ()),
-        *looked_up_elsewhere(wiring, devices),
+        *(judge_shards(wiring, devices, trace) if on_host else ()),
     ]
     findings = [
         *_merge("op-placement", misplaced, mode),
@@ -73,8 +65,12 @@ def _elsewhere(trace: Trace) -> Iterator[Misplaced]:
             message = "the op did not run on the device that its scope requests; soft placement moves ops silently"
             if op.unit is not None:
                 message = "XLA compiled the function for one device and ignored the device scopes inside"
+            elif op.type in PYTHON:
+                message = "a Python function runs on the host, whatever its device scope; write it in TensorFlow's ops"
+                if not any(dtype.startswith(("float", "bfloat", "complex")) for dtype in op.dtypes):
+                    continue
             elif op.type in LOOKUPS:
-                message = LOOKUP_MESSAGE
+                continue  # judged by their share of a shard's work
             yield op, op.requested, message
 
 

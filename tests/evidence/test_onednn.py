@@ -52,12 +52,12 @@ def describe_programs() -> None:
     for name, program in programs.items():
         with record() as recording:
             program()
-        ops, transfers, _ = build(recording)
+        made = build(recording)
         nodes = [node.op for graph in recording.graphs for part in graph.partitions for node in part.node]
         found[name] = {
-            "ops": sorted((op.name, op.type, str(op.device and op.device.short)) for op in ops),
-            "executed": sorted({str(op.executed_type) for op in ops}),
-            "transfers": sorted((t.source.short, t.destination.short, t.tensor) for t in transfers),
+            "ops": sorted((op.name, op.type, str(op.device and op.device.short)) for op in made.ops),
+            "executed": sorted({str(op.executed_type) for op in made.ops}),
+            "transfers": sorted((t.source.short, t.destination.short, t.tensor) for t in made.transfers),
             "onednn": sum(node.startswith("_Mkl") for node in nodes),
         }
     weights = tf.Variable(np.full((4, 3), 2.0, np.float32))

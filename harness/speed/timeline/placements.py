@@ -61,7 +61,7 @@ def placements_of(recording: Recording) -> Placements:
     eager = tuple((step.type, step.device) for step in recording.steps if not step.aside)
     from harness.evidence.build import build
 
-    ops, *_ = build(recording)
+    ops = build(recording).ops
     return Placements(functions, parts, eager, _roles(ops), independent_share(ops))
 
 

@@ -1,0 +1,110 @@
+"""Traces the parts of a batch through a program: from which part each tensor was made.
+
+A program cuts a batch with ``tf.split`` or ``tf.unstack``, by slices of one tensor, by batches of one dataset, or gets
+the parts as arguments. All parts that were cut from one tensor are a family, and each family is followed by itself. An
+op that reads tensors of one part works on that part; one that reads tensors of several is a join. A backward op works
+on what its forward op works on. Shapes are no data.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from harness.evidence.op import Op
+from harness.judgement.arithmetic import SPLITS
+from harness.judgement.wiring import Wiring
+
+#: What an op works on that reads tensors of several parts.
+SEVERAL = -1
+#: From the ops that work on parts of one family to the part that each works on, or SEVERAL.
+Family = Mapping[str, int]
+
+_SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
+_SLICES = frozenset({"Gather", "GatherNd", "GatherV2", "Slice", "StridedSlice"})
+_VIEWS = frozenset({"Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "Transpose"})
+_CUTS = SPLITS | {"DynamicPartition"}
+#: An output of an op by its number; ``None`` for all of them.
+_Part = tuple[str, int | None]
+
+
+class Provenance:
+    """The families of the parts that a program cuts its tensors into."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring = wiring
+        self.sources = {op.name: self._sources(op) for op in wiring.ops}
+        self._readers: dict[str, list[tuple[Op, int]]] = defaultdict(list)
+        self._backward: dict[str, list[Op]] = defaultdict(list)
+        for op in wiring.ops:
+            # A backward op works on the rows of its forward op, whatever else its gradient has come through.
+            if op.role == "gradient" and op.forward in wiring.by_name:
+                self._backward[op.forward or ""].append(op)
+            elif op.type not in _SHAPES:
+                for name, port in self.sources[op.name]:
+                    self._readers[name].append((op, port))
+
+    def _sources(self, op: Op) -> list[tuple[str, int]]:
+        """The tensors that an op reads: the op that made each, and the number of its output."""
+        ports = op.ports or (0,) * len(op.inputs)
+        return [self._through(name, port) for name, port in zip(op.inputs, ports, strict=True) if port >= 0]
+
+    def _through(self, name: str, port: int) -> tuple[str, int]:
+        """A tensor, seen through ops that hand on several at once."""
+        op = self.wiring.by_name.get(name)
+        while op is not None and op.type == "IdentityN" and len(op.inputs) == len(op.dtypes) > port >= 0:
+            name, port = op.inputs[port], op.ports[port] if op.ports else 0
+            op = self.wiring.by_name.get(name)
+        return name, port
+
+    def families(self) -> Iterator[Family]:
+        """One after the other, where there are at least two parts."""
+        for parts in self._cuts().values():
+            if len(parts) > 1:
+                yield self._followed(parts)
+
+    def _cuts(self) -> dict[tuple[str, object], dict[_Part, int]]:
+        """All parts that were cut from one tensor, numbered."""
+        groups: dict[tuple[str, object], dict[_Part, int]] = defaultdict(dict)
+        for name in self._readers:
+            if name.startswith("argument["):
+                groups["arguments", None][name, None] = len(groups["arguments", None])
+        for op in self.wiring.ops:
+            if op.type in _CUTS:
+                ports = sorted({port for _, port in self._readers[op.name]})
+                groups["split", op.name].update({(op.name, port): port for port in ports})
+            elif op.type in _SLICES and self.sources[op.name] and op.role == "forward":
+                base = self.base(*self.sources[op.name][0])
+                maker = self.wiring.by_name.get(base[0])
+                if maker is None or maker.type not in _SHAPES:
+                    group = groups["slice", base]
+                    group[op.name, None] = len(group)
+            elif op.type == "IteratorGetNext":
+                group = groups["dataset", None]
+                group[op.name, None] = len(group)
+        return groups
+
+    def base(self, name: str, port: int) -> tuple[str, int]:
+        """The tensor that a tensor is a view of."""
+        op = self.wiring.by_name.get(name)
+        while op is not None and op.type in _VIEWS and self.sources[op.name]:
+            name, port = self.sources[op.name][0]
+            op = self.wiring.by_name.get(name)
+        return name, port
+
+    def _followed(self, parts: Mapping[_Part, int]) -> Family:
+        found: dict[str, int] = {}
+        waiting: list[tuple[Op, int]] = []
+        for (name, port), part in parts.items():
+            waiting += [(reader, part) for reader, read in self._readers.get(name, ()) if port in (None, read)]
+            if port is None and name in self.wiring.by_name:
+                found[name] = part
+        while waiting:
+            op, part = waiting.pop()
+            known = found.get(op.name)
+            part = part if known in (None, part) else SEVERAL
+            if part != known:
+                found[op.name] = part
+                waiting += [(reader, part) for reader, _ in self._readers.get(op.name, ())]
+                waiting += [(backward, part) for backward in self._backward.get(op.name, ())]
+        return found

@@ -1,0 +1,328 @@
+"""Finds work on one shard of a batch that is done away from that shard's device.
+
+Shards are the parts of a batch that several devices run the same program on. Where a step of the program runs on a
+shard's own device, the same step of another shard does not belong there too: its place is the other shard's device.
+So a pipeline, whose devices all see every part, is left alone, and so is a device that only collects. What is out of
+place is weighed: an offset that the host adds to an index is nothing, a layer is a finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from harness.devices.device import Devices
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+from harness.evidence.trace import Trace
+from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes
+from harness.judgement.provenance import SEVERAL, Family, Provenance
+from harness.judgement.wiring import Wiring
+
+#: An op, the device that it belongs on, and what is wrong.
+Misplaced = tuple[Op, DeviceName, str]
+
+#: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
+_SHARE = 0.05
+#: The share from which on it is a finding on the host, where the program may prepare and collect its shards.
+_MOST = 0.5
+#: Ops that weigh more than others, where the shapes of none are known.
+_HEAVY = ("MatMul", "Einsum", "Conv")
+_SCALES = frozenset({"Div", "DivNoNan", "Mul", "Neg", "RealDiv"})
+_SUMS = frozenset({"Add", "AddV2"})
+_FLOATS = ("float", "bfloat", "half", "complex")
+
+LOOKUP_MESSAGE = (
+    "TensorFlow runs a lookup on its variable's device, whatever the scope; read the variable inside the scope first "
+    "(variable.read_value()), or give each device its own part"
+)
+
+
+class Shards:
+    """The parts of one family, and where the work on each of them was done."""
+
+    def __init__(self, family: Family, provenance: Provenance, devices: Devices, trace: Trace) -> None:
+        self.family = family
+        self.provenance = provenance
+        self.wiring = provenance.wiring
+        self.devices = {device.parsed for device in devices}
+        self.host = DeviceName.parse(devices.host)
+        self.first = devices[0].parsed
+        self.trace = trace
+        self.ops = self._ordered()
+        # What is done to a gradient before an update is the optimizer's work, which belongs to the variable.
+        optimizer = self._after(lambda op: op.role == "gradient")
+        worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
+        worked = [op for op in worked if op.name not in optimizer and self._place(op) is not None]
+        floating = [op for op in worked if self._floating(op)]
+        self.worked = floating or worked
+
+    def part(self, op: Op) -> int:
+        """The part that an op works on, or SEVERAL."""
+        return self.family[op.name]
+
+    def _ordered(self) -> list[Op]:
+        """The ops that work on one part, each after those that it reads from."""
+        ordered: list[Op] = []
+        seen: set[str] = set()
+        by_name = self.wiring.by_name
+        for start, part in self.family.items():
+            stack = [(start, False)] if part != SEVERAL else []
+            while stack:
+                name, ready = stack.pop()
+                if ready:
+                    ordered.append(by_name[name])
+                elif name not in seen:
+                    seen.add(name)
+                    stack.append((name, True))
+                    stack += [(source, False) for source in self._sources(name) if source not in seen]
+        return ordered
+
+    def _sources(self, name: str) -> list[str]:
+        """The ops on the same part that an op reads from."""
+        part = self.family[name]
+        return [source for source, _ in self.provenance.sources[name] if self.family.get(source) == part]
+
+    def _place(self, op: Op) -> DeviceName | None:
+        """Where an op ran; for one that was optimised away, where its work went, if it could have been there."""
+        if op.device is not None:
+            return op.device
+        users = self.wiring.users(op)
+        place = users.pop() if len(users) == 1 else None
+        return place if place is not None and (op.requested is None or place.matches(op.requested)) else None
+
+    def _floating(self, op: Op) -> bool:
+        """Whether an op works on numbers, and not on indices alone."""
+        makers = [self.wiring.by_name.get(name) for name in op.inputs]
+        dtypes = [dtype for each in (op, *makers) if each is not None for dtype in each.dtypes]
+        return not dtypes or any(dtype.startswith(_FLOATS) for dtype in dtypes)
+
+    @cached_property
+    def _sized(self) -> bool:
+        """Whether the shapes of these ops are known."""
+        return any(self.trace.work.get(op.name) for op in self.worked)
+
+    def _weight(self, op: Op) -> float:
+        """How much an op works, by its shapes or, where they are unknown, by its type."""
+        if self._sized:
+            return self.trace.work.get(op.name) or 1.0
+        return 100.0 if any(word in op.type for word in _HEAVY) else 1.0
+
+    def _whole(self, part: int) -> list[Op]:
+        """All work on a part, backward ops included."""
+        backward = [op for op in self.ops if op.role == "gradient" and computes(op)]
+        return [op for op in (*self.worked, *backward) if self.part(op) == part]
+
+    def misplaced(self) -> Iterator[Misplaced]:
+        """Work that is done on the device of another shard, or on the host."""
+        if not self.worked:
+            return
+        steps = self._steps()
+        labels: dict[DeviceName, set[int]] = defaultdict(set)
+        for op in self.worked:
+            if (place := self._place(op)) is not None:
+                labels[place].add(self.part(op))
+        apart = any(len({self._place(op) for op in step.values()} & self.devices) > 1 for step in steps.values())
+        homes = self._homes(labels, apart)
+        away: dict[tuple[int, DeviceName, bool], list[Op]] = defaultdict(list)
+        worked = {op.name for op in self.worked}
+        entered = self._after(lambda op: op.name in worked and self._place(op) in homes.get(self.part(op), ()))
+        for step in steps.values():
+            for op in step.values():
+                device, part = self._place(op), self.part(op)
+                own = homes.get(part, set())
+                if device is None or not own or device in own or self._excused(op):
+                    continue
+                if device in self.devices:
+                    if not self._of_another(op, step, homes, steps) or len(labels[device]) <= min(
+                        len(labels[home]) for home in own
+                    ):
+                        continue
+                elif device != self.host:
+                    continue
+                unscoped = op.requested is None and op.name not in entered
+                free = unscoped or (op.requested is not None and device == self.host and device not in self.devices)
+                away[part, device, free and op.type not in LOOKUPS].append(op)
+        for (part, _, free), ops in away.items():
+            share = sum(map(self._weight, ops)) / sum(map(self._weight, self._whole(part)))
+            if share >= (_MOST if free else _SHARE):
+                home = min(homes[part], key=str)
+                for op in ops:
+                    yield op, home, _message(op, share)
+
+    def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:
+        """The same op of each part: reached from the cut by the same ops."""
+        shapes: dict[str, int] = {}
+        for op in self.ops:
+            part = self.part(op)
+            inputs = [
+                shapes.get(name, 0) if self.family.get(name) == part else -(name in self.family)
+                for name, _ in self.provenance.sources[op.name]
+            ]
+            shapes[op.name] = hash((op.type, tuple(inputs)))
+        steps: dict[tuple[int, int], dict[int, Op]] = defaultdict(dict)
+        times: Counter[tuple[int, int]] = Counter()
+        for op in self.worked:
+            each = shapes[op.name], self.part(op)
+            steps[shapes[op.name], times[each]][each[1]] = op
+            times[each] += 1
+        return steps
+
+    def _homes(self, labels: dict[DeviceName, set[int]], apart: bool) -> dict[int, set[DeviceName]]:
+        """The devices of each part: of those that work on it, those that work on the fewest other parts."""
+        if not apart:
+            # Lookups run at their variable. Where their rows are handed to says where they were meant to be.
+            if not any(op.type in LOOKUPS for op in self.worked):
+                return {}
+            labels = defaultdict(set)
+            for op in self.ops:
+                if op.requested is not None and op.requested.index is not None and op.role in ("forward", "control"):
+                    for device in self.devices:
+                        if device.matches(op.requested):
+                            labels[device].add(self.part(op))
+        places: dict[int, set[DeviceName]] = defaultdict(set)
+        for device, parts in labels.items():
+            for part in parts if device in self.devices else ():
+                places[part].add(device)
+        homes = {}
+        for part, found in places.items():
+            fewest = min(len(labels[device]) for device in found)
+            homes[part] = {device for device in found if len(labels[device]) == fewest}
+        return homes
+
+    def _of_another(
+        self,
+        op: Op,
+        step: dict[int, Op],
+        homes: dict[int, set[DeviceName]],
+        steps: dict[tuple[int, int], dict[int, Op]],
+    ) -> bool:
+        """Whether an op is where another part is at home, which does the same there."""
+        device, part = self._place(op), self.part(op)
+        others = [other for other, own in homes.items() if other != part and device in own]
+        if len(step) > 1:
+            return any(other in step and self._place(step[other]) == device for other in others)
+        # A branch that this part alone took, where all others do the same as each other.
+        alike = {frozenset(key for key, each in steps.items() if other in each) for other in homes if other != part}
+        return len(homes) > 2 and len(alike) == 1 and bool(others)
+
+    def _after(self, start: Callable[[Op], bool]) -> set[str]:
+        """The ops on one part that come after one for which ``start`` is true."""
+        found: set[str] = set()
+        for op in self.ops:
+            if any(name in found or start(self.wiring.by_name[name]) for name in self._sources(op.name)):
+                found.add(op.name)
+        return found
+
+    def _excused(self, op: Op) -> bool:
+        """Whether an op only weights what is then joined, or meets other parts in the scope that it stands in."""
+        if op.type in _SCALES:
+            ends = self._ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
+            if ends and all(self.family[end.name] == SEVERAL or end.role == "update" for end in ends):
+                return True
+        ends = self._ends(op, lambda reader: reader.device == op.device or reader.type in MOVEMENT)
+        return bool(ends) and all(self._meets(end, op) for end in ends)
+
+    def _meets(self, end: Op, op: Op) -> bool:
+        """Whether work on several parts, other than a sum, goes on where ``op`` is because a scope says so."""
+        if self.family[end.name] != SEVERAL or end.requested is None or end.device != op.device:
+            return False
+        if end.type in JOINS:
+            return any(computes(reader) and reader.device == end.device for reader in self.wiring.readers(end))
+        return computes(end) and end.type not in _SUMS
+
+    def _ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
+        """The forward ops, on this part or on several, with which the work that ``goes_on`` from an op ends."""
+        ends, seen, frontier = [], {op.name}, [op]
+        while frontier:
+            for reader in self.wiring.readers(frontier.pop()):
+                if reader.name in seen or reader.name not in self.family or reader.role == "gradient":
+                    continue
+                seen.add(reader.name)
+                if self.family[reader.name] != SEVERAL and goes_on(reader):
+                    frontier.append(reader)
+                elif reader.role in ("forward", "update"):
+                    ends.append(reader)
+        return ends
+
+    def slips(self) -> Iterator[Misplaced]:
+        """A split or a join that stands in the scope of the last shard by a slip of indentation (FAULTS P12).
+
+        A join may stand anywhere. It looks like a slip where it is the only one, on another device than the first,
+        and nothing on the devices goes on with it.
+        """
+        places = {op.device for op in self.worked} & self.devices
+        towers = places - {self.host, self.first}
+        if len(places) < 2:
+            return
+        whole = {self.part(op) for op in self.worked}
+        joins = [op for op in map(self.wiring.by_name.get, self.family) if op is not None and self._is_join(op, whole)]
+        for op in joins:
+            alone = all(other.device in (op.device, self.host) for other in joins)
+            if alone and op.device in towers and op.requested is not None and not self._goes_on(op):
+                yield op, self.host, _JOINED
+
+    def _is_join(self, op: Op, whole: set[int]) -> bool:
+        """Whether an op joins a tensor of each part."""
+        found = {self.family[name] for name, _ in self.provenance.sources[op.name] if name in self.family}
+        return op.type in JOINS and op.role == "forward" and found == whole and len(whole) > 1
+
+    def _goes_on(self, op: Op) -> bool:
+        """Whether a device of a shard goes on with what an op made."""
+        frontier, seen = [op], {op.name}
+        while frontier:
+            for reader in self.wiring.readers(frontier.pop()):
+                if reader.device in self.devices - {self.host} and (computes(reader) or reader.role == "update"):
+                    return True
+                if not computes(reader) and reader.name not in seen:
+                    seen.add(reader.name)
+                    frontier.append(reader)
+        return False
+
+
+_JOINED = "results from several devices are joined inside the scope of one of them; join them on the host"
+_SPLIT = "a batch for several devices is split inside the scope of one of them; split it on the host"
+
+
+def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
+    """What is out of place, each op once."""
+    provenance = Provenance(wiring)
+    seen: set[str] = set()
+    for family in provenance.families():
+        ops = [wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
+        if len({op.device or op.requested for op in ops} - {None}) < 2:
+            continue
+        shards = Shards(family, provenance, devices, trace)
+        for misplaced in (*shards.misplaced(), *shards.slips()):
+            if misplaced[0].name not in seen:
+                seen.add(misplaced[0].name)
+                yield misplaced
+    yield from _splits(provenance, devices)
+
+
+def _splits(provenance: Provenance, devices: Devices) -> Iterator[Misplaced]:
+    """An argument of the program that is split in the scope of one shard for all of them."""
+    host = DeviceName.parse(devices.host)
+    towers = {device.parsed for device in devices} - {host, devices[0].parsed}
+    found = []
+    for op in provenance.wiring.ops:
+        if op.type not in SPLITS or op.device not in towers or op.requested is None:
+            continue
+        sources = provenance.sources[op.name]
+        readers = {reader.device for reader in provenance.wiring.readers(op) if computes(reader)} - {None}
+        given = any(provenance.base(*source)[0].startswith("argument[") for source in sources)
+        if given and op.device in readers and len(readers) > 1:
+            found.append(op)
+    # Where each device splits what it was given, they exchange parts.
+    if len({op.device for op in found}) == 1:
+        yield from ((op, host, _SPLIT) for op in found)
+
+
+def _message(op: Op, share: float) -> str:
+    part = f"{share:.0%} of the work on a shard"
+    if op.type in LOOKUPS:
+        return LOOKUP_MESSAGE
+    if op.requested is None:
+        return f"{part} is outside of its device scope"
+    return f"{part} is in a device scope that is not the shard's"
