@@ -346,6 +346,26 @@ def as_autograph(fn: Callable[..., Any]) -> Callable[..., Any]:
     return converted
 
 
+@contextmanager
+def op_callback(callback: Callable[..., Any]) -> Iterator[None]:
+    """Call ``callback(op_type, inputs, attributes, outputs, graph)`` for each op of this thread in the body.
+
+    ``graph`` is ``None`` where an op ran. While a graph is built, the tensors that ``callback`` returns replace the
+    results of the op.
+    """
+    private = interface().op_callbacks
+
+    def on_op(op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> Any:  # noqa: ARG001
+        kind = op_type if isinstance(op_type, str) else op_type.decode()
+        return callback(kind, inputs, attrs, outputs or (), graph)
+
+    private.add_op_callback(on_op)
+    try:
+        yield
+    finally:
+        private.remove_op_callback(on_op)
+
+
 def mark(tensor: Any, attribute: str, text: str) -> None:
     """Put a text attribute on the graph node that makes ``tensor``. It survives inlining and placement."""
     tensor.op._set_attr(attribute, interface().attr_value.AttrValue(s=text.encode()))

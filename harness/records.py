@@ -72,12 +72,14 @@ class Finding:
     severity: Verdict = Verdict.FAIL
     #: What to do about it.
     next_step: str = ""
-    #: ``eager`` or ``graph``, for a finding about a program.
+    #: ``eager`` or ``graph``, for a finding about a program; ``eager, graph`` if both show it.
     mode: str = ""
     #: The operation, algorithm or index concerned, for programs to compare: ``matmul float32``, ``ring``, ``index 1``.
     subject: str = ""
     #: Labels of the two devices of a copy, source first.
     pair: tuple[str, str] | None = None
+    #: One line for each result that differs because of it, in each mode.
+    follows: tuple[str, ...] = ()
     #: Whether one occurrence is enough: the finding stays a FAIL even if a second pass does not show it again.
     lasting: bool = False
 

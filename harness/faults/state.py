@@ -44,7 +44,7 @@ def _same_seed(devices: Devices) -> Case:
 def _unseeded(devices: Devices) -> Case:
     import tensorflow as tf
 
-    return _dropped(devices, lambda part: tf.nn.dropout(tf.ones_like(part), 0.5), _stateless, "value", "nondeterminism")
+    return _dropped(devices, lambda part: tf.nn.dropout(tf.ones_like(part), 0.5), _stateless, "nondeterminism")
 
 
 def _generator(devices: Devices) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,8 +15,11 @@ from harness.devices.lost import lost_hosts, naming_hosts
 from harness.errors import HarnessError, HostUnreachable
 from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import computes
+from harness.judgement.diagnosis.place import place_of_error
+from harness.judgement.diagnosis.question import Leaf, Part, Question
 from harness.judgement.exactness import is_exact
 from harness.judgement.modes import judge_modes
+from harness.judgement.oracle import ask_oracle
 from harness.judgement.patterns import judge_pattern
 from harness.judgement.placement import judge_placement, judge_variables
 from harness.judgement.runs import (
@@ -24,21 +28,22 @@ from harness.judgement.runs import (
     Program,
     Result,
     as_result,
-    differentiable,
     to_array,
     variable_name,
 )
-from harness.judgement.sensitivity import Lazy, Spread
+from harness.judgement.sensitivity import Measuring, Spread
 from harness.judgement.slots import judge_slots
-from harness.judgement.state import Snapshot, put, variables_made, variables_of, watched
+from harness.judgement.state import Snapshot, variables_made, variables_of, watched
 from harness.judgement.structure import judge_structure
-from harness.judgement.tolerance import coarsest_epsilon, epsilon_of, move, replays
+from harness.judgement.tolerance import Sensitivity, coarsest_epsilon, epsilon_of
 from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
 from harness.records import Finding
 
 #: Two runs may differ by no more than this many units in the last place. The bound that is measured on the reference
 #: alone would not do: a reference that draws random numbers would allow everything.
 _REPEAT_ULPS = 64.0
+
+_NODE = re.compile(r"\{\{[^{}]*\}\} ?")
 
 
 @dataclass
@@ -61,6 +66,8 @@ class Examination:
     gradient_values: int = 0
     programs: int = 0
     expected: dict[str, Result] = field(default_factory=dict)
+    #: The modes in which results differ, each with what is needed to find out why.
+    questions: list[Question] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         wanted = bool(self.gradients)
@@ -154,6 +161,7 @@ class Examination:
         return evidence, as_result(evidence.outputs, self.watched)
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
+        place = place_of_error(error)
         notes = "; ".join(getattr(error, "__notes__", ()))
         quiet = lost_hosts()
         tasks = [f"{each.host.task_name}/" for each in quiet]
@@ -165,7 +173,9 @@ class Examination:
                 of_one[0] if of_one else None,
                 "a result",
                 type(error).__name__,
-                naming_hosts(_one_line(error), error) + (f" {notes}" if notes else ""),
+                naming_hosts(_one_line(error), error)
+                + (f" {notes}" if notes else "")
+                + (f" ({place})" if place else ""),
             )
         )
 
@@ -182,11 +192,22 @@ class Examination:
         self.judged.arithmetic = self._arithmetic(evidence, expected, mode, snapshot)
         self.judged.undecided.extend(judge_modes(self.expected, mode, self.judged.arithmetic))
         exact = self._is_exact(expected, evidence) if self.exact is None else self.exact
-        measured = Lazy(lambda: self._sensitivity(expected, mode, snapshot))
+        terms = max(2, self.rows() or 1)
+        measured = Measuring(self.single, mode, expected, snapshot, self.watched, terms, self.judged.arithmetic)
         judged = self.judged
-        self._same_again(found, again, mode, exact, measured)
-        for index, name in enumerate(names_of(expected.outputs, "output")):
+        leaves: list[Leaf] = []
+        first = len(judged.findings)
+        unsteady = self._same_again(found, again, mode, exact, measured)
+
+        def leaf(part: Part, index: int, name: str, before: int, start: Any = None) -> None:
+            have, want = getattr(found, part)[index], getattr(expected, part)[index]
+            wrong = len(judged.findings) > before
+            spread = _Of(measured, part, index).moved
+            leaves.append(Leaf(part, index, name, have, want, wrong, spread, start))
+
+        for index, name in enumerate(names_of(expected.structure)):
             have, want = found.outputs[index], expected.outputs[index]
+            known = len(judged.findings)
             if (have is None) != (want is None):
                 judged.findings.append(
                     Finding("structure", f"{name} ({mode})", None, str(want), str(have), "one of the two is None")
@@ -198,12 +219,15 @@ class Examination:
                     have,
                     want,
                     exact=exact,
-                    measure=lambda index=index: measured().outputs[index],  # type: ignore[misc]
+                    measure=_Of(measured, "outputs", index).moved,
+                    rounded=_Of(measured, "outputs", index).rounded,
                 )
+            leaf("outputs", index, name, known)
         before = judged.compared
         scale = max((typical_magnitude(array) for array in expected.gradients if array is not None), default=0.0)
         for index, name in enumerate(self.tested.source_names() if self.gradients else ()):
             subject = Subject("gradient", f"gradient for {name}", mode)
+            known = len(judged.findings)
             pair = expected_or_missing(judged, subject, found.gradients[index], expected.gradients[index])
             if pair is not None:
                 compare(
@@ -211,9 +235,11 @@ class Examination:
                     subject,
                     *pair,
                     exact=exact,
-                    measure=lambda index=index: measured().gradients[index],  # type: ignore[misc]
+                    measure=_Of(measured, "gradients", index).moved,
+                    rounded=_Of(measured, "gradients", index).rounded,
                     scale=scale,
                 )
+            leaf("gradients", index, subject.where, known)
         self.gradient_values += judged.compared - before
         starts = {id(variable): value for variable, value in zip(snapshot.variables, snapshot.values, strict=True)}
         for index, variable in enumerate(self.watched):
@@ -222,16 +248,39 @@ class Examination:
             # Of those that nobody named, one that the reference leaves alone may be a replica's copy.
             if not changed and (index >= len(self.variables) or np.array_equal(found.state[index], start)):
                 continue
+            known = len(judged.findings)
+            name = f"{self._name(index)} after the call"
             compare(
                 judged,
-                Subject("value", f"{self._name(index)} after the call", mode),
+                Subject("value", name, mode),
                 found.state[index],
                 expected.state[index],
                 exact=exact,
-                measure=lambda index=index: measured().state[index],  # type: ignore[misc]
+                measure=_Of(measured, "state", index).moved,
+                rounded=_Of(measured, "state", index).rounded,
             )
+            leaf("state", index, name, known, start)
+        if wrong := judged.findings[first:]:
+            del judged.findings[first:]
+            # Which arguments ``make_parallel`` gives whole to every shard.
+            whole = getattr(self.parallel, "broadcast", ())
+            question = Question(
+                mode,
+                leaves,
+                self.tested,
+                self.single,
+                self.devices,
+                snapshot,
+                self.watched,
+                wrong,
+                unsteady,
+                whole if isinstance(whole, tuple) else (),
+            )
+            self.questions.append(question)
         if self.oracle is not None:
-            self._ask_oracle(found, expected, mode, measured)
+            ask_oracle(
+                self.judged, self.oracle, self.inputs, {"parallel": found, "reference": expected}, mode, measured
+            )
 
     def _name(self, index: int) -> str:
         """The name of a watched variable; Keras's where the user named it."""
@@ -252,10 +301,11 @@ class Examination:
         snapshot.restore()
         return _coarsest(of_reference)
 
-    def _same_again(self, first: Result, second: Result, mode: Mode, exact: bool, measured: Lazy) -> None:
-        """Two runs on the same inputs may differ by what rounding explains, as two orders of summation do; no more."""
+    def _same_again(self, first: Result, second: Result, mode: Mode, exact: bool, measured: Measuring) -> bool:
+        """Whether two runs on the same inputs differ by more than what another order of summation explains."""
+        steady = True
         names = [
-            *names_of(first.outputs, "output"),
+            *names_of(first.structure),
             *(f"gradient for {name}" for name in (self.tested.source_names() if self.gradients else ())),
         ]
         pairs = zip(names, [*first.outputs, *first.gradients], [*second.outputs, *second.gradients], strict=False)
@@ -272,39 +322,8 @@ class Examination:
                 measure=lambda index=index: measured().results[index].capped(_REPEAT_ULPS),  # type: ignore[misc]
             )
             self.judged.findings.extend(repeated.findings)
-
-    def _ask_oracle(self, found: Result, expected: Result, mode: Mode, measured: Callable[[], Spread]) -> None:
-        import tensorflow as tf
-
-        assert self.oracle is not None
-        answer = self.oracle(**tf.nest.map_structure(_wide, dict(self.inputs)))
-        answers = [np.asarray(leaf) for leaf in tf.nest.flatten(answer)]
-        names = names_of(expected.outputs, "output")
-        if len(answers) != len(expected.outputs):
-            self.judged.findings.append(
-                Finding(
-                    "structure",
-                    f"outputs ({mode})",
-                    None,
-                    f"{len(answers)} arrays of the oracle",
-                    f"{len(expected.outputs)} outputs",
-                    "the oracle returns a different number of results",
-                )
-            )
-            return
-        for who, result in (("parallel", found), ("reference", expected)):
-            for index, (name, want) in enumerate(zip(names, answers, strict=True)):
-                have = result.outputs[index]
-                if have is None:
-                    continue
-                compare(
-                    self.judged,
-                    Subject("value", f"{name} of the {who} program", mode, against="the oracle"),
-                    have,
-                    want.astype(have.dtype),
-                    exact=False,
-                    measure=lambda index=index: measured().outputs[index].widened(4.0),  # type: ignore[misc]
-                )
+            steady = steady and not repeated.findings
+        return not steady
 
     def _is_exact(self, expected: Result, evidence: Trace) -> bool:
         sources = [to_array(leaf) for leaf in self.tested.leaves() if hasattr(leaf, "dtype")]
@@ -314,29 +333,6 @@ class Examination:
         types = {op.type for op in evidence.ops if op.role != "control"}
         given = [array for array in sources if array is not None]
         return is_exact(given, results, types, self.judged.arithmetic)
-
-    def _sensitivity(self, expected: Result, mode: Mode, snapshot: Snapshot) -> Spread:
-        """How much each result of the reference moves when its inputs and variables move in their last place."""
-        import tensorflow as tf
-
-        random = np.random.default_rng(self.seed + 1)
-        spread = Spread.start(expected, max(2, self.rows() or 1))
-        try:
-            for _ in range(replays()):
-                snapshot.restore()  # a generator's state, say, which is no floating variable
-                leaves = [
-                    tf.constant(move(leaf.numpy(), random, self.judged.arithmetic), leaf.dtype)
-                    if tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and differentiable(leaf)
-                    else leaf
-                    for leaf in self.single.leaves()
-                ]
-                for variable, value in zip(snapshot.variables, snapshot.values, strict=True):
-                    if epsilon_of(value.dtype) and getattr(variable, "trainable", True):
-                        put(variable, move(value, random, self.judged.arithmetic))
-                spread.add(expected, self._result(self.single, mode, leaves))
-        finally:
-            snapshot.restore()
-        return spread
 
     def _batch(self, expected: Result) -> int | None:
         """Size of the batch. A table among the inputs may be larger: the outputs tell which size is the batch's."""
@@ -364,17 +360,29 @@ class Examination:
         return max(sizes, default=None)
 
 
+@dataclass(frozen=True)
+class _Of:
+    """How to measure the sensitivity of one result."""
+
+    measured: Measuring
+    part: Part
+    index: int
+
+    def moved(self) -> Sensitivity:
+        return self._of(self.measured())
+
+    def rounded(self) -> Sensitivity:
+        return self._of(self.measured.rounded())
+
+    def _of(self, spread: Spread) -> Sensitivity:
+        found: Sensitivity = getattr(spread, self.part)[self.index]
+        return found
+
+
 def _identical(one: NDArray[Any], other: NDArray[Any]) -> bool:
     if one.dtype == object or other.dtype == object:
         return bool(np.array_equal(one, other))
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
-
-
-def _wide(leaf: Any) -> Any:
-    array = to_array(leaf) if hasattr(leaf, "dtype") else None
-    if array is None:
-        return leaf
-    return array.astype(np.float64) if epsilon_of(array.dtype) and not np.iscomplexobj(array) else array
 
 
 def _coarsest(evidence: Trace) -> float:
@@ -382,5 +390,6 @@ def _coarsest(evidence: Trace) -> float:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:400]}"
+    text = " ".join(_NODE.sub("", str(error)).split())
+    # TensorFlow says why at the end, after how it got there.
+    return f"{type(error).__name__}: {text if len(text) <= 600 else f'{text[:200]} … {text[-400:]}'}"

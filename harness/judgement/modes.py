@@ -29,7 +29,7 @@ def judge_modes(expected: Mapping[str, Result], mode: str, arithmetic: float) ->
     one, other = expected[first], expected[mode]
     if len(one.outputs) != len(other.outputs):
         return
-    for name, had, has in zip(names_of(one.outputs, "output"), one.outputs, other.outputs, strict=True):
+    for name, had, has in zip(names_of(one.structure), one.outputs, other.outputs, strict=True):
         if had is None or has is None or had.shape != has.shape or not epsilon_of(had.dtype):
             continue
         wide = np.complex128 if np.iscomplexobj(had) else np.float64

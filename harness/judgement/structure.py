@@ -27,7 +27,7 @@ def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]
                 "the results have a different structure",
             )
         ]
-    names = names_of(expected.outputs, "output")
+    names = names_of(expected.structure)
     pairs = zip(names, tf.nest.flatten(found.structure), tf.nest.flatten(expected.structure), strict=True)
     return [
         Finding(

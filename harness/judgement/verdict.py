@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.judgement.arithmetic import proven
+from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.placement import gradient_ops
+from harness.judgement.runs import MODES
 from harness.judgement.verification import Verification
 from harness.plural import plural
-from harness.records import Exercised, Verdict
+from harness.records import Exercised, Finding, Verdict
 
 if TYPE_CHECKING:
     from harness.judgement.examine import Examination
+
+#: Kinds of finding that say what the programs computed; their message begins with the cause.
+VALUE_KINDS = frozenset({"value", "shape", "dtype", "gradient", "missing-gradient", "nondeterminism"})
 
 
 def conclude(examination: Examination) -> Verification:
@@ -30,13 +36,14 @@ def conclude(examination: Examination) -> Verification:
         gradient_ops=sum(gradient_ops(trace) for trace in examination.traces.values()),
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
-    findings = tuple(judged.findings)
+    explained, undecided = explain(examination.questions)
+    judged.undecided.extend(undecided)
+    findings = (*explained, *merged(judged.findings, MODES))
     devices = plural(len(examination.devices), "device")
     verdict = Verdict.PASS
     reason = f"the run on {devices} matches the single-device run, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
-        kinds = sorted({finding.kind for finding in findings})
-        verdict, reason = Verdict.FAIL, f"{plural(len(findings), 'finding')}: {', '.join(kinds)}"
+        verdict, reason = Verdict.FAIL, _cause_first([each for each in findings if each.severity is Verdict.FAIL])
     elif judged.undecided:
         verdict, reason = Verdict.UNKNOWN, "; ".join(judged.undecided)
     elif exercised.ops == 0:
@@ -49,3 +56,14 @@ def conclude(examination: Examination) -> Verification:
     elif findings:
         verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"
     return Verification(verdict, reason, findings, exercised, tuple(judged.comparisons), dict(examination.traces))
+
+
+def _cause_first(failures: Sequence[Finding]) -> str:
+    """The first failure as a sentence, and what the others are."""
+    first, *rest = failures
+    place = "" if first.follows and first.kind in VALUE_KINDS else f"{first.where}: "
+    reason = f"{place}{first.message}"
+    if rest:
+        kinds = ", ".join(sorted({finding.kind for finding in rest}))
+        reason = f"{reason.rstrip('.')}. {plural(len(rest), 'more finding')}: {kinds}"
+    return reason

@@ -10,6 +10,9 @@ from harness.records import Exercised, Finding, Verdict
 
 _THIS_HOST = re.compile(r"/job:localhost/replica:0/task:0/device:(?=[A-Z]+:\d)")
 
+#: So many of the lines that follow from a finding are printed.
+_SHOWN = 3
+
 if TYPE_CHECKING:
     from harness.evidence.trace import Trace
 
@@ -56,9 +59,20 @@ class Verification:
         raise TypeError("a Verification has no truth value; use .passed or .verdict")
 
     def __str__(self) -> str:
-        lines = [f"{self.verdict}: {self.reason}", f"exercised: {self.exercised}"]
-        lines.extend(describe(finding) for finding in self.findings)
-        return "\n".join(lines)
+        return "\n".join([f"{self.verdict}: {self.reason}", f"exercised: {self.exercised}", *self.lines()])
+
+    def lines(self) -> list[str]:
+        """The findings, one line each, with what follows from them folded."""
+        lines = []
+        for finding in self.findings:
+            lines.append(describe(finding))
+            if finding.next_step:
+                lines.append(f"  next: {finding.next_step}")
+            if len(finding.follows) > 1:
+                lines.extend(f"  - {line}" for line in finding.follows[:_SHOWN])
+                more = len(finding.follows) - _SHOWN
+                lines.extend([f"  - and {more:,} more, in .findings"] if more > 0 else [])
+        return lines
 
 
 def describe(finding: Finding) -> str:
@@ -66,4 +80,5 @@ def describe(finding: Finding) -> str:
     place = f" on {finding.device}" if finding.device else ""
     values = f"(expected {finding.expected}, found {finding.found})"
     # Devices of this host need no more than their kind and number.
-    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.where}{place}: {finding.message} {values}")
+    mode = f" ({finding.mode})" if finding.mode else ""
+    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.where}{mode}{place}: {finding.message} {values}")

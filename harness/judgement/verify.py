@@ -13,7 +13,7 @@ from harness.errors import DevicesUnavailable, UsageError, VerificationError
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.runs import MODES, Mode
 from harness.judgement.verdict import conclude
-from harness.judgement.verification import Verification, describe
+from harness.judgement.verification import Verification
 from harness.session import observed
 
 
@@ -100,7 +100,7 @@ def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     if verification.passed:
         return verification
     lines = [f"{verification.verdict}: {verification.reason}"]
-    lines.extend(f"  {describe(finding)}" for finding in verification.findings)
+    lines.extend(f"  {line}" for line in verification.lines())
     lines.append(f"  exercised: {verification.exercised}")
     devices = kwargs.get("devices", ())
     spec = getattr(devices, "spec", "")

@@ -23,7 +23,7 @@ def _verify(case: Case, program: Program, devices: harness.Devices) -> harness.V
 
 def _kinds_by_mode(verification: harness.Verification, case: Case) -> dict[str, frozenset[str]]:
     return {
-        mode: frozenset(finding.kind for finding in verification.findings if finding.where.endswith(f"({mode})"))
+        mode: frozenset(finding.kind for finding in verification.findings if mode in finding.mode.split(", "))
         for mode in case.modes
     }
 

@@ -164,7 +164,7 @@ def test_backward_ops_on_the_wrong_device_are_found_in_both_modes(devices: Devic
     wrong = make_parallel(fn, devices, colocate_gradients=False)
     found = verify(wrong, fn, {"x": X}, devices=devices, variables=[weights])
     assert kinds(found) == {"gradient-placement"}
-    assert {finding.where.rsplit("(", 1)[1] for finding in found.findings} == {"eager)", "graph)"}
+    assert {mode for finding in found.findings for mode in finding.mode.split(", ")} == {"eager", "graph"}
     assert {finding.expected for finding in found.findings} == set(devices.names[1:])
 
 
@@ -271,9 +271,9 @@ def test_assert_parallel_raises_with_every_finding_and_the_way_to_replay_it(devi
     with pytest.raises(VerificationError) as caught:
         assert_parallel(lambda x: dense(x) * 2.0, dense, {"x": X}, devices=devices[:2], seed=3)
     text = str(caught.value)
-    assert len(caught.value.findings) == 4
-    assert text.count("\n  [H104 value]") == 2
-    assert text.count("\n  [H204 unused-device]") == 2
+    assert len(caught.value.findings) == 2
+    assert text.count("\n  [H104 value]") == 1
+    assert text.count("\n  [H204 unused-device]") == 1
     assert f"replay: harness.configure({devices.spec.split()[0]!r})" in text
     assert "seed=3" in text
     assert isinstance(caught.value, AssertionError)

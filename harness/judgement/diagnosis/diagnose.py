@@ -1,0 +1,58 @@
+"""Tries the hypotheses in turn. The first that reproduces the numbers is the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from harness.judgement.diagnosis import gradients, randomness, rows, scales, shards, terms, updates
+from harness.judgement.diagnosis.question import Cause, Question
+
+Hypothesis = Callable[[Question], Iterator[Cause]]
+
+#: Name of what is ruled out where it does not explain the numbers, and the hypothesis, the most telling first.
+HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
+    ("random numbers", randomness.drawn_per_shard),
+    ("missing gradients", gradients.missing),
+    ("rows lost, doubled or moved", rows.moved),
+    ("rows left out of a sum or mean", shards.rows_left_out),
+    ("updates made too often, too rarely or by each shard", updates.repeated),
+    ("one shard zero or scaled", rows.one_shard),
+    ("each shard computed by itself", shards.per_shard),
+    ("N times, 1/N or another factor", scales.one_factor),
+    ("outputs swapped", scales.swapped),
+    ("another axis", scales.rearranged),
+    ("a term counted once per shard", terms.counted_per_shard),
+    ("lower precision", terms.lower_precision),
+    ("a constant added", scales.off_by_a_constant),
+)
+
+
+def diagnose(question: Question) -> Cause | None:
+    """The cause that the numbers confirm, or ``None``; what was ruled out is then in ``question.ruled_out``.
+
+    Where a training step updates variables with wrong gradients, they follow: the results are explained without them.
+    """
+    found = _first(question)
+    if found is not None:
+        return found
+    upstream = [leaf for leaf in question.leaves if leaf.part != "state" or not leaf.wrong]
+    if len(upstream) < len(question.leaves) and any(leaf.wrong for leaf in upstream):
+        question.leaves, everything = upstream, question.leaves
+        try:
+            found = _first(question)
+        finally:
+            question.leaves = everything
+        if found is not None and updates.follow(question, found):
+            return replace(found, explains=tuple(question.wrong))
+    return None
+
+
+def _first(question: Question) -> Cause | None:
+    question.ruled_out = []
+    for name, hypothesis in HYPOTHESES:
+        cause = next(hypothesis(question), None)
+        if cause is not None:
+            return cause
+        question.ruled_out.append(name)
+    return None

@@ -1,0 +1,114 @@
+"""One finding for what differs: the cause and the place first, then the evidence, then what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.judgement.diagnosis.diagnose import diagnose
+from harness.judgement.diagnosis.question import Cause, Question
+from harness.judgement.diagnosis.randomness import draws
+from harness.judgement.diagnosis.wording import first_upper, listed
+from harness.judgement.verification import describe
+from harness.records import Finding
+
+
+def explain(questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
+    """One finding for each cause of differing results, and what cannot be judged."""
+    known: list[tuple[Cause | None, list[Question]]] = []
+    undecided: list[str] = []
+    for question in questions:
+        if question.reference_unsteady:
+            undecided.append(_not_comparable(question))
+            continue
+        for _, group in known:
+            same = {leaf.name for leaf in group[0].wrong} == {leaf.name for leaf in question.wrong}
+            if same and group[0].unsteady == question.unsteady:
+                group.append(question)
+                break
+        else:
+            cause = diagnose(question)
+            alike = next((group for other, group in known if cause and other and str(other) == str(cause)), None)
+            if alike is not None:
+                alike.append(question)
+            else:
+                known.append((cause, [question]))
+    return [_finding(cause, group) for cause, group in known], list(dict.fromkeys(undecided))
+
+
+def _not_comparable(question: Question) -> str:
+    random = draws(question.seen_reference)
+    if random:
+        return (
+            f"the reference draws random numbers, so that two runs of it differ: {random}; pass a seed, or a "
+            "tf.random.Generator that the programs carry, so that both draw the same"
+        )
+    return (
+        "two runs of the reference on the same inputs differ, but no random op ran: its state was not restored between "
+        "them; keep it in tf.Variables and pass them as variables="
+    )
+
+
+def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
+    question = group[0]
+    findings = list(question.findings)
+    first = next((finding for finding in findings if finding.kind != "nondeterminism"), findings[0])
+    kinds = [finding.kind for finding in findings]
+    kind = "nondeterminism" if "nondeterminism" in kinds else first.kind
+    names = list(dict.fromkeys(_without_mode(finding.where, question.mode) for finding in findings))
+    where = names[0]
+    message = f"{_sentence(cause, question, first)}. {_evidence(names, first)}"
+    if cause is None and question.ruled_out:
+        message = f"{message}. Ruled out: {', '.join(question.ruled_out)}"
+    follows = tuple(describe(finding) for each in group for finding in each.findings)
+    return replace(
+        first,
+        kind=kind,
+        where=where,
+        message=message,
+        next_step=cause.next_step if cause is not None else "",
+        mode=", ".join(each.mode for each in group),
+        follows=follows,
+    )
+
+
+def _sentence(cause: Cause | None, question: Question, first: Finding) -> str:
+    if cause is not None:
+        return first_upper(str(cause))
+    if question.unsteady and not question.seen.random:
+        return "Two runs on the same inputs differ, but no random op ran: state was not restored, or threads race"
+    name = first_upper(_without_mode(first.where, question.mode))
+    return f"{name} differs, and no known cause gives these numbers"
+
+
+def _evidence(names: Sequence[str], first: Finding) -> str:
+    rest = len(names) - 1
+    subject = first_upper(names[0])
+    if rest == 1:
+        subject = f"{first_upper(listed(names))} differ. {subject}"
+    elif rest > 1:
+        subject = f"{subject}, and {rest} more results, differ. {subject}"
+    return f"{subject}: {first.message}"
+
+
+def _without_mode(where: str, mode: str) -> str:
+    return where.removesuffix(f" ({mode})")
+
+
+def merged(findings: Sequence[Finding], modes: Sequence[str]) -> list[Finding]:
+    """The findings, with those that two modes share made one; the mode is a field, and no part of the place."""
+    kept: dict[tuple[str | None, ...], Finding] = {}
+    for finding in findings:
+        mode = next((mode for mode in modes if finding.where.endswith(f" ({mode})")), finding.mode)
+        plain = replace(finding, where=_without_mode(finding.where, mode), mode=mode)
+        key: tuple[str | None, ...] = (plain.kind, plain.device, plain.expected, plain.found, plain.message)
+        if plain.kind in ("structure", "error", "dtype"):
+            key = (plain.kind, plain.where)
+        before = kept.get(key)
+        if before is None or mode in before.mode.split(", "):
+            kept[(*key, str(len(kept))) if before is not None else key] = plain
+            continue
+        kept[key] = replace(
+            before, mode=f"{before.mode}, {mode}", follows=(*(before.follows or (describe(before),)), describe(plain))
+        )
+    return list(kept.values())

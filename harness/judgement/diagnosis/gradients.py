@@ -1,0 +1,51 @@
+"""Gradients that are missing: the variable is not read, or its gradient is stopped on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.judgement.diagnosis.question import Cause, Question
+from harness.judgement.diagnosis.wording import listed
+
+
+def missing(question: Question) -> Iterator[Cause]:
+    """Some gradients are None, and nothing else differs but other gradients."""
+    lost = [leaf for leaf in question.wrong if leaf.part == "gradients" and leaf.found is None]
+    if not lost or any(leaf.part != "gradients" for leaf in question.wrong):
+        return
+    wrong = tuple(question.wrong)
+    names = [leaf.name.removeprefix("gradient for ") for leaf in lost]
+    count = len(question.parallel.source_names()) - len(question.parallel.variables)
+    unread = [
+        leaf.name.removeprefix("gradient for ")
+        for leaf in lost
+        if leaf.index >= count and _handle(question.parallel.variables[leaf.index - count]) not in question.seen.read
+    ]
+    seen, reference = question.seen, question.seen_reference
+    if unread and len(unread) == len(lost):
+        yield Cause(
+            f"{listed(unread)} {'gets' if len(unread) == 1 else 'get'} no gradient: the program never reads "
+            f"{'it' if len(unread) == 1 else 'them'}, but a copy that was made outside of the tape",
+            None,
+            wrong,
+            "read the variable inside the program, in each shard's scope",
+        )
+        return
+    verb = "is" if len(names) == 1 else "are"
+    if len(seen.stopped) > len(reference.stopped):
+        sentence = f"the gradient for {listed(names)} {verb} stopped by tf.stop_gradient"
+        yield Cause(sentence, seen.stopped[-1], wrong)
+    elif len(seen.host_calls) > len(reference.host_calls):
+        sentence = f"the gradient for {listed(names)} {verb} lost in a Python callback, which has none"
+        yield Cause(sentence, seen.host_calls[-1], wrong)
+    else:
+        sentence = (
+            f"the gradient for {listed(names)} {verb} lost: the results are made outside of the tape, or by something "
+            "that has no gradient, such as .numpy(), an integer or an assignment"
+        )
+        yield Cause(sentence, None, wrong)
+
+
+def _handle(variable: object) -> object:
+    held = variable if hasattr(variable, "handle") else getattr(variable, "value", None)
+    return getattr(getattr(held, "handle", None), "_id", None)

@@ -1,0 +1,125 @@
+"""How a program splits its inputs: as seen, or, where nothing was seen, as programs usually do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.judgement.diagnosis.observed import Piece
+from harness.judgement.diagnosis.question import Question
+from harness.judgement.diagnosis.wording import listed
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to split: of each input leaf that is split, the rows of each shard along its axis.
+
+    ``axis``, ``rows`` and ``shards`` are those of the ``main`` leaf. ``seen``: not guessed.
+    """
+
+    cuts: dict[int, tuple[int, tuple[tuple[int, ...], ...]]]
+    main: int
+    rows: int
+    place: str | None
+    seen: bool
+
+    @property
+    def axis(self) -> int:
+        """The axis along which the main leaf is split."""
+        return self.cuts[self.main][0]
+
+    @property
+    def shards(self) -> tuple[tuple[int, ...], ...]:
+        """Rows of the main leaf in each shard."""
+        return self.cuts[self.main][1]
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many rows each shard has."""
+        return [len(rows) for rows in self.shards]
+
+    @property
+    def covered(self) -> list[int]:
+        """All rows of the shards, in their order."""
+        return [row for rows in self.shards for row in rows]
+
+    def without(self, leaf: int) -> Layout:
+        """The same with one leaf left whole."""
+        return Layout(
+            {key: cut for key, cut in self.cuts.items() if key != leaf}, self.main, self.rows, self.place, True
+        )
+
+    def devices(self, question: Question, shards: Sequence[int]) -> str:
+        """The devices of some shards, in brackets, where there is one for each shard."""
+        devices = list(question.devices)
+        if len(devices) != len(self.shards):
+            return ""
+        return f" ({listed([devices[shard].parsed.short for shard in shards])})"
+
+
+def partitions(question: Question) -> Iterator[Layout]:
+    """Ways to split the inputs, those that were seen first."""
+    groups: dict[tuple[int, int, int], list[Piece]] = defaultdict(list)
+    for piece in question.seen.pieces:
+        groups[piece.leaf, piece.axis, piece.source].append(piece)
+    arrays = question.input_arrays
+    count = len(question.devices)
+    seen: list[tuple[int, int, list[Piece]]] = []
+    for (leaf, axis, _), pieces in groups.items():
+        array = arrays[leaf]
+        if array is None or axis >= array.ndim:
+            continue
+        shards = _distinct(pieces)
+        if len(shards) > 1 or (shards and len(shards[0].rows) < array.shape[axis]):
+            seen.append((leaf, axis, shards))
+    # One shard for each device is the likeliest; then the fewest.
+    seen.sort(key=lambda each: (len(each[2]) != count, -sum(len(piece.rows) for piece in each[2])))
+    known: set[object] = set()
+    for leaf, axis, shards in seen:
+        if len(shards) < 2:
+            continue
+        array = arrays[leaf]
+        assert array is not None
+        cuts = {leaf: (axis, tuple(piece.rows for piece in shards))}
+        for other, other_axis, pieces in seen:
+            if other not in cuts and len(pieces) == len(shards):
+                cuts[other] = (other_axis, tuple(piece.rows for piece in pieces))
+        key = tuple(sorted(cuts.items()))
+        if key not in known:
+            known.add(key)
+            yield Layout(cuts, leaf, array.shape[axis], shards[0].place, True)
+    if not known:
+        yield from _usual(question)
+
+
+def _distinct(pieces: Sequence[Piece]) -> list[Piece]:
+    """Each piece once, as a program may cut the same ones again."""
+    kept: list[Piece] = []
+    for piece in pieces:
+        if piece.rows and (not kept or piece.rows not in [each.rows for each in kept]):
+            kept.append(piece)
+    return kept
+
+
+def _usual(question: Question) -> Iterator[Layout]:
+    rows = [
+        (index, array.shape[0])
+        for index, array in enumerate(question.input_arrays)
+        if array is not None and array.ndim and question.input_names[index].split("[")[0] not in question.whole
+    ]
+    if not rows:
+        return
+    count = len(question.devices)
+    main, most = max(rows, key=lambda each: each[1])
+    shares = [most // count + (index < most % count) for index in range(count)]
+    last = [most // count] * (count - 1) + [most - most // count * (count - 1)]
+    done = []
+    for sizes in (shares, last):
+        sizes = [size for size in sizes if size]
+        if len(sizes) < 2 or sizes in done:
+            continue
+        done.append(sizes)
+        starts = [sum(sizes[:index]) for index in range(len(sizes))]
+        shards = tuple(tuple(range(start, start + size)) for start, size in zip(starts, sizes, strict=True))
+        yield Layout({index: (0, shards) for index, size in rows if size == most}, main, most, None, False)

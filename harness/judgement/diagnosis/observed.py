@@ -1,0 +1,183 @@
+"""What a program does with its batch, its variables and random numbers, seen in one eager run of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness._tensorflow import op_callback
+from harness.judgement.diagnosis.place import layer_of_call, place_of_call
+from harness.judgement.tolerance import epsilon_of_name
+
+_CUTS = frozenset({"Split", "SplitV", "StridedSlice", "Slice", "Unpack", "GatherV2", "GatherNd", "ReverseV2", "Roll"})
+_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+#: Rows of larger inputs are not looked for.
+_MOST_BYTES = 2**26
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an input: which ``rows`` (indices along ``axis``) of input leaf ``leaf``, and where it was cut."""
+
+    leaf: int
+    axis: int
+    rows: tuple[int, ...]
+    #: The id of the tensor that it was cut from.
+    source: int
+    place: str | None
+
+
+@dataclass
+class Observed:
+    """What was seen."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    #: How often each variable, by the id of its handle, was written to, and where first.
+    writes: Counter[int] = field(default_factory=Counter)
+    write_places: dict[int, str | None] = field(default_factory=dict)
+    #: The op types that draw random numbers, each with the Keras layer and the place that asked for it, and how often.
+    random: Counter[tuple[str, str | None, str | None]] = field(default_factory=Counter)
+    #: Casts to a coarser dtype: the dtypes from and to, with their places.
+    coarser: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    #: Where the ops stand that made each output.
+    output_places: list[str | None] = field(default_factory=list)
+    #: Whether a gradient is stopped somewhere, and where.
+    stopped: list[str | None] = field(default_factory=list)
+    host_calls: list[str | None] = field(default_factory=list)
+    #: The handles of the variables that are read.
+    read: set[int] = field(default_factory=set)
+    error: str = ""
+
+
+@contextmanager
+def eager_functions() -> Iterator[None]:
+    """Have ``tf.function`` run its Python line by line in the body."""
+    import tensorflow as tf
+
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*run_functions_eagerly.*")
+            yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+def observe(run: Callable[[], Any], leaves: Sequence[Any]) -> Observed:
+    """Run a program once, whose inputs are ``leaves``, and note what it does."""
+    import tensorflow as tf
+
+    watcher = _Watcher(leaves)
+    seen = watcher.seen
+    with eager_functions(), op_callback(watcher.on_op):
+        try:
+            outputs, _ = run()
+        except Exception as error:  # noqa: BLE001 - the program may raise anything; what was seen until then counts
+            seen.error = f"{type(error).__name__}: {error}"
+            return seen
+    seen.output_places = [
+        watcher.places.get(getattr(leaf, "_id", -1)) for leaf in tf.nest.flatten(outputs, expand_composites=False)
+    ]
+    return seen
+
+
+class _Watcher:
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self.seen = Observed()
+        self.inputs = [
+            (index, array)
+            for index, leaf in enumerate(leaves)
+            if (array := _array(leaf)) is not None and array.ndim and array.size and array.nbytes < _MOST_BYTES
+        ]
+        self.indices: dict[tuple[int, int], dict[bytes, list[int]]] = {}
+        self.after: dict[tuple[int, int], int] = {}
+        self.places: dict[int, str | None] = {}
+        self.busy = False
+
+    def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
+        if self.busy or graph is not None:
+            return
+        self.busy = True
+        try:
+            self.note(kind, inputs, outputs)
+        finally:
+            self.busy = False
+
+    def note(self, kind: str, inputs: Any, outputs: Any) -> None:
+        seen = self.seen
+        place = place_of_call()
+        for tensor in outputs:
+            self.places[tensor._id] = place
+        if kind in _CUTS:
+            for tensor in outputs:
+                self.cut(tensor, inputs, place)
+        elif "Random" in kind or kind.startswith(("Multinomial", "StatelessMultinomial", "RngReadAndSkip")):
+            if kind not in ("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg"):
+                seen.random[kind, layer_of_call(), place] += 1
+        elif kind.startswith(_WRITES):
+            seen.writes[inputs[0]._id] += 1
+            seen.write_places.setdefault(inputs[0]._id, place)
+        elif kind == "ReadVariableOp":
+            seen.read.add(inputs[0]._id)
+        elif kind in ("StopGradient", "PreventGradient"):
+            seen.stopped.append(place)
+        elif kind in ("PyFunc", "EagerPyFunc", "PyFuncStateless"):
+            seen.host_calls.append(place)
+        elif kind == "Cast" and outputs:
+            before, after = inputs[0].dtype.name, outputs[0].dtype.name
+            if epsilon_of_name(after) > epsilon_of_name(before) > 0.0:
+                seen.coarser.setdefault((before, after), place)
+
+    def cut(self, tensor: Any, inputs: Any, place: str | None) -> None:
+        for index, array in self.inputs:
+            if tensor.dtype.as_numpy_dtype != array.dtype:
+                continue
+            shape = tuple(tensor.shape)
+            for axis in range(array.ndim):
+                unpacked = axis == 0 and len(shape) == array.ndim - 1 and shape == array.shape[1:]
+                if not unpacked and (
+                    len(shape) != array.ndim
+                    or any(a != b for i, (a, b) in enumerate(zip(shape, array.shape, strict=True)) if i != axis)
+                ):
+                    continue
+                value = tensor.numpy()
+                rows = self.rows(index, axis, value[np.newaxis] if unpacked else value)
+                if rows is not None:
+                    source = inputs[0]._id if len(inputs) else 0
+                    self.seen.pieces.append(Piece(index, axis, rows, source, place))
+
+    def rows(self, index: int, axis: int, value: NDArray[Any]) -> tuple[int, ...] | None:
+        """Which rows of the input these are; of equal ones, those that follow the piece before."""
+        array = dict(self.inputs)[index]
+        if (index, axis) not in self.indices:
+            table: dict[bytes, list[int]] = {}
+            for number, row in enumerate(np.moveaxis(array, axis, 0)):
+                table.setdefault(row.tobytes(), []).append(number)
+            self.indices[index, axis] = table
+        table = self.indices[index, axis]
+        found: list[int] = []
+        wanted = self.after.get((index, axis), 0)
+        for row in np.moveaxis(value, axis, 0):
+            candidates = table.get(np.ascontiguousarray(row).tobytes())
+            if candidates is None:
+                return None
+            follow = found[-1] + 1 if found else wanted
+            found.append(follow if follow in candidates else candidates[0])
+        self.after[index, axis] = found[-1] + 1 if found else wanted
+        return tuple(found)
+
+
+def _array(leaf: Any) -> NDArray[Any] | None:
+    shape = getattr(leaf, "shape", None)
+    if shape is None or not hasattr(leaf, "numpy") or not hasattr(leaf, "dtype"):
+        return None
+    array = leaf.numpy()
+    return array if isinstance(array, np.ndarray) and array.dtype != object else None

@@ -1,0 +1,61 @@
+"""The line of the user's program that is running: neither TensorFlow's, nor Keras's, nor the harness's."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from types import FrameType, TracebackType
+
+#: Modules by their first name, and rooms of the harness, whose lines are not the user's.
+_LIBRARIES = ("tensorflow", "keras", "numpy", "wrapt", "contextlib", "functools", "threading", "concurrent")
+_ROOMS = ("judgement", "evidence", "parallel", "_tensorflow", "devices", "checking", "runner")
+_STANDARD = sysconfig.get_paths()["stdlib"]
+
+
+def place_of_call() -> str | None:
+    """``file.py:12`` of the innermost frame of the user's program, or ``None``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if _is_users(frame):
+            return _place(frame, frame.f_lineno)
+        if frame.f_globals.get("__name__") == "harness.judgement.runs":
+            return None  # further out is the call of verify
+        frame = frame.f_back
+    return None
+
+
+def layer_of_call() -> str | None:
+    """The name of the innermost Keras layer that is being called, or ``None``."""
+    keras = sys.modules.get("keras")
+    layer_type = getattr(getattr(keras, "layers", None), "Layer", None)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and layer_type is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, layer_type):
+            return str(owner.name)
+        frame = frame.f_back
+    return None
+
+
+def place_of_error(error: BaseException) -> str | None:
+    """``file.py:12`` of the innermost frame of the user's program through which ``error`` came, or ``None``."""
+    step: TracebackType | None = error.__traceback__
+    found = None
+    while step is not None:
+        if _is_users(step.tb_frame):
+            found = _place(step.tb_frame, step.tb_lineno)
+        step = step.tb_next
+    return found
+
+
+def _is_users(frame: FrameType) -> bool:
+    first, *rest = str(frame.f_globals.get("__name__", "")).split(".")
+    if first in _LIBRARIES or (first == "harness" and rest and rest[0] in _ROOMS):
+        return False
+    file = frame.f_code.co_filename
+    return not file.startswith("<") and (not file.startswith(_STANDARD) or "site-packages" in file)
+
+
+def _place(frame: FrameType, line: int) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{line}"

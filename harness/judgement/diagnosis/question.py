@@ -1,0 +1,219 @@
+"""What is to be explained: the results of two programs, which of them differ, and ways to compute others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.devices.device import Devices
+from harness.judgement.diagnosis.observed import Observed, observe
+from harness.judgement.runs import Program, Result, as_result, to_array
+from harness.judgement.state import Snapshot
+from harness.judgement.tolerance import Sensitivity, epsilon_of
+from harness.records import Finding
+
+Part = Literal["outputs", "gradients", "state"]
+Array = NDArray[Any]
+
+#: What a hypothesis leaves of a difference, at most, where it is the cause.
+_LEFT_OVER = 0.02
+#: Units in the last place, of the element and of the typical one, by which replays may differ from the program.
+_ULPS = 64.0
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One result: which one, what it is called, and both values. ``start`` is a variable's value before the call."""
+
+    part: Part
+    index: int
+    name: str
+    found: Array | None
+    expected: Array | None
+    wrong: bool
+    sensitivity: Callable[[], Sensitivity]
+    start: Array | None = None
+
+    def of(self, result: Result) -> Array | None:
+        """The same result of another run."""
+        values = getattr(result, self.part)
+        return values[self.index] if self.index < len(values) else None
+
+    def explained_by(self, predicted: Array | None) -> bool:
+        """Whether ``predicted`` is what was found, as far as rounding allows, and the difference is gone with it."""
+        found = self.found
+        if found is None or predicted is None or found.shape != predicted.shape:
+            return found is None and predicted is None
+        if not found.size:
+            return True
+        if not epsilon_of(found.dtype):
+            return bool(np.array_equal(found, predicted))
+        wide = np.complex128 if np.iscomplexobj(found) else np.float64
+        have, want = found.astype(wide), predicted.astype(wide)
+        if not np.array_equal(np.isfinite(have), np.isfinite(want)):
+            return False
+        error = np.where(np.isfinite(have), np.abs(have - want), 0.0)
+        magnitude = np.where(np.isfinite(want), np.abs(want), 0.0)
+        typical = float(np.sqrt(np.mean(np.square(magnitude))))
+        bound = _ULPS * epsilon_of(found.dtype) * (magnitude + typical)
+        if np.any(error > bound):
+            measured = self.sensitivity()
+            if self.expected is not None and measured.change.shape == found.shape:
+                bound = np.maximum(bound, 4.0 * measured.bound(want, epsilon_of(found.dtype)))
+            else:
+                bound = 16.0 * bound
+            if np.any(error > bound):
+                return False
+        if not self.wrong or self.expected is None or self.expected.shape != found.shape:
+            return True
+        with np.errstate(invalid="ignore"):
+            before = np.abs(have - self.expected.astype(wide))
+        if not np.all(np.isfinite(before)):
+            return True
+        return float(np.linalg.norm(error)) <= _LEFT_OVER * float(np.linalg.norm(before))
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why results differ: a sentence without a full stop, the place, and the leaves that it explains by itself."""
+
+    sentence: str
+    place: str | None = None
+    explains: tuple[Leaf, ...] = ()
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sentence} ({self.place})" if self.place else self.sentence
+
+
+@dataclass
+class Question:
+    """One mode in which results differ, and the means to compute what else could have led to them."""
+
+    mode: str
+    leaves: list[Leaf]
+    parallel: Program
+    reference: Program
+    devices: Devices
+    snapshot: Snapshot
+    watched: Sequence[Any]
+    #: What comparing found: one finding for each result that differs.
+    findings: Sequence[Finding]
+    #: Whether two runs of the program under test on the same inputs differ.
+    unsteady: bool = False
+    #: Names of inputs that every shard gets whole.
+    whole: tuple[str, ...] = ()
+    #: What was tried in vain, for the reader.
+    ruled_out: list[str] = field(default_factory=list)
+    #: Errors of replays: what they would have shown is not known.
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> list[Leaf]:
+        """The results that differ."""
+        return [leaf for leaf in self.leaves if leaf.wrong]
+
+    @cached_property
+    def seen(self) -> Observed:
+        """What the program under test does."""
+        return self._observed(self.parallel)
+
+    @cached_property
+    def seen_reference(self) -> Observed:
+        """What the reference does."""
+        return self._observed(self.reference)
+
+    def _observed(self, program: Program) -> Observed:
+        plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
+        leaves = plain.leaves()
+        self.snapshot.restore()
+        try:
+            return observe(lambda: plain.step(*leaves), leaves)
+        finally:
+            self.snapshot.restore()
+
+    @cached_property
+    def expected(self) -> Result | None:
+        """The reference on the inputs as they are, in eager code."""
+        return self.run()
+
+    def run(
+        self,
+        fn: Callable[..., Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        gradients: bool | None = None,
+        fresh: bool = True,
+    ) -> Result | None:
+        """The reference, or ``fn``, on the reference's device in eager code; ``None`` where it raises.
+
+        ``fresh``: from the state before the call. Otherwise from that which the last run left.
+        """
+        single = self.reference
+        program = Program(
+            fn or single.fn,
+            single.inputs if inputs is None else inputs,
+            single.variables,
+            single.gradients if gradients is None else gradients,
+            single.seed,
+            scope=single.scope,
+        )
+        if fresh:
+            self.snapshot.restore()
+        try:
+            return as_result(program.step(*program.leaves()), self.watched)
+        except Exception as error:  # noqa: BLE001 - the user's program may refuse other inputs than its own
+            self.failed.append(f"{type(error).__name__}: {error}")
+            return None
+        finally:
+            if fresh:
+                self.snapshot.restore()
+
+    @cached_property
+    def reference_unsteady(self) -> bool:
+        """Whether two runs of the reference from the same state differ by more than rounding explains."""
+        first, second = self.run(), self.run()
+        if first is None or second is None:
+            return False
+        return not all(
+            replace(leaf, found=leaf.of(first), expected=None).explained_by(leaf.of(second)) for leaf in self.leaves
+        )
+
+    def with_leaves(self, leaves: Sequence[Any]) -> dict[str, Any]:
+        """The inputs, with other leaves."""
+        import tensorflow as tf
+
+        packed: dict[str, Any] = tf.nest.pack_sequence_as(dict(self.reference.inputs), list(leaves))
+        return packed
+
+    @cached_property
+    def input_arrays(self) -> list[Array | None]:
+        """The leaves of the inputs as arrays; ``None`` for others."""
+        return [
+            to_array(leaf) if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else None
+            for leaf in self.reference.leaves()
+        ]
+
+    @cached_property
+    def input_names(self) -> list[str]:
+        """What the leaves of the inputs are called."""
+        import tensorflow as tf
+
+        names = []
+        for name, value in sorted(self.reference.inputs.items()):
+            count = len(tf.nest.flatten(value))
+            names += [name] if count == 1 else [f"{name}[{index}]" for index in range(count)]
+        return names
+
+    def explained(self, predicted: Callable[[Leaf], Array | None]) -> list[Leaf]:
+        """The differing results that a prediction explains."""
+        return [leaf for leaf in self.wrong if leaf.explained_by(predicted(leaf))]
+
+    def all_explained(self, predicted: Callable[[Leaf], Array | None]) -> bool:
+        """Whether a prediction explains all of the differing results."""
+        return bool(self.wrong) and all(leaf.explained_by(predicted(leaf)) for leaf in self.wrong)

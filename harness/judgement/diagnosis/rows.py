@@ -1,0 +1,191 @@
+"""Rows that are missing, doubled, in another order, zero, or wrong in one shard only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from harness.judgement.diagnosis.layout import Layout, partitions
+from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.wording import first_upper, rows_text, sizes_text
+from harness.judgement.tolerance import epsilon_of
+
+
+def rows_of(leaf: Leaf) -> list[int] | None:
+    """For each row of what was found, the row of the reference that it is; ``None`` where a row is none of them."""
+    found, expected = leaf.found, leaf.expected
+    if found is None or expected is None or not found.ndim or found.shape[1:] != expected.shape[1:]:
+        return None
+    if found.ndim != expected.ndim or not expected.shape[0] or expected[0].size == 0:
+        return None
+    close = 1e-4 if epsilon_of(found.dtype) and epsilon_of(found.dtype) < 1e-5 else 64.0 * epsilon_of(found.dtype)
+    wide = np.complex128 if np.iscomplexobj(found) else np.float64
+    if found.dtype.kind not in "fciub" and not epsilon_of(found.dtype):
+        return None
+    have = found.astype(wide).reshape(found.shape[0], expected[0].size)
+    want = expected.astype(wide).reshape(expected.shape[0], expected[0].size)
+    scale = float(np.max(np.abs(want))) if want.size else 0.0
+    places: list[int] = []
+    for number, row in enumerate(have):
+        error = np.max(np.abs(want - row), axis=1)
+        near = np.flatnonzero(error <= close * scale)
+        if not len(near):
+            return None
+        follow = places[-1] + 1 if places else number
+        choice = number if number in near else follow if follow in near else int(near[np.argmin(error[near])])
+        places.append(int(choice))
+    return places
+
+
+def _telling(leaf: Leaf) -> bool:
+    """Whether the rows of the reference can be told apart."""
+    assert leaf.expected is not None
+    rows = {row.tobytes() for row in leaf.expected}
+    return len(rows) > max(1, int(leaf.expected.shape[0]) // 2)
+
+
+def moved(question: Question) -> Iterator[Cause]:
+    """An output has the reference's rows, but not all of them, some twice, or in another order."""
+    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+    for leaf in outputs:
+        places = rows_of(leaf)
+        if places is None or leaf.expected is None or leaf.found is None or not _telling(leaf):
+            continue
+        count = leaf.expected.shape[0]
+        if places == list(range(count)):
+            continue
+        layout = next(iter(partitions(question)), None)
+        text, at_cut = _movement(places, count, layout)
+        reason = ""
+        if at_cut and layout is not None and layout.seen:
+            reason = f": the batch is split into {sizes_text(layout.sizes)}"
+        # The line of the split is to blame for rows that do not reach a device, that of the join for the order.
+        place = layout.place if at_cut and layout is not None and layout.seen else place_of(question, leaf)
+        predicted = leaf.expected[places] if places else leaf.expected[:0]
+        if leaf.explained_by(predicted) and _others_follow(question, leaf, places, count):
+            yield Cause(f"{first_upper(text)}{reason}", place, tuple(question.wrong))
+            return
+
+
+def _others_follow(question: Question, leaf: Leaf, places: list[int], count: int) -> bool:
+    """Whether the other outputs are moved alike, or follow from it in another way (gradients of these rows)."""
+    for other in question.wrong:
+        if other is leaf or other.part != "outputs":
+            continue
+        mine = rows_of(other)
+        if mine != places and other.expected is not None and other.expected.shape[:1] == (count,):
+            return False
+    return True
+
+
+def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str, bool]:
+    missing = sorted(set(range(count)) - set(places))
+    doubled = sorted({row for row in places if places.count(row) > 1})
+    if not places:
+        return f"all {count} rows were dropped", True
+    if missing and not doubled and places == sorted(places):
+        verb = "was" if len(missing) == 1 else "were"
+        return f"{rows_text(missing)} of {count} {verb} dropped", True
+    if doubled and not missing:
+        verb = "occurs" if len(doubled) == 1 else "occur"
+        return f"{rows_text(doubled)} of {count} {verb} more than once", True
+    if doubled:
+        verb = "stands" if len(missing) == 1 else "stand"
+        sources = [places[row] for row in missing if row < len(places)]
+        standing = first_upper(rows_text(sorted(set(sources or doubled))))
+        return f"{standing} {verb} in the place of {rows_text(missing)}, which would belong there", True
+    if missing:
+        return f"{rows_text(missing)} of {count} were dropped, and the others are in another order", True
+    if places == list(range(count))[::-1]:
+        return f"the {count} rows are in reverse order", False
+    shift = (places[0]) % count
+    if places == [(row + shift) % count for row in range(count)]:
+        return f"the rows are shifted by {shift if shift <= count // 2 else shift - count}", False
+    if layout is not None and layout.sizes and _whole_shards(places, layout):
+        return "the results of the shards are joined in another order than the batch was split in", False
+    at = [row for row, place in enumerate(places) if row != place]
+    return f"{rows_text(at)} of {count} are in another order", False
+
+
+def _whole_shards(places: list[int], layout: Layout) -> bool:
+    blocks = [list(rows) for rows in layout.shards]
+    rest = list(places)
+    while rest:
+        block = next((block for block in blocks if block and rest[: len(block)] == block), None)
+        if block is None:
+            return False
+        rest = rest[len(block) :]
+    return True
+
+
+def one_shard(question: Question) -> Iterator[Cause]:
+    """Only the rows of some shards differ: they are zero, a factor of the right ones, or shifted."""
+    for layout in partitions(question):
+        if layout.axis != 0 or len(layout.sizes) < 2:
+            continue
+        claims: list[tuple[list[int], str]] = []
+        for leaf in question.wrong:
+            if leaf.part != "outputs" or leaf.found is None or leaf.expected is None:
+                break
+            if leaf.found.shape != leaf.expected.shape or not leaf.found.ndim or leaf.found.shape[0] != layout.rows:
+                break
+            wrong = _wrong_rows(leaf)
+            shards = [number for number, rows in enumerate(layout.shards) if set(rows) & set(wrong)]
+            if not shards or len(shards) == len(layout.shards):
+                break
+            rows = sorted(row for number in shards for row in layout.shards[number])
+            what = _of_rows(leaf, rows)
+            if what is None:
+                break
+            claims.append((shards, what))
+        else:
+            if claims and all(claim == claims[0] for claim in claims):
+                shards, what = claims[0]
+                rows = sorted(row for number in shards for row in layout.shards[number])
+                who = rows_text(shards, "shard")
+                devices = layout.devices(question, shards)
+                sentence = f"{rows_text(rows)}, those of {who}{devices}, are {what}; the other shards are right"
+                yield Cause(first_upper(sentence), place_of(question, question.wrong[0]), tuple(question.wrong))
+                return
+
+
+def _wrong_rows(leaf: Leaf) -> list[int]:
+    assert leaf.found is not None
+    assert leaf.expected is not None
+    wide = np.complex128 if np.iscomplexobj(leaf.found) else np.float64
+    with np.errstate(invalid="ignore"):
+        error = np.abs(leaf.found.astype(wide) - leaf.expected.astype(wide)).reshape(leaf.found.shape[0], -1)
+        scale = np.max(np.abs(leaf.expected.astype(wide)))
+    bad = ~(error <= max(1e-5, 8.0 * epsilon_of(leaf.found.dtype)) * scale)
+    return [int(row) for row in np.flatnonzero(bad.any(axis=1))]
+
+
+def _of_rows(leaf: Leaf, rows: Sequence[int]) -> str | None:
+    """What became of these rows, where it can be said in one word; it is checked against the numbers."""
+    assert leaf.found is not None
+    assert leaf.expected is not None
+    part = leaf.found[list(rows)]
+    if np.issubdtype(part.dtype, np.inexact) and np.all(np.isnan(part)):
+        return "not a number"
+    if not np.any(part):
+        return "zero: the result of the device does not arrive"
+    if not epsilon_of(part.dtype) or np.iscomplexobj(part):
+        return None
+    have, want = part.astype(np.float64), leaf.expected[list(rows)].astype(np.float64)
+
+    def tried(values: Array) -> bool:
+        predicted = leaf.expected.copy()  # type: ignore[union-attr]
+        predicted[list(rows)] = values
+        return leaf.explained_by(predicted)
+
+    square = float(np.sum(want * want))
+    if part.size > 1 and square:
+        ratio = float(np.sum(have * want)) / square
+        if tried(ratio * want):
+            return f"{ratio:.4g} times those of the single-device run"
+        offset = float(np.mean(have - want))
+        if tried(want + offset):
+            return f"off by {offset:.4g}"
+    return None

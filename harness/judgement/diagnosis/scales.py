@@ -1,0 +1,206 @@
+"""Results that are the reference's, changed as a whole: N times, 1/N, shifted, swapped, transposed, or zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.wording import factor_text, listed
+from harness.judgement.tolerance import epsilon_of
+
+
+def ratio_of(leaf: Leaf, rows: int | None = None) -> float | None:
+    """The factor by which a result, or the change of a variable, exceeds the reference's; ``None`` if by none."""
+    found, expected = leaf.found, leaf.expected
+    if found is None or expected is None or found.shape != expected.shape or not found.size:
+        return None
+    if np.iscomplexobj(found) or (found.dtype.kind not in "fiu" and not epsilon_of(found.dtype)):
+        return None
+    base: Array | float = 0.0 if leaf.start is None else leaf.start.astype(np.float64)
+    have, want = found.astype(np.float64) - base, expected.astype(np.float64) - base
+    if not (np.all(np.isfinite(have)) and np.all(np.isfinite(want))):
+        return None
+    square = float(np.sum(want * want))
+    if square == 0.0:
+        return None
+    ratio = float(np.sum(have * want)) / square
+    predicted = base + ratio * want
+    if not epsilon_of(found.dtype):
+        predicted = np.round(predicted)
+    if not leaf.explained_by(predicted.astype(found.dtype)):
+        return None
+    if found.size == 1:
+        # One number is some factor of any other: only a factor that means something counts.
+        return ratio if _simple(ratio) or (rows and _whole(rows / ratio)) else None
+    return ratio
+
+
+def _whole(size: float) -> bool:
+    return 1 <= size < 1e6 and abs(size - round(size)) < min(3e-4, 1e-5 * size)
+
+
+def _simple(ratio: float) -> bool:
+    near = Fraction(ratio).limit_denominator(64)
+    return 1 in (near.numerator, near.denominator) and abs(ratio - float(near)) <= 1e-5 * abs(ratio) + 1e-12
+
+
+def one_factor(question: Question) -> Iterator[Cause]:
+    """All differing results are a factor of the reference's, those of one step the same factor."""
+    count = len(question.devices)
+    ratios = {id(leaf): ratio_of(leaf, _rows(question)) for leaf in question.wrong}
+    known = [ratio for ratio in ratios.values() if ratio is not None]
+    if not known or len(known) < len(question.wrong):
+        return
+    ratio = known[0]
+    if any(abs(each - ratio) > 1e-4 * abs(ratio) for each in known):
+        return
+    wrong = tuple(question.wrong)
+    what = listed([leaf.name for leaf in wrong]) if len(wrong) < 4 else f"{len(wrong)} results"
+    verb = "is" if len(wrong) == 1 else "are"
+    place = _place(question, wrong)
+    if abs(ratio) < 1e-12:
+        why = "the gradient is stopped" if wrong[0].part == "gradients" else "the result of the devices does not arrive"
+        yield Cause(f"{what} {verb} zero: {why}", place, wrong)
+    elif abs(ratio - count) < 1e-3 * count and count > 1:
+        if all(leaf.part == "state" for leaf in wrong):
+            yield Cause(
+                f"{what} {verb} changed {count} times as much: the update is made once for each of the {count} shards, "
+                "not once for the batch",
+                place,
+                wrong,
+            )
+        else:
+            yield Cause(
+                f"{what} {verb} {count} times too large: the parts of {count} shards are added up although each is a "
+                "mean, or counts the whole, already",
+                place,
+                wrong,
+                "divide by the number of shards, or weigh each by its share of the rows",
+            )
+    elif abs(ratio * count - 1.0) < 1e-3 and count > 1:
+        yield Cause(
+            f"{what} {verb} {count} times too small: the sum over {count} shards is divided by {count} although the "
+            "parts add up to the whole",
+            place,
+            wrong,
+        )
+    elif ratio > 0 and (rows := _rows(question)) and _whole(size := rows / ratio) and round(size) != rows:
+        yield Cause(
+            f"{what} {verb} divided by {round(size)} rows, but the batch has {rows}",
+            place,
+            wrong,
+            "divide by the number of rows of the whole batch",
+        )
+    elif all(leaf.part == "state" for leaf in wrong) and abs(ratio - round(ratio)) < 1e-6 and round(ratio) > 1:
+        yield Cause(f"{what} {verb} updated {round(ratio)} times instead of once", place, wrong)
+    elif any(leaf.found is not None and leaf.found.size > 1 for leaf in wrong) or _simple(ratio):
+        yield Cause(
+            f"{what} {verb} {factor_text(ratio)} times the single-device result, every element alike", place, wrong
+        )
+
+
+def _rows(question: Question) -> int | None:
+    sizes = [array.shape[0] for array in question.input_arrays if array is not None and array.ndim]
+    return max(sizes, default=None)
+
+
+def _place(question: Question, wrong: tuple[Leaf, ...]) -> str | None:
+    return place_of(question, wrong[0])
+
+
+def place_of(question: Question, leaf: Leaf) -> str | None:
+    """Where the program under test makes a result, or writes to a variable."""
+    seen = question.seen
+    if leaf.part == "outputs" and leaf.index < len(seen.output_places):
+        return seen.output_places[leaf.index]
+    if leaf.part == "state":
+        handle = getattr(getattr(question.watched[leaf.index], "handle", None), "_id", None)
+        return seen.write_places.get(handle) if handle is not None else None
+    return None
+
+
+def swapped(question: Question) -> Iterator[Cause]:
+    """Two outputs, or two variables, have each other's values."""
+    by_part = [leaf for leaf in question.wrong if leaf.found is not None and leaf.expected is not None]
+    partner: dict[str, str] = {}
+    for leaf in by_part:
+        for other in by_part:
+            if other is not leaf and other.part == leaf.part and leaf.explained_by(other.expected):
+                partner[leaf.name] = other.name
+    if by_part and len(partner) == len(question.wrong) and len(partner) > 1:
+        names = sorted(partner)
+        yield Cause(
+            f"{listed(names)} are in the wrong order: {names[0]} has the value of {partner[names[0]]}",
+            place_of(question, question.wrong[0]),
+            tuple(question.wrong),
+        )
+
+
+def rearranged(question: Question) -> Iterator[Cause]:
+    """Outputs are transposed, or joined along another axis, so that elements stand elsewhere."""
+    count = len(question.devices)
+    how: list[str] = []
+    for leaf in question.wrong:
+        if leaf.found is None or leaf.expected is None or leaf.part != "outputs":
+            return
+        text = _rearrangement(leaf, count)
+        if text is None:
+            return
+        how.append(text)
+    if how:
+        yield Cause(f"{question.wrong[0].name} {how[0]}", place_of(question, question.wrong[0]), tuple(question.wrong))
+
+
+def _rearrangement(leaf: Leaf, count: int) -> str | None:
+    found, expected = leaf.found, leaf.expected
+    assert found is not None
+    assert expected is not None
+    if found.size != expected.size:
+        return None
+    for one in range(expected.ndim):
+        for other in range(one + 1, expected.ndim):
+            if leaf.explained_by(np.swapaxes(expected, one, other)):
+                return f"is transposed: the results of the shards are stacked along axis {other} instead of {one}"
+    for parts in _counts(found, count):
+        for axis in range(expected.ndim):
+            if expected.shape[axis] % parts:
+                continue
+            pieces = np.split(expected, parts, axis=axis)
+            for join in range(expected.ndim):
+                if join != axis and leaf.explained_by(np.concatenate(pieces, axis=join)):
+                    return f"is joined along axis {join}, but it was split along axis {axis}"
+            for join in range(expected.ndim + 1):
+                if leaf.explained_by(np.stack(pieces, axis=join)):
+                    return f"is stacked along a new axis {join}; the shards' rows have to be concatenated"
+    if found.shape != expected.shape and leaf.explained_by(expected.reshape(found.shape)):
+        return (
+            f"has the shape {list(found.shape)} instead of {list(expected.shape)}, with the elements in the same order"
+        )
+    return None
+
+
+def _counts(found: Array, count: int) -> list[int]:
+    return sorted({count, *(size for size in found.shape if size > 1), *range(2, 9)}, key=lambda parts: parts != count)
+
+
+def off_by_a_constant(question: Question) -> Iterator[Cause]:
+    """Each element is off by the same number."""
+    offsets = []
+    for leaf in question.wrong:
+        found, expected = leaf.found, leaf.expected
+        if found is None or expected is None or found.shape != expected.shape or found.size < 2:
+            return
+        if not epsilon_of(found.dtype) or np.iscomplexobj(found):
+            return
+        with np.errstate(invalid="ignore"):
+            offset = float(np.mean(found.astype(np.float64) - expected.astype(np.float64)))
+        if not np.isfinite(offset) or not leaf.explained_by((expected.astype(np.float64) + offset).astype(found.dtype)):
+            return
+        offsets.append(offset)
+    if offsets:
+        wrong = tuple(question.wrong)
+        sentence = f"every element of {listed([leaf.name for leaf in wrong])} is off by {factor_text(offsets[0])}"
+        yield Cause(sentence, place_of(question, wrong[0]), wrong)

@@ -1,0 +1,142 @@
+"""A term without rows, such as a regulariser, that is counted once per shard; and shards of a lower precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness._tensorflow import op_callback
+from harness.judgement.diagnosis.observed import eager_functions
+from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.wording import factor_text
+from harness.judgement.runs import Program
+from harness.judgement.tolerance import epsilon_of, epsilon_of_name
+
+_SUMS = frozenset({"Add", "AddV2", "AddN"})
+
+
+class _Terms:
+    """While a graph is built: scalars that are added to others, and depend on variables alone, with their gradients."""
+
+    def __init__(self) -> None:
+        #: Tensors that depend on variables alone, and those that were read from variables.
+        self.free: set[int] = set()
+        self.reads: list[Any] = []
+        #: Of each term its value and its gradients for what was read.
+        self.found: list[list[Any]] = []
+        self.busy = False
+
+    def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
+        if self.busy or graph is None or not outputs:
+            return
+        if kind == "ReadVariableOp":
+            self.reads.append(outputs[0])
+        if kind == "ReadVariableOp" or (
+            any(tensor._id in self.free for tensor in inputs)
+            and all(tensor._id in self.free or tensor.op.type == "Const" for tensor in inputs)
+            and "Random" not in kind
+        ):
+            self.free |= {tensor._id for tensor in outputs}
+            return
+        own = [tensor for tensor in inputs if tensor._id in self.free]
+        if kind in _SUMS and own and outputs[0].shape.rank == 0 and outputs[0].dtype.is_floating:
+            import tensorflow as tf
+
+            self.busy = True
+            try:
+                term = tf.add_n(own)
+                slopes = tf.gradients(term, self.reads, unconnected_gradients="zero")
+                self.found.append([term, *map(tf.convert_to_tensor, slopes)])
+            finally:
+                self.busy = False
+
+
+def counted_per_shard(question: Question) -> Iterator[Cause]:
+    """What differs is off by a multiple of such a term, and its gradients by the same multiple of the term's."""
+    count = len(question.devices)
+    for term, *slopes in _terms_of(question):
+        for factor, how in ((float(count), f"{count} times, once for each shard,"), (1.0 / count, f"1/{count} times")):
+            more = factor - 1.0
+            if all(_is_off_by(leaf, more, term, slopes) for leaf in question.wrong):
+                yield Cause(
+                    f"a term that depends on variables alone, such as a regulariser, is counted {how} instead of once",
+                    place_of(question, question.wrong[0]),
+                    tuple(question.wrong),
+                    "add it once, outside of the shards, or divide it by their number",
+                )
+                return
+
+
+def _is_off_by(leaf: Leaf, more: float, term: Array, slopes: Sequence[Array]) -> bool:
+    """Whether a result is off by ``more`` times the term or, for a gradient, times its slope (times a small weight)."""
+    expected = leaf.expected
+    if expected is None:
+        return False
+    # The gradients that verify takes are of a projection, whose weights are these.
+    weights = (-2.0, -1.0, 1.0, 2.0) if leaf.part == "gradients" else (1.0,)
+    changes = [term] if expected.ndim == 0 else []
+    changes += [slope for slope in slopes if slope.shape == expected.shape]
+    return any(
+        leaf.explained_by((expected + more * weight * change).astype(expected.dtype))
+        for change in changes
+        for weight in weights
+    )
+
+
+def _terms_of(question: Question) -> list[list[Array]]:
+    single = question.reference
+    terms = _Terms()
+
+    def program(**inputs: Any) -> Any:
+        single.fn(**inputs)
+        return terms.found
+
+    plain = Program(program, single.inputs, (), False, single.seed, scope=single.scope)
+    question.snapshot.restore()
+    try:
+        with eager_functions(), op_callback(terms.on_op):
+            found, _ = plain.runner("graph")(*plain.arguments("graph"))
+        return [[np.asarray(tensor) for tensor in each] for each in found]
+    except Exception as error:  # noqa: BLE001 - the user's program may refuse to be built as a graph
+        question.failed.append(f"{type(error).__name__}: {error}")
+        return []
+    finally:
+        question.snapshot.restore()
+
+
+def lower_precision(question: Question) -> Iterator[Cause]:
+    """The errors are those of a coarser dtype that the program casts to, and the reference does not."""
+    for (before, after), place in question.seen.coarser.items():
+        if (before, after) in question.seen_reference.coarser:
+            continue
+        shares = [_of_rounding(leaf, epsilon_of_name(after)) for leaf in question.wrong]
+        if shares and all(share is not None for share in shares):
+            largest = max(share for share in shares if share is not None)
+            yield Cause(
+                f"part of the program computes in {after} instead of {before}: the errors, up to "
+                f"{factor_text(largest)} of the largest element, are {after}'s rounding",
+                place,
+                tuple(question.wrong),
+            )
+            return
+
+
+def _of_rounding(leaf: Leaf, coarse: float) -> float | None:
+    """The error as a share of the largest element, where rounding to ``coarse`` explains it."""
+    found, expected = leaf.found, leaf.expected
+    if found is None or expected is None or found.shape != expected.shape or not epsilon_of(found.dtype):
+        return None
+    wide = np.complex128 if np.iscomplexobj(found) else np.float64
+    error = np.abs(found.astype(wide) - expected.astype(wide))
+    if not np.all(np.isfinite(error)):
+        return None
+    bound = leaf.sensitivity().bound(expected.astype(wide), epsilon_of(found.dtype)) * (
+        coarse / epsilon_of(found.dtype)
+    )
+    if np.any(error > bound):
+        return None
+    scale = float(np.max(np.abs(expected.astype(wide)))) if expected.size else 0.0
+    return float(np.max(error)) / scale if scale else None

@@ -1,0 +1,124 @@
+"""Monte Carlo arithmetic: the reference again, with the result of each op moved by a random rounding error.
+
+Moving the inputs shows how far errors grow on their way. It does not show the errors that a sum of terms which cancel
+makes itself: they are as large as its terms. Here each floating result is moved by up to one unit in its last place,
+and a sum or a product of matrices by as much of the sum of its terms' absolute values, which bounds the error of any
+order of summation (Higham 2002, section 4.2; Parker, Monte Carlo arithmetic, 1997).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from harness._tensorflow import op_callback
+from harness.judgement.arithmetic import MOVEMENT
+from harness.judgement.runs import Program
+from harness.judgement.tolerance import epsilon_of_name
+
+#: Ops that are sums of products or of elements: they are linear in the absolute values of their inputs.
+_SUMS = frozenset(
+    {"AddN", "AvgPool", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "BiasAddGrad", "Conv2D", "Conv3D", "Cumsum"}
+    | {"Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3DBackpropFilterV2", "Conv3DBackpropInputV2", "Einsum"}
+    | {"DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropInput"}
+    | {"MatMul", "Mean", "SegmentSum", "Sum", "UnsortedSegmentSum"}
+)
+#: Ops whose result is one of the numbers that go in, or a whole number.
+_CHOICES = frozenset(
+    {"Abs", "ArgMax", "ArgMin", "Ceil", "Const", "Floor", "GatherNd", "GatherV2", "Max", "MaxPool", "Maximum", "Min"}
+    | {"Minimum", "Neg", "OneHot", "ReadVariableOp", "Relu", "ReluGrad", "ResourceGather", "Rint", "Round", "Select"}
+    | {"SelectV2", "Sign", "Tile", "Transpose", "ScatterNd", "TopKV2", "StridedSliceGrad", "ReverseV2", "Relu6"}
+)
+_SKIPPED = MOVEMENT | _CHOICES
+#: Name under which the seed and the size of the errors go in, among the inputs.
+_NOISE = "harness_noise"
+
+
+class _Noise:
+    def __init__(self) -> None:
+        #: [seed, size] int32: the size in units in the last place. ``None`` until the program itself begins.
+        self.control: Any = None
+        self.moved = 0
+        self.busy = False
+
+    def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> Any:
+        if self.busy or graph is None or self.control is None or kind in _SKIPPED or "Random" in kind:
+            return None
+        if not any(epsilon_of_name(tensor.dtype.name) for tensor in outputs):
+            return None
+        self.busy = True
+        try:
+            size = _absolute(kind, inputs, outputs[0]) if kind in _SUMS else None
+            return [self._moved(tensor, size) for tensor in outputs]
+        finally:
+            self.busy = False
+
+    def _moved(self, tensor: Any, size: Any) -> Any:
+        import tensorflow as tf
+
+        epsilon = epsilon_of_name(tensor.dtype.name)
+        if not epsilon:
+            return tensor
+        self.moved += 1
+        plain = tensor.dtype.real_dtype
+        drawn = plain if plain in (tf.float32, tf.float64) else tf.float32
+        seed = tf.stack([self.control[0], self.moved])
+        share = tf.random.stateless_uniform(tf.shape(tensor), seed, -1.0, 1.0, drawn)
+        share *= tf.cast(self.control[1], drawn) * tf.cast(epsilon, drawn)
+        size = tf.abs(tensor if size is None else size)
+        moved = tensor + tf.stop_gradient(tf.cast(tf.cast(share, plain) * size, tensor.dtype))
+        moved.set_shape(tensor.shape)
+        return moved
+
+
+def _absolute(kind: str, inputs: Any, output: Any) -> Any:
+    """The same op of the absolute values; ``None`` where it cannot be had, as of an op with lists of lists."""
+    import tensorflow as tf
+
+    made, op = getattr(tf.raw_ops, kind), output.op
+    given: dict[str, Any] = {}
+    rest = [tf.abs(each) if each.dtype.is_floating or each.dtype.is_complex else each for each in inputs]
+    for argument in op.op_def.input_arg:
+        many = op.get_attr(argument.number_attr) if argument.number_attr else None
+        given[argument.name] = rest.pop(0) if many is None else [rest.pop(0) for _ in range(many)]
+    known = {attribute.name for attribute in op.op_def.attr}
+    for name in inspect.signature(made).parameters:
+        if name in known and name not in given:
+            value = op.get_attr(name)
+            given[name] = value.decode() if isinstance(value, bytes) else value
+    return made(**given)
+
+
+def rounded(program: Program) -> Callable[[int, int], Any]:
+    """``program`` as a function of a seed and of the size of the errors, in units in the last place.
+
+    Raises what building the graph raises: a program that cannot be built as a graph cannot be replayed so.
+    """
+    import tensorflow as tf
+
+    noise = _Noise()
+    fn = program.fn
+
+    def noisy(**inputs: Any) -> Any:
+        noise.control = inputs.pop(_NOISE)
+        return fn(**inputs)
+
+    control = tf.constant([0, 1], tf.int32)
+    own = replace(program, fn=noisy, inputs={**program.inputs, _NOISE: control}, _graphs={})
+    runner = own.runner("graph")
+    place = sorted(own.inputs).index(_NOISE)
+    before = sum(
+        sum(map(tf.is_tensor, tf.nest.flatten(own.inputs[name], expand_composites=False)))
+        for name in sorted(own.inputs)[:place]
+    )
+    with op_callback(noise.on_op):
+        runner(*own.arguments("graph"))  # traces it
+
+    def run(seed: int, size: int) -> Any:
+        arguments = own.arguments("graph")
+        arguments[before] = tf.constant([seed, size], tf.int32)
+        return runner(*arguments)
+
+    return run

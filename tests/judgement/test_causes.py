@@ -1,0 +1,283 @@
+"""The first line of a failing verification names the cause and its place; the right twin passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from harness import Devices, Verdict, Verification, verify
+
+RANDOM = np.random.default_rng(11)
+X = RANDOM.normal(size=(10, 3)).astype(np.float32)
+EVEN = RANDOM.normal(size=(8, 3)).astype(np.float32)
+W = tf.Variable(RANDOM.normal(size=(3, 4)).astype(np.float32), name="weights")
+
+Fn = Callable[..., Any]
+
+
+def dense(x: Any) -> Any:
+    return tf.tanh(tf.matmul(x, W))
+
+
+def sizes_of(rows: int, count: int = 4) -> list[int]:
+    return [rows // count + (index < rows % count) for index in range(count)]
+
+
+def towers(devices: Devices, fn: Fn, x: Any, sizes: Sequence[int] | None = None) -> list[Any]:
+    parts = []
+    for device, part in zip(devices, tf.split(x, sizes or sizes_of(x.shape[0])), strict=True):
+        with tf.device(device.name):
+            parts.append(fn(part))
+    return parts
+
+
+def joined(devices: Devices, fn: Fn, x: Any) -> Any:
+    return tf.concat(towers(devices, fn, x), axis=0)
+
+
+def loss(x: Any) -> Any:
+    return tf.reduce_mean(tf.square(dense(x)))
+
+
+def step(fn: Fn, x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        value = fn(x)
+    return value, tape.gradient(value, W)
+
+
+def batch_norm(x: Any) -> Any:
+    return (x - tf.reduce_mean(x, axis=0)) / (tf.math.reduce_std(x, axis=0) + 0.1)
+
+
+def dropped(devices: Devices, x: Any) -> Any:
+    size = x.shape[0] // 4
+    parts = []
+    for index, device in enumerate(devices):
+        with tf.device(device.name):
+            parts.append(dense(x[index * size : (index + 1) * size]))
+    return tf.concat(parts, axis=0)
+
+
+def doubled(devices: Devices, x: Any) -> Any:
+    parts = []
+    for index, device in enumerate(devices):
+        with tf.device(device.name):
+            parts.append(dense(x[2 * max(index - 1, 0) : 2 * max(index - 1, 0) + 2]))
+    return tf.concat(parts, axis=0)
+
+
+def stopped(part: Any) -> Any:
+    return tf.tanh(tf.matmul(part, tf.stop_gradient(W)))
+
+
+def half(part: Any) -> Any:
+    return tf.tanh(tf.cast(tf.matmul(tf.cast(part, tf.float16), tf.cast(W, tf.float16)), tf.float32))
+
+
+def scaled(devices: Devices, x: Any, number: int, change: Fn) -> Any:
+    parts = towers(devices, dense, x)
+    parts[number] = change(parts[number])
+    return tf.concat(parts, axis=0)
+
+
+def swapped(devices: Devices, x: Any) -> Any:
+    mean, largest = tf.reduce_mean(joined(devices, dense, x)), tf.reduce_max(joined(devices, dense, x))
+    return {"mean": largest, "largest": mean}
+
+
+def mean_of(fn: Fn) -> Fn:
+    return lambda devices, x: tf.add_n(towers(devices, fn, x)) / 4.0
+
+
+def summed_step(devices: Devices, x: Any) -> Any:
+    values, gradients = zip(*towers(devices, lambda part: step(loss, part), x), strict=True)
+    return tf.add_n(list(values)) / 4.0, tf.add_n(list(gradients))
+
+
+def penalty(x: Any) -> Any:
+    return tf.reduce_mean(tf.square(dense(x))) + 0.1 * tf.nn.l2_loss(W)
+
+
+def penalty_sum(devices: Devices, x: Any) -> Any:
+    rows = float(4 * x.shape[0])
+    tower = lambda part: tf.reduce_sum(tf.square(dense(part))) / rows + 0.1 * tf.nn.l2_loss(W)  # noqa: E731
+    return tf.add_n(towers(devices, tower, x))
+
+
+#: Name, faulty program, reference, batch, words of the first line. Nobody named these beforehand; each stands for many.
+CASES: list[tuple[str, Fn, Fn, Any, str]] = [
+    ("dropped", dropped, dense, X, r"Rows 8 and 9 of 10 were dropped: the batch is split into 4 equal parts"),
+    ("doubled", doubled, dense, EVEN, r"Rows 0 and 1|Rows 0 to 1"),
+    ("reversed", lambda d, x: tf.reverse(joined(d, dense, x), [0]), dense, X, r"10 rows are in reverse order"),
+    ("shifted", lambda d, x: tf.roll(joined(d, dense, x), -1, 0), dense, X, r"rows are shifted by 1"),
+    (
+        "shards in another order",
+        lambda d, x: tf.concat(towers(d, dense, x)[::-1], 0),
+        dense,
+        EVEN,
+        r"shards are joined in another order",
+    ),
+    (
+        "join along features",
+        lambda d, x: tf.concat(towers(d, dense, x), 1),
+        dense,
+        EVEN,
+        r"joined along axis 1, but the batch is split along axis 0",
+    ),
+    ("stacked", lambda d, x: tf.stack(towers(d, dense, x)), dense, EVEN, r"stacked along a new axis 0"),
+    ("not row-wise", lambda d, x: joined(d, batch_norm, x), batch_norm, X, r"not row-wise"),
+    (
+        "softmax over rows",
+        lambda d, x: joined(d, lambda p: tf.nn.softmax(p, axis=0), x),
+        lambda x: tf.nn.softmax(x, axis=0),
+        X,
+        r"not row-wise",
+    ),
+    ("mean of means", mean_of(loss), loss, X, r"mean of means of uneven shards: 4 parts of 3, 3, 2 and 2 rows"),
+    (
+        "mean of roots",
+        mean_of(lambda p: tf.sqrt(loss(p))),
+        lambda x: tf.sqrt(loss(x)),
+        EVEN,
+        r"averaged over shards, but it is no mean over rows",
+    ),
+    ("sum of means", lambda d, x: tf.add_n(towers(d, loss, x)), loss, EVEN, r"4 times too large"),
+    (
+        "mean of sums",
+        mean_of(lambda p: tf.reduce_sum(dense(p))),
+        lambda x: tf.reduce_sum(dense(x)),
+        X,
+        r"4 times too small",
+    ),
+    ("gradients added up", summed_step, lambda x: step(loss, x), EVEN, r"4 times too large"),
+    (
+        "one shard lost",
+        lambda d, x: tf.add_n(towers(d, lambda p: tf.reduce_sum(dense(p)), x)[:3]),
+        lambda x: tf.reduce_sum(dense(x)),
+        X,
+        r"part of shard 3 .* is missing",
+    ),
+    ("one shard alone", lambda d, x: towers(d, loss, x)[2], loss, X, r"counts shard 2 .* alone"),
+    ("zeros of one", lambda d, x: scaled(d, x, 1, tf.zeros_like), dense, EVEN, r"Rows 2 and 3, those of shard 1"),
+    (
+        "one shard twice as large",
+        lambda d, x: scaled(d, x, 3, lambda p: 2.0 * p),
+        dense,
+        EVEN,
+        r"Rows 6 and 7, those of shard 3 .* 2 times",
+    ),
+    (
+        "a neighbour's rows",
+        lambda d, x: tf.concat([*towers(d, dense, x)[:3], towers(d, dense, x)[2]], 0),
+        dense,
+        EVEN,
+        r"Rows 4 and 5 stand in the place of rows 6 and 7",
+    ),
+    ("everything doubled", lambda d, x: 2.0 * joined(d, dense, x), dense, X, r"2 times"),
+    ("half precision", lambda d, x: joined(d, half, x), dense, X, r"computes in float16 instead of float32"),
+    ("an offset", lambda d, x: joined(d, dense, x) + 0.25, dense, X, r"off by 0.25"),
+    (
+        "outputs swapped",
+        swapped,
+        lambda x: {"mean": tf.reduce_mean(dense(x)), "largest": tf.reduce_max(dense(x))},
+        X,
+        r"output\['largest'\] and output\['mean'\] are in the wrong order",
+    ),
+    ("a penalty for each tower", penalty_sum, penalty, EVEN, r"regulariser, is counted 4 times"),
+]
+
+
+def verified(devices: Devices, program: Fn, reference: Fn, x: Any, **options: Any) -> Verification:
+    return verify(lambda x: program(devices, x), reference, {"x": x}, devices=devices, **options)
+
+
+@pytest.mark.parametrize(("fault", "program", "reference", "x", "words"), CASES, ids=[case[0] for case in CASES])
+def test_the_first_line_names_the_cause(
+    devices: Devices, fault: str, program: Fn, reference: Fn, x: Any, words: str
+) -> None:
+    found = verified(devices, program, reference, x)
+    assert found.verdict is Verdict.FAIL, fault
+    (finding,) = (each for each in found.findings if each.kind in ("value", "shape"))
+    assert finding.mode == "eager, graph", found
+    assert len(finding.follows) >= 2
+    with pytest.MonkeyPatch.context():
+        import re
+
+        assert re.search(words, found.reason), found
+        assert "test_causes.py:" in found.reason, found
+
+
+def test_a_right_program_has_no_cause(devices: Devices) -> None:
+    clean: list[tuple[Fn, Fn, Any]] = [
+        (lambda d, x: joined(d, dense, x), dense, X),
+        (mean_of(loss), loss, EVEN),
+        (lambda d, x: batch_norm(joined(d, tf.identity, x)), batch_norm, X),
+    ]
+    for program, reference, x in clean:
+        found = verified(devices[:1] if reference is batch_norm else devices, program, reference, x)
+        assert not [each for each in found.findings if each.kind == "value"], found
+
+
+def test_a_stopped_gradient_is_named_with_its_place(devices: Devices) -> None:
+    found = verified(devices, lambda d, x: joined(d, stopped, x), dense, X, variables=[W])
+    assert "variable weights is stopped by tf.stop_gradient (test_causes.py:" in found.reason, found
+
+
+def test_a_random_reference_is_unknown_and_names_the_op(devices: Devices) -> None:
+    noisy = lambda x: x + tf.random.normal(tf.shape(x))  # noqa: E731
+    found = verified(devices, lambda d, x: joined(d, noisy, x), noisy, X)
+    assert found.verdict is Verdict.UNKNOWN, found
+    assert "RandomStandardNormal (test_causes.py:" in found.reason, found
+
+
+def test_state_that_cannot_be_restored_is_unknown_and_no_nondeterminism(devices: Devices) -> None:
+    calls = [0]
+
+    def counted(x: Any) -> Any:
+        calls[0] += 1
+        return tf.tanh(x) + float(calls[0])
+
+    found = verified(devices, lambda d, x: joined(d, tf.tanh, x) + counted(x[:1])[0, 0], counted, X, modes=("eager",))
+    assert found.verdict is Verdict.UNKNOWN, found
+    assert "state was not restored" in found.reason, found
+
+
+def test_what_no_hypothesis_explains_has_no_cause_but_a_list_of_what_was_ruled_out(devices: Devices) -> None:
+    wrong = lambda d, x: tf.tensor_scatter_nd_add(joined(d, dense, x), [[7, 1]], [0.01])  # noqa: E731
+    found = verified(devices, wrong, dense, X)
+    assert "no known cause gives these numbers" in found.reason
+    assert "Ruled out: " in found.reason
+    assert "1 of 40 elements differ" in found.reason
+
+
+def test_an_optimizer_applied_by_each_shard_is_named(devices: Devices) -> None:
+    weights = tf.Variable(W.numpy(), name="own")
+    optimizer = tf.keras.optimizers.Adam(0.1)
+    optimizer.build([weights])
+
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = tf.reduce_mean(tf.square(tf.matmul(x, weights)))
+        return tape.gradient(value, weights)
+
+    def each(d: Devices, x: Any) -> Any:
+        for part in towers(d, gradient, x):
+            optimizer.apply([part], [weights])
+        return tf.reduce_sum(x)
+
+    def once(d: Devices, x: Any, factor: float = 0.25) -> Any:
+        optimizer.apply([tf.add_n(towers(d, gradient, x)) * factor], [weights])
+        return tf.reduce_sum(x)
+
+    def reference(x: Any) -> Any:
+        optimizer.apply([gradient(x)], [weights])
+        return tf.reduce_sum(x)
+
+    found = verified(devices, each, reference, EVEN, variables=[weights])
+    assert "The optimizer is applied 4 times, once for each shard" in found.reason, found
+    found = verified(devices, once, reference, EVEN, variables=[weights])
+    assert not [finding for finding in found.findings if finding.kind == "value"], found
