@@ -33,7 +33,7 @@ from harness.judgement.runs import (
 )
 from harness.judgement.sensitivity import Measuring, Spread
 from harness.judgement.slots import judge_slots
-from harness.judgement.state import Snapshot, variables_made, variables_of, watched
+from harness.judgement.state import Snapshot, variables_made, variables_of, watched, writes_noted
 from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import Sensitivity, coarsest_epsilon, epsilon_of
 from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
@@ -96,7 +96,8 @@ class Examination:
 
     def _run(self, mode: Mode, snapshot: Snapshot) -> None:
         # The program under test goes first: what it makes on its first call has to be its own doing.
-        traced = self._traced(mode)
+        with writes_noted(snapshot):
+            traced = self._traced(mode)
         snapshot.restore()
         if self.gradients is None and traced is not None:
             # A second derivative through a training step, taken outside of its scopes, would be no part of it.
@@ -107,7 +108,8 @@ class Examination:
                 traced = self._traced(mode)
                 snapshot.restore()
         try:
-            expected = self._result(self.single, mode)
+            with writes_noted(snapshot):
+                expected = self._result(self.single, mode)
         except HarnessError:
             raise
         except Exception as error:  # noqa: BLE001 - the user's reference may raise anything; nothing is proven then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,11 @@ from typing import Any
 from harness.judgement.slots import device_of
 from harness.parallel.closure import carried
 from harness.parallel.making import is_made_in_place
+
+#: Methods that write to a variable.
+ASSIGNING = ("assign", "assign_add", "assign_sub")
+#: In the names of the states of Keras's random generators.
+_KERAS_SEED = "seed_generator"
 
 
 def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) -> list[Any]:
@@ -35,12 +41,27 @@ def watched(parallel: Callable[..., Any], reference: Callable[..., Any], state: 
     numbers drawn, which is not a fault.
     """
     of_one, of_other = ({id(variable) for variable in variables_of([fn], ())} for fn in (parallel, reference))
+    drawing = _generator_states([parallel, reference])
     return [
         variable
         for index, variable in enumerate(state)
         if index < named
-        or (id(variable) in of_one & of_other and (variable.dtype.is_floating or not variable.shape.rank))
+        or (id(variable) in of_one & of_other and id(variable) not in drawing and _KERAS_SEED not in variable.name)
     ]
+
+
+def _generator_states(callables: Sequence[Callable[..., Any]]) -> set[int]:
+    import tensorflow as tf
+
+    generators = [made for fn in callables for made in carried(fn, lambda item: isinstance(item, tf.random.Generator))]
+    return {id(generator.state) for generator in generators}
+
+
+def assigning_class() -> Any:
+    """The class of TensorFlow's whose methods ``assign``, ``assign_add`` and ``assign_sub`` write to variables."""
+    import tensorflow as tf
+
+    return next(kind for kind in type(tf.Variable(0.0)).__mro__ if "assign_sub" in vars(kind))
 
 
 def _has_variables(item: Any) -> bool:
@@ -96,3 +117,34 @@ def variables_made() -> Iterator[list[Any]]:
 
     with tf.variable_creator_scope(creator):
         yield made
+
+
+@contextmanager
+def writes_noted(snapshot: Snapshot) -> Iterator[None]:
+    """Add each variable that the body writes to, and ``snapshot`` lacks, with its value before, wherever it is kept."""
+    import tensorflow as tf
+
+    owner = assigning_class()
+    known = {id(variable) for variable in snapshot.variables}
+    originals = {name: getattr(owner, name) for name in ASSIGNING}
+
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            if id(self) not in known:
+                known.add(id(self))
+                with tf.init_scope():
+                    value = self.numpy()
+                snapshot.variables.append(self)
+                snapshot.values.append(value)
+            return original(self, *arguments, **keywords)
+
+        return method
+
+    for name, original in originals.items():
+        setattr(owner, name, noting(original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(owner, name, original)

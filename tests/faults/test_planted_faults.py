@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from causes import names_cause
 
 import harness
 from harness.faults.catalogue import FAULTS
@@ -34,6 +35,7 @@ def test_a_planted_fault_is_found_in_every_mode(fault: Fault, four_cpus: harness
     verification = _verify(case, case.parallel, four_cpus)
     assert verification.verdict is Verdict.FAIL, verification
     assert _kinds_by_mode(verification, case) == dict.fromkeys(case.modes, case.kinds), verification
+    assert names_cause(fault, verification.reason) or "no known cause" in verification.reason, verification
 
 
 @_ALL

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_ASSIGN = ("assign", "assign_add", "assign_sub")
+from harness.judgement.state import ASSIGNING, assigning_class
 
 
 @contextmanager
@@ -30,10 +30,8 @@ def applying(apply: Callable[..., Any]) -> Iterator[None]:
 @contextmanager
 def writes(instead: Callable[..., Any] | None, change: Callable[[Any], Any] | None = None) -> Iterator[None]:
     """Replace the writes to variables in the body, or ``change`` what is written."""
-    import tensorflow as tf
-
-    owner = next(kind for kind in type(tf.Variable(0.0)).__mro__ if "assign_sub" in vars(kind))
-    originals = {name: getattr(owner, name) for name in _ASSIGN}
+    owner = assigning_class()
+    originals = {name: getattr(owner, name) for name in ASSIGNING}
 
     def replacement(name: str) -> Callable[..., Any]:
         def method(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -43,7 +41,7 @@ def writes(instead: Callable[..., Any] | None, change: Callable[[Any], Any] | No
 
         return method
 
-    for name in _ASSIGN:
+    for name in ASSIGNING:
         setattr(owner, name, replacement(name))
     try:
         yield

@@ -1,0 +1,59 @@
+"""Sums of terms that cancel, and results that rounding flips: no false alarm, and a small bias is still found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from harness import Devices, verify
+
+
+def test_the_gradient_of_a_bias_under_small_weights_is_no_false_alarm(devices: Devices) -> None:
+    accused = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        x = random.normal(size=(64, 16)).astype(np.float32)
+        w = tf.Variable(0.02 * random.normal(size=(16, 8)).astype(np.float32), name="w")
+        b = tf.Variable(tf.zeros([8]), name="b")
+
+        def reference(x: Any, w: Any = w, b: Any = b) -> Any:
+            return tf.tanh(x @ w + b)
+
+        def parallel(x: Any, fn: Any = reference) -> Any:
+            parts = []
+            for device, part in zip(devices, tf.split(x, 4), strict=True):
+                with tf.device(device.name):
+                    parts.append(fn(part))
+            return tf.concat(parts, axis=0)
+
+        found = verify(parallel, reference, {"x": x}, devices=devices, variables=[w, b], modes=("graph",), seed=seed)
+        if [each for each in found.findings if each.kind in ("value", "gradient")]:
+            accused.append((seed, str(found)))
+    assert not accused, accused[0]
+
+
+def test_a_bias_of_a_thousandth_is_found_where_terms_cancel(devices: Devices) -> None:
+    random = np.random.default_rng(3)
+    x = random.normal(size=(64, 16)).astype(np.float32)
+    w = tf.Variable(0.02 * random.normal(size=(16, 8)).astype(np.float32), name="w")
+    reference = lambda x: tf.tanh(x @ w)  # noqa: E731
+    wrong = lambda x: tf.tanh(x @ w) * 1.001  # noqa: E731
+    found = verify(wrong, reference, {"x": x}, devices=devices[:1], variables=[w])
+    assert "1.001 times" in found.reason, found
+
+
+def test_a_whole_number_that_rounding_flips_is_no_finding_but_another_one_is(devices: Devices) -> None:
+    # Sums of 1,000 terms that are whole numbers but for rounding: floor() goes either way.
+    random = np.random.default_rng(0)
+    x = random.normal(size=(16, 999)).astype(np.float32)
+    x = np.concatenate([x, (3.0 - x.astype(np.float64).sum(axis=1, keepdims=True)).astype(np.float32)], axis=1)
+    order = random.permutation(1000)
+    reference: Any = lambda x: tf.cast(tf.floor(tf.reduce_sum(x, axis=1)), tf.int32)  # noqa: E731
+    other = lambda x: reference(tf.gather(x, order, axis=1))  # noqa: E731
+    assert np.any(reference(x).numpy() != other(tf.constant(x)).numpy())
+    found = verify(other, reference, {"x": x}, devices=devices[:1])
+    assert not found.findings, found
+    wrong = verify(lambda x: other(x) + 2, reference, {"x": x}, devices=devices[:1])
+    assert {each.kind for each in wrong.findings} == {"value"}, wrong
