@@ -34,7 +34,7 @@ CAUSES = {
     "V14-unseeded": r"drawn without a seed",
     "V14": r"each shard draws its own",
     "V15": r"optimizer is applied 4 times, once for each shard",
-    "V16": r"indices of one shard",
+    "V16": r"keep the indices of one shard",
     "V17": r"averaged over shards, but it is no mean over rows",
     "V18": r"not row-wise",
     "V19": r"Table is split like a batch",

@@ -39,7 +39,7 @@ def test_a_bias_of_a_thousandth_is_found_where_terms_cancel(devices: Devices) ->
     x = random.normal(size=(64, 16)).astype(np.float32)
     w = tf.Variable(0.02 * random.normal(size=(16, 8)).astype(np.float32), name="w")
     reference = lambda x: tf.tanh(x @ w)  # noqa: E731
-    wrong = lambda x: tf.tanh(x @ w) * 1.001  # noqa: E731
+    wrong: Any = lambda x: tf.tanh(x @ w) * 1.001  # noqa: E731
     found = verify(wrong, reference, {"x": x}, devices=devices[:1], variables=[w])
     assert "1.001 times" in found.reason, found
 
@@ -51,7 +51,7 @@ def test_a_whole_number_that_rounding_flips_is_no_finding_but_another_one_is(dev
     x = np.concatenate([x, (3.0 - x.astype(np.float64).sum(axis=1, keepdims=True)).astype(np.float32)], axis=1)
     order = random.permutation(1000)
     reference: Any = lambda x: tf.cast(tf.floor(tf.reduce_sum(x, axis=1)), tf.int32)  # noqa: E731
-    other = lambda x: reference(tf.gather(x, order, axis=1))  # noqa: E731
+    other: Any = lambda x: reference(tf.gather(x, order, axis=1))  # noqa: E731
     assert np.any(reference(x).numpy() != other(tf.constant(x)).numpy())
     found = verify(other, reference, {"x": x}, devices=devices[:1])
     assert not found.findings, found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from harness.judgement.diagnosis import gradients, randomness, rows, scales, shards, terms, updates
+from harness.judgement.diagnosis import gradients, randomness, rows, scales, shards, slices, terms, updates
 from harness.judgement.diagnosis.question import Cause, Question
 
 Hypothesis = Callable[[Question], Iterator[Cause]]
@@ -23,6 +23,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("outputs swapped", scales.swapped),
     ("another axis", scales.rearranged),
     ("a term counted once per shard", terms.counted_per_shard),
+    ("IndexedSlices added up by position", slices.by_position),
     ("lower precision", terms.lower_precision),
     ("a constant added", scales.off_by_a_constant),
 )
@@ -51,7 +52,13 @@ def diagnose(question: Question) -> Cause | None:
 def _first(question: Question) -> Cause | None:
     question.ruled_out = []
     for name, hypothesis in HYPOTHESES:
-        cause = next(hypothesis(question), None)
+        try:
+            cause = next(hypothesis(question), None)
+        except Exception as error:  # noqa: BLE001 - that results differ is known, and must not be lost for want of a cause
+            question.failed.append(f"{name}: {type(error).__name__}: {error}")
+            continue
+        finally:
+            question.snapshot.restore()
         if cause is not None:
             return cause
         question.ruled_out.append(name)

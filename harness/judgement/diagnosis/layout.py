@@ -10,6 +10,9 @@ from harness.judgement.diagnosis.observed import Piece
 from harness.judgement.diagnosis.question import Question
 from harness.judgement.diagnosis.wording import listed
 
+#: As many ways to split are tried.
+_MOST = 4
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -77,7 +80,7 @@ def partitions(question: Question) -> Iterator[Layout]:
     seen.sort(key=lambda each: (len(each[2]) != count, -sum(len(piece.rows) for piece in each[2])))
     known: set[object] = set()
     for leaf, axis, shards in seen:
-        if len(shards) < 2:
+        if len(shards) < 2 or len(known) >= _MOST:
             continue
         array = arrays[leaf]
         assert array is not None

@@ -110,6 +110,8 @@ class Question:
     whole: tuple[str, ...] = ()
     #: What was tried in vain, for the reader.
     ruled_out: list[str] = field(default_factory=list)
+    #: Results of the reference for each shard, by how the inputs are split.
+    shards: dict[Any, Any] = field(default_factory=dict)
     #: Errors of replays: what they would have shown is not known.
     failed: list[str] = field(default_factory=list)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.judgement.diagnosis.joins import PerShard
 from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.observed import Observed
 from harness.judgement.diagnosis.question import Cause, Question
-from harness.judgement.diagnosis.shards import PerShard
 from harness.judgement.diagnosis.wording import listed
 
 

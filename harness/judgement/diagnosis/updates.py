@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from harness.judgement.diagnosis.joins import Join, PerShard, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
-from harness.judgement.diagnosis.shards import Join, PerShard, shard_leaves
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.diagnosis.writing import applying, writes
 from harness.judgement.runs import Result

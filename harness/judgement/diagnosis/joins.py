@@ -1,0 +1,158 @@
+"""The reference applied to each shard, and the ways to make one result of what the shards give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.judgement.diagnosis.layout import Layout
+from harness.judgement.diagnosis.question import Array, Leaf, Question
+from harness.judgement.runs import Result
+from harness.judgement.tolerance import epsilon_of
+
+
+@dataclass(frozen=True)
+class Join:
+    """A way to make one result of those of the shards: its name, and over what."""
+
+    name: str
+    at: int = 0
+
+    def of(self, parts: Sequence[Array], sizes: Sequence[int]) -> Array | None:
+        """The joined result; ``None`` where the parts cannot be joined so."""
+        first = parts[0]
+        if self.name in ("concat", "stack"):
+            try:
+                return np.concatenate(parts, self.at) if self.name == "concat" else np.stack(parts, self.at)
+            except (ValueError, IndexError):
+                return None
+        if any(part.shape != first.shape for part in parts) or (
+            first.dtype.kind not in "fciu" and not epsilon_of(first.dtype)
+        ):
+            return None
+        wide = [part.astype(np.complex128 if np.iscomplexobj(part) else np.float64) for part in parts]
+        value = self._number(wide, sizes)
+        return None if value is None else value.astype(first.dtype)
+
+    def _number(self, parts: list[Array], sizes: Sequence[int]) -> Array | None:
+        total = np.sum(parts, axis=0)
+        if self.name == "sum":
+            return np.asarray(total)
+        if self.name == "mean":
+            return np.asarray(total / len(parts))
+        if self.name == "weighted":
+            return np.asarray(sum(part * size for part, size in zip(parts, sizes, strict=True)) / sum(sizes))
+        if self.name == "only":
+            return parts[self.at]
+        if self.name == "without":
+            return np.asarray(total - parts[self.at])
+        if self.name == "mean without":
+            return np.asarray((total - parts[self.at]) / len(parts))
+        if self.name == "weighted without":
+            kept = [part * size for at, (part, size) in enumerate(zip(parts, sizes, strict=True)) if at != self.at]
+            return np.asarray(sum(kept) / sum(sizes))
+        if self.name == "max":
+            return np.asarray(np.max(parts, axis=0))
+        if self.name == "min":
+            return np.asarray(np.min(parts, axis=0))
+        return None
+
+    def tensor(self, parts: Sequence[Any], sizes: Sequence[int]) -> Any:
+        """The same of tensors, for gradients."""
+        import tensorflow as tf
+
+        if self.name == "concat":
+            return tf.concat(list(parts), axis=self.at)
+        if self.name == "stack":
+            return tf.stack(list(parts), axis=self.at)
+        if self.name == "only":
+            return parts[self.at]
+        if self.name == "max":
+            return tf.reduce_max(tf.stack(list(parts)), axis=0)
+        if self.name == "min":
+            return tf.reduce_min(tf.stack(list(parts)), axis=0)
+        shares = {"sum": [1.0] * len(parts), "mean": [1.0 / len(parts)] * len(parts)}
+        weights = shares.get(self.name, [size / sum(sizes) for size in sizes])
+        return tf.add_n([part * tf.cast(weight, part.dtype) for part, weight in zip(parts, weights, strict=True)])
+
+
+def joins(parts: Sequence[Array], leaf: Leaf) -> Iterator[Join]:
+    """Ways to join, the likeliest first."""
+    rank = parts[0].ndim
+    yield from (Join("concat", axis) for axis in range(rank))
+    yield from (Join(name) for name in ("mean", "sum", "weighted", "max", "min"))
+    if leaf.part == "state" or not rank or all(part.shape == parts[0].shape for part in parts):
+        for name in ("only", "without", "mean without", "weighted without"):
+            yield from (Join(name, number) for number in range(len(parts)))
+    yield from (Join("stack", axis) for axis in range(rank + 1))
+
+
+@dataclass
+class PerShard:
+    """The reference's results for each shard of a layout."""
+
+    question: Question
+    layout: Layout
+    results: list[Result]
+
+    @classmethod
+    def run(cls, question: Question, layout: Layout, *, fresh: bool = True) -> PerShard | None:
+        """Run the reference for each shard, from the same state, or each from the state that the last one left."""
+        key = (tuple(sorted(layout.cuts.items())), fresh)
+        if key in question.shards:
+            known: PerShard | None = question.shards[key]
+            return known
+        made = question.shards[key] = cls._run(question, layout, fresh)
+        return made
+
+    @classmethod
+    def _run(cls, question: Question, layout: Layout, fresh: bool) -> PerShard | None:
+        leaves = question.reference.leaves()
+        results: list[Result] = []
+        question.snapshot.restore()
+        try:
+            for number in range(len(layout.shards)):
+                inputs = question.with_leaves(shard_leaves(leaves, layout, number))
+                result = question.run(inputs=inputs, gradients=False, fresh=fresh)
+                if result is None or (results and len(result.outputs) != len(results[0].outputs)):
+                    return None
+                results.append(result)
+        finally:
+            question.snapshot.restore()
+        return cls(question, layout, results)
+
+    def parts(self, leaf: Leaf) -> list[Array] | None:
+        """The leaf's values of the shards; of a variable, how much each changes it."""
+        values = [leaf.of(result) for result in self.results]
+        if any(value is None for value in values):
+            return None
+        known = [value for value in values if value is not None]
+        return [value - leaf.start for value in known] if leaf.start is not None else known
+
+    def join_that_gives(self, leaf: Leaf, wanted: Leaf) -> Join | None:
+        """The join that makes what ``wanted`` has found."""
+        parts = self.parts(leaf)
+        if not parts:
+            return None
+        for join in joins(parts, leaf):
+            value = join.of(parts, self.layout.sizes)
+            if value is not None and leaf.start is not None:
+                if value.shape != leaf.start.shape:
+                    continue
+                value = (value + leaf.start).astype(leaf.start.dtype)
+            if wanted.explained_by(value):
+                return join
+        return None
+
+
+def shard_leaves(leaves: Sequence[Any], layout: Layout, number: int) -> list[Any]:
+    """The leaves of the inputs, those that are split cut down to one shard."""
+    import tensorflow as tf
+
+    own = list(leaves)
+    for index, (axis, shards) in layout.cuts.items():
+        own[index] = tf.gather(own[index], list(shards[number]), axis=axis)
+    return own

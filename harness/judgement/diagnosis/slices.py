@@ -1,0 +1,72 @@
+"""IndexedSlices whose values are added up by their position, although each shard has indices of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from harness._tensorflow import op_callback
+from harness.judgement.diagnosis.joins import Join, shard_leaves
+from harness.judgement.diagnosis.layout import partitions
+from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.scales import place_of
+
+#: Ops that put rows where their indices say: which inputs are the indices, and which the rows.
+_SCATTERS = {"ScatterNd": (0, 1), "UnsortedSegmentSum": (1, 0)}
+
+_Scattered = tuple[Array, Array, Array]
+
+
+def by_position(question: Question) -> Iterator[Cause]:
+    """The rows of all shards, added up or averaged, stand where the indices of one shard say."""
+    wrong = question.wrong
+    if not wrong or any(leaf.expected is None or leaf.found is None or not leaf.expected.ndim for leaf in wrong):
+        return
+    for layout in partitions(question):
+        leaves = question.reference.leaves()
+        shards = [_scattered(question, shard_leaves(leaves, layout, number)) for number in range(len(layout.sizes))]
+        if all(any(_explains(leaf, shards, layout.sizes, at) for at in range(len(shards))) for leaf in wrong):
+            yield Cause(
+                f"the values of {len(shards)} shards' IndexedSlices are added up by position and keep the indices of "
+                "one shard: rows that belong to other indices end up there",
+                place_of(question, wrong[0]) or layout.place,
+                tuple(wrong),
+                "concatenate values and indices, or convert to dense tensors before adding",
+            )
+            return
+
+
+def _scattered(question: Question, leaves: list[Any]) -> list[_Scattered]:
+    """What the reference scatters for these inputs: indices, rows, and the result."""
+    seen: list[_Scattered] = []
+
+    def on_op(kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
+        if graph is None and kind in _SCATTERS:
+            indices, rows = _SCATTERS[kind]
+            seen.append((inputs[indices].numpy(), inputs[rows].numpy(), outputs[0].numpy()))
+
+    with op_callback(on_op):
+        question.run(inputs=question.with_leaves(leaves))
+    return seen
+
+
+def _explains(leaf: Leaf, shards: list[list[_Scattered]], sizes: list[int], at: int) -> bool:
+    assert leaf.expected is not None
+    for calls in zip(*shards, strict=False):
+        rows = [rows for _, rows, _ in calls]
+        indices, _, result = calls[at]
+        if result.shape != leaf.expected.shape or any(each.shape != rows[0].shape for each in rows):
+            continue
+        for name in ("sum", "mean"):
+            joined = Join(name).of(rows, sizes)
+            if joined is None:
+                continue
+            predicted = np.zeros(result.shape, result.dtype)
+            places = indices[..., 0] if indices.ndim > joined.ndim - 1 and indices.shape[-1] == 1 else indices
+            if places.ndim == 1 and len(places) == len(joined):
+                np.add.at(predicted, places, joined)
+                if leaf.explained_by(predicted):
+                    return True
+    return False
