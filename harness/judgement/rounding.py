@@ -74,7 +74,7 @@ class _Noise:
 
 
 def _absolute(kind: str, inputs: Any, output: Any) -> Any:
-    """The same op of the absolute values; ``None`` where it cannot be had, as of an op with lists of lists."""
+    """The same op of the absolute values; ``None`` where it is not available, as for an op with lists of lists."""
     import tensorflow as tf
 
     made, op = getattr(tf.raw_ops, kind), output.op

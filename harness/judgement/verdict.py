@@ -9,15 +9,12 @@ from harness.judgement.arithmetic import proven
 from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.placement import gradient_ops
 from harness.judgement.runs import MODES
-from harness.judgement.verification import Verification
+from harness.judgement.verification import VALUE_KINDS, Verification
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
 if TYPE_CHECKING:
     from harness.judgement.examine import Examination
-
-#: Kinds of finding that say what the programs computed; their message begins with the cause.
-VALUE_KINDS = frozenset({"value", "shape", "dtype", "gradient", "missing-gradient", "nondeterminism"})
 
 
 def conclude(examination: Examination) -> Verification:

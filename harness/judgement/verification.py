@@ -10,6 +10,8 @@ from harness.records import Exercised, Finding, Verdict
 
 _THIS_HOST = re.compile(r"/job:localhost/replica:0/task:0/device:(?=[A-Z]+:\d)")
 
+#: Kinds of finding that say what the programs computed; their message begins with the cause.
+VALUE_KINDS = frozenset({"value", "shape", "dtype", "gradient", "missing-gradient", "nondeterminism"})
 #: So many of the lines that follow from a finding are printed.
 _SHOWN = 3
 
@@ -68,7 +70,7 @@ class Verification:
             lines.append(describe(finding))
             if finding.next_step:
                 lines.append(f"  next: {finding.next_step}")
-            if len(finding.follows) > 1:
+            if finding.kind in VALUE_KINDS and len(finding.follows) > 1:
                 lines.extend(f"  - {line}" for line in finding.follows[:_SHOWN])
                 more = len(finding.follows) - _SHOWN
                 lines.extend([f"  - and {more:,} more, in .findings"] if more > 0 else [])

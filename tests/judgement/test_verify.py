@@ -181,9 +181,14 @@ def test_fewer_rows_than_devices_leave_devices_out_without_a_finding(devices: De
         assert found.verdict is Verdict.PASS
 
 
-def test_a_random_program_is_not_deterministic(devices: Devices) -> None:
+def test_random_programs_prove_nothing_and_one_with_a_fixed_reference_is_found(devices: Devices) -> None:
     fn = lambda x: x + tf.random.normal(tf.shape(x))  # noqa: E731
-    assert "nondeterminism" in kinds(verify(make_parallel(fn, devices), fn, {"x": X}, devices=devices))
+    found = verify(make_parallel(fn, devices), fn, {"x": X}, devices=devices)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "RandomStandardNormal" in found.reason
+    found = verify(make_parallel(fn, devices), tf.identity, {"x": X}, devices=devices)
+    assert kinds(found) == {"nondeterminism"}
+    assert "Random numbers are drawn without a seed" in found.reason
 
 
 def test_a_program_that_raises_is_a_finding_and_a_reference_that_raises_is_unknown(devices: Devices) -> None:
