@@ -79,8 +79,8 @@ class Verification:
 
 def describe(finding: Finding) -> str:
     """A finding in one line."""
-    place = f" on {finding.device}" if finding.device else ""
+    place = f" ({finding.mode})" if finding.mode else ""
+    place += f" on {finding.device}" if finding.device else ""
     values = f"(expected {finding.expected}, found {finding.found})"
     # Devices of this host need no more than their kind and number.
-    mode = f" ({finding.mode})" if finding.mode else ""
-    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.where}{mode}{place}: {finding.message} {values}")
+    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.where}{place}: {finding.message} {values}")
