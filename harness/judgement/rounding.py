@@ -102,8 +102,8 @@ def rounded(program: Program) -> Callable[[int, int], Any]:
     fn = program.fn
 
     def noisy(**inputs: Any) -> Any:
-        noise.control = inputs.pop(_NOISE)
-        return fn(**inputs)
+        noise.control = inputs[_NOISE]
+        return fn(**{name: value for name, value in inputs.items() if name != _NOISE})
 
     control = tf.constant([0, 1], tf.int32)
     own = replace(program, fn=noisy, inputs={**program.inputs, _NOISE: control}, _graphs={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,10 +133,11 @@ def writes_noted(snapshot: Snapshot) -> Iterator[None]:
         def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
             if id(self) not in known:
                 known.add(id(self))
-                with tf.init_scope():
+                # One that the body itself makes inside a graph has no value yet.
+                with suppress(tf.errors.FailedPreconditionError, NotImplementedError), tf.init_scope():
                     value = self.numpy()
-                snapshot.variables.append(self)
-                snapshot.values.append(value)
+                    snapshot.variables.append(self)
+                    snapshot.values.append(value)
             return original(self, *arguments, **keywords)
 
         return method
