@@ -52,8 +52,7 @@ if TYPE_CHECKING:
         Verdict as Verdict,
     )
     from harness.speed.measure import measure_speedup as measure_speedup
-    from harness.speed.record import SpeedupRecord as SpeedupRecord
-    from harness.speed.work import Work as Work
+    from harness.speed.record import SpeedupRecord as SpeedupRecord, Work as Work
 
 #: The public names by the module that has them.
 _NAMES = {
@@ -87,8 +86,7 @@ _NAMES = {
     "harness.parallel.model": ("pipeline",),
     "harness.records": ("Exercised", "Finding", "Verdict"),
     "harness.speed.measure": ("measure_speedup",),
-    "harness.speed.record": ("SpeedupRecord",),
-    "harness.speed.work": ("Work",),
+    "harness.speed.record": ("SpeedupRecord", "Work"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

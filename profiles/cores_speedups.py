@@ -37,7 +37,7 @@ def measured(folder: Path, runs: int, budget_s: float) -> Speedups:
     """Both figures of each benchmark, one value a run."""
     from harness.speed.baseline import read_run
     from harness.speed.command import measure
-    from harness.speed.figures import FIGURES, log_speedup
+    from harness.speed.estimate import FIGURES, log_speedup
 
     chosen = " or ".join(WHAT)
     command = (

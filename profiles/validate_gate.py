@@ -113,7 +113,7 @@ def measure_here(spec: str, planted: int, seconds: float) -> dict[str, Any]:
 
     import harness
     from harness.devices.fingerprint import fingerprint
-    from harness.speed.estimate import efficiency, paired_speedup
+    from harness.speed.estimate import paired_speedup
     from harness.speed.label import kind_of, speed_label
     from harness.speed.measure import measure_pairs
     from harness.speed.record import SpeedupRecord
@@ -132,7 +132,7 @@ def measure_here(spec: str, planted: int, seconds: float) -> dict[str, Any]:
             label=label.text,
             gates=label.gates,
             speedup=speedup,
-            efficiency=efficiency(speedup.value, len(devices)),
+            efficiency=speedup.value / len(devices),
             single_ns=taken.single_ns,
             parallel_ns=taken.parallel_ns,
             stopped=taken.stopped,

@@ -41,10 +41,7 @@ class Plan:
 def run_checks(plan: Plan) -> Generator[Event, None, None]:
     """Run the checks of ``plan``, and yield events as they come. Each check gets one ``Finished``.
 
-    Closing the iterator ends the worker process.
-
-    Raises:
-        RefusedByWorker: the devices are unavailable.
+    Closing the iterator ends the worker process. Raise RefusedByWorker if the devices are unavailable.
     """
     remaining = list(plan.checks)
     for pattern in ("worker-*.log", "worker-*.stacks"):  # of earlier runs

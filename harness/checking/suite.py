@@ -37,8 +37,7 @@ class Suite:
     def select(self, only: Iterable[str] = (), level: Level = Level.QUICK) -> tuple[Check, ...]:
         """Return the checks named in ``only``, in the suite's order; if it is empty, all of ``level``.
 
-        Raises:
-            UnknownCheck: a name is not the id of a check.
+        Raise UnknownCheck if a name is not the id of a check.
         """
         wanted = tuple(only)
         for check_id in wanted:

@@ -40,7 +40,7 @@ def calibrate(
     it, and prints its line. Do it again when the machine, TensorFlow or the benchmarks change.
     """
     from harness.speed import calibration
-    from harness.speed.calibration_file import save_calibration
+    from harness.speed.calibration import save_calibration
     from harness.speed.change import Rules
     from harness.speed.command import measure, parse_command
     from harness.speed.options import parse_share

@@ -88,8 +88,7 @@ def compare(
 
 def _files(files: list[Path], baselines: Path, rules: Rules) -> Judgement:
     from harness.speed.baseline import read_run
-    from harness.speed.calibration import variation_of
-    from harness.speed.calibration_file import load_calibration
+    from harness.speed.calibration import load_calibration, variation_of
     from harness.speed.change import UNCALIBRATED
     from harness.speed.gate import judge
 
@@ -115,8 +114,7 @@ def _commands(commands: tuple[str, str], rounds: int, rules: Rules) -> Judgement
 
 
 def _revisions(revisions: tuple[str, str], command: str, rounds: int, rules: Rules) -> Judgement:
-    from harness.speed.command import parse_command
-    from harness.speed.revisions import worktrees
+    from harness.speed.command import parse_command, worktrees
 
     parsed, kept = parse_command(command), _folder()
     with worktrees(revisions, kept, Path.cwd()) as folders:
@@ -131,7 +129,7 @@ def _in_turn(
     rules: Rules,
 ) -> Judgement:
     from harness.speed.command import measure
-    from harness.speed.rounds import judge_rounds, order_of
+    from harness.speed.gate import judge_rounds, order_of
 
     order = order_of(rounds)
     say(f"{len(order)} runs, A B B A; their output is in {kept}")

@@ -163,7 +163,7 @@ class _Gate:
         self._looked = True
         from harness.devices.fingerprint import fingerprint
         from harness.errors import InvalidCalibration
-        from harness.speed.calibration_file import DEFAULT_FOLDER, load_calibration
+        from harness.speed.calibration import DEFAULT_FOLDER, load_calibration
         from harness.speed.comparable import machine_key
 
         self.fingerprint = fingerprint()

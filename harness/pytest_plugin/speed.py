@@ -19,8 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from harness.devices.device import Device, Devices
-    from harness.speed.record import SpeedupRecord
-    from harness.speed.work import Work
+    from harness.speed.record import SpeedupRecord, Work
 
     SecondLook = Callable[[str, SpeedupRecord], bool]
     Speedup = Callable[..., SpeedupRecord]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.report.storage import load_versioned
 from harness.speed.record import Interval
-from harness.speed.scaling.laws import says_nothing
+from harness.speed.scaling.curve import is_vague
 from harness.speed.scaling.picture import law_text
 from harness.speed.scaling.record import SCALE_SCHEMA_VERSION, Point, ScaleRecord
 
@@ -57,7 +57,7 @@ def summary(record: ScaleRecord) -> list[str]:
     lines += [
         f"{point.spec}: cannot tell a gain from a loss: use more --rounds or a longer --budget"
         for point in record.points
-        if says_nothing(point.speedup_interval)
+        if is_vague(point.speedup_interval)
     ]
     if record.outputs is not None:
         lines.append(record.outputs)
@@ -75,7 +75,7 @@ def _cells(point: Point) -> list[str]:
         str(sum(len(each.times_ns) for each in point.rounds)),
         _with_interval(point.time_ns / 1e6, point.time_interval_ns, 1e6, " ms"),
         "" if point.speedup is None else _with_interval(point.speedup, point.speedup_interval),
-        "" if point.efficiency is None else "?" if says_nothing(point.speedup_interval) else f"{point.efficiency:.1%}",
+        "" if point.efficiency is None else "?" if is_vague(point.speedup_interval) else f"{point.efficiency:.1%}",
         point.label or "",
     ]
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TypeVar
 
 from harness.atomic_file import write_atomically
 from harness.errors import InvalidRecord, ReportError
 from harness.records import RUN_SCHEMA_VERSION, RunRecord
 from harness.runner.messages import plain
+from harness.stored import Record, parse_versioned, read_json
 
 #: Name of the record in the report folder.
 RUN_FILE = "run.json"
-
-Record = TypeVar("Record")
 
 
 def save_run(record: RunRecord, folder: Path) -> Path:
@@ -70,22 +68,7 @@ def load_versioned(file: Path, kind: type[Record], newest: int) -> Record:
     Raises:
         InvalidRecord: there is no such file, or it is not such a record.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidRecord(file, error.strerror or str(error)) from error
+        return parse_versioned(read_json(file), kind, newest)
     except ValueError as error:
-        raise InvalidRecord(file, f"is not JSON: {error}") from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise InvalidRecord(file, "has no schema_version")
-    if version > newest:
-        raise InvalidRecord(file, f"has schema_version {version}, newer than {newest}: upgrade the harness")
-    try:
-        return TypeAdapter(kind).validate_python(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise InvalidRecord(file, f"{where}: {first['msg']}") from error
+        raise InvalidRecord(file, str(error)) from error

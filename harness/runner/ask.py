@@ -81,10 +81,8 @@ def work_together(
     """Do all jobs at once, each in a process, and wait for all answers, ``limit_s`` seconds from when all are ready.
 
     When one process fails, the others, which would wait for it for ever, are ended. Only the first ``needed`` jobs have
-    to answer (``None``: all of them); the others serve them until they have.
-
-    Raises:
-        RefusedByWorker: a process refused the request.
+    to answer (``None``: all of them); the others serve them until they have. Raise RefusedByWorker if a process refused
+    the request.
     """
     with ExitStack() as stack:
         running = [stack.enter_context(WorkerProcess(job, own)) for job, own in zip(jobs, files, strict=True)]

@@ -49,8 +49,7 @@ class WorkerFiles:
     def create(cls, folder: Path, name: str) -> WorkerFiles:
         """Make the two files, empty, in ``folder``; where that cannot be written, in a temporary folder.
 
-        Raises:
-            ReportError: neither can be written.
+        Raise ReportError if neither can be written.
         """
         try:
             return cls._create(folder, name)

@@ -99,11 +99,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """Read the message that ``line`` holds.
-
-    Raises:
-        ValueError: the line is not a message.
-    """
+    """Read the message that ``line`` holds. Raise ValueError if the line is not a message."""
     from pydantic import TypeAdapter
 
     parsed = json.loads(line)

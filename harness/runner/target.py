@@ -25,11 +25,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Parse ``FILE.py:FUNCTION``.
-
-        Raises:
-            InvalidTarget: the text is not of that form, or there is no such file.
-        """
+        """Parse ``FILE.py:FUNCTION``. Raise InvalidTarget if the text is not of that form, or there is no such file."""
         file, colon, function = text.rpartition(":")
         if not colon or not file.endswith(".py") or not all(part.isidentifier() for part in function.split(".")):
             raise InvalidTarget(text, "is not of the form FILE.py:FUNCTION")
@@ -44,11 +40,9 @@ class Target:
     def load(self, *given: str) -> Callable[..., Any]:
         """Run the file, as an import does, and return the function. Exceptions of the file pass through.
 
-        The file's folder comes first on the module path, as it does for ``python FILE.py``. ``given`` names the
-        keyword arguments of the call.
-
-        Raises:
-            InvalidTarget: there is no such function, or it cannot be called with these arguments alone.
+        The file's folder comes first on the module path, as it does for ``python FILE.py``. ``given`` names the keyword
+        arguments of the call. Raise InvalidTarget if there is no such function, or it cannot be called with these
+        arguments alone.
         """
         sys.path.insert(0, str(self.path.parent))
         name = self.path.stem
@@ -79,8 +73,7 @@ class Builder:
     def of(cls, build: object) -> Builder:
         """Take ``"FILE.py:FUNCTION"``, ``"module:function"``, or a function.
 
-        Raises:
-            InvalidTarget: it is none of these, or a function that another process cannot find by its name.
+        Raise InvalidTarget if it is none of these, or a function that another process cannot find by its name.
         """
         if isinstance(build, str):
             place, _, function = build.rpartition(":")
@@ -116,8 +109,7 @@ class Builder:
     def load(self) -> Callable[..., Any]:
         """Import it, in the process that is to call it. Exceptions of the import pass through.
 
-        Raises:
-            InvalidTarget: there is no such module or function, or it needs arguments.
+        Raise InvalidTarget if there is no such module or function, or it needs arguments.
         """
         if self.file:
             return Target(Path(self.file), self.function).load()

@@ -29,8 +29,7 @@ _NOBODYS = ("<frozen importlib", "__autograph_generated_file")
 def users_code(target: Target) -> Iterator[None]:
     """Load or call the user's code in its body; an exception is reported to the parent.
 
-    Raises:
-        Refusal: the user's code raised.
+    Raise Refusal if the user's code raised.
     """
     try:
         yield

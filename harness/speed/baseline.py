@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from harness.errors import InvalidBaseline
 from harness.records import Fingerprint
 from harness.speed.estimate import FEWEST_PAIRS
 from harness.speed.record import EXTRA_INFO_KEY, SPEEDUP_SCHEMA_VERSION, SpeedupRecord
+from harness.stored import parse_versioned, read_json, validated
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +30,17 @@ class SavedRun:
 def read_run(path: Path) -> SavedRun:
     """Read a JSON file of pytest-benchmark.
 
-    Raises:
-        InvalidBaseline: the file is not such a file, has no speedup, or has one that is damaged or too new.
+    Raise InvalidBaseline if it is no such file, has no speedup, or has one that is damaged or too new.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidBaseline(path, error.strerror or str(error)) from error
+        content = read_json(path)
     except ValueError as error:
-        raise InvalidBaseline(path, f"is not text: {error}") from error
-    if not text.strip():
-        raise InvalidBaseline(path, "is empty")
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise InvalidBaseline(path, f"is damaged: not JSON: {error}") from error
+        raise InvalidBaseline(path, str(error)) from error
     return parse_run(content, str(path))
 
 
 def parse_run(content: Any, origin: str) -> SavedRun:
-    """Read the content of such a file.
-
-    Raises:
-        InvalidBaseline: as :func:`read_run`.
-    """
+    """Read the content of such a file. Raise InvalidBaseline as :func:`read_run`."""
     benchmarks = content.get("benchmarks") if isinstance(content, dict) else None
     if not isinstance(benchmarks, list):
         raise InvalidBaseline(origin, "is not a pytest-benchmark run: it has no list of benchmarks")
@@ -75,45 +62,31 @@ def parse_run(content: Any, origin: str) -> SavedRun:
         raise InvalidBaseline(origin, f"has no speedup: {why} used the fixture speedup")
     machine = content.get("machine_info")
     plain = machine.get(EXTRA_INFO_KEY) if isinstance(machine, dict) else None
-    fingerprint = None if plain is None else _validated(Fingerprint, plain, f"{origin}: machine_info")
+    try:
+        fingerprint = None if plain is None else validated(plain, Fingerprint)
+    except ValueError as error:
+        raise InvalidBaseline(f"{origin}: machine_info", f"is damaged: {error}") from error
     return SavedRun(origin, records, fingerprint, tuple(without))
 
 
 def parse_record(plain: Any, origin: str) -> SpeedupRecord:
     """Read a stored speedup. ``origin`` names its source, for errors.
 
-    Raises:
-        InvalidBaseline: it is damaged, or newer than this harness.
+    Raise InvalidBaseline if it is damaged, or newer than this harness.
     """
-    version = plain.get("schema_version") if isinstance(plain, dict) else None
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise InvalidBaseline(origin, "is damaged: the speedup has no schema_version")
-    if version > SPEEDUP_SCHEMA_VERSION:
-        raise InvalidBaseline(
-            origin, f"has schema_version {version}, newer than {SPEEDUP_SCHEMA_VERSION}: upgrade the harness"
-        )
-    record: SpeedupRecord = _validated(SpeedupRecord, plain, origin)
+    try:
+        record = parse_versioned(plain, SpeedupRecord, SPEEDUP_SCHEMA_VERSION)
+    except ValueError as error:
+        raise InvalidBaseline(origin, f"is damaged: {error}") from error
     for name, one, other in (
         ("single_ns and parallel_ns", record.single_ns, record.parallel_ns),
         ("second_single_ns and second_parallel_ns", record.second_single_ns, record.second_parallel_ns),
     ):
         if len(one) != len(other):
-            raise InvalidBaseline(
-                origin, f"is damaged: {name} have {len(one)} and {len(other)} times, which are not pairs"
-            )
+            why = f"{name} have {len(one)} and {len(other)} times, which are not pairs"
+            raise InvalidBaseline(origin, f"is damaged: {why}")
         if 0 < len(one) < FEWEST_PAIRS or any(time <= 0 for time in (*one, *other)):
             raise InvalidBaseline(origin, f"is damaged: {name} need at least {FEWEST_PAIRS} pairs of times above 0 ns")
     if not record.single_ns and record.stopped != "disabled":
         raise InvalidBaseline(origin, "is damaged: the speedup has no times")
     return record
-
-
-def _validated(kind: type[Any], plain: Any, origin: str) -> Any:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(kind).validate_python(plain)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise InvalidBaseline(origin, f"is damaged: {where}: {first['msg']}") from error

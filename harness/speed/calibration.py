@@ -8,22 +8,31 @@ leaves ``sigma²`` (the method of moments of a random-effects model; never below
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
 
-from harness.errors import UsageError
+from harness.atomic_file import write_atomically
+from harness.errors import InvalidCalibration, UsageError
 from harness.plural import plural
+from harness.records import Fingerprint
 from harness.speed.baseline import SavedRun
 from harness.speed.change import Change, Rules, Variation, VariationOf, change_between, uncalibrated
 from harness.speed.comparable import differences, machine_key
-from harness.speed.figures import FIGURES, Figure, LogSpeedup, log_speedup
+from harness.speed.estimate import FIGURES, Figure, LogSpeedup, log_speedup
+from harness.stored import parse_versioned, read_json
 
 CALIBRATION_SCHEMA_VERSION = 1
 #: Each comparison is judged by the variation of the other runs, which must be two at least.
 FEWEST_RUNS = 4
 #: Share of the comparisons in which the smallest loss is found.
 POWER = 0.9
+#: The folder of baselines and calibrations of a project, relative to where it is run.
+DEFAULT_FOLDER = Path("profiles/benchmarks")
+CALIBRATION_FILE = "calibration.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +100,11 @@ class Calibration:
 def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibration:
     """Calibrate from runs of the same code in separate processes. ``made_at`` is an ISO 8601 time.
 
-    Only benchmarks that gate in all runs count.
-
-    Raises:
-        UsageError: fewer than 4 runs, runs of different machines, or no benchmark that gates in all of them.
+    Only benchmarks that gate in all runs count. Raise UsageError for fewer than 4 runs, runs of different machines, or
+    no benchmark that gates in all of them.
     """
+    import numpy as np
+
     if len(runs) < FEWEST_RUNS:
         raise UsageError(
             f"{plural(len(runs), 'run')} cannot make a calibration; accepted: at least {FEWEST_RUNS}, better 20"
@@ -110,11 +119,7 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
     if not names:
         raise UsageError("no gating benchmark is in all runs; give a command that measures with the fixture speedup")
     measured = {
-        name: [
-            [log_speedup(run.records[name].single_ns, run.records[name].parallel_ns, figure) for run in runs]
-            for figure in FIGURES
-        ]
-        for name in names
+        name: [[log_speedup(*run.records[name].times, figure) for run in runs] for figure in FIGURES] for name in names
     }
     benchmarks = {name: _variation(*figures) for name, figures in measured.items()}
     comparisons, alarms, losses = _all_pairs(measured, rules)
@@ -123,15 +128,15 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
         key=machine_key(first),
         runs=len(runs),
         benchmarks=benchmarks,
-        pooled_sigma=_root_mean_square([each.sigma for each in benchmarks.values()]),
-        pooled_typical_sigma=_root_mean_square([each.typical_sigma for each in benchmarks.values()]),
+        pooled_sigma=math.sqrt(mean(each.sigma**2 for each in benchmarks.values())),
+        pooled_typical_sigma=math.sqrt(mean(each.typical_sigma**2 for each in benchmarks.values())),
         pooled_freedom=sum(each.freedom for each in benchmarks.values()),
         threshold=rules.threshold,
         confidence=rules.confidence,
         comparisons=comparisons,
         false_alarms=alarms,
         false_alarm_most=exact_interval(alarms, comparisons)[1],
-        smallest_loss=_quantile(losses, POWER),
+        smallest_loss=float(np.quantile(losses, POWER, method="inverted_cdf")),
     )
 
 
@@ -152,17 +157,12 @@ def variation_between(logs: Sequence[LogSpeedup]) -> float:
 
 
 def _variation(fastest: Sequence[LogSpeedup], typical: Sequence[LogSpeedup]) -> BenchmarkVariation:
-    speedup = math.exp(sum(each.value for each in fastest) / len(fastest))
+    speedup = math.exp(mean(each.value for each in fastest))
     return BenchmarkVariation(variation_between(fastest), variation_between(typical), len(fastest) - 1, speedup)
 
 
-def _root_mean_square(values: Sequence[float]) -> float:
-    return math.sqrt(sum(value**2 for value in values) / len(values))
-
-
 def _all_pairs(measured: Mapping[str, Sequence[Sequence[LogSpeedup]]], rules: Rules) -> tuple[int, int, list[float]]:
-    """Compare every run with every later one: the number of comparisons, of false alarms, and the loss that each could
-    establish.
+    """Compare every run with every later one: the numbers of comparisons and false alarms, and the losses shown.
 
     Each comparison is judged by the variation of the *other* runs, so that no run excuses itself.
     """
@@ -171,8 +171,7 @@ def _all_pairs(measured: Mapping[str, Sequence[Sequence[LogSpeedup]]], rules: Ru
         for i, j in itertools.combinations(range(len(figures[0])), 2):
             changes = [_change_by_the_others(logs, i, j, rules) for logs in figures]
             alarms += any(change.p_beyond <= 1.0 - rules.confidence for change in changes)
-            # A shift of all log ratios moves the interval as a whole; a loss is established once its upper end is below
-            # 0.
+            # A shift of all log ratios shifts the interval; a loss is established once its upper end is below 0.
             upper = min(change.interval.upper for change in changes)
             losses.append(max(0.0, -math.expm1(-math.log1p(upper))))
     return len(losses), alarms, losses
@@ -184,13 +183,37 @@ def _change_by_the_others(logs: Sequence[LogSpeedup], i: int, j: int, rules: Rul
     return change_between(logs[i], logs[j], variation, rules)
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Find the smallest value that at least this share of the values does not exceed."""
-    import numpy as np
-
-    return float(np.quantile(values, share, method="inverted_cdf"))
-
-
 def variation_of(calibration: Calibration | None) -> VariationOf:
     """Give the variation of benchmarks: the calibration's, or the default without one."""
     return uncalibrated if calibration is None else calibration.variation_of
+
+
+def save_calibration(calibration: Calibration, folder: Path) -> Path:
+    """Write it below ``folder``, and return the path. Raise InvalidCalibration if the folder cannot be written."""
+    path = folder / calibration.key / CALIBRATION_FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(asdict(calibration), indent=2, allow_nan=False) + "\n")
+    except OSError as error:
+        raise InvalidCalibration(path, f"cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def load_calibration(folder: Path, fingerprint: Fingerprint | None) -> Calibration | None:
+    """Load the calibration of the machine with this fingerprint from ``folder``, or ``None`` without one.
+
+    Raise InvalidCalibration if it is damaged, newer, or of another machine.
+    """
+    if fingerprint is None:
+        return None
+    key = machine_key(fingerprint)
+    path = folder / key / CALIBRATION_FILE
+    if not path.exists():
+        return None
+    try:
+        calibration = parse_versioned(read_json(path), Calibration, CALIBRATION_SCHEMA_VERSION)
+    except ValueError as error:
+        raise InvalidCalibration(path, str(error)) from error
+    if calibration.key != key:
+        raise InvalidCalibration(path, f"is of another machine ({calibration.key})")
+    return calibration

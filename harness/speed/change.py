@@ -1,7 +1,7 @@
 """Judges how a speedup changed between two measurements.
 
 Everything is computed on logarithms, ``d = log(new) - log(base)``, for each of two figures
-(:mod:`harness.speed.figures`): the speedup of the fastest calls, and that of typical ones. One run does not show how
+(:mod:`harness.speed.estimate`): the speedup of the fastest calls, and that of typical ones. One run does not show how
 much a speedup varies from process to process (memory layout, other programs), so this is a term of its own:
 ``se = sqrt(se_base² + se_new² + 2 sigma²)``, with ``sigma`` the variation between runs of the same code. Student's t
 has the degrees of freedom of Welch and Satterthwaite (Satterthwaite, Biometrics Bulletin 2, 1946). ``confidence`` holds
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.errors import UsageError
-from harness.speed.figures import Figure, LogSpeedup
+from harness.speed.estimate import Figure, LogSpeedup
 from harness.speed.record import Interval
 
 #: ``better`` and ``worse``: a change is established. ``same``: none is, and the interval is within ± the threshold.

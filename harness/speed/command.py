@@ -1,5 +1,7 @@
 """Runs a command that writes a pytest-benchmark JSON file, in a process group of its own, and reads the file.
 
+To compare revisions of a git repository, each is checked out in a temporary work tree.
+
 ``{json}`` in the command stands for the file's path. A command without it is expected to run pytest, and gets
 ``--benchmark-json`` in the environment variable ``PYTEST_ADDOPTS``. No shell is used.
 """
@@ -11,6 +13,7 @@ import os
 import shlex
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import InvalidBaseline, UsageError, WorkerFailed
@@ -27,8 +30,7 @@ _LAST_CHARACTERS = 2000
 def parse_command(text: str) -> tuple[str, ...]:
     """Split a command into arguments, as a POSIX shell does.
 
-    Raises:
-        UsageError: it is empty, or a quotation mark is not closed.
+    Raise UsageError if it is empty, or a quotation mark is not closed.
     """
     try:
         words = tuple(shlex.split(text))
@@ -88,3 +90,37 @@ def _run(command: tuple[str, ...], environment: dict[str, str], folder: Path | N
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@contextlib.contextmanager
+def worktrees(revisions: tuple[str, ...], below: Path, repository: Path) -> Iterator[tuple[Path, ...]]:
+    """Check out each revision in a folder ``below``; yields the folders.
+
+    Raise UsageError if git, the repository or a revision is missing.
+    """
+    verify = ("rev-parse", "--verify", "--end-of-options")
+    commits = [_git(repository, *verify, f"{name}^{{commit}}") for name in revisions]
+    made: list[Path] = []
+    try:
+        for index, commit in enumerate(commits):
+            folder = below / f"revision-{index}-{commit[:12]}"
+            made.append(folder)
+            _git(repository, "worktree", "add", "--quiet", "--detach", str(folder), commit)
+        yield tuple(made)
+    finally:
+        for folder in made:
+            with contextlib.suppress(UsageError):  # it was not made
+                _git(repository, "worktree", "remove", "--force", str(folder))
+
+
+def _git(repository: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=False, timeout=600
+        )
+    except OSError as error:
+        raise UsageError(f"git cannot be started: {error.strerror or error}; comparing revisions needs it") from error
+    if done.returncode != 0:
+        output = " ".join(done.stderr.split())
+        raise UsageError(f"git {' '.join(arguments)}: {output}; accepted: revisions of the repository in {repository}")
+    return done.stdout.strip()

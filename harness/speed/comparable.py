@@ -12,6 +12,10 @@ from harness.records import Fingerprint
 
 #: Hexadecimal digits of the hash in a key: with 48 bits, two of a thousand machines collide with a chance of 1e-9.
 _HASH_DIGITS = 12
+_FACTS = (
+    *("tensorflow", "keras", "python", "onednn", "cpu_model", "cores_logical", "cores_physical", "gpus", "driver"),
+    *("cuda", "cudnn", "spec", "devices", "intra_op_threads", "inter_op_threads", "tf32", "deterministic_ops"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +37,9 @@ def comparable_facts(fingerprint: Fingerprint) -> dict[str, Any]:
     the UUIDs of GPUs. A patch release of TensorFlow or Keras counts, because it changes kernels and graphs.
     """
     gpus = [f"{gpu.name}, {gpu.compute_capability or '?'}, {gpu.memory_mib or '?'} MiB" for gpu in fingerprint.gpus]
-    return {
-        "tensorflow": fingerprint.tensorflow,
-        "keras": fingerprint.keras,
-        "python": ".".join(fingerprint.python.split(".")[:2]),
-        "onednn": fingerprint.onednn,
-        "cpu_model": fingerprint.cpu_model,
-        "cores_logical": fingerprint.cores_logical,
-        "cores_physical": fingerprint.cores_physical,
-        "gpus": gpus,
-        "driver": fingerprint.driver,
-        "cuda": fingerprint.cuda,
-        "cudnn": fingerprint.cudnn,
-        "spec": fingerprint.spec,
-        "devices": list(fingerprint.devices),
-        "intra_op_threads": fingerprint.intra_op_threads,
-        "inter_op_threads": fingerprint.inter_op_threads,
-        "tf32": fingerprint.tf32,
-        "deterministic_ops": fingerprint.deterministic_ops,
-    }
+    python = ".".join(fingerprint.python.split(".")[:2])
+    facts = {name: getattr(fingerprint, name) for name in _FACTS}
+    return facts | {"python": python, "gpus": gpus, "devices": list(fingerprint.devices)}
 
 
 def differences(base: Fingerprint | None, new: Fingerprint | None) -> tuple[Difference, ...]:

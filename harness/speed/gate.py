@@ -1,6 +1,6 @@
 """The gate: judges all benchmarks of a run against a baseline, with one verdict.
 
-It compares two figures (:mod:`harness.speed.figures`). A benchmark fails only if one of them meets three conditions:
+It compares two figures (:mod:`harness.speed.estimate`). A benchmark fails only if one of them meets three conditions:
 the loss is beyond the threshold at the stated confidence, also after all p-values are corrected by Benjamini and
 Hochberg, and the second measurement of the benchmark in the same run confirms it. Without a second measurement (in a
 file recorded without a gate) the verdict is UNKNOWN, with a hint how to confirm the loss.
@@ -11,17 +11,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from harness.errors import UsageError
 from harness.plural import plural
 from harness.records import Fingerprint, Verdict
 from harness.speed.baseline import SavedRun
-from harness.speed.change import UNCALIBRATED, Change, Rules, Variation, VariationOf, change_between, uncalibrated
+from harness.speed.change import (
+    UNCALIBRATED,
+    Change,
+    Rules,
+    Variation,
+    VariationOf,
+    change_between,
+    judged_change,
+    uncalibrated,
+)
 from harness.speed.comparable import Difference, differences
-from harness.speed.figures import FIGURES, Figure, log_speedup
-from harness.speed.record import SpeedupRecord
+from harness.speed.estimate import FIGURES, Figure, log_speedup
+from harness.speed.record import SpeedupRecord, Times
 
-#: Times in ns of both sides.
-_Times = tuple[Sequence[int], Sequence[int]]
+Version = Literal["A", "B"]
+#: Two blocks A B B A: four runs each, six degrees of freedom.
+DEFAULT_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +89,7 @@ def suspects(name: str, base: SpeedupRecord, new: SpeedupRecord, variation_of: V
     """
     if _why_ungated(base, new) is not None:
         return False
-    times = (new.single_ns, new.parallel_ns)
-    changes = (_change(base, times, figure, variation_of(name, figure), rules) for figure in FIGURES)
+    changes = (_change(base, new.times, figure, variation_of(name, figure), rules) for figure in FIGURES)
     return any(change.p_beyond <= 1.0 - rules.confidence for change in changes)
 
 
@@ -119,45 +130,35 @@ def judge(
 def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
     """Correct for the number of benchmarks, and set the verdict of ``judgement``."""
     corrected = _corrected(judged, judgement.rules)
-    judgement = replace(judgement, judged=corrected)
     names = {each.name for each in judged}
     failed = _benchmarks(each for each in corrected if each.fails)
     unconfirmed = _benchmarks(each for each in corrected if each.unconfirmed)
+    undecided = len(names - {each.name for each in judged if each.change.verdict != "cannot tell"})
+    beyond = f"beyond {judgement.rules.threshold:.1%}"
+    measured = plural(len(names), "benchmark")
+    verdict = Verdict.UNKNOWN
     if failed:
-        return replace(
-            judgement,
-            verdict=Verdict.FAIL,
-            reason=f"a loss of speedup beyond {judgement.rules.threshold:.1%} in {len(failed)} of "
-            f"{plural(len(names), 'benchmark')}: {', '.join(failed)}",
+        verdict = Verdict.FAIL
+        reason = f"a loss of speedup {beyond} in {len(failed)} of {measured}: {', '.join(failed)}"
+    elif unconfirmed:
+        reason = (
+            f"a loss {beyond} in a single measurement of {plural(len(unconfirmed), 'benchmark')}: "
+            f"{', '.join(unconfirmed)}; record with --harness-speedup-twice to confirm it"
         )
-    if unconfirmed:
-        return replace(
-            judgement,
-            reason=f"a loss beyond {judgement.rules.threshold:.1%} in a single measurement of "
-            f"{plural(len(unconfirmed), 'benchmark')}: {', '.join(unconfirmed)}; record with "
-            "--harness-speedup-twice to confirm it",
+    elif not judged:
+        reason = "nothing was compared: no gating benchmark is in both runs"
+    elif judgement.missing:
+        reason = (
+            f"the baseline has {plural(len(judgement.missing), 'benchmark')} that this run did not measure or that no "
+            f"longer gate: {', '.join(judgement.missing)}; run them all, or record a new baseline"
         )
-    if not judged:
-        return replace(judgement, reason="nothing was compared: no gating benchmark is in both runs")
-    if judgement.missing:
-        return replace(
-            judgement,
-            reason=f"the baseline has {plural(len(judgement.missing), 'benchmark')} that this run did "
-            "not measure or that no longer gate: "
-            f"{', '.join(judgement.missing)}; run them all, or record a new baseline",
-        )
-    open_ones = len(names - {each.name for each in judged if each.change.verdict != "cannot tell"})
-    if open_ones == len(names):
-        return replace(
-            judgement, reason="no benchmark is precise enough to rule out a loss: measure longer or calibrate"
-        )
-    undecided = f"; {open_ones} undecided" if open_ones else ""
-    return replace(
-        judgement,
-        verdict=Verdict.PASS,
-        reason=f"no loss beyond {judgement.rules.threshold:.1%} established in "
-        f"{plural(len(names), 'benchmark')}{undecided}",
-    )
+    elif undecided == len(names):
+        reason = "no benchmark is precise enough to rule out a loss: measure longer or calibrate"
+    else:
+        verdict = Verdict.PASS
+        reason = f"no loss {beyond} established in {measured}"
+        reason += f"; {undecided} undecided" if undecided else ""
+    return replace(judgement, judged=corrected, verdict=verdict, reason=reason)
 
 
 def _benchmarks(rows: Iterable[Judged]) -> list[str]:
@@ -171,20 +172,14 @@ def _benchmarks(rows: Iterable[Judged]) -> list[str]:
 def _compared(
     name: str, base: SpeedupRecord, new: SpeedupRecord, figure: Figure, variation: Variation, rules: Rules
 ) -> Judged:
-    first, again = (new.single_ns, new.parallel_ns), (new.second_single_ns, new.second_parallel_ns)
-    before, now = (math.exp(log_speedup(*times, figure).value) for times in ((base.single_ns, base.parallel_ns), first))
-    change = _change(base, first, figure, variation, rules)
-    second = _change(base, again, figure, variation, rules) if new.second_single_ns else None
+    before, now = (math.exp(log_speedup(*record.times, figure).value) for record in (base, new))
+    change = _change(base, new.times, figure, variation, rules)
+    second = _change(base, new.second_times, figure, variation, rules) if new.second_single_ns else None
     return Judged(name, before, now, change, second, figure)
 
 
-def _change(base: SpeedupRecord, new: _Times, figure: Figure, variation: Variation, rules: Rules) -> Change:
-    return change_between(
-        log_speedup(base.single_ns, base.parallel_ns, figure),
-        log_speedup(*new, figure),
-        variation,
-        rules,
-    )
+def _change(base: SpeedupRecord, new: Times, figure: Figure, variation: Variation, rules: Rules) -> Change:
+    return change_between(log_speedup(*base.times, figure), log_speedup(*new, figure), variation, rules)
 
 
 def _corrected(judged: Sequence[Judged], rules: Rules) -> tuple[Judged, ...]:
@@ -214,3 +209,71 @@ def _why_ungated(base: SpeedupRecord, new: SpeedupRecord) -> str | None:
             f"{plural(len(new.devices), 'other')} now"
         )
     return None
+
+
+def order_of(rounds: int) -> tuple[Version, ...]:
+    """Order the versions: ``rounds`` times A B B A. Raise UsageError for fewer than one round."""
+    if rounds < 1:
+        raise UsageError(f"--rounds {rounds}: accepted: at least 1; each round is A B B A")
+    return ("A", "B", "B", "A") * rounds
+
+
+def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: Rules) -> Judgement:
+    """Judge the runs of B against those of A, at least two of each, each in a process of its own: A B B A.
+
+    Only benchmarks that gate in all runs count. The runs show the variation between runs themselves, so no calibration
+    and no second measurement is needed. Each run is one value, the logarithm of its speedup; the two sets are compared
+    by Student's t test with one variance, because it is the same machine, minutes apart. A B B A gives both versions
+    the same mean time, so a steady drift of the machine is no difference between them.
+    """
+    runs = (*a_runs, *b_runs)
+    baseline = f"A ({len(a_runs)} runs) in turn with B ({len(b_runs)} runs)"
+    judgement = Judgement(Verdict.UNKNOWN, "", rules, baseline, "the variation between runs is from these runs")
+    for run in runs:
+        if differ := differences(runs[0].fingerprint, run.fingerprint):
+            fields = "; ".join(map(str, differ))
+            reason = f"not comparable: the machine or software differs between the runs; {fields}"
+            return replace(judgement, reason=reason, differences=differ)
+    in_all = set.intersection(*(set(run.records) for run in runs))
+    in_a, in_b = (set().union(*(run.records for run in part)) for part in (a_runs, b_runs))
+    shared = [(name, run.records[name]) for run in runs for name in in_all]
+    ungated = {name: f"does not gate: {record.label}" for name, record in shared if not record.gates}
+    judged = [
+        judged_rounds(name, _values(a_runs, name, figure), _values(b_runs, name, figure), rules, figure)
+        for name in sorted(in_all - ungated.keys())
+        for figure in FIGURES
+    ]
+    judgement = replace(
+        judgement,
+        missing=tuple(sorted(in_a - in_all)),
+        new=tuple(sorted(in_b - in_a)),
+        ungated=tuple(sorted(ungated.items())),
+    )
+    return conclude(judgement, judged)
+
+
+def judged_rounds(
+    name: str, a_values: Sequence[float], b_values: Sequence[float], rules: Rules, figure: Figure = "fastest"
+) -> Judged:
+    """Judge one figure of a benchmark from its logarithms, one value per run."""
+    import numpy as np
+    from scipy.stats import t, ttest_ind
+
+    if np.ptp(a_values) == 0.0 and np.ptp(b_values) == 0.0:
+        raise UsageError(f"{name}: all runs of a version have exactly the same speedup, which no measurement gives")
+    found = ttest_ind(b_values, a_values)
+    difference = float(np.mean(b_values) - np.mean(a_values))
+    low, high = found.confidence_interval(0.95)
+    freedom = float(found.df)
+    error = float(high - low) / 2.0 / float(t.ppf(0.975, freedom))
+    change = judged_change(difference, error, freedom, rules)
+    if change.verdict == "cannot tell":
+        # The error falls with the square root of the number of rounds.
+        factor = (error * float(t.ppf(rules.confidence, freedom)) / -rules.log_loss) ** 2
+        change = replace(change, more=f"about {math.ceil(factor * 10) / 10:g} times as many rounds are needed")
+    base, new = (math.exp(float(np.mean(values))) for values in (a_values, b_values))
+    return Judged(name, base, new, change, figure=figure, rounds=True)
+
+
+def _values(runs: Sequence[SavedRun], name: str, figure: Figure) -> list[float]:
+    return [log_speedup(*run.records[name].times, figure).value for run in runs]

@@ -22,44 +22,32 @@ class Label:
     gates: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Threads:
-    """TensorFlow's threads in this process, and the physical cores that it may use, by its affinity and quota.
+def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) -> Label:
+    """Label a speedup on ``count`` devices of one kind.
 
-    0 threads: TensorFlow's choice.
+    ``intra_op`` and ``inter_op`` are TensorFlow's threads in this process (0: its choice), ``cores`` the physical cores
+    that it may use by its affinity and quota. They only matter for CPUs.
     """
-
-    intra_op: int
-    inter_op: int
-    cores: int
-
-
-def label_of(kind: str, count: int, threads: Threads) -> Label:
-    """Label a speedup on ``count`` devices of one kind. ``threads`` only matters for CPUs."""
     if kind == "logical-gpu":
         return Label("logical GPUs share one GPU: not a speedup", gates=False)
     if kind == "gpu":
         return Label(f"{count} GPU{'s' if count > 1 else ''}", gates=True)
-    if kind == "core" and threads.cores < count:
-        return Label(f"{count} cores with a CPU quota of {threads.cores}: not a speedup", gates=False)
+    if kind == "core" and cores < count:
+        return Label(f"{count} cores with a CPU quota of {cores}: not a speedup", gates=False)
     if kind == "core":
         return Label(f"{count} core{'s, each' if count > 1 else ','} a server with one thread", gates=True)
-    if kind == "logical-cpu":
-        return _logical_cpus(count, threads)
-    return Label(f"{plural(count, f'{kind} device')} with unknown threads and GPUs: not a speedup", gates=False)
-
-
-def _logical_cpus(count: int, threads: Threads) -> Label:
+    if kind != "logical-cpu":
+        return Label(f"{plural(count, f'{kind} device')} with unknown threads and GPUs: not a speedup", gates=False)
     wrong = []
-    if threads.intra_op != 1:
-        wrong.append(f"{threads.intra_op or 'all'} threads in an op instead of 1")
-    if threads.inter_op != count:
-        wrong.append(f"{threads.inter_op or 'all'} threads between ops instead of {count}")
-    if threads.cores < count:
-        wrong.append(f"{plural(threads.cores, 'core')} for {count} devices")
+    if intra_op != 1:
+        wrong.append(f"{intra_op or 'all'} threads in an op instead of 1")
+    if inter_op != count:
+        wrong.append(f"{inter_op or 'all'} threads between ops instead of {count}")
+    if cores < count:
+        wrong.append(f"{plural(cores, 'core')} for {count} devices")
     if wrong:
         return Label(f"logical CPUs share one thread pool: not a speedup ({', '.join(wrong)})", gates=False)
-    return Label(f"{count} logical CPUs as cores (one thread in an op, {threads.cores} cores)", gates=True)
+    return Label(f"{count} logical CPUs as cores (one thread in an op, {cores} cores)", gates=True)
 
 
 def speed_label(devices: Sequence[Device]) -> Label:
@@ -67,12 +55,13 @@ def speed_label(devices: Sequence[Device]) -> Label:
     import tensorflow as tf
 
     cores, quota = len(usable_cores()), allowed_cpu_time()
-    threads = Threads(
+    return label_of(
+        kind_of(devices),
+        len(devices),
         tf.config.threading.get_intra_op_parallelism_threads(),
         tf.config.threading.get_inter_op_parallelism_threads(),
         cores if quota is None else min(cores, int(quota)),
     )
-    return label_of(kind_of(devices), len(devices), threads)
 
 
 def kind_of(devices: Sequence[Device]) -> str:

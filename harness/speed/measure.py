@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from harness._tensorflow import count_traces
 from harness.devices.device import Device
 from harness.devices.runtime import server_process
 from harness.errors import UsageError
 from harness.extras import require
-from harness.speed.estimate import correlation, efficiency, paired_speedup, relative_half_width, unpaired_speedup
+from harness.speed.estimate import correlation, paired_speedup, relative_half_width, unpaired_speedup
 from harness.speed.label import kind_of, speed_label
 from harness.speed.memory import MemoryWatch
 from harness.speed.outputs import arrays_of, compare_outputs, same_nest
 from harness.speed.pairs import Samples, run_pairs
-from harness.speed.record import DeviceMemory, Interval, SpeedupRecord
-from harness.speed.settle import settle, warm_up
-from harness.speed.suspicions import about_rates, about_times, about_traces, about_waiting
-from harness.speed.traced import look_at_both
-from harness.speed.work import Work, rate_per_s
+from harness.speed.record import DeviceMemory, Interval, SpeedupRecord, Work, rate_per_s
+from harness.speed.suspicions import about_rates, about_times, about_traces, about_waiting, trace_both
+from harness.speed.synchronise import synchronise, warm_up
 
 Program = Callable[[], Any]
 
@@ -104,13 +104,12 @@ def measure_speedup(
     samples = measured.samples
     speedup = paired_speedup(samples.single_ns, samples.parallel_ns, confidence)
     unpaired = unpaired_speedup(samples.single_ns, samples.parallel_ns, confidence)
-    traced = look_at_both(single, parallel, devices)
     label = speed_label(devices)
+    traced = trace_both(single, parallel, devices)
     flops, moved_bytes = (work.flops, work.moved_bytes) if work is not None else (None, None)
-    single_flops, parallel_flops = (rate_per_s(flops, times) for times in (samples.single_ns, samples.parallel_ns))
-    single_bytes, parallel_bytes = (
-        rate_per_s(moved_bytes, times) for times in (samples.single_ns, samples.parallel_ns)
-    )
+    times = (samples.single_ns, samples.parallel_ns)
+    single_flops, parallel_flops = (rate_per_s(flops, times_ns) for times_ns in times)
+    single_bytes, parallel_bytes = (rate_per_s(moved_bytes, times_ns) for times_ns in times)
     warnings = (
         *about_traces(measured.traces, 2 * len(samples.single_ns)),
         *about_waiting(measured.wait_ns, samples),
@@ -126,7 +125,7 @@ def measure_speedup(
         label=label.text,
         gates=label.gates,
         speedup=speedup,
-        efficiency=efficiency(speedup.value, len(devices)),
+        efficiency=speedup.value / len(devices),
         single_ns=samples.single_ns,
         parallel_ns=samples.parallel_ns,
         stopped=samples.stopped,
@@ -182,20 +181,17 @@ def measure_pairs(
         memory.start()
         before = traces.times
 
-        def timed(side: Program) -> Callable[[], int]:
-            def run() -> int:
-                begin = clock()
-                outputs = side()
-                settle(outputs)
-                end = clock()
-                memory.look()
-                return end - begin
-
-            return run
+        def timed(side: Program) -> int:
+            begin = clock()
+            outputs = side()
+            synchronise(outputs)
+            end = clock()
+            memory.look()
+            return end - begin
 
         samples = run_pairs(
-            timed(single),
-            timed(parallel),
+            lambda: timed(single),
+            lambda: timed(parallel),
             budget_s=budget_s,
             half_width=half_width,
             confidence=confidence,
@@ -249,8 +245,7 @@ def compare_once(
 def first_outputs(single: Program, parallel: Program) -> tuple[dict[str, Any], dict[str, Any]]:
     """Call each side once, and give its outputs as arrays by path.
 
-    Raises:
-        OutputsDiffer: the two return different nests.
+    Raise OutputsDiffer if the two return different nests.
     """
     outputs = single(), parallel()
     same_nest(*outputs)
@@ -260,24 +255,19 @@ def first_outputs(single: Program, parallel: Program) -> tuple[dict[str, Any], d
 def _compare_last(single: Program, parallel: Program, first: dict[str, Any], tolerance: float | None) -> None:
     """Compare once more after all calls, if ``single`` keeps no state: a race may show late."""
     last_single, last_parallel = first_outputs(single, parallel)
-    if all(_same_bits(first[name], last) for name, last in last_single.items()):
+    # NumPy takes two None for equal.
+    if all(np.array_equal(first[name], last) for name, last in last_single.items()):
         compare_outputs(last_single, last_parallel, tolerance)
-
-
-def _same_bits(one: Any, other: Any) -> bool:
-    import numpy as np
-
-    return (one is None and other is None) or bool(np.array_equal(one, other))
 
 
 def _waiting(side: Program, clock: Callable[[], int]) -> float:
     """Time the wait for finished outputs, in ns: a part of each time that is not work."""
     outputs = side()
-    settle(outputs)
+    synchronise(outputs)
     taken = []
     for _ in range(_WAITS):
         begin = clock()
-        settle(outputs)
+        synchronise(outputs)
         taken.append(clock() - begin)
     return float(median(taken))
 
@@ -286,7 +276,7 @@ def _waiting(side: Program, clock: Callable[[], int]) -> float:
 def quiet() -> Iterator[Callable[[], None]]:
     """Keep the garbage collector out of the body; yields a function that lets it run now and then.
 
-    Existing objects are frozen: else each collection would walk all of TensorFlow. Objects that the caller has frozen
+    Existing objects are frozen, or each collection would walk all of TensorFlow. Objects that the caller has frozen
     stay frozen.
     """
     enabled = gc.isenabled()
@@ -324,10 +314,7 @@ def _check(
             raise UsageError(f"{name}={side!r} is not callable; give a function without arguments that returns tensors")
     if not devices:
         raise UsageError("devices=() is empty; give the devices that parallel uses")
-    for name, value, most in (
-        ("budget_s", budget_s, 1e6),
-        ("half_width", half_width, 1.0),
-        ("confidence", confidence, 1.0),
-    ):
+    numbers = (("budget_s", budget_s, 1e6), ("half_width", half_width, 1.0), ("confidence", confidence, 1.0))
+    for name, value, most in numbers:
         if not 0.0 < value < most:
             raise UsageError(f"{name}={value!r}: accepted: a number above 0 and below {most:g}")

@@ -14,8 +14,7 @@ from harness.judgement.values import typical_magnitude
 
 
 def arrays_of(outputs: Any) -> dict[str, NDArray[Any] | None]:
-    """Convert the leaves of a nest to arrays, by path: ``output`` for a single one, else such as "
-    "``output[0]['loss']``."""
+    """Convert the leaves of a nest to arrays, by path: ``output``, or ``output[0]['loss']`` in a nest."""
     import tensorflow as tf
 
     leaves = tf.nest.flatten(outputs)
@@ -52,9 +51,8 @@ def same_nest(single: Any, parallel: Any) -> None:
     try:
         tf.nest.assert_same_structure(single, parallel)
     except (TypeError, ValueError) as error:
-        raise OutputsDiffer(
-            "outputs", f"single returns {_shape_of(single)}, parallel returns {_shape_of(parallel)}"
-        ) from error
+        why = f"single returns {_shape_of(single)}, parallel returns {_shape_of(parallel)}"
+        raise OutputsDiffer("outputs", why) from error
 
 
 def compare_outputs(
@@ -63,10 +61,8 @@ def compare_outputs(
     """Compare leaf by leaf; returns a sentence for each output with NaN, which cannot be compared.
 
     An element may differ by ``tolerance`` (by default :func:`default_tolerance`) times the sum of its magnitude and the
-    root mean square of its tensor. Integers, booleans and strings must be equal.
-
-    Raises:
-        OutputsDiffer: a shape, dtype or value differs, or no element can be compared.
+    root mean square of its tensor. Integers, booleans and strings must be equal. Raise OutputsDiffer if a shape, dtype
+    or value differs, or no element can be compared.
     """
     doubts = []
     compared = 0
@@ -82,48 +78,36 @@ def compare_outputs(
             raise OutputsDiffer(name, f"single has dtype {want.dtype.name}, parallel {have.dtype.name}")
         numbers = _compare(name, want, have, default_tolerance(want.dtype) if tolerance is None else tolerance)
         compared += numbers
-        if numbers < want.size:
-            doubts.append(
-                f"{name} is NaN in {want.size - numbers:,} of {want.size:,} elements, which cannot be compared"
-            )
+        if missing := want.size - numbers:
+            doubts.append(f"{name} is NaN in {missing:,} of {want.size:,} elements, which cannot be compared")
     if not compared:
         raise OutputsDiffer("outputs", "no element can be compared; return the computed tensors")
     return doubts
 
 
 def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float) -> int:
-    """Compare two arrays of one shape and dtype. Returns how many elements were compared."""
+    """Compare two arrays of one shape and dtype, and return how many elements could be compared."""
+    unknown = 0
     if epsilon_of(want.dtype) == 0.0:
-        wrong = np.asarray(want != have)
-        _refuse(name, want, have, wrong.astype(float), wrong, "and must be equal")
-        return int(want.size)
-    wide = np.complex128 if np.iscomplexobj(want) else np.float64
-    expected, found = want.astype(wide), have.astype(wide)
-    unknown = np.isnan(expected) & np.isnan(found)
-    same = unknown | (expected == found)
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = np.where(same, 0.0, np.abs(found - expected))
-    error = np.where(np.isfinite(error), error, np.inf)
-    magnitude = np.where(np.isfinite(expected), np.abs(expected), 0.0)
-    bound = tolerance * (magnitude + typical_magnitude(want))
-    _refuse(
-        name, want, have, error, error > bound, f"by more than {tolerance:.2g} of their own and the typical magnitude"
-    )
-    return int(want.size - unknown.sum())
-
-
-def _refuse(
-    name: str, want: NDArray[Any], have: NDArray[Any], error: NDArray[Any], wrong: NDArray[np.bool_], rule: str
-) -> None:
-    if not wrong.any():
-        return
-    at = np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), want.shape) if want.ndim else ()
-    index = tuple(int(part) for part in at)
-    raise OutputsDiffer(
-        name,
-        f"{int(wrong.sum()):,} of {want.size:,} elements differ {rule}; the worst at {list(index)}: "
-        f"single {want[index]!s}, parallel {have[index]!s}",
-    )
+        rule, wrong = "and must be equal", np.asarray(want != have)
+        error = wrong.astype(float)
+    else:
+        rule = f"by more than {tolerance:.2g} of their own and the typical magnitude"
+        wide = np.complex128 if np.iscomplexobj(want) else np.float64
+        expected, found = want.astype(wide), have.astype(wide)
+        with np.errstate(invalid="ignore", over="ignore"):
+            bound = tolerance * (np.abs(expected) + typical_magnitude(want))
+            wrong = ~np.isclose(found, expected, rtol=0.0, atol=bound, equal_nan=True)
+            error = np.nan_to_num(np.abs(found - expected), nan=np.inf)
+        unknown = int((np.isnan(expected) & ~wrong).sum())
+    if wrong.any():
+        at = np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), want.shape) if want.ndim else ()
+        raise OutputsDiffer(
+            name,
+            f"{int(wrong.sum()):,} of {want.size:,} elements differ {rule}; the worst at {[int(part) for part in at]}: "
+            f"single {want[at]!s}, parallel {have[at]!s}",
+        )
+    return int(want.size - unknown)
 
 
 def _shape_of(nest: Any) -> str:

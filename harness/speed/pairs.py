@@ -17,7 +17,6 @@ LEAST_S = 3.0
 MOST_PAIRS = 20_000
 #: The interval is checked when there are this many times as many pairs: each check may stop too early by chance.
 _NEXT_LOOK = 1.25
-_NS_PER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def run_pairs(
             times_ns.append(run())
         between()
         pairs = len(single_ns)
-        elapsed_s = (clock() - start) / _NS_PER_S
+        elapsed_s = (clock() - start) / 1e9
         stopped: Stopped | None = None
         if pairs >= look:
             look = max(pairs + 1, int(pairs * _NEXT_LOOK))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from statistics import median
+from typing import Literal, TypeAlias
+
+from harness.errors import UsageError
 
 #: Version of the stored form of :class:`SpeedupRecord`. A reader accepts this one and all earlier ones.
 SPEEDUP_SCHEMA_VERSION = 1
@@ -13,6 +18,8 @@ EXTRA_INFO_KEY = "harness"
 #: Why measuring ended: the interval was narrow enough, the time was up, or the most pairs were reached. ``disabled``:
 #: nothing was measured, and the speedup is NaN.
 Stopped = Literal["precise", "budget", "pairs", "disabled"]
+#: The times in ns of both sides, pair by pair.
+Times: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +81,39 @@ class SpeedupRecord:
     warnings: tuple[str, ...] = ()
     schema_version: int = SPEEDUP_SCHEMA_VERSION
     measured: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def times(self) -> Times:
+        """The times of ``single`` and of ``parallel``."""
+        return self.single_ns, self.parallel_ns
+
+    @property
+    def second_times(self) -> Times:
+        """The same of the second measurement."""
+        return self.second_single_ns, self.second_parallel_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one call of either side: floating-point operations, bytes read and written.
+
+    A product of two n x n matrices is ``Work(flops=2 * n**3)``, an addition of two vectors of n float32 values
+    ``Work(moved_bytes=12 * n)``. ``None``: unknown. Raise UsageError if a figure is not positive and finite, or none is
+    given.
+    """
+
+    flops: float | None = None
+    moved_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        given = {"flops": self.flops, "moved_bytes": self.moved_bytes}
+        if all(figure is None for figure in given.values()):
+            raise UsageError("Work() is empty; give flops=, moved_bytes= or both, or omit work=")
+        for name, figure in given.items():
+            if figure is not None and not (math.isfinite(figure) and figure > 0):
+                raise UsageError(f"Work({name}={figure!r}): accepted: a positive number, per call of either side")
+
+
+def rate_per_s(amount: float | None, times_ns: Sequence[float]) -> float | None:
+    """Compute ``amount`` per second at the median time of one call, in ns; ``None`` without an amount."""
+    return None if amount is None else amount / (median(times_ns) * 1e-9)

@@ -32,16 +32,18 @@ from harness.strategies.inputs import (
     exact_arrays as exact_arrays,
     exact_magnitude as exact_magnitude,
 )
-from harness.strategies.members import BuiltModels as BuiltModels, Models as Models, models as models
 from harness.strategies.parts import Argument as Argument, Variable as Variable
+from harness.strategies.patterns import (
+    BuiltModels as BuiltModels,
+    BuiltStages as BuiltStages,
+    Models as Models,
+    StagedProgram as StagedProgram,
+    models as models,
+    staged_programs as staged_programs,
+)
 from harness.strategies.program import Program as Program
 from harness.strategies.recipes import KINDS as KINDS
 from harness.strategies.script import assert_program as assert_program, program_text as program_text
-from harness.strategies.staged import (
-    BuiltStages as BuiltStages,
-    StagedProgram as StagedProgram,
-    staged_programs as staged_programs,
-)
 from harness.strategies.steps.control import Branch as Branch, Loop as Loop
 from harness.strategies.steps.features import (
     Activation as Activation,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.strategies import nests
+from harness.strategies.parts import leaf_at, pack
 
 if TYPE_CHECKING:
     from harness.strategies.program import Program
@@ -51,11 +51,11 @@ def build(program: Program, host: str, variables: dict[str, Any] | None = None) 
     def fn(**inputs: Any) -> Any:
         values: dict[str, Any] = dict(variables)
         for argument in program.arguments:
-            tensor = tf.convert_to_tensor(nests.leaf_at(inputs, argument.name))
-            values[argument.name] = tensor if argument.broadcast else _batch_first(tf, tensor, program.axis)
+            tensor = tf.convert_to_tensor(leaf_at(inputs, argument.name))
+            values[argument.name] = tensor if argument.broadcast else _move_axis(tf, tensor, program.axis, 0)
         for index, step in enumerate(program.steps):
             values[f"v{index}"] = step.apply(tf, values)
-        return nests.pack((path, _batch_back(tf, values[name], program.axis)) for path, name in program.outputs)
+        return pack((path, _move_axis(tf, values[name], 0, program.axis)) for path, name in program.outputs)
 
     signature = _signature(tf, program)
     run = _traced(tf, fn, signature) if program.traced else fn
@@ -72,16 +72,10 @@ def _traced(tf: Any, fn: Callable[..., Any], signature: dict[str, Any]) -> Calla
     return traced
 
 
-def _batch_first(tf: Any, tensor: Any, axis: int) -> Any:
+def _move_axis(tf: Any, tensor: Any, source: int, target: int) -> Any:
     order = list(range(len(tensor.shape)))
-    order.insert(0, order.pop(axis))
-    return tensor if axis == 0 else tf.transpose(tensor, order)
-
-
-def _batch_back(tf: Any, tensor: Any, axis: int) -> Any:
-    order = list(range(1, len(tensor.shape)))
-    order.insert(axis % len(tensor.shape), 0)
-    return tensor if axis == 0 else tf.transpose(tensor, order)
+    order.insert(target % len(order), order.pop(source))
+    return tensor if source == target else tf.transpose(tensor, order)
 
 
 def _signature(tf: Any, program: Program) -> dict[str, Any]:

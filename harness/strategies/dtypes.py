@@ -29,8 +29,7 @@ EXACT_LIMIT = {
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy type of that name; ``bfloat16`` is the one of ``ml_dtypes``, as in TensorFlow.
 
-    Raises:
-        UsageError: there is no such type.
+    Raise UsageError if there is no such type.
     """
     try:
         return np.dtype(name)
@@ -41,8 +40,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def dtype_name(dtype: Any) -> str:
     """Return the name of a NumPy, ``ml_dtypes`` or TensorFlow type, or check that of a name.
 
-    Raises:
-        UsageError: it is not one of :data:`DTYPES`.
+    Raise UsageError if it is not one of :data:`DTYPES`.
     """
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     if not isinstance(name, str):

@@ -55,79 +55,62 @@ def explore(
 
     ``check`` fails by raising an ``AssertionError`` (:class:`~harness.errors.VerificationError` is one). The failing
     example is then simplified, unless ``shrink`` is false. Other errors pass through. A strategy with fewer examples
-    ends the exploration early; ``.examples`` counts those that were checked.
-
-    Raises:
-        UsageError: ``examples`` is not positive.
+    ends the exploration early; ``.examples`` counts those that were checked. Raise UsageError if ``examples`` is not
+    positive.
     """
     if examples < 1:
         raise UsageError(f"examples={examples}; accepted: 1 or more")
     checked = 0
-    while checked < examples:
-        done, failure = _short_run(check, strategy, min(_FRESH, examples - checked), seed, checked, shrink)
-        checked += done
-        if failure is not None or not done:
-            return Exploration(checked, failure)
-    return Exploration(checked, None)
+    failures: list[Failure[Example]] = []
+
+    def short_run(count: int) -> None:
+        # Each run of Hypothesis begins with the simplest example, which only the first run needs.
+        repeated = checked > 0
+
+        @seeded((seed << 32) + checked)
+        @settings(
+            max_examples=count + repeated,
+            database=None,
+            deadline=None,
+            derandomize=False,  # set by Hypothesis where CI=true, which ignores the seed
+            phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+            report_multiple_bugs=False,
+            suppress_health_check=tuple(HealthCheck),
+            verbosity=Verbosity.quiet,
+            print_blob=False,
+        )
+        @given(strategy)
+        def run(example: Example) -> None:
+            nonlocal checked, repeated
+            if repeated:
+                repeated = False
+                return
+            checked += 0 if failures else 1
+            try:
+                check(example)
+            except AssertionError as error:
+                failures.append(Failure(example, error))
+                raise
+
+        run()
+
+    while checked < examples and not failures:
+        before = checked
+        try:
+            short_run(min(_FRESH, examples - checked))
+        except (AssertionError, Flaky):
+            if not failures:
+                raise
+        except Unsatisfiable:
+            break
+        if checked == before:
+            break
+    # Hypothesis runs the simplest failing example last. With Flaky, it failed once and then did not.
+    return Exploration(checked, failures[-1] if failures else None)
 
 
 def sample(strategy: SearchStrategy[Example], count: int, *, seed: int = 0) -> list[Example]:
-    """Return this many examples, as :func:`explore` draws them.
-
-    Raises:
-        UsageError: ``count`` is not positive.
-    """
+    """Return this many examples, as :func:`explore` draws them. Raise UsageError if ``count`` is not positive."""
     drawn: list[Example] = []
     explore(drawn.append, strategy, examples=count, seed=seed)
     return drawn
-
-
-def _short_run(
-    check: Callable[[Example], object],
-    strategy: SearchStrategy[Example],
-    examples: int,
-    seed: int,
-    before: int,
-    shrink: bool,
-) -> tuple[int, Failure[Example] | None]:
-    done = 0
-    failures: list[Failure[Example]] = []
-
-    # Each run of Hypothesis begins with the simplest example, which only the first run needs.
-    extra = 1 if before else 0
-
-    @seeded((seed << 32) + before)
-    @settings(
-        max_examples=examples + extra,
-        database=None,
-        deadline=None,
-        derandomize=False,  # set by Hypothesis where CI=true, which ignores the seed
-        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
-        report_multiple_bugs=False,
-        suppress_health_check=tuple(HealthCheck),
-        verbosity=Verbosity.quiet,
-        print_blob=False,
-    )
-    @given(strategy)
-    def run(example: Example) -> None:
-        nonlocal done, extra
-        if extra and not done and not failures:
-            extra = 0
-            return
-        done += 0 if failures else 1
-        try:
-            check(example)
-        except AssertionError as error:
-            failures.append(Failure(example, error))
-            raise
-
-    try:
-        run()
-    except (AssertionError, Flaky):
-        # Hypothesis runs the simplest failing example last. Flaky: it failed once, and then did not.
-        if not failures:
-            raise
-        return done, failures[-1]
-    except Unsatisfiable:
-        return done, None
-    return done, None

@@ -24,7 +24,7 @@ _ARGUMENT_NAMES = (
     ("feed.left", "feed.right", "feed.up", "feed.down"),
     ("x", "more.0", "more.1", "more.2"),
 )
-#: Paths of outputs: a tuple, a dict, a dict with a tuple in it, a tuple with a dict in it. One output may stand alone.
+#: Paths of outputs: a tuple, a dict, a dict with a tuple in it, a tuple with a dict in it.
 _OUTPUT_PATHS = (
     ("0", "1", "2", "3"),
     ("main", "second", "third", "fourth"),
@@ -53,7 +53,7 @@ def programs(
 
     A program has its own batch size (``rows``, from ``min_rows`` to ``max_rows``, which rarely divides, is sometimes
     smaller than the number of devices, and sometimes 0) and batch ``axis``. No value is square: the batch size and the
-    feature sizes all differ.
+    feature sizes all differ. Raise UsageError if an argument is not accepted.
 
     Args:
         dtypes: the types to draw from; repeat one to draw it more often. On GPUs give the float types, since TensorFlow
@@ -70,9 +70,6 @@ def programs(
         max_rows: the most rows.
         traced: whether the program's function is a ``tf.function``; ``None``: one in eight. Programs with the kinds
             :data:`~harness.strategies.recipes.UNPLACEABLE_WHEN_TRACED` never are.
-
-    Raises:
-        UsageError: an argument is not accepted.
     """
     names = tuple(dtype_name(dtype) for dtype in dtypes)
     if not kinds or not set(kinds) <= set(KINDS):

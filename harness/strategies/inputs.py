@@ -28,10 +28,8 @@ _COPIES = 60
 def device_sets(devices: Devices, *, min_size: int = 1, max_size: int | None = None) -> SearchStrategy[Devices]:
     """Generate non-empty subsets of ``devices`` in any order, which shrink to the first device.
 
-    Each keeps the spec, the reason and the host of ``devices``.
-
-    Raises:
-        UsageError: the sizes are not between 1 and the number of devices.
+    Each keeps the spec, the reason and the host of ``devices``. Raise UsageError if the sizes are not between 1 and the
+    number of devices.
     """
     most = len(devices) if max_size is None else max_size
     if not 1 <= min_size <= most <= len(devices):
@@ -51,8 +49,7 @@ def device_sets(devices: Devices, *, min_size: int = 1, max_size: int | None = N
 def exact_magnitude(dtype: Any, *, terms: int = 16, factors: int = 2) -> int:
     """Return the largest integer with exact sums of ``terms`` products of ``factors`` such integers in ``dtype``.
 
-    Raises:
-        UsageError: the type cannot hold such sums, or is not supported.
+    Raise UsageError if the type cannot hold such sums, or is not supported.
     """
     name = dtype_name(dtype)
     if terms < 1 or factors < 1:
@@ -82,7 +79,8 @@ def exact_arrays(
     """Generate arrays of small integers, or of small integers times ``scale``, a power of two.
 
     Every sum of up to ``terms`` products of up to ``factors`` of their elements is exact in ``dtype``, with all its
-    partial sums in any order. Sums of products with different numbers of factors are exact for scale 1.
+    partial sums in any order. Sums of products with different numbers of factors are exact for scale 1. Raise
+    UsageError if an argument is not accepted, or the type has too few bits.
 
     Args:
         shape: of the arrays, or a strategy of shapes.
@@ -91,9 +89,6 @@ def exact_arrays(
         factors: the most elements in a product.
         scale: a power of two from 2**-4 to 2**3; 1 for integer types.
         nonzero: whether to leave out 0, which hides its factors.
-
-    Raises:
-        UsageError: an argument is not accepted, or the type has too few bits.
     """
     name = dtype_name(dtype)
     most = exact_magnitude(name, terms=terms, factors=factors)
@@ -129,7 +124,7 @@ def batches(
 
     That size is sometimes 0, 1, smaller than the number of ``devices`` or a multiple of it, and mostly not a multiple.
     No array is square: feature sizes differ from the batch size, from one another and, where possible, from those of
-    the other arrays.
+    the other arrays. Raise UsageError if an argument is not accepted.
 
     Args:
         names: the names of the arrays.
@@ -140,9 +135,6 @@ def batches(
         max_features: the most axes besides the batch axis.
         min_rows: the smallest size of the batch.
         max_rows: the largest size of the batch; by default three for each device, plus two.
-
-    Raises:
-        UsageError: an argument is not accepted.
     """
     count = devices if isinstance(devices, int) else len(devices)
     most = 3 * count + 2 if max_rows is None else max_rows

@@ -6,21 +6,23 @@ the raw stream, and a printed program keeps its arrays.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import InvalidProgram
+from harness.errors import InvalidProgram, UsageError
 from harness.strategies.dtypes import is_float, numpy_dtype
 from harness.strategies.steps.step import Compact, Value
 
 #: The largest integers in the batches and weights of exact programs: small, to leave room for sums of products.
 _EXACT_DATA = {"bfloat16": 2, "float16": 3}
 _EXACT_WEIGHT = {"bfloat16": 1, "float16": 2}
+Leaf = TypeVar("Leaf")
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,3 +127,33 @@ def _raw(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.uint64]:
     # The stream is read in order, so a longer array begins with the rows of a shorter one.
     stream = np.random.PCG64(np.random.SeedSequence([seed, crc32(name.encode())]))
     return np.asarray(stream.random_raw(prod(shape)), dtype=np.uint64).reshape(shape)
+
+
+def pack(leaves: Iterable[tuple[str, Leaf]]) -> Any:
+    """Return the nest with leaves at these paths; the empty path is a single leaf.
+
+    Raise UsageError if two leaves claim the same place, or the numbers of a tuple are not 0, 1, 2 ….
+    """
+    items = list(leaves)
+    if [path for path, _ in items] == [""]:
+        return items[0][1]
+    branches: dict[str, list[tuple[str, Leaf]]] = {}
+    for path, leaf in items:
+        head, _, rest = path.partition(".")
+        branches.setdefault(head, []).append((rest, leaf))
+    for head, inner in branches.items():
+        if not head or (len(inner) > 1 and any(not rest for rest, _ in inner)):
+            paths = ", ".join(repr(path) for path, _ in items)
+            raise UsageError(f"paths {paths}: two leaves claim the same place; accepted: one leaf for each path")
+    if all(head.isdecimal() for head in branches):
+        if sorted(branches, key=int) != [str(index) for index in range(len(branches))]:
+            raise UsageError(f"paths with the numbers {', '.join(branches)}; accepted: 0, 1, 2 … without a gap")
+        return tuple(pack(branches[str(index)]) for index in range(len(branches)))
+    return {head: pack(inner) for head, inner in branches.items()}
+
+
+def leaf_at(nest: Any, path: str) -> Any:
+    """The leaf of ``nest`` at ``path``."""
+    for key in path.split(".") if path else ():
+        nest = nest[int(key) if key.isdecimal() else key]
+    return nest

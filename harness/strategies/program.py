@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import InvalidProgram
-from harness.strategies import nests
 from harness.strategies.dtypes import DTYPES, EXACT_LIMIT, is_float
-from harness.strategies.parts import Argument, Variable
+from harness.strategies.parts import Argument, Variable, pack
 from harness.strategies.steps.step import Compact, Step, Types, Value
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ PROJECTION_LIMIT = 2
 class Program(Compact):
     """A row-wise program: row ``i`` of each output depends on row ``i`` of the arguments, and on the variables.
 
+    Raise InvalidProgram if the parts do not fit together.
+
     Attributes:
         arguments: a path with dots makes a nest: ``"pair.0"`` and ``"pair.1"`` are a tuple ``pair``.
         variables: shared by all rows and devices.
@@ -40,9 +41,6 @@ class Program(Compact):
         exact: all values and gradients are integers small enough for exact sums in any order. For gradients that holds
             for outputs weighted by integers up to :data:`PROJECTION_LIMIT`.
         traced: ``build().fn`` is a ``tf.function``.
-
-    Raises:
-        InvalidProgram: the parts do not fit together.
     """
 
     arguments: tuple[Argument, ...]
@@ -74,7 +72,7 @@ class Program(Compact):
             if not -len(shape) - 1 <= self.axis <= len(shape):
                 raise InvalidProgram(place, f"features {shape} have no place for axis={self.axis}", "more features")
         self.pack_arguments({argument.name: None for argument in self.arguments})
-        nests.pack(self.outputs)
+        pack(self.outputs)
 
     @cached_property
     def types(self) -> dict[str, Value]:
@@ -107,8 +105,7 @@ class Program(Compact):
     def inputs(self, rows: int | None = None, seed: int | None = None) -> dict[str, Any]:
         """Make NumPy arrays for the arguments, in nests, with ``rows`` along the batch axis: the same every time.
 
-        Raises:
-            InvalidProgram: ``rows`` is negative, 0 with a step that needs rows, or too large for an exact program.
+        Raise InvalidProgram if ``rows`` is negative, 0 with a step that needs rows, or too large for an exact program.
         """
         rows, seed = self.rows if rows is None else rows, self.seed if seed is None else seed
         self._require_rows(rows)
@@ -134,7 +131,7 @@ class Program(Compact):
 
     def pack_arguments(self, leaves: dict[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments, from leaves by path."""
-        packed = nests.pack([*leaves.items(), ("*", None)])  # the mark keeps a single "0" from becoming a tuple
+        packed = pack([*leaves.items(), ("*", None)])  # the mark keeps a single "0" from becoming a tuple
         packed.pop("*")
         if not all(name.isidentifier() for name in packed):
             raise InvalidProgram("program", f"arguments {', '.join(packed)}", "names of arguments in Python")
@@ -157,8 +154,7 @@ class Program(Compact):
 def infer(step: Step, types: dict[str, Value], *, exact: bool) -> Value:
     """Return the properties of a step's result, given those of earlier values.
 
-    Raises:
-        InvalidProgram: a name is unknown, or the operands do not fit the step.
+    Raise InvalidProgram if a name is unknown, or the operands do not fit the step.
     """
     for name in step.reads:
         if name not in types:
@@ -171,10 +167,7 @@ def gradient_bounds(types: Types, steps: Sequence[Step], outputs: Sequence[str],
     """Return the largest magnitude of the gradient of each value, for integer weights up to :data:`PROJECTION_LIMIT`.
 
     ``outputs`` are the names of the outputs; step ``i`` makes the value ``v<i>``. Magnitudes are added up, so that the
-    bound holds for every partial sum in any order.
-
-    Raises:
-        InvalidProgram: a step is not exact.
+    bound holds for every partial sum in any order. Raise InvalidProgram if a step is not exact.
     """
     bounds = dict.fromkeys(types, 0.0)
     for name in outputs:
@@ -193,8 +186,7 @@ def gradient_bounds(types: Types, steps: Sequence[Step], outputs: Sequence[str],
 def largest_magnitude(types: Types, steps: Sequence[Step], outputs: Sequence[str], rows: int) -> float:
     """Return the largest magnitude of any value or gradient of a program with integer arithmetic.
 
-    Raises:
-        InvalidProgram: a step is not exact.
+    Raise InvalidProgram if a step is not exact.
     """
     gradients = gradient_bounds(types, steps, outputs, rows)
     return max(*(value.bound for value in types.values()), *gradients.values())

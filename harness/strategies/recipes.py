@@ -4,7 +4,7 @@ TensorFlow 2.21 has CPU kernels and gradients of every step here in all four flo
 
 - integers: TensorFlow has no kernels for roots, exponentials and logarithms of integers (activations but relu and abs,
   normalisations, logsumexp), nor for int64 convolutions and mean pools; its integer mean is rounded. An int32
-  convolution has a kernel on CPUs alone. On GPUs there is no MatMul of integers: give ``dtypes=FLOATS`` there.
+  convolution has a kernel on CPUs only. GPUs have no MatMul of integers: give ``dtypes=FLOATS`` there.
 - float16 and bfloat16: steps with a kink where generic values often meet (maxima of nearly equal numbers, relu near
   0). With 8 or 11 bits a neighbour is close, and a value that rounds the other way would turn a gradient on or off.
   Exact programs have no rounding, so there they are in.

@@ -64,15 +64,14 @@ def assert_program(
 ) -> Verification:
     """Verify that the program split over ``devices`` matches the program on one: values, gradients and placement.
 
+    Raise VerificationError if it does not pass. The message ends with a script that reproduces the failure.
+
     Args:
         program: the program, which is run on its own inputs.
         devices: the devices to split it over.
         make_parallel: makes the parallel callable, with the signature of ``harness.make_parallel``, the default.
         modes: as for ``harness.verify``.
         seed: as for ``harness.verify``.
-
-    Raises:
-        VerificationError: it does not pass. The message ends with a script that reproduces the failure.
     """
     from harness.judgement.verify import assert_parallel
     from harness.parallel.data import make_parallel as default
@@ -119,6 +118,8 @@ def script(
 ) -> str:
     """Return a Python script that verifies the program and exits with 1 unless it passes.
 
+    Raise UsageError if ``make_parallel`` cannot be imported by name.
+
     Args:
         program: the program.
         devices: a spec, or devices, which the script then uses in the same order.
@@ -128,9 +129,6 @@ def script(
         inputs: the arrays, if not ``program.inputs()``. The script contains them.
         literal: whether the script contains ``program.inputs()`` too, instead of making the arrays from the seed.
         seed: of the projection, as for ``harness.verify``.
-
-    Raises:
-        UsageError: ``make_parallel`` cannot be imported by name.
     """
     module, function = _address(make_parallel)
     ours = (module, function) == ("harness", "make_parallel")

@@ -85,15 +85,14 @@ def training_setups(
 ) -> SearchStrategy[TrainingSetup]:
     """Generate trainings: optimizer, learning rate, batch size, steps, dtype and mixed precision.
 
+    Raise UsageError if an argument is not accepted.
+
     Args:
         replicas: how many replicas divide a batch.
         optimizers: names from :data:`OPTIMIZERS` to draw from.
         policies: names from :data:`POLICIES` to draw from.
         max_steps: the most steps.
         even: whether the last batch can be divided among the replicas too, as Keras's ``fit`` needs it.
-
-    Raises:
-        UsageError: an argument is not accepted.
     """
     wrong = [*(set(optimizers) - set(OPTIMIZERS)), *(set(policies) - set(POLICIES))]
     if wrong or not optimizers or not policies:

@@ -164,7 +164,7 @@ def test_a_calibration_is_made_kept_and_used(measuring: Path) -> None:
     kept.write_text("{", encoding="utf-8")
     damaged = _compare(measuring, "base.json", "base.json")
     assert damaged.returncode == ExitCode.USAGE
-    assert "calibration.json: is damaged: not JSON" in damaged.stderr
+    assert "calibration.json: is not JSON" in damaged.stderr
 
 
 def test_too_few_runs_calibrate_nothing(tmp_path: Path) -> None:

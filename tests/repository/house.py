@@ -32,6 +32,7 @@ GROUND_FLOOR = (
     "records",
     "atomic_file",
     "finding_kinds",
+    "stored",
     "plural",
     "session",
     "tensorflow_version",

@@ -24,8 +24,7 @@ from statistics import median, quantiles
 from harness.speed.baseline import SavedRun
 from harness.speed.calibration import exact_interval, variation_between
 from harness.speed.change import Rules, Variation, uncalibrated
-from harness.speed.estimate import paired_speedup, relative_half_width, unpaired_speedup
-from harness.speed.figures import Figure, log_speedup
+from harness.speed.estimate import Figure, log_speedup, paired_speedup, relative_half_width, unpaired_speedup
 from harness.speed.gate import Judged, judge
 from harness.speed.record import SpeedupRecord
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.speed.timeline.account import account, possible_overlap
+from harness.speed.timeline.profiling import account, possible_overlap
 from harness.speed.timeline.spans import Kind, Span
 from profiles import CPU
 

@@ -9,7 +9,7 @@ from synthetic_runs import times
 
 from harness.errors import UsageError
 from harness.speed.change import DEFAULT_SIGMA, UNCALIBRATED, Rules, Variation, change_between
-from harness.speed.figures import LogSpeedup, log_speedup
+from harness.speed.estimate import LogSpeedup, log_speedup
 
 _NO_VARIATION = Variation(0.0, math.inf, "none")
 _RULES = Rules()

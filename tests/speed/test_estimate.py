@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from harness.errors import UsageError
 from harness.speed.estimate import (
     correlation,
-    efficiency,
     paired_speedup,
     pairs_needed,
     relative_half_width,
@@ -69,8 +68,7 @@ def test_a_stall_of_a_thousand_times_in_two_of_ten_pairs_moves_the_speedup_littl
     assert paired_speedup(stalled, [_MS] * 10).value == paired_speedup(quiet, [_MS] * 10).value
 
 
-def test_efficiency_and_half_width() -> None:
-    assert efficiency(1.5, 2) == 0.75
+def test_the_half_width_is_that_of_the_wider_side() -> None:
     assert relative_half_width(Interval(2.0, 1.9, 2.2, 0.95)) == pytest.approx(0.1)
     assert relative_half_width(Interval(2.0, 1.6, 2.2, 0.95)) == pytest.approx(0.2)
 

@@ -10,8 +10,7 @@ from scipy import stats
 from synthetic_runs import times
 
 from harness.errors import UsageError
-from harness.speed.estimate import paired_speedup
-from harness.speed.figures import BLOCKS, log_speedup
+from harness.speed.estimate import BLOCKS, log_speedup, paired_speedup
 
 
 def test_typical_calls_have_the_value_and_the_error_of_the_interval() -> None:

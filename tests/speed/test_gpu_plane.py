@@ -6,10 +6,9 @@ import pytest
 from xspaces import START_NS, Made, space
 
 from harness.errors import EvidenceError
-from harness.speed.timeline.account import account
-from harness.speed.timeline.gpu_plane import gpu_spans
-from harness.speed.timeline.host_plane import HostPlane
 from harness.speed.timeline.placements import Part, Placements
+from harness.speed.timeline.planes import HostPlane, gpu_spans
+from harness.speed.timeline.profiling import account
 from harness.speed.timeline.xplane import capture_of
 
 TASK = "/job:localhost/replica:0/task:0"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from xspaces import START_NS, Made, space
 
-from harness.speed.timeline.host_plane import HostPlane, transfers_between
 from harness.speed.timeline.placements import Part, Placements
+from harness.speed.timeline.planes import HostPlane, transfers_between
 from harness.speed.timeline.spans import Span
 from harness.speed.timeline.xplane import capture_of
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
-from harness.speed.timeline.intervals import Intervals, at_least, intersect, length, subtract, union
+from harness.speed.timeline.spans import Intervals, at_least, intersect, length, subtract, union
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.speed.scaling.laws import fit_serial_fraction, speedup_by, why_no_fit
+from harness.speed.scaling.curve import fit_serial_fraction, speedup_by, why_no_fit
 from harness.speed.scaling.record import Mode
 
 COUNTS = [1, 2, 4, 8] * 3

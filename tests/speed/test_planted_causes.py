@@ -23,7 +23,7 @@ def profile_all() -> None:
     from planted_programs import Towers
 
     import harness
-    from harness.speed.timeline.look import profile_calls
+    from harness.speed.timeline.profiling import profile_calls
 
     devices = harness.configure("cpu:2")
     towers = Towers(devices)

@@ -12,7 +12,7 @@ from harness.records import Verdict
 from harness.report.gate import gate_lines
 from harness.speed.baseline import SavedRun
 from harness.speed.change import Rules
-from harness.speed.rounds import judge_rounds, judged_rounds, order_of
+from harness.speed.gate import judge_rounds, judged_rounds, order_of
 
 _RULES = Rules()
 

@@ -28,7 +28,7 @@ def profile_on_servers() -> None:
     import tensorflow as tf
 
     from harness.devices.device import Device
-    from harness.speed.timeline.look import profile_calls
+    from harness.speed.timeline.profiling import profile_calls
 
     sockets = [socket.socket() for _ in range(2)]
     for each in sockets:

@@ -7,9 +7,11 @@ import pytest
 import harness
 from harness.devices.cores import usable_cores
 from harness.devices.device import Device
-from harness.speed.label import Label, Threads, kind_of, label_of, speed_label
+from harness.speed.label import Label, kind_of, label_of, speed_label
 
-_ANY = Threads(intra_op=0, inter_op=0, cores=1)
+#: Threads in an op and between ops, and cores.
+Threads = tuple[int, int, int]
+_ANY: Threads = (0, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -18,40 +20,40 @@ _ANY = Threads(intra_op=0, inter_op=0, cores=1)
         ("logical-gpu", 2, _ANY, Label("logical GPUs share one GPU: not a speedup", gates=False)),
         ("gpu", 2, _ANY, Label("2 GPUs", gates=True)),
         ("gpu", 1, _ANY, Label("1 GPU", gates=True)),
-        ("core", 2, Threads(1, 1, 2), Label("2 cores, each a server with one thread", gates=True)),
+        ("core", 2, (1, 1, 2), Label("2 cores, each a server with one thread", gates=True)),
         ("core", 2, _ANY, Label("2 cores with a CPU quota of 1: not a speedup", gates=False)),
         ("core", 1, _ANY, Label("1 core, a server with one thread", gates=True)),
         (
             "logical-cpu",
             2,
-            Threads(1, 2, 4),
+            (1, 2, 4),
             Label("2 logical CPUs as cores (one thread in an op, 4 cores)", gates=True),
         ),
     ],
 )
 def test_each_kind_has_its_label(kind: str, count: int, threads: Threads, label: Label) -> None:
-    assert label_of(kind, count, threads) == label
+    assert label_of(kind, count, *threads) == label
 
 
 @pytest.mark.parametrize(
     ("threads", "why"),
     [
-        (Threads(intra_op=0, inter_op=2, cores=2), "all threads in an op instead of 1"),
-        (Threads(intra_op=4, inter_op=2, cores=2), "4 threads in an op instead of 1"),
-        (Threads(intra_op=1, inter_op=0, cores=2), "all threads between ops instead of 2"),
-        (Threads(intra_op=1, inter_op=4, cores=2), "4 threads between ops instead of 2"),
-        (Threads(intra_op=1, inter_op=2, cores=1), "1 core for 2 devices"),
+        ((0, 2, 2), "all threads in an op instead of 1"),
+        ((4, 2, 2), "4 threads in an op instead of 1"),
+        ((1, 0, 2), "all threads between ops instead of 2"),
+        ((1, 4, 2), "4 threads between ops instead of 2"),
+        ((1, 2, 1), "1 core for 2 devices"),
     ],
 )
 def test_logical_cpus_that_share_their_threads_never_gate(threads: Threads, why: str) -> None:
-    label = label_of("logical-cpu", 2, threads)
+    label = label_of("logical-cpu", 2, *threads)
     assert not label.gates
     assert label.text == f"logical CPUs share one thread pool: not a speedup ({why})"
 
 
 @pytest.mark.parametrize("kind", ["remote", "gpu+logical-cpu"])
 def test_what_is_not_known_to_be_serial_never_gates(kind: str) -> None:
-    assert not label_of(kind, 2, _ANY).gates
+    assert not label_of(kind, 2, *_ANY).gates
 
 
 def test_kinds_are_joined() -> None:

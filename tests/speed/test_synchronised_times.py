@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import harness
-from harness.speed.settle import settle, tensors_of
+from harness.speed.synchronise import synchronise, tensors_of
 
 
 def read_the_clock_with_and_without_waiting() -> None:
@@ -37,7 +37,7 @@ def read_the_clock_with_and_without_waiting() -> None:
     # A naive stopwatch reads the clock here, and has seen nothing of the work.
     naive = len(finished)
     release.set()
-    settle([output])
+    synchronise([output])
     waited = len(finished)
 
     seen: list[tuple[int, int]] = []
@@ -88,7 +88,7 @@ def test_every_tensor_of_a_nest_is_waited_for(devices: harness.Devices) -> None:
     }
     # Two parts each of slices and ragged, three of sparse; of slices the shape is none.
     assert len(tensors_of(nest)) == 1 + 1 + 1 + 1 + 2 + 2 + 3 + 1
-    settle(nest)
+    synchronise(nest)
 
 
 @pytest.mark.parametrize("nothing", [None, [], {}, 1.0])
@@ -96,4 +96,4 @@ def test_outputs_without_tensors_are_waited_for_by_their_devices_alone(
     devices: harness.Devices, nothing: object
 ) -> None:
     assert tensors_of(nothing) == []
-    settle(nothing)
+    synchronise(nothing)

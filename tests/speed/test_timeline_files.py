@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.speed.timeline.chrome import chrome_trace
 from harness.speed.timeline.picture import draw_timeline
+from harness.speed.timeline.process import chrome_trace
 from harness.speed.timeline.spans import Span
 from profiles import CPU, profile
 

@@ -8,7 +8,7 @@ import harness
 from harness.devices.device import Device
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op, Role, Transfer
-from harness.speed.traced import about_parallel, about_single, about_transfers, look_at_both, work_by_device
+from harness.speed.suspicions import about_parallel, about_single, about_transfers, trace_both, work_by_device
 
 _HOST = DeviceName("localhost", 0, 0, "CPU", 0)
 _GPUS = [DeviceName("localhost", 0, 0, "GPU", index) for index in range(2)]
@@ -61,9 +61,9 @@ def test_transfers_of_work_in_other_processes_are_missing_and_not_0(devices: har
     one = devices[0]
     with tf.device(one.name):
         x = tf.constant([[1.0]])
-    here = look_at_both(lambda: x @ x, lambda: x @ x, [one])
+    here = trace_both(lambda: x @ x, lambda: x @ x, [one])
     assert (here.transfers, here.transferred_bytes) == (0, 0)
-    elsewhere = look_at_both(lambda: x @ x, lambda: None, [one])
+    elsewhere = trace_both(lambda: x @ x, lambda: None, [one])
     assert (elsewhere.transfers, elsewhere.transferred_bytes) == (None, None)
     assert [line for line in elsewhere.warnings if "parallel ran no op in this process" in line]
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.speed.options import parse_budget_s, parse_share
-from harness.speed.work import Work, rate_per_s
+from harness.speed.record import Work, rate_per_s
 
 
 def test_a_rate_is_work_over_the_median_time() -> None:

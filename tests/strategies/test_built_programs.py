@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from harness.strategies import FLOATS, Argument, Dense, Gain, Program, Variable, nests, programs, sample
+from harness.strategies import FLOATS, Argument, Dense, Gain, Program, Variable, programs, sample
 from harness.strategies.build import Built
+from harness.strategies.parts import leaf_at
 from harness.strategies.program import gradient_bounds
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -20,14 +21,14 @@ FEW_ULPS = 16
 
 
 def leaves(program: Program, outputs: Any) -> dict[str, NDArray[Any]]:
-    return {path: nests.leaf_at(outputs, path).numpy() for path, _ in program.outputs}
+    return {path: leaf_at(outputs, path).numpy() for path, _ in program.outputs}
 
 
 def rows_of(program: Program, inputs: dict[str, Any], chosen: list[int]) -> dict[str, Any]:
     """The inputs with the chosen rows alone, cut out by NumPy."""
     arrays = {}
     for argument in program.arguments:
-        array = nests.leaf_at(inputs, argument.name)
+        array = leaf_at(inputs, argument.name)
         arrays[argument.name] = array if argument.broadcast else np.take(array, chosen, axis=program.axis)
     return program.pack_arguments(arrays)
 
@@ -40,7 +41,7 @@ def gradients(built: Built, inputs: dict[str, Any], weights: dict[str, NDArray[A
         tape.watch(sources)
         outputs = built.fn(**tensors)
     paths = [path for path, name in built.program.outputs if built.program.types[name].dtype == built.program.dtype]
-    targets = [nests.leaf_at(outputs, path) for path in paths]
+    targets = [leaf_at(outputs, path) for path in paths]
     seeds = [tf.ones_like(t) if weights is None else weights[p] for p, t in zip(paths, targets, strict=True)]
     found = tape.gradient(targets, [*sources, *built.variables], output_gradients=seeds)
     return [None if gradient is None else tf.convert_to_tensor(gradient).numpy() for gradient in found]

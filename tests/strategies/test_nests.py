@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.strategies.nests import leaf_at, pack
+from harness.strategies.parts import leaf_at, pack
 
 
 def test_paths_make_leaves_tuples_dicts_and_nests_of_them() -> None:

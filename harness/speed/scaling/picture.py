@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.speed.scaling.laws import fits_any_program, speedup_by
+from harness.speed.scaling.curve import fits_any_program, speedup_by
 from harness.speed.scaling.record import ScaleRecord
 
 #: Okabe and Ito's blue and vermilion.
@@ -16,10 +16,8 @@ _STEPS = 100
 def draw_curve(record: ScaleRecord, paths: Sequence[Path]) -> bool:
     """Draw the curve and write it to ``paths`` (.png, .svg …); false where there is no point to draw.
 
-    Raises:
-        OSError: a path cannot be written.
+    Raise OSError if a path cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -35,7 +33,6 @@ def draw_curve(record: ScaleRecord, paths: Sequence[Path]) -> bool:
     below = [value - end.lower if end is not None else 0.0 for value, end in zip(values, ends, strict=True)]
     above = [end.upper - value if end is not None else 0.0 for value, end in zip(values, ends, strict=True)]
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     base, most = counts[0], max(counts[-1], counts[0] + 1)
     axes.plot([base, most], [1.0, most / base], color=_IDEAL, linestyle="--", label="ideal", zorder=1)

@@ -4,43 +4,35 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pydantic.dataclasses
 from pydantic import TypeAdapter
 
+from harness._tensorflow import count_traces
 from harness.errors import HarnessError, InvalidTarget, OutputsDiffer
 from harness.records import Fingerprint
 from harness.runner.ask import ask
-from harness.runner.job import Job, WorkerFiles
+from harness.runner.job import Job, WorkerFiles, typed_task
 from harness.runner.limits import STARTUP_LIMIT_S
 from harness.runner.messages import Answer, plain
 from harness.runner.target import Target
 from harness.runner.users_error import users_code
+from harness.runner.worker import Send
+from harness.speed.measure import quiet
 from harness.speed.scaling.outputs import MOST_BYTES, difference, load_outputs
 from harness.speed.scaling.record import Mode, Point, Round
-
-if TYPE_CHECKING:
-    from harness.runner.worker import Send
+from harness.speed.synchronise import synchronise, warm_up
 
 #: The accepted form of the user's function.
 ACCEPTED = "a function of devices that returns a callable without arguments; with --weak, of devices and scale"
-
-
-@pydantic.dataclasses.dataclass(frozen=True)
-class Arguments:
-    """The task's arguments: a device spec, the function's file and name, the mode, and seconds to measure."""
-
-    spec: str
-    file: str
-    function: str
-    mode: Mode
-    budget_s: float
-    #: File for the outputs of the first call.
-    outputs: str
+#: A median of fewer calls is not reliable.
+FEWEST_CALLS = 5
+_MOST_CALLS = 10_000
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -57,10 +49,12 @@ class Measured:
     outputs: bool
 
 
-def run(arguments: dict[str, object], send: Send) -> None:
-    """Configure the devices, let the user's function make the program for them, call it once, and time it.
+@typed_task
+def run(send: Send, spec: str, file: Path, function: str, mode: Mode, budget_s: float, outputs: Path) -> None:
+    """Let the user's function make the program for the devices of ``spec``, call it once, and time it.
 
-    All random numbers start from the same seed in each process, so that the outputs can be compared.
+    The outputs of the first call are written to the file ``outputs``. All random numbers start from the same seed in
+    each process, so that the outputs can be compared.
     """
     import tensorflow as tf
 
@@ -68,33 +62,24 @@ def run(arguments: dict[str, object], send: Send) -> None:
     from harness.devices.runtime import configure
     from harness.speed.label import kind_of, speed_label
     from harness.speed.outputs import arrays_of
-    from harness.speed.scaling.measure import time_calls
     from harness.speed.scaling.outputs import save_outputs
 
-    asked = TypeAdapter(Arguments).validate_python(arguments)
-    target = Target(Path(asked.file), asked.function)
-    devices = configure(asked.spec)
-    scale = {"scale": len(devices)} if asked.mode == "weak" else {}
+    target = Target(file, function)
+    devices = configure(spec)
+    scale = {"scale": len(devices)} if mode == "weak" else {}
     tf.keras.utils.set_random_seed(0)
     with users_code(target):
-        program = _program(target, devices, scale)
-        kept = save_outputs(arrays_of(program()), Path(asked.outputs))
-        times = time_calls(program, budget_s=asked.budget_s)
+        program = target.load("devices", *scale)(devices=devices, **scale)
+        if not callable(program):
+            why = f"returned a {type(program).__name__}, which cannot be called"
+            raise InvalidTarget(str(target), why, accepted=ACCEPTED)
+        kept = save_outputs(arrays_of(program()), outputs)
+        times = time_calls(program, budget_s=budget_s)
     label = speed_label(devices)
     measured = Measured(len(devices), kind_of(devices), label.text, label.gates, times, fingerprint(devices), kept)
     answer = plain(measured)
     assert isinstance(answer, dict)
     send(Answer(answer))
-
-
-def _program(target: Target, devices: Any, scale: dict[str, int]) -> Any:
-    """Let the user's function make the program for these devices."""
-    program = target.load("devices", *scale)(devices=devices, **scale)
-    if not callable(program):
-        raise InvalidTarget(
-            str(target), f"returned a {type(program).__name__}, which cannot be called", accepted=ACCEPTED
-        )
-    return program
 
 
 @dataclass
@@ -163,11 +148,9 @@ class Rounds:
         if any(difference(want, other) for other in again):
             return f"outputs not compared: on {first} they differ between processes"
         for spec in self._outputs.keys() - {first}:
-            differs = difference(want, load_outputs(self._outputs[spec][0]))
-            if differs is not None:
-                error = OutputsDiffer(
-                    "outputs", f"they differ from those of {first} ({differs}; single is {first}, parallel {spec})"
-                )
+            if differs := difference(want, load_outputs(self._outputs[spec][0])):
+                why = f"they differ from those of {first} ({differs}; single is {first}, parallel {spec})"
+                error = OutputsDiffer("outputs", why)
                 self.failures[spec] = error
                 self.points[spec] = replace(self.points[spec], error=str(error), wrong=True)
         right = len(self._outputs) - sum(self.points[spec].wrong for spec in self._outputs)
@@ -175,7 +158,7 @@ class Rounds:
 
     def _measure(self, number: int, spec: str) -> None:
         name = "".join(letter if letter.isalnum() else "-" for letter in spec)
-        outputs = (self.logs / f"outputs-{name}-{number}.npz").absolute()
+        outputs = (self.logs / f"outputs-{name}-{number}.pickle").absolute()
         arguments: dict[str, object] = {
             "spec": spec,
             "file": str(self.target.path),
@@ -191,11 +174,24 @@ class Rounds:
         if found.outputs:
             self._outputs.setdefault(spec, []).append(outputs)
         self._too_large = self._too_large or not found.outputs
-        self.points[spec] = replace(
-            self.points[spec],
-            devices=found.devices,
-            kind=found.kind,
-            label=found.label,
-            faithful=found.faithful,
-            rounds=(*self.points[spec].rounds, Round(number, found.times_ns)),
-        )
+        rounds = (*self.points[spec].rounds, Round(number, found.times_ns))
+        self.points[spec] = Point(spec, found.devices, found.kind, found.label, found.faithful, rounds)
+
+
+def time_calls(
+    program: Callable[[], Any], *, budget_s: float, clock: Callable[[], int] = time.perf_counter_ns
+) -> tuple[int, ...]:
+    """Warm ``program`` up, call it for about ``budget_s`` seconds, at least five times, and return each time in ns.
+
+    A time ends when all devices are done and each output can be read. ``clock`` is monotonic, in ns.
+    """
+    with count_traces() as traces, quiet() as collect:
+        warm_up(traces, program)
+        times: list[int] = []
+        start = clock()
+        while len(times) < FEWEST_CALLS or (len(times) < _MOST_CALLS and clock() - start < budget_s * 1e9):
+            begin = clock()
+            synchronise(program())
+            times.append(clock() - begin)
+            collect()
+    return tuple(times)

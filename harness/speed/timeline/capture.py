@@ -13,7 +13,7 @@ from typing import Any
 from harness._tensorflow import cluster_addresses
 from harness.errors import EvidenceError
 from harness.plural import plural
-from harness.speed.settle import settle
+from harness.speed.synchronise import synchronise
 from harness.speed.timeline.host import CALL_MARK
 from harness.speed.timeline.xplane import Capture, read_xplane
 
@@ -48,29 +48,28 @@ class Captured:
 def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: Sequence[str] = ()) -> Captured:
     """Run a warm ``program`` under the profiler.
 
-    Each call lasts until its outputs can be read. The profiler's files stay in ``folder``, for TensorBoard.
-
-    Args:
-        program: callable without arguments.
-        calls: the number of calls.
-        folder: is created; earlier recordings are removed.
-        tasks: servers of the cluster whose devices the program uses, such as ``/job:core/replica:0/task:1``.
+    Each call lasts until its outputs can be read. The profiler's files stay in ``folder``, for TensorBoard; earlier
+    ones are removed. ``tasks`` are the servers of the cluster whose devices the program uses, such as
+    ``/job:core/replica:0/task:1``.
 
     Raises:
         EvidenceError: the profiler recorded nothing, or the servers' recordings do not cover the calls.
         TensorFlowInterfaceChanged: the profiler's files are not as expected.
-        Whatever ``program`` raises, as it is.
+        Exception: what ``program`` raises, unchanged.
     """
     addresses = cluster_addresses()
     missing = [task for task in tasks if task not in addresses]
     if missing:
         raise EvidenceError(f"the address of {', '.join(missing)} is unknown; connect to the cluster before profiling")
-    if not tasks:
-        _fresh(folder)
-        return Captured(_record(program, calls, folder), {})
-    taken_s = _duration_s(program)
+    begin = time.perf_counter()
+    if tasks:
+        synchronise(program())
+    taken_s = time.perf_counter() - begin
     for attempt in range(_ATTEMPTS):
-        _fresh(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if not tasks:
+            return Captured(_record(program, calls, folder), {})
         record_s = _SERVER_START_S + taken_s * calls * _SERVER_SLACK * 2**attempt + 0.5
         captured = _record_all(program, calls, folder, {task: addresses[task] for task in tasks}, record_s)
         if captured is not None:
@@ -80,18 +79,23 @@ def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: S
     )
 
 
+def _options() -> Any:
+    import tensorflow as tf
+
+    return tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=1
+    )
+
+
 def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:
     import tensorflow as tf
 
     before = set(_files(folder))
-    options = tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=1
-    )
-    tf.profiler.experimental.start(str(folder), options=options)
+    tf.profiler.experimental.start(str(folder), options=_options())
     try:
         for index in range(calls):
             with tf.profiler.experimental.Trace(CALL_MARK, step_num=index):
-                settle(program())
+                synchronise(program())
         time.sleep(_LAST_EVENTS_S)
     finally:
         tf.profiler.experimental.stop()
@@ -129,25 +133,11 @@ def _record_all(
 def _record_servers(addresses: Mapping[str, str], folder: Path, record_s: float, failures: list[BaseException]) -> None:
     import tensorflow as tf
 
-    options = tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=1
-    )
     services = ",".join(f"grpc://{address}" for address in addresses.values())
     try:
-        tf.profiler.experimental.client.trace(services, str(folder), int(record_s * 1000), options=options)
+        tf.profiler.experimental.client.trace(services, str(folder), int(record_s * 1000), options=_options())
     except (tf.errors.OpError, ValueError, RuntimeError) as error:  # raised by the waiting thread
         failures.append(error)
-
-
-def _duration_s(program: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    settle(program())
-    return time.perf_counter() - begin
-
-
-def _fresh(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -59,25 +59,19 @@ def towers_serialised(profile: Profile) -> Cause | None:
     if overlap >= _LITTLE_OVERLAP * possible or _dependent(profile):
         return None
     eager = sum(each.eager_ops for each in working) > sum(each.ops for each in working) / 2
-    if profile.host.reads >= profile.calls and eager:
-        what = (
-            f"Python reads {plural(round(profile.host.reads / profile.calls), 'value')} per call and "
-            "waits for each: start the "
-            "work of all devices before numpy(), float() or print()"
+    if profile.host.reads >= profile.calls:
+        what = f"Python reads {plural(round(profile.host.reads / profile.calls), 'value')} per call and waits " + (
+            "for each: start the work of all devices before numpy(), float() or print()"
+            if eager
+            else "between the towers: start all of them before you read any, or put all towers into one tf.function"
         )
     elif eager:
         what = "one Python thread starts the ops one by one and waits for each: put all towers into one tf.function"
-    elif profile.host.reads >= profile.calls:
-        what = (
-            f"Python reads {plural(round(profile.host.reads / profile.calls), 'value')} per call and "
-            "waits between the towers: "
-            "start all of them before you read any, or put all towers into one tf.function"
-        )
     else:
         what = (
-            "each tower waits for the previous one: look for tf.control_dependencies, a variable that all assign, "
-            "or an "
-            "input from the previous tower; if they are called one after the other, put all towers into one tf.function"
+            "each tower waits for the previous one: look for tf.control_dependencies, a variable that all assign, or "
+            "an input from the previous tower; if they are called one after the other, put all towers into one "
+            "tf.function"
         )
     return Cause(
         "towers-serialised",
@@ -114,8 +108,7 @@ def host_copies(profile: Profile) -> Cause | None:
     return Cause(
         "host-copies",
         f"Host copies: {figure}; keep tensors on the device that uses them, make constants once instead of in each "
-        "call, "
-        "and read results once at the end.",
+        "call, and read results once at the end.",
     )
 
 
@@ -161,9 +154,8 @@ def too_little_work(profile: Profile) -> Cause | None:
     return Cause(
         "too-little-work",
         f"Too little work per call: no device is busy {share:.0%} of the time, while Python runs and starts ops; "
-        f"{ops / profile.calls:,.0f} ops per call take {each_us:,.0f} µs each; use larger batches, and put the "
-        "whole step "
-        "into one tf.function.",
+        f"{ops / profile.calls:,.0f} ops per call take {each_us:,.0f} µs each; use larger batches, and put the whole "
+        "step into one tf.function.",
     )
 
 

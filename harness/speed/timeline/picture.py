@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from harness.devices.name import DeviceName
 from harness.plural import plural
-from harness.speed.timeline.intervals import Intervals, union
 from harness.speed.timeline.record import Profile
-from harness.speed.timeline.spans import KINDS, Kind, Span
+from harness.speed.timeline.spans import KINDS, Intervals, Kind, Span, union
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,24 +32,18 @@ _ROW_FILLED = 0.72
 def draw_timeline(
     profile: Profile, spans: Sequence[Span], calls: Sequence[tuple[int, int]], paths: Sequence[Path]
 ) -> None:
-    """Draw the first calls to ``paths`` (.png, .svg …).
-
-    Raises:
-        OSError: a path cannot be written.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    """Draw the first calls to ``paths`` (.png, .svg …). Raise OSError if a path cannot be written."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     drawn = sorted(calls)[:_CALLS_DRAWN]
     begin_ns, end_ns = drawn[0][0], drawn[-1][1]
-    rows: list[tuple[str, str | None]] = [
-        (_label(times.device, times.idle_share), times.device) for times in profile.times
-    ]
+    rows: dict[str | None, str] = {
+        times.device: f"{DeviceName.parse(times.device).short}\nidle {times.idle_share:.0%}" for times in profile.times
+    }
     if any(span.device is None for span in spans):
-        rows.append(("UNKNOWN", None))
+        rows[None] = "UNKNOWN"
     figure = Figure(figsize=(_WIDTH_INCHES, 1.7 + _ROW_INCHES * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for number, (begin, end) in enumerate(drawn, start=1):
         axes.axvline((begin - begin_ns) / 1e6, color="0.6", linewidth=0.8, zorder=1)
@@ -64,9 +57,9 @@ def draw_timeline(
             fontsize="small",
             color="0.35",
         )
-    for row, (_, device) in enumerate(rows):
+    for row, device in enumerate(rows):
         _draw_row(axes, row, [span for span in spans if span.device == device], begin_ns, end_ns)
-    axes.set_yticks(range(len(rows)), [label for label, _ in rows])
+    axes.set_yticks(range(len(rows)), list(rows.values()))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, (end_ns - begin_ns) / 1e6)
     axes.set_xlabel("ms since the first call")
@@ -93,10 +86,6 @@ def _closed(parts: Intervals, width_ns: int) -> Intervals:
     """Close invisible gaps."""
     least_ns = int(width_ns * _PIXEL)
     return [(begin, end - least_ns) for begin, end in union((begin, end + least_ns) for begin, end in parts)]
-
-
-def _label(device: str, idle_share: float) -> str:
-    return f"{DeviceName.parse(device).short}\nidle {idle_share:.0%}"
 
 
 def _title(profile: Profile, drawn: int) -> str:

@@ -1,16 +1,16 @@
-"""Spans: ops, kernels and copies with their times and devices."""
+"""Spans: ops, kernels and copies with their times and devices; and sets of instants."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-from harness.speed.timeline.intervals import Intervals, union
+from typing import Literal, TypeAlias
 
 #: Kinds of activity. ``input``: waiting for or making the next batch of a ``tf.data`` pipeline.
 Kind = Literal["compute", "transfer", "collective", "input"]
 KINDS: tuple[Kind, ...] = ("compute", "transfer", "collective", "input")
+#: Sorted, disjoint, none empty.
+Intervals: TypeAlias = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +33,53 @@ def busy(spans: Iterable[Span], device: str | None, *kinds: Kind) -> Intervals:
     return union(
         (span.begin_ns, span.end_ns) for span in spans if span.device == device and (not kinds or span.kind in kinds)
     )
+
+
+def union(parts: Iterable[tuple[int, int]]) -> Intervals:
+    """Join pairs that may overlap, in any order; empty ones are dropped."""
+    joined: Intervals = []
+    for begin, end in sorted(parts):
+        if end <= begin:
+            continue
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def length(intervals: Intervals) -> int:
+    """Add up the lengths, in ns."""
+    return sum(end - begin for begin, end in intervals)
+
+
+def intersect(one: Intervals, other: Intervals) -> Intervals:
+    """Keep what lies in both."""
+    return at_least([one, other], 2)
+
+
+def subtract(one: Intervals, other: Intervals) -> Intervals:
+    """Keep what lies in ``one`` and not in ``other``."""
+    return _sweep([*_edges(one, 1), *_edges(other, -1)], 1)
+
+
+def at_least(sets: Sequence[Intervals], count: int) -> Intervals:
+    """Keep the instants that lie in ``count`` or more of the sets."""
+    return _sweep([edge for each in sets for edge in _edges(each, 1)], count)
+
+
+def _edges(intervals: Intervals, weight: int) -> list[tuple[int, int]]:
+    return [edge for begin, end in intervals for edge in ((begin, weight), (end, -weight))]
+
+
+def _sweep(edges: list[tuple[int, int]], count: int) -> Intervals:
+    """Find where the weights of all edges so far add up to ``count`` or more."""
+    found: list[tuple[int, int]] = []
+    depth, since = 0, 0
+    for at, step in sorted(edges):
+        before, depth = depth, depth + step
+        if before < count <= depth:
+            since = at
+        elif depth < count <= before:
+            found.append((since, at))
+    return union(found)

@@ -7,11 +7,11 @@ Found in TensorFlow 2.21, and held by ``tests/speed/test_planted_causes.py`` and
   one machine on one axis.
 - An op of a graph is an event ``NAME:TYPE`` on the thread that ran it. No statistic says its device. It lies inside
   ``ExecutorState::Process``, whose ``_c`` is the ``_p`` of the ``FunctionRun`` that started this part of the function:
-  one part for each device. ``harness.speed.timeline.host_plane`` makes use of that.
+  one part for each device. ``harness.speed.timeline.planes`` makes use of that.
 - An op that finishes later than it returns is ``ExecutorState::ProcessAsync::Start`` and ``…::Done``.
 - A ``_Send`` names both devices in ``key``. A ``_Recv`` names none.
 - An eager op is ``EagerExecute`` with ``eager_op``; its device is unknown.
-- Each TensorFlow server of a cluster can be asked for a profile of its own, at the address at which it serves.
+- Each TensorFlow server of a cluster gives a profile of its own at its address.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Loop(Step):
         x, w = types[self.x], types[self.w]
         self.require(self.how in LOOPS, f"how={self.how!r}", ", ".join(LOOPS))
         self.require(1 <= self.trips <= 4, f"trips={self.trips}", "1 to 4")
-        self.require((self.how == "rows") == (self.ids is not None), f"ids={self.ids!r}", "ids for 'rows' alone")
+        self.require((self.how == "rows") == (self.ids is not None), f"ids={self.ids!r}", "ids for 'rows' only")
         if self.ids is not None:
             ids = types[self.ids]
             self.require(

@@ -1,4 +1,4 @@
-"""Waits for all work of a call, so that a time includes it (FAULTS S03), and warms programs up.
+"""Synchronises with all devices, so that the time of a call includes its work (FAULTS S03), and warms programs up.
 
 ``sync_devices`` waits for every device of the process and for TensorFlow's queues. Reading one element of each output
 also waits for servers and streams that ``sync_devices`` does not know. One element is enough, because an op makes its
@@ -22,7 +22,7 @@ _SMALL_BYTES = 4096
 WARM_UP, MOST_WARM_UP = 3, 8
 
 
-def settle(outputs: Any) -> None:
+def synchronise(outputs: Any) -> None:
     """Wait for all devices, and for each tensor of ``outputs``, a nest."""
     import tensorflow as tf
 
@@ -41,7 +41,7 @@ def warm_up(traces: Any, *programs: Callable[[], Any]) -> None:
     for calls in range(1, MOST_WARM_UP + 1):
         before = traces.times
         for program in programs:
-            settle(program())
+            synchronise(program())
         if traces.times == before and calls >= WARM_UP - 1:
             return
 
@@ -50,11 +50,9 @@ def tensors_of(outputs: Any) -> list[Any]:
     """List the eager tensors in a nest: all parts of sparse and ragged ones, the values of variables."""
     import tensorflow as tf
 
-    leaves = tf.nest.flatten(outputs, expand_composites=True)
-    # Of a variable (Keras' own too), the value is the tensor.
-    return [
-        leaf if hasattr(leaf, "backing_device") else tf.convert_to_tensor(leaf) for leaf in leaves if tf.is_tensor(leaf)
-    ]
+    leaves = [leaf for leaf in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(leaf)]
+    # A variable (of Keras too) is converted to its value.
+    return [leaf if hasattr(leaf, "backing_device") else tf.convert_to_tensor(leaf) for leaf in leaves]
 
 
 def _request(tensor: Any) -> Callable[[], object]:
@@ -65,19 +63,14 @@ def _request(tensor: Any) -> Callable[[], object]:
     import tensorflow as tf
 
     device = DeviceName.parse(tensor.backing_device)
-    here = device.job in (None, "localhost") and device.kind == "CPU"
-    if here or _small(tensor):
+    size_bytes = math.prod(tensor.shape) * max(int(tensor.dtype.size), 1)
+    if (device.job in (None, "localhost") and device.kind == "CPU") or size_bytes <= _SMALL_BYTES:
         # In this process there is nothing to copy; a small tensor comes whole as fast as a part of it.
         return lambda: np.asarray(tensor)
     begin, size = _corner(tensor.backing_device, tensor.shape.rank)
     with tf.device(tensor.backing_device):
         element = tf.raw_ops.Slice(input=tensor, begin=begin, size=size)
     return lambda: np.asarray(element)
-
-
-def _small(tensor: Any) -> bool:
-    size_bytes: int = math.prod(tensor.shape) * max(int(tensor.dtype.size), 1)
-    return size_bytes <= _SMALL_BYTES
 
 
 @lru_cache(maxsize=256)

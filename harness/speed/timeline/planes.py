@@ -9,6 +9,7 @@ place in the order of the ops, if that order matches the recording's. All other 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,25 +23,35 @@ from harness.tensorflow_version import (
     ASYNC_DONE,
     ASYNC_START,
     CAPTURED_FUNCTION,
+    COPY,
     EAGER_CALL,
     EAGER_KERNEL,
     FUNCTION_RUN,
+    GPU_PLANE,
     HOST_PLANE,
+    NCCL_KERNEL,
     NO_OPS,
     PIPELINE_THREAD,
     PROCESS_EVENT,
     RECEIVES,
     SENDS,
     SERVICE_EVENT,
+    STREAM_LINE,
 )
 
 _OP = re.compile(r"^(?P<name>[\w.][\w./>\-]*):(?P<type>_?[A-Z]\w*)$")
+#: A tensor that is copied: run of the function, name of the op that made it, device that receives it.
+_Tensor = tuple[object, str, str]
 _NUMBERS = re.compile(r"(_\d+)+$")
+_PLANE = re.compile(GPU_PLANE)
+_STREAM = re.compile(STREAM_LINE)
+_COLLECTIVE = re.compile(NCCL_KERNEL, re.IGNORECASE)
+_COPY = re.compile(COPY, re.IGNORECASE)
 
 
 @dataclass
 class _Part:
-    """What is seen of the part of a function that one device ran once."""
+    """One run of the part of a function that one device runs."""
 
     ops: list[tuple[str, str, Event]] = field(default_factory=list)
     sends: list[Event] = field(default_factory=list)
@@ -60,7 +71,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """An op that was started and is done later."""
+    """An op that finishes after it returns."""
 
     name: str
     type: str
@@ -72,16 +83,16 @@ class _Wait:
 
 @dataclass
 class HostPlane:
-    """What the threads of one process did. ``devices`` are the full names of the CPU and GPU devices of the process."""
+    """The activity of the threads of one process. ``devices`` are the full names of its CPU and GPU devices."""
 
     capture: Capture
     devices: Sequence[str]
     placements: Placements
     parts: dict[object, _Part] = field(default_factory=lambda: defaultdict(_Part))
     waits: list[_Wait] = field(default_factory=list)
-    #: Ops that are in no part of a function, and whether a client had them run eagerly here, as in a server.
-    alone: list[tuple[str, str, Event, bool]] = field(default_factory=list)
-    #: Ops that Python started one by one, by thread: name of the op, its call, its kernel where that ran here.
+    #: Ops outside all parts of functions, and whether they ran eagerly, as in a server for a client.
+    loose: list[tuple[str, str, Event, bool]] = field(default_factory=list)
+    #: Ops that Python started one by one, by thread: name of the op, its call, and its kernel if it ran here.
     eager: dict[int, list[tuple[str, Event, Event | None]]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
@@ -106,7 +117,7 @@ class HostPlane:
                 )
 
     def device(self, part: object) -> str | None:
-        """The device of a part of a function."""
+        """Return the device of a part of a function, or ``None`` if it is unknown."""
         if len(self.devices) == 1:
             return self.devices[0]
         seen = self.parts[part]
@@ -117,7 +128,7 @@ class HostPlane:
         return self.placements.device_of(seen.function, names) if names else None
 
     def spans(self, windows: Sequence[tuple[int, int]]) -> list[Span]:
-        """The ops of all threads. ``windows`` are the calls of the program, for the order of its eager ops."""
+        """Return the ops of all threads. ``windows`` are the calls of the program, for the order of its eager ops."""
         found = []
         for key, part in self.parts.items():
             if part.is_optimizer:
@@ -135,23 +146,23 @@ class HostPlane:
         only = self.devices[0] if len(self.devices) == 1 else None
         found += [
             Span(only, kind_of(type_), name, event.begin_ns, event.end_ns, eager)
-            for name, type_, event, eager in self.alone
+            for name, type_, event, eager in self.loose
         ]
         found += self._eager_spans(windows)
         return found
 
-    def receives(self) -> Iterator[tuple[object, str, str | None, int, int]]:
-        """Each tensor that was waited for: run of the function, name of the op, device, from when until when, in ns."""
+    def receives(self) -> Iterator[tuple[_Tensor, tuple[int, int]]]:
+        """Yield each tensor that was waited for on a known device, with the begin and end of the wait in ns."""
         for wait in self.waits:
-            if wait.type in RECEIVES:
-                yield wait.step, wait.name, self.device(wait.part), wait.begin_ns, wait.end_ns
+            if wait.type in RECEIVES and (device := self.device(wait.part)) is not None:
+                yield (wait.step, wait.name.rpartition("/")[0], device), (wait.begin_ns, wait.end_ns)
 
-    def sends(self) -> Iterator[tuple[object, str, str, str, int]]:
-        """Each tensor that was sent: run of the function, name of the op, from device, to device, when, in ns."""
+    def sends(self) -> Iterator[tuple[_Tensor, int]]:
+        """Yield each tensor that was sent, and when, in ns."""
         for part in self.parts.values():
             for event in part.sends:
-                source, _, target, *_ = [*str(event.stats.get("key", "")).split(";"), "", "", ""]
-                yield part.step, event.name.rpartition(":")[0], source, target, event.begin_ns
+                _, _, target, *_ = [*str(event.stats.get("key", "")).split(";"), "", "", ""]
+                yield (part.step, event.name.rpartition(":")[0].rpartition("/")[0], target), event.begin_ns
 
     def _read(self, index: int, line: Line, starts: dict[Any, Any], dones: dict[Any, Event]) -> None:
         for event, outer in _nested(line.events):
@@ -180,7 +191,7 @@ class HostPlane:
                     part.ops.append((match["name"], match["type"], event))
                 elif match["name"] != SERVICE_EVENT:
                     eager = _innermost(outer, EAGER_KERNEL) is not None
-                    self.alone.append((match["name"], match["type"], event, eager))
+                    self.loose.append((match["name"], match["type"], event, eager))
 
     def _kernel(self, index: int, event: Event, outer: Sequence[Event]) -> None:
         call = _innermost(outer, EAGER_CALL)
@@ -189,63 +200,48 @@ class HostPlane:
             calls[-1] = (calls[-1][0], call, event)
 
     def _eager_spans(self, windows: Sequence[tuple[int, int]]) -> Iterator[Span]:
-        runs = _runs(self)
+        lines = self.capture.planes.get(HOST_PLANE, ())
+        runs = sorted(event.begin_ns for line in lines for event in line.events if event.name == FUNCTION_RUN)
         for calls in self.eager.values():
             for begin, end in windows or [(0, 2**63)]:
                 inside = [call for call in calls if begin <= call[1].begin_ns < end]
                 devices = self._eager_devices([name for name, _, _ in inside])
                 for (name, _, kernel), device in zip(inside, devices, strict=True):
-                    # A kernel that is itself a function has run its ops elsewhere, and they are counted there.
-                    if kernel is not None and not _contains(kernel, runs) and not _on_gpu(device):
+                    if kernel is None or _on_gpu(device):
+                        continue
+                    # The ops of a kernel that is itself a function are counted where they ran.
+                    if bisect_left(runs, kernel.begin_ns) == bisect_left(runs, kernel.end_ns):
                         yield Span(device, kind_of(name), name, kernel.begin_ns, kernel.end_ns, eager=True)
 
     def _eager_devices(self, names: Sequence[str]) -> Iterable[str | None]:
         if len(self.devices) == 1:
             return [self.devices[0]] * len(names)
-        known = self.placements.eager
-        ran = [(name, device) for name, device in known if name not in NO_OPS]
+        ran = [(name, device) for name, device in self.placements.eager if name not in NO_OPS]
         if [_unnumbered(name) for name, _ in ran] == [_unnumbered(name) for name in names]:
             return [device for _, device in ran]
         return [None] * len(names)
 
 
-def _runs(plane: HostPlane) -> list[int]:
-    """When functions were started, in ns, sorted."""
-    return sorted(
-        event.begin_ns
-        for line in plane.capture.planes.get(HOST_PLANE, ())
-        for event in line.events
-        if event.name == FUNCTION_RUN
-    )
-
-
 def _unnumbered(name: str) -> str:
-    """A function that is traced anew gets a new number."""
+    """Remove the number of a function, which changes when it is traced again."""
     return _NUMBERS.sub("", name) if name.startswith("__") else name
 
 
 def kind_of(op_type: str) -> Kind:
-    """What an op of this type does."""
+    """Classify an op by its type."""
     if op_type in SENDS or op_type in RECEIVES:
         return "transfer"
     role = role_of(op_type)
     return "collective" if role == "collective" else "input" if role == "data" else "compute"
 
 
-def _contains(event: Event, instants: Sequence[int]) -> bool:
-    from bisect import bisect_left
-
-    at = bisect_left(instants, event.begin_ns)
-    return at < len(instants) and instants[at] < event.end_ns
-
-
 def _on_gpu(device: str | None) -> bool:
-    """Whether an op on the host's threads is no more than the launch of a kernel, whose time the GPU's plane has."""
+    """Whether an op on the host's threads only launches a kernel, whose time is in the GPU's plane."""
     return device is not None and "/device:CPU:" not in device
 
 
 def _nested(events: Sequence[Event]) -> Iterator[tuple[Event, list[Event]]]:
-    """Each event with those around it on its thread, the outermost first."""
+    """Yield each event with those around it on its thread, the outermost first."""
     outer: list[Event] = []
     for event in events:
         while outer and outer[-1].end_ns <= event.begin_ns:
@@ -259,24 +255,41 @@ def _innermost(outer: Sequence[Event], name: str) -> Event | None:
 
 
 def transfers_between(planes: Mapping[str, HostPlane]) -> list[Span]:
-    """The copies between devices, of one process or several, at the device that receives.
+    """Return the copies between devices, of one process or several, at the device that receives.
 
-    A copy lasts from the moment at which both sides are ready, the tensor sent and asked for, until it is there. Both
-    ops are named after the op that made the tensor, and numbered: ``MatMul/_3`` is received as ``MatMul/_4``. Where
-    that does not tell which belongs to which, there is no span.
+    A copy lasts from when both sides are ready, the tensor sent and requested, until it arrives. Both ops are named
+    after the op that made the tensor, and numbered: ``MatMul/_3`` is received as ``MatMul/_4``. Without exactly one of
+    each there is no span.
     """
-    sent: dict[tuple[object, str, str], list[int]] = defaultdict(list)
+    sent: dict[_Tensor, list[int]] = defaultdict(list)
+    received: dict[_Tensor, list[tuple[int, int]]] = defaultdict(list)
     for plane in planes.values():
-        for step, name, _, target, at in plane.sends():
-            sent[step, name.rpartition("/")[0], target].append(at)
-    received: dict[tuple[object, str, str], list[tuple[int, int]]] = defaultdict(list)
-    for plane in planes.values():
-        for step, name, device, begin, end in plane.receives():
-            if device is not None:
-                received[step, name.rpartition("/")[0], device].append((begin, end))
+        for tensor, at in plane.sends():
+            sent[tensor].append(at)
+        for tensor, wait in plane.receives():
+            received[tensor].append(wait)
     found = []
-    for key, waits in received.items():
-        if len(waits) == len(sent.get(key, ())) == 1:
-            (begin, end), (at,) = waits[0], sent[key]
-            found.append(Span(key[2], "transfer", key[1], max(begin, at), max(begin, at, end)))
+    for tensor, waits in received.items():
+        if len(waits) == len(sent.get(tensor, ())) == 1:
+            (begin, end), (at,) = waits[0], sent[tensor]
+            _, name, device = tensor
+            found.append(Span(device, "transfer", name, max(begin, at), max(begin, at, end)))
     return found
+
+
+def gpu_spans(capture: Capture) -> list[Span]:
+    """List the kernels and copies of all GPUs of a process."""
+    return [
+        Span(f"{capture.task}{plane}", _kind(event.name), event.name, event.begin_ns, event.end_ns)
+        for plane, lines in capture.planes.items()
+        if _PLANE.match(plane)
+        for line in lines
+        if _STREAM.match(line.name)
+        for event in line.events
+    ]
+
+
+def _kind(name: str) -> Kind:
+    if _COLLECTIVE.match(name):
+        return "collective"
+    return "transfer" if _COPY.match(name) else "compute"

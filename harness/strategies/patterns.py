@@ -1,20 +1,20 @@
-"""Programs cut into stages, for pipelines."""
+"""Programs cut into stages, for pipelines, and several models of one architecture, for ensembles."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from harness.errors import InvalidProgram, UsageError
-from harness.strategies import nests
 from harness.strategies.build import build, make_variables
 from harness.strategies.dtypes import FLOATS
 from harness.strategies.generate import computes, programs
+from harness.strategies.parts import leaf_at, pack
 from harness.strategies.program import Program
 from harness.strategies.steps.step import Compact
 
@@ -39,15 +39,12 @@ class BuiltStages:
 
 @dataclass(frozen=True, repr=False)
 class StagedProgram(Compact):
-    """A program whose steps are cut into stages.
+    """A program whose steps are cut into stages. Raise InvalidProgram if the cuts do not fit the program.
 
     Attributes:
         program: with the batch along axis 0.
         cuts: stage k begins with step ``cuts[k - 1]``. No variable is read on both sides of a cut.
         microbatches: the number of micro-batches of ``pipeline``.
-
-    Raises:
-        InvalidProgram: the cuts do not fit the program.
     """
 
     program: Program
@@ -93,13 +90,13 @@ class StagedProgram(Compact):
             for index in range(first, end):
                 values[f"v{index}"] = program.steps[index].apply(tf, values)
             if end == len(program.steps):
-                return nests.pack((path, values[name]) for path, name in program.outputs)
+                return pack((path, values[name]) for path, name in program.outputs)
             return {name: value for name, value in values.items() if name in needed and name not in variables}
 
         def run_first(**inputs: Any) -> Any:
             import tensorflow as tf
 
-            leaves = {argument.name: nests.leaf_at(inputs, argument.name) for argument in program.arguments}
+            leaves = {argument.name: leaf_at(inputs, argument.name) for argument in program.arguments}
             return run({name: tf.convert_to_tensor(leaf) for name, leaf in leaves.items()})
 
         return run_first if first == 0 else run
@@ -119,15 +116,14 @@ def staged_programs(
 ) -> SearchStrategy[StagedProgram]:
     """Generate programs of up to 10 steps, cut into stages that all compute, with 1 to 7 micro-batches.
 
+    Raise UsageError if an argument is not accepted.
+
     Args:
         max_stages: the most stages: the number of devices.
         dtypes: the types of the programs' numbers, as for :func:`programs`; int32 proves nothing about places.
         min_stages: the fewest stages.
         min_rows: the fewest rows.
         max_rows: the most rows.
-
-    Raises:
-        UsageError: an argument is not accepted.
     """
     if not 1 <= min_stages <= max_stages:
         raise UsageError(f"min_stages={min_stages}, max_stages={max_stages}; accepted: 1 <= min_stages <= max_stages")
@@ -168,3 +164,89 @@ def _works(program: Program, first: int, end: int) -> bool:
         computes(step) and program.types[f"v{first + index}"].dtype == program.dtype
         for index, step in enumerate(program.steps[first:end])
     )
+
+
+@dataclass(frozen=True)
+class BuiltModels:
+    """Models that can run, as ``ensemble`` takes them.
+
+    ``one_by_one`` calls them in turn, with the ensemble's arguments; ``variables`` are those of all models, each on its
+    model's device.
+    """
+
+    models: tuple[Callable[..., Any], ...]
+    one_by_one: Callable[..., Any]
+    variables: tuple[Any, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Models(Compact):
+    """Models that differ in the values of their variables. Raise InvalidProgram if there is no model.
+
+    Attributes:
+        program: the program of each model.
+        seeds: one for each model, for its variables and its own inputs.
+        own_inputs: whether each model gets its own inputs.
+    """
+
+    program: Program
+    seeds: tuple[int, ...]
+    own_inputs: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise InvalidProgram("models", "no model", "a seed for each model")
+
+    @property
+    def each(self) -> tuple[str, ...]:
+        """The arguments of which each model gets its own, as ``ensemble(each=...)`` takes them."""
+        return tuple(self.program.inputs()) if self.own_inputs else ()
+
+    def inputs(self) -> dict[str, Any]:
+        """NumPy arrays for the arguments; lists of them for those in :attr:`each`."""
+        if not self.own_inputs:
+            return self.program.inputs()
+        each = [self.program.inputs(seed=seed) for seed in self.seeds]
+        return {name: [inputs[name] for inputs in each] for name in each[0]}
+
+    def build(self, devices: Devices) -> BuiltModels:
+        """Make the models, each with its variables on its own device."""
+        built = [
+            build(replace(self.program, seed=seed), device.name)
+            for seed, device in zip(self.seeds, devices, strict=False)
+        ]
+
+        def one_by_one(**inputs: Any) -> list[Any]:
+            return [
+                model.fn(**{name: value[index] if self.own_inputs else value for name, value in inputs.items()})
+                for index, model in enumerate(built)
+            ]
+
+        variables = tuple(variable for model in built for variable in model.variables)
+        return BuiltModels(tuple(model.fn for model in built), one_by_one, variables)
+
+
+def models(
+    *, max_models: int = 4, min_models: int = 1, dtypes: Sequence[Any] = FLOATS, max_rows: int = 13
+) -> SearchStrategy[Models]:
+    """Generate programs, each as several models with their own variables.
+
+    Raise UsageError if an argument is not accepted.
+
+    Args:
+        max_models: the most models: the number of devices.
+        min_models: the fewest models.
+        dtypes: the types of the programs' numbers, as for :func:`programs`.
+        max_rows: the most rows of a batch.
+    """
+    if not 1 <= min_models <= max_models:
+        raise UsageError(f"min_models={min_models}, max_models={max_models}; accepted: 1 <= min_models <= max_models")
+    source = programs(dtypes=dtypes, max_rows=max_rows, min_steps=2)
+
+    @st.composite
+    def drawn(draw: DrawFn) -> Models:
+        count = draw(st.sampled_from(range(min_models, max_models + 1)))
+        seeds = draw(st.lists(st.integers(0, 2**16 - 1), min_size=count, max_size=count, unique=True))
+        return Models(draw(source), tuple(seeds), draw(st.booleans()))
+
+    return drawn()

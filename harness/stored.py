@@ -1,0 +1,53 @@
+"""Reads stored records: JSON, of this version of the harness or an earlier one, validated by Pydantic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+Record = TypeVar("Record")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        ValueError: why it cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+
+
+def parse_versioned(content: Any, kind: type[Record], newest: int) -> Record:
+    """Make a record of the dataclass ``kind`` from the content of a file, of the version ``newest`` or earlier.
+
+    Raises:
+        ValueError: why it is no such record.
+    """
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError("has no schema_version")
+    if version > newest:
+        raise ValueError(f"has schema_version {version}, newer than {newest}: upgrade the harness")
+    return validated(content, kind)
+
+
+def validated(content: Any, kind: type[Record]) -> Record:
+    """Make a record of the dataclass ``kind``.
+
+    Raises:
+        ValueError: the first field that is wrong.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ValueError(f"{where}: {first['msg']}") from error
