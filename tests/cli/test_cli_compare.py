@@ -96,7 +96,7 @@ def test_nothing_in_common_is_unknown(tmp_path: Path) -> None:
         ((), "0 things to compare; accepted: one of BASE.json NEW.json, --ab CMD_A CMD_B, or --ab-revisions"),
         (("base.json",), "1 file given; accepted: two"),
         (("base.json", "gone.json"), "gone.json: No such file or directory"),
-        (("base.json", "empty.json"), "empty.json: is empty"),
+        (("base.json", "empty.json"), "empty.json: is not JSON"),
         (("base.json", "base.json", "--ab", "a", "b"), "2 things to compare"),
         (("base.json", "base.json", "--threshold", "much"), "'much' is not a share"),
         (("--ab", "", "b"), "command '' is empty"),
