@@ -82,8 +82,9 @@ def products(devices: Any) -> dict[str, list[list[int]]]:
 
 def measure(spec: str, budget_s: float) -> dict[str, Any]:
     """Where the matrix products of both sides run, and how much faster the second one is."""
-    import harness
     from harness.speed.figures import log_speedup
+
+    import harness
 
     devices = harness.configure(spec)
     by_hand, colocated = steps(devices).values()

@@ -140,7 +140,7 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
             "value",
             f"loss of all the data after {steps} updates",
             None,
-            f"at most {bound:.4g}: that of one device after half as many updates, and its ups and downs",
+            f"at most {bound:.4g}: the loss of one device after half as many updates, plus its variation",
             f"{after:.4g}",
             "the training got less far than with half as many updates on one device: gradients are too stale, or wrong",
         )

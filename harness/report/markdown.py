@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from harness.plural import plural
 from harness.records import Finding, RunRecord, Verdict
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import NOTHING, duration, percent, quantity, size
@@ -53,7 +54,7 @@ def _head(record: RunRecord) -> Iterator[str]:
     totals = ", ".join(f"{number} {verdict}" for verdict, number in counts(record.results).items())
     yield ""
     took = escaped(duration(record.elapsed_s))
-    yield f"- {len(record.results)} of {len(record.planned)} checks in {took}: {totals or 'none'}"
+    yield f"- {len(record.results)} of {plural(len(record.planned), 'check')} in {took}: {totals or 'none'}"
     yield f"- exercised: {escaped(str(all_exercised(record)))}"
     yield f"- started {escaped(record.started_at)}, level {escaped(record.level)}, harness {escaped(record.harness)}"
     for each in record.passes_again:

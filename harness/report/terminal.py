@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from harness.plural import plural
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts
 from harness.report.printable import device_label
@@ -124,7 +125,7 @@ def print_verdict(console: Console, record: RunRecord) -> None:
     devices = f" on {record.spec}" if record.spec else ""
     devices += " (a described machine, not hardware)" if record.described else ""
     ran = sum(result.check in record.planned for result in record.results)
-    finished = f"{ran} of {len(record.planned)} checks"
+    finished = f"{ran} of {plural(len(record.planned), 'check')}"
     rest = "" if record.complete else "; INTERRUPTED: the record is incomplete"
     console.print(
         Text.assemble(

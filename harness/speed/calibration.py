@@ -215,5 +215,5 @@ def load_calibration(folder: Path, fingerprint: Fingerprint | None) -> Calibrati
     except ValueError as error:
         raise InvalidCalibration(path, str(error)) from error
     if calibration.key != key:
-        raise InvalidCalibration(path, f"is of another machine ({calibration.key})")
+        raise InvalidCalibration(path, f"was made on another machine ({calibration.key})")
     return calibration

@@ -149,13 +149,13 @@ def about_single(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
     if not used:
         return ["the devices of single's ops are unknown: nothing shows that it is a baseline of one device"]
     if not on_own:
-        return [f"single ran on {_listed(elsewhere)}, which is none of the devices: it is not a baseline for them"]
+        return [f"single ran on {_listed(elsewhere)}, which is not in devices=: it is not a baseline for them"]
     found = []
     if len(on_own) > 1:
         listed = _listed(on_own)
         found.append(f"single ran on {len(on_own)} of the devices ({listed}): it is not a baseline of one device")
     if elsewhere:
-        found.append(f"single also ran ops on {_listed(elsewhere)}, which is none of the devices")
+        found.append(f"single also ran ops on {_listed(elsewhere)}, which is not in devices=")
     return found
 
 

@@ -190,7 +190,7 @@ def test_a_report_that_cannot_be_written_is_said_and_the_verdict_is_still_had(
     assert done.returncode == code
     assert "report folder file/report cannot be written: Not a directory" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "1 of 1 checks" in done.stdout
+    assert "1 of 1 check " in done.stdout
     assert "Record:" not in done.stdout
     (logs,) = tmp_path.glob("harness-logs-*")
     assert (logs / "worker-1.log").exists()

@@ -15,7 +15,7 @@ def test_hardware_that_is_required_and_not_there_is_a_failure(tmp_path: Path) ->
     done = run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", "gpu>=8")
     assert done.returncode == 1
     assert "gpu>=8 is required, but 0 can be used" in done.stdout
-    assert "FAIL on cpu:2: 1 of 1 checks" in done.stdout
+    assert "FAIL on cpu:2: 1 of 1 check " in done.stdout
     required, passed = load_run(tmp_path / "harness-report").results
     assert (required.check, required.verdict, passed.verdict) == ("required", Verdict.FAIL, Verdict.PASS)
     assert passed.replay == "harness validate --devices cpu:2 --only passes --level quick"
@@ -56,7 +56,7 @@ def test_quiet_prints_the_verdict_alone_and_json_the_record_alone(tmp_path: Path
     quiet = run(tmp_path, "validate", "--only", "finds", "--quiet")
     assert quiet.returncode == 1
     (line,) = quiet.stdout.splitlines()
-    assert line.startswith("FAIL on auto: 1 of 1 checks")
+    assert line.startswith("FAIL on auto: 1 of 1 check ")
     told = run(tmp_path, "validate", "--only", "passes", "--json")
     assert told.returncode == 0
     assert json.loads(told.stdout) == json.loads((tmp_path / "harness-report" / "run.json").read_text())

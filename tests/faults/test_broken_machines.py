@@ -89,7 +89,7 @@ def test_cards_that_cuda_cannot_use_fail_with_the_error_of_cuinit_and_its_cause(
     found = judge_cuda([Card("CPU:0", "a CPU")], [card(each) for each in read_cards()], cuda_error())
     assert found is not None
     assert found.severity is Verdict.FAIL
-    assert found.message == "the driver has 8 GPU(s), and CUDA can use none: cuInit fails with error 802"
+    assert found.message == "the driver has 8 GPUs, and CUDA can use none: cuInit fails with error 802"
     assert "nvidia-fabricmanager" in found.next_step
     machine(8, H100)
     assert cuda_error() is None

@@ -141,7 +141,7 @@ def test_a_calibration_is_kept_by_the_key_of_its_machine(tmp_path: Path) -> None
         ("schema_version", 2, "has schema_version 2, newer than 1: upgrade the harness"),
         ("schema_version", None, "has no schema_version"),
         ("pooled_sigma", "wide", "pooled_sigma: "),
-        ("key", "another", r"is of another machine \(another\)"),
+        ("key", "another", r"was made on another machine \(another\)"),
     ],
 )
 def test_a_calibration_that_cannot_be_used_is_refused(tmp_path: Path, key: str, value: object, why: str) -> None:

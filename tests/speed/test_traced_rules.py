@@ -30,7 +30,7 @@ def test_a_baseline_on_one_gpu_is_left_alone_whatever_the_host_does_for_it() -> 
     [
         ([], "the devices of single's ops are unknown"),
         ([_op(None), _op(_HOST, "Const", "constant")], "the devices of single's ops are unknown"),
-        ([_op(_HOST)], "single ran on CPU:0: 1 op, which is none of the devices"),
+        ([_op(_HOST)], "single ran on CPU:0: 1 op, which is not in devices="),
         ([_op(_GPUS[0]), _op(_GPUS[1])], "single ran on 2 of the devices (GPU:0: 1 op, GPU:1: 1 op)"),
         ([_op(_GPUS[0]), _op(_HOST), _op(_HOST)], "single also ran ops on CPU:0: 2 ops, "),
         ([_op(_GPUS[0]), _op(_GPUS[1], "ResourceApplyAdam", "update")], "single ran on 2 of the devices"),

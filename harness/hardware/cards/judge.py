@@ -48,7 +48,7 @@ def judge_cuda(cards: Sequence[Card], present: Sequence[Card], error: int | None
         "cuInit",
         expected="CUDA starts",
         found=f"error {error}",
-        message=f"the driver has {len(known)} GPU(s), and CUDA can use none: cuInit fails with error {error}",
+        message=f"the driver has {plural(len(known), 'GPU')}, and CUDA can use none: cuInit fails with error {error}",
         next_step=cause,
     )
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 import jinja2
 from markupsafe import Markup
 
+from harness.plural import plural
 from harness.report.printable import device_label, one_line, printable
 from harness.report.quantities import count, duration, number, percent, quantity, size
 from harness.report.verdicts import effective_verdict
@@ -35,6 +36,7 @@ def _environment() -> jinja2.Environment:
         number=number,
         one_line=one_line,
         percent=percent,
+        plural=plural,
         quantity=quantity,
         size=size,
         effective_verdict=effective_verdict,
