@@ -251,8 +251,7 @@ def _on_device(fault: tables.FaultTable, description: Description, device: int) 
     if isinstance(fault, tables.StuckBit):
         return f"stuck word={fault.word} bit={fault.bit} value={fault.value}"
     if isinstance(fault, tables.StuckAllocation):
-        total = total_mib(description.cards.software_mib) * _MIB
-        return f"room bytes={int((1 - fault.share) * total)}"
+        return f"room bytes={int((1 - fault.share) * description.cards.software_mib * _MIB)}"
     if isinstance(fault, tables.CollectiveDrop):
         return f"drop hint={fault.algorithm or ''}"
     if isinstance(fault, tables.LinkWidth):
