@@ -30,7 +30,7 @@ def judge_pattern(trace: Trace, devices: Devices, pattern: str, mode: str) -> li
     """
     wiring = Wiring(trace)
     edges = list(_edges(wiring, devices))
-    wrong = _between_stages if pattern == "stages" else _between_members(DeviceName.parse(devices.host), wiring)
+    wrong = _between_stages(wiring, devices) if pattern == "stages" else _between_members(devices, wiring)
     strays = [(edge, message) for edge in edges if edge[0].role != "variable" and (message := wrong(edge))]
     # A single number, such as a learning rate, may be fetched.
     sizes = {transfer.tensor: transfer.size_bytes for transfer in trace.transfers}
@@ -80,22 +80,77 @@ def _of_the_model(op: Op) -> bool:
     return op.role in ("forward", "gradient")
 
 
-def _between_stages(edge: _Edge) -> str:
-    source, reader, start, end = edge
-    if computes(reader) and reader.requested is None and reader.role == "forward":
-        return ""  # after the pipeline, in no scope: what the caller does with the results
-    if source.role == "gradient" and reader.requested is None and start == 0:  # the gradient of an argument
+def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
+    own = {device.parsed for device in devices}
+
+    def wrong(edge: _Edge) -> str:
+        source, reader, start, end = edge
+        if computes(reader) and reader.requested is None and reader.role == "forward":
+            return ""  # after the pipeline, in no scope: what the caller does with the results
+        if source.role == "gradient" and (
+            (reader.requested is None and start == 0) or _to_its_maker(wiring, source, reader)
+        ):
+            return ""
+        if start < 0 and source.role == "forward" and not _comes_from(wiring, source, own):
+            return ""  # before the pipeline: what the caller does with the arguments
+        if start < 0 or end < 0:
+            return "a stage's tensor passes through a device that is not part of the pipeline"
+        if source.role == "forward" and reader.role == "forward" and end != start + 1:
+            return "a stage passes tensors to the next device only: an op, or a stage, is on the wrong device"
+        if source.role == "gradient" and end != start - 1:
+            return "a stage passes gradients to the previous device only: an op is on the wrong device"
         return ""
-    if start < 0 or end < 0:
-        return "a stage's tensor passes through a device that is not part of the pipeline"
-    if source.role == "forward" and reader.role == "forward" and end != start + 1:
-        return "a stage passes tensors to the next device only: an op, or a stage, is on the wrong device"
-    if source.role == "gradient" and end != start - 1:
-        return "a stage passes gradients to the previous device only: an op is on the wrong device"
-    return ""
+
+    return wrong
 
 
-def _between_members(host: DeviceName, wiring: Wiring) -> Callable[[_Edge], str]:
+def _to_its_maker(wiring: Wiring, source: Op, reader: Op) -> bool:
+    """Whether a gradient goes to the device that its tensor was made on, or was handed on by.
+
+    Stages hand on what they do not use, and the gradient of an identity is no op: it goes back in one step. The
+    gradient of an argument may be added up or joined wherever that happens without a scope.
+    """
+    names, seen = [source.name], set()
+    while names:
+        op = wiring.by_name.get(names.pop())
+        if op is None or op.name in seen:
+            continue
+        seen.add(op.name)
+        forward = wiring.by_name.get(op.forward or "")
+        if forward is None:  # the sum of several gradients of one tensor
+            names += op.inputs if op.role == "gradient" else ()
+            continue
+        for name in forward.inputs:
+            before = wiring.by_name.get(name)
+            while before is not None and before.type in IDENTITIES and before.inputs:
+                if (before.device or before.requested) == reader.device:
+                    return True
+                before = wiring.by_name.get(before.inputs[0])
+            if before is None or before.role == "data":
+                if reader.requested is None:
+                    return True
+            elif before.device == reader.device and before.role != "variable":
+                return True
+    return False
+
+
+def _comes_from(wiring: Wiring, op: Op, devices: set[DeviceName]) -> bool:
+    """Whether an op works on what passed by one of the devices, in its scope."""
+    names, seen = list(op.inputs), set(op.inputs)
+    while names:
+        before = wiring.by_name.get(names.pop())
+        if before is None:
+            continue
+        if before.role in ("forward", "control") and before.requested in devices:
+            return True
+        names += [name for name in before.inputs if name not in seen]
+        seen.update(before.inputs)
+    return False
+
+
+def _between_members(devices: Devices, wiring: Wiring) -> Callable[[_Edge], str]:
+    host = DeviceName.parse(devices.host)
+
     def wrong(edge: _Edge) -> str:
         source, reader, start, end = edge
         if start < 0 or end < 0:
