@@ -12,7 +12,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class Card:
     compute_capability: str | None = None
     #: Whether only one process at a time may use it (the compute mode EXCLUSIVE_PROCESS).
     exclusive: bool = False
+    #: The slices into which MIG divides it. CUDA sees them, and not the card.
+    slices: tuple[Card, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,14 @@ def memory_by_process() -> dict[tuple[str, int], int | None]:
     return used
 
 
+def card_of(uuid: str | None, cards: Sequence[Card]) -> Card | None:
+    """Return the card, or the slice of one, with this UUID."""
+    return next((each for card in cards for each in (card, *card.slices) if each.uuid == uuid), None)
+
+
 def _card(library: Any, handle: Any, index: int) -> Card:
     memory = library.nvmlDeviceGetMemoryInfo(handle)
-    return Card(
+    card = Card(
         name=_text(library.nvmlDeviceGetName(handle)),
         uuid=_text(library.nvmlDeviceGetUUID(handle)),
         total_mib=int(memory.total) // _MIB,
@@ -157,6 +164,25 @@ def _card(library: Any, handle: Any, index: int) -> Card:
         compute_capability=_asked(library, "nvmlDeviceGetCudaComputeCapability", handle),
         exclusive=_asked(library, "nvmlDeviceGetComputeMode", handle) == str(_EXCLUSIVE_PROCESS),
     )
+    return replace(card, slices=tuple(_slices(library, handle, card)))
+
+
+def _slices(library: Any, handle: Any, card: Card) -> Iterator[Card]:
+    """Yield the slices of a card in MIG mode, each with a UUID and memory of its own."""
+    try:
+        on, _ = library.nvmlDeviceGetMigMode(handle)
+        count = int(library.nvmlDeviceGetMaxMigDeviceCount(handle)) if on else 0
+    except (library.NVMLError, AttributeError):
+        return
+    for number in range(count):
+        # Only some numbers are taken.
+        with suppress(library.NVMLError):
+            part = library.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            memory = library.nvmlDeviceGetMemoryInfo(part)
+            sizes = int(memory.total) // _MIB, int(memory.free) // _MIB
+            yield replace(
+                card, uuid=_text(library.nvmlDeviceGetUUID(part)), total_mib=sizes[0], free_mib=sizes[1], slices=()
+            )
 
 
 def _asked(library: Any, function: str, handle: Any) -> str | None:
@@ -232,10 +258,9 @@ def match_cards(count: int, cards: Sequence[Card], uuids: Sequence[str]) -> tupl
 
     TensorFlow leaves out GPUs that are too old, and CUDA's order is then ambiguous.
     """
-    by_uuid = {card.uuid: card for card in cards}
     if len(uuids) == count:
-        return tuple(by_uuid.get(uuid) for uuid in uuids)
-    if count == len(cards) == 1:
+        return tuple(card_of(uuid, cards) for uuid in uuids)
+    if count == len(cards) == 1 and not cards[0].slices:
         return (cards[0],)
     return (None,) * count
 

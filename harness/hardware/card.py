@@ -15,6 +15,8 @@ from harness.records import Card
 
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _MIB = 2**20
+#: What a device on a divided card is, and such a card itself.
+MIG = "MIG slice"
 
 
 def cards_of(
@@ -39,7 +41,10 @@ def cards_of(
     if not known:
         return cards, cards
     by_uuid = {card.uuid: card for card in cards if card.uuid is not None}
-    present = [by_uuid.get(card.uuid) or _of_driver(card, f"nvml:{card.index}") for card in known]
+    present = [
+        by_uuid.get(card.uuid) or _of_driver(card, f"nvml:{card.index}", part=MIG if card.slices else None)
+        for card in known
+    ]
     return cards, (*present, *_unreachable(known, cards))
 
 
@@ -73,7 +78,7 @@ def _part(device: Device, known: nvidia.Card | None, *, alone: bool) -> str | No
     if device.kind == "software-gpu":
         return "software GPU"
     if known is not None and known.uuid.startswith("MIG-"):
-        return "MIG slice"
+        return MIG
     return "logical GPU" if device.kind == "logical-gpu" and not alone else None
 
 
@@ -90,7 +95,7 @@ def _card(tensorflow: Any, device: Device, known: nvidia.Card | None, *, alone: 
     if device.kind == "software-gpu":
         return Card(label, name, device=device.name, index=index, kind="software GPU")
     if part is None and " MIG " in name:
-        part = "MIG slice"
+        part = MIG
     profile = profile_for(name) if part is None else None
     return Card(
         label, name, device=device.name, index=index, profile=profile.name if profile else None, kind="GPU", part=part

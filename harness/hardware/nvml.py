@@ -149,7 +149,13 @@ class Nvml:
             for name in (uuid, uuid.encode()):
                 handle = self._call("nvmlDeviceGetHandleByUUID", name)
                 if handle is not None:
-                    self._handles[uuid] = handle
+                    # A slice has no sensors: those of its card count.
+                    card = (
+                        self._call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+                        if uuid.startswith("MIG-")
+                        else None
+                    )
+                    self._handles[uuid] = handle if card is None else card
                     break
         return self._handles.get(uuid)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness._tensorflow import memory_limits
 from harness.devices.device import Device
-from harness.devices.nvidia import read_cards
+from harness.devices.nvidia import card_of, read_cards
 
 _MIB = 1024 * 1024
 #: Upper bound of what a CUDA context and its libraries take besides TensorFlow's pool: 0.4 to 0.9 GiB on recent cards.
@@ -78,7 +78,7 @@ def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
     import tensorflow as tf
 
     if _grows(tf, device):
-        card = next((card for card in read_cards() if card.uuid == uuid), None)
+        card = card_of(uuid, read_cards())
         return None if card is None else card.free_mib * _MIB
     # Without memory growth TensorFlow takes its whole pool with the first tensor and nothing more after that. What the
     # driver reports as free is then only what is left beside the pool.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from described_machines import H100, text
 
+from harness.checking.check import CheckContext
 from harness.devices.described.description import read_description
 from harness.devices.described.order import uuid_of
 from harness.devices.described.state import gpus_of
+from harness.devices.device import Devices
 from harness.devices.nvidia import (
     Card as DriverCard,
     cards_on_bus,
@@ -22,12 +25,15 @@ from harness.devices.nvidia import (
     read_cards,
     silent_cards,
 )
+from harness.hardware.cards import check as cards_check
 from harness.hardware.cards.judge import judge_cuda, judge_unreachable
 from harness.hardware.known_answers import known_answers
 from harness.hardware.memory.judge import judge_held
 from harness.hardware.nvml import Nvml
 from harness.hardware.profile import profile_for, profile_of
 from harness.hardware.rates import judge_drift, judge_rates
+from harness.hardware.real import TensorFlowMachine
+from harness.hardware.software.installed import Software
 from harness.hardware.sustained_load.judge import judge_sensors, settings_of
 from harness.hardware.sustained_load.measure import Load
 from harness.records import Card, Figure, Finding, Quantity, Verdict
@@ -64,6 +70,10 @@ def card(known: DriverCard) -> Card:
     )
 
 
+def installed(error: int | None) -> Software:
+    return Software("2.21.0", "2.0", "3.12", built_with_cuda=True, cuda_error=error)
+
+
 def said(model: str, *faults: str, work_s: float = 3.0, count: int = 2) -> list[tuple[str, str, Verdict]]:
     """What the sensors of the cards say under load: card, place and severity."""
     driver = machine(count, model, *faults)
@@ -86,14 +96,30 @@ def said(model: str, *faults: str, work_s: float = 3.0, count: int = 2) -> list[
 
 def test_cards_that_cuda_cannot_use_fail_with_the_error_of_cuinit_and_its_cause() -> None:
     machine(8, H100, "cuda-unavailable code = 802")
-    found = judge_cuda([Card("CPU:0", "a CPU")], [card(each) for each in read_cards()], cuda_error())
+    found = judge_cuda([Card("CPU:0", "a CPU")], [card(each) for each in read_cards()], installed(cuda_error()))
     assert found is not None
     assert found.severity is Verdict.FAIL
     assert found.message == "the driver has 8 GPUs, and CUDA can use none: cuInit fails with error 802"
     assert "nvidia-fabricmanager" in found.next_step
     machine(8, H100)
     assert cuda_error() is None
-    assert judge_cuda([Card("CPU:0", "a CPU")], [card(each) for each in read_cards()], cuda_error()) is None
+    cpu, gpus = [Card("CPU:0", "a CPU")], [card(each) for each in read_cards()]
+    unused = judge_cuda(cpu, gpus, installed(None))
+    assert unused is not None
+    assert (unused.severity, unused.message) == (Verdict.FAIL, "the driver has 8 GPUs, and TensorFlow uses none")
+    assert judge_cuda([Card("GPU:0", H100)], gpus, installed(None)) is None
+    assert judge_cuda(cpu, gpus, replace(installed(None), built_with_cuda=False)) is None, "see the check software"
+    assert judge_cuda(cpu, gpus, replace(installed(100), visible="-1")) is None, "they are hidden on purpose"
+    assert judge_cuda(cpu, [], installed(None)) is None, "there is no GPU to use"
+
+
+@pytest.mark.parametrize(("spec", "verdict"), [("auto", Verdict.FAIL), ("gpu", Verdict.FAIL), ("cpu:4", Verdict.PASS)])
+def test_logical_cpus_pass_for_cards_only_if_they_were_asked_for(devices: Devices, spec: str, verdict: Verdict) -> None:
+    machine(8, H100, "cuda-unavailable code = 802")
+    asked = Devices(tuple(devices), spec=spec)
+    result = cards_check.run(CheckContext(asked, machine=TensorFlowMachine(asked)))
+    assert result.verdict is verdict, result.reason
+    assert ("cuInit fails with error 802" in result.reason) == (verdict is Verdict.FAIL)
 
 
 def test_a_lost_card_keeps_its_place_with_its_error() -> None:

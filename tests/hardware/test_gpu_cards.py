@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 from fake_gpus import PREFIX, fake_gpus, gpus
-from fake_nvml import UUIDS, fake_nvml
+from fake_nvml import UUIDS, fake_nvml, refuse
 
 from harness.devices import nvidia
 from harness.hardware import room
-from harness.hardware.card import cards_of
+from harness.hardware.card import MIG, cards_of
+from harness.hardware.cards.judge import judge_numbering
 from harness.hardware.collectives.measure import algorithms_for
 
 _MIB = 2**20
@@ -45,6 +47,34 @@ def test_a_card_that_no_device_is_on_is_present_all_the_same() -> None:
         ("nvml:0", UUIDS[0], None),
         ("GPU:0", UUIDS[1], cards[0].device),
     ]
+
+
+def test_a_slice_of_a_card_has_its_own_memory_and_the_facts_of_its_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA names the slice, and the driver lists its card: both are the same GPU, and nothing is missing."""
+    own = "MIG-00000000-0000-0000-0000-000000000001"
+    sizes = {2: 10_000_000_000}
+
+    def part(handle: int, number: int) -> int:
+        return 2 if handle == 0 and number == 1 else refuse()
+
+    driver = fake_nvml(
+        nvmlDeviceGetMigMode=lambda handle: (int(handle == 0), 0),
+        nvmlDeviceGetMaxMigDeviceCount=lambda handle: 7,
+        nvmlDeviceGetMigDeviceHandleByIndex=part,
+        nvmlDeviceGetUUID=lambda handle: own if handle == 2 else UUIDS[handle],
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=sizes.get(handle, 80_000_000_000), free=9 * 10**9),
+    )
+    monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus())
+    monkeypatch.setattr(nvidia, "cuda_uuids", lambda: (own, UUIDS[1]))
+    cards, present = cards_of(gpus(), nvidia.read_cards(driver))
+    assert [(card.uuid, card.part, card.pci, card.profile) for card in cards] == [
+        (own, MIG, "0000:3B:00.0", None),
+        (UUIDS[1], None, "0000:3C:00.0", "H100 SXM"),
+    ]
+    assert cards[0].memory_bytes == sizes[2] // _MIB * _MIB
+    assert [(card.label, card.part) for card in present] == [("nvml:0", MIG), ("GPU:1", None)]
+    found, _ = judge_numbering(cards, present, [own, UUIDS[1]], None)
+    assert found == []
 
 
 def test_without_a_driver_the_cards_are_those_of_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:

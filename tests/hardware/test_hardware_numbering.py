@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.hardware.card import MIG
 from harness.hardware.cards.judge import judge_numbering
 from harness.records import Card, Verdict
 
@@ -51,6 +52,18 @@ def test_a_card_that_is_missing_is_named_and_one_that_is_hidden_is_not() -> None
 def test_another_order_than_the_one_asked_for_is_a_warning_for_both() -> None:
     assert said([1, 0, 2, 3]) == [("/device:GPU:0", Verdict.WARN), ("/device:GPU:1", Verdict.WARN)]
     assert said([1, 3], "3,1") == [("/device:GPU:0", Verdict.WARN), ("/device:GPU:1", Verdict.WARN)]
+
+
+def test_a_card_in_slices_is_not_missed_where_cuda_shows_a_slice_of_it() -> None:
+    """With MIG, CUDA shows a process one slice, which has a UUID of its own, and no whole card."""
+    divided = [replace(each, part=MIG) for each in DRIVER[:2]]
+    shown = replace(DRIVER[0], label="GPU:0", device="/device:GPU:0", uuid="MIG-aaaa", part=MIG)
+    for present, numbering in ((divided, ["MIG-aaaa"]), ([*divided, *DRIVER[2:]], ["MIG-aaaa", *UUIDS[2:]])):
+        found, scope = judge_numbering([shown], present, numbering, None)
+        assert found == []
+        assert scope[0] == "2 GPUs with MIG: CUDA shows a process one slice, which one is not judged"
+    found, _ = judge_numbering([shown], [*divided, *DRIVER[2:]], ["MIG-aaaa", UUIDS[2]], None)
+    assert [each.device for each in found] == ["nvml:3"], "a whole card beside them is missed"
 
 
 def test_cards_of_several_models_are_sorted_by_cuda_itself() -> None:

@@ -24,7 +24,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     # Users who select CPUs are not interested in the GPUs beside them.
     if not context.devices.spec.startswith(("cpu", "cores")):
         account.add(*judge_unreachable(machine.present))
-        account.add(judge_cuda(machine.cards, machine.present, software.cuda_error))
+        account.add(judge_cuda(machine.cards, machine.present, software))
     findings, scope = judge_numbering(machine.cards, machine.present, software.numbering, software.visible)
     account.add(*findings)
     account.scope += scope

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from harness.hardware.card import MIG
 from harness.hardware.finding import finding
+from harness.hardware.software.installed import Software
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
@@ -36,11 +38,30 @@ def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
             )
 
 
-def judge_cuda(cards: Sequence[Card], present: Sequence[Card], error: int | None) -> Finding | None:
-    """Report GPUs of the driver of which CUDA can use none."""
+def judge_cuda(cards: Sequence[Card], present: Sequence[Card], software: Software) -> Finding | None:
+    """Report GPUs of the driver of which TensorFlow uses none, with CUDA's error if it has one.
+
+    GPUs that ``CUDA_VISIBLE_DEVICES`` hides are not missed; why a build without CUDA or a missing library leaves them
+    unused, the check ``software`` says.
+    """
     known = [card for card in present if card.uuid is not None]
-    if not known or error is None or any(card.is_gpu for card in cards):
+    error, gpus = software.cuda_error, plural(len(known), "GPU")
+    hidden = software.visible is not None and not _expected(known, software.visible)
+    if not known or hidden or any(card.is_gpu for card in cards):
         return None
+    if error is None:
+        if not software.built_with_cuda or software.missing_libraries:
+            return None
+        return finding(
+            "missing-device",
+            None,
+            "TensorFlow's list of GPUs",
+            expected=gpus,
+            found="none",
+            message=f"the driver has {gpus}, and TensorFlow uses none",
+            next_step="read TensorFlow's log of its start (TF_CPP_MIN_LOG_LEVEL=0), which says why it skips each; if "
+            "the CPUs were meant, ask for them: --devices cpu:4",
+        )
     cause = _CAUSES.get(error, "look it up in the CUDA driver API under CUresult, and read dmesg")
     return finding(
         "missing-device",
@@ -48,7 +69,7 @@ def judge_cuda(cards: Sequence[Card], present: Sequence[Card], error: int | None
         "cuInit",
         expected="CUDA starts",
         found=f"error {error}",
-        message=f"the driver has {plural(len(known), 'GPU')}, and CUDA can use none: cuInit fails with error {error}",
+        message=f"the driver has {gpus}, and CUDA can use none: cuInit fails with error {error}",
         next_step=cause,
     )
 
@@ -63,8 +84,13 @@ def judge_numbering(
     """
     scope: list[str] = []
     found = list(_duplicates(cards))
-    known = [card for card in present if card.uuid is not None]
+    divided = [card for card in present if card.part == MIG]
+    if divided:
+        scope.append(f"{plural(len(divided), 'GPU')} with MIG: CUDA shows a process one slice, which one is not judged")
+    known = [card for card in present if card.uuid is not None and card.part != MIG]
     if not known or not numbering:
+        if divided:
+            return found, scope
         if any(card.is_gpu for card in cards):
             scope.append("the driver's list of GPUs is unavailable, so a missing GPU would not be noticed")
         else:
@@ -77,7 +103,7 @@ def judge_numbering(
     if len(models) > 1 and not _only_uuids(visible):
         scope.append(f"{len(models)} GPU models: CUDA sorts them by speed, so their order is not judged")
     elif not found:
-        found += _order(cards, there, numbering)
+        found += _order(cards, there, [uuid for uuid in numbering if not uuid.startswith("MIG-")])
     shown = visible if visible is not None else "not set"
     scope.append(
         f"driver: {plural(len(known), 'GPU')}, CUDA_VISIBLE_DEVICES: {shown}, TensorFlow: "
@@ -116,7 +142,7 @@ def _expected(known: Sequence[Card], visible: str | None) -> list[Card]:
         if part.isdigit():
             named = [known[int(part)]] if int(part) < len(known) else []
         else:
-            named = [card for card in known if part.startswith("GPU-") and (card.uuid or "").startswith(part)]
+            named = [card for card in known if part.startswith(("GPU-", "MIG-")) and (card.uuid or "").startswith(part)]
         if len(named) != 1 or named[0] in chosen:
             break
         chosen += named

@@ -75,9 +75,10 @@ def _value(part: int, index: int) -> int:
 
 def _free_bytes(uuid: str | None) -> int | None:
     """Return what the driver reports as free on the card."""
-    from harness.devices.nvidia import read_cards
+    from harness.devices.nvidia import card_of, read_cards
 
-    return next((card.free_mib * _MIB for card in read_cards() if card.uuid == uuid), None)
+    card = card_of(uuid, read_cards())
+    return None if card is None else card.free_mib * _MIB
 
 
 def _held_bytes(uuid: str | None, free_before: int | None) -> int | None:
