@@ -70,7 +70,9 @@ class Operation:
 
     ``dtype`` is that of the arguments, ``result_dtype`` that of the result, by NumPy's or ml_dtypes' name. ``flop`` is
     the number of floating-point operations of one run (of the best algorithm) and ``traffic_bytes`` how many bytes it
-    must read and write; ``None`` if that is meaningless. ``unit`` is the unit of its rate.
+    must read and write; ``None`` if that is meaningless. ``unit`` is the unit of its rate. ``chained``: a repetition
+    gets the result of the one before as its last argument. ``answer`` is the result of a card in good order where it is
+    known without the arguments.
     """
 
     name: str
@@ -81,6 +83,8 @@ class Operation:
     flop: float | None = None
     traffic_bytes: float | None = None
     unit: Literal["GFLOP/s", "GB/s"] = "GFLOP/s"
+    chained: bool = False
+    answer: Callable[[], npt.NDArray[Any]] | None = None
 
     @property
     def work(self) -> float:

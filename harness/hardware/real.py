@@ -244,6 +244,8 @@ class TensorFlowMachine:
         with _memory(card, size_bytes):
             for _ in range(repeats):
                 result = built(*arguments)
+                if operation.chained:
+                    arguments[-1] = result
             settle([result], device)
         require_on([result], device)
         return TensorBuffer(card, (result,))

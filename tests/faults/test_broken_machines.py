@@ -27,7 +27,6 @@ from harness.devices.nvidia import (
 )
 from harness.hardware.cards import check as cards_check
 from harness.hardware.cards.judge import judge_cuda, judge_unreachable
-from harness.hardware.known_answers import known_answers
 from harness.hardware.memory.judge import judge_held
 from harness.hardware.nvml import Nvml
 from harness.hardware.profile import profile_for, profile_of
@@ -82,8 +81,7 @@ def said(model: str, *faults: str, work_s: float = 3.0, count: int = 2) -> list[
     before = [nvml.reading(uuid_of(slot), 0.0) for slot in range(count)]
     driver.worked(range(count), work_s)
     loads = [
-        Load(each, (), rest, known_answers(0, 0)[0], (), [nvml.reading(each.uuid or "", work_s)])
-        for each, rest in zip(cards, before, strict=True)
+        Load(each, (), rest, [nvml.reading(each.uuid or "", work_s)]) for each, rest in zip(cards, before, strict=True)
     ]
     findings: list[tuple[str, Finding]] = []
     for load in loads:

@@ -46,6 +46,9 @@ FAULTY: list[tuple[int, str, list[str], set[Subject], set[str]]] = [
         {0, 3},
         {"corruption"},
     ),
+    # Only what uses the whole card touches the multiprocessors that are wrong.
+    (4, H100, ["bit-flip card = 2, probability = 0.02, least_elements = 1048576"], {2}, {"sustained-load"}),
+    (1, A100, ["bit-flip card = 0, probability = 0.005, least_elements = 1048576"], {0}, {"sustained-load"}),
     (4, H100, ["wrong-card card = 2"], {2}, {"corruption"}),
     (1, PCIE, ["wrong-card card = 0"], {0}, {"corruption"}),
     (4, H100, ["wrong-index index = 1"], {"index 1"}, {"corruption"}),

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from harness.hardware.known_answers import known_answers
 from harness.hardware.machine import Reading
 from harness.hardware.profile import profile_for
 from harness.hardware.sustained_load.judge import REPAIRS, judge_sensors, settings_of, silent_sensors
@@ -23,7 +22,7 @@ BUSY = replace(
 
 
 def load(before: Reading, *during: Reading) -> Load:
-    return Load(CARD, (), before, known_answers(0, 0)[0], (), list(during))
+    return Load(CARD, (), before, list(during))
 
 
 def watched(before: dict[str, Any] | None = None, count: int = 10, **during: Any) -> Load:

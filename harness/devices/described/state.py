@@ -232,7 +232,7 @@ def _executed(description: Description, visible: tuple[int, ...]) -> Iterator[st
 
 def _on_device(fault: tables.FaultTable, description: Description, device: int) -> str | None:
     if isinstance(fault, tables.BitFlip):
-        shape = f"bits={fault.bits} run={fault.run}"
+        shape = f"bits={fault.bits} run={fault.run} least={fault.least_elements}"
         return f"flip op={fault.op or _PRODUCTS} dtype={_dtype(fault.dtype)} p={fault.probability} {shape}"
     if isinstance(fault, tables.WrongCard):
         return f"flip op={_PRODUCTS} dtype=* p=1 at=3"

@@ -290,11 +290,12 @@ class DescribedMachine:
         contents = [buffer.content for buffer in job.buffers]
         operation = job.operation
         size = sum(content.size_bytes for content in contents)
-        made = ArrayContent(size, lambda: result_of(operation, [content.array() for content in contents]))
+        made = ArrayContent(size, lambda: result_of(operation, contents))
         for fault in (*self._slots[job.card].faults, *self._of_indices):
             if isinstance(fault, tables.BitFlip):
-                # Each repetition may go wrong; the last one counts.
-                if self._happens(fault.probability):
+                # Each repetition may go wrong. The last one counts, or all of them where each gets the one before.
+                times = job.repeats if operation.chained else 1
+                if _elements(operation) >= fault.least_elements and self._happens(1 - (1 - fault.probability) ** times):
                     made = self._flipped(made, self._draw())
             elif isinstance(fault, tables.WrongArithmetic):
                 if fault.dtype in (operation.dtype, operation.result_dtype):
@@ -309,3 +310,8 @@ class DescribedMachine:
     @staticmethod
     def _flipped(content: ArrayContent, draw: int) -> ArrayContent:
         return content.changed_by(lambda array: flip(array, draw))
+
+
+def _elements(operation: Operation) -> float:
+    """Return the elements of a product of two square matrices, by its work."""
+    return ((operation.flop or 0.0) / 2) ** (2 / 3)

@@ -242,6 +242,7 @@ class Faults {
       return;
     }
     if (fault.kind != "flip" && fault.kind != "scale" && fault.kind != "garbage") return;
+    if (output->NumElements() < fault.Integer("least", 0)) return;
     if (!Happens(fault)) return;
     if (fault.kind == "garbage") memset(output->data(), kGarbage, output->TotalBytes());
     if (fault.kind == "flip") Flip(fault, output);
