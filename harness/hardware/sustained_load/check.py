@@ -6,7 +6,8 @@ import statistics
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.hardware.account import Account, on_machine
-from harness.hardware.finding import REPLACE, amount, finding
+from harness.hardware.blame import blame_computing, computing_findings
+from harness.hardware.finding import amount
 from harness.hardware.machine import Machine, Operation, Reading
 from harness.hardware.profile import ProfileOf, profile_for, profile_of, profiles_of
 from harness.hardware.rates import judge_drift, judge_rates, rate_finding
@@ -30,8 +31,13 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     side, one_s = side_for(machine, machine.cards[0].label, figure)
     loads = [Load(card, matrices(machine, card.label, side), before[card.label]) for card in machine.cards]
     operation = product(side, figure)
-    work(machine, loads, operation, side, one_s, context.level, account.count)
+    trials = work(machine, loads, operation, side, one_s, context.level, account.count)
     _judge(loads, operation, find, account, context)
+    cards = {card.label: card for card in machine.cards}
+    details = dict.fromkeys(
+        [*cards, *(f"index {at}" for at in range(len(cards)))], f"{figure} of side {side:,}, under load"
+    )
+    account.add(*computing_findings(blame_computing(trials), cards, details))
     length = LOAD_S[context.level]
     account.scope.append(
         f"{figure} of {side:,} x {side:,} on {plural(len(loads), 'device')} at once for {length:.0f} s"
@@ -57,19 +63,6 @@ def _judge(loads: list[Load], operation: Operation, find: ProfileOf, account: Ac
     account.figures += judged.figures
     account.add(*map(rate_finding, judged.offences))
     for load in loads:
-        if load.wrong_rounds:
-            account.add(
-                finding(
-                    "corruption",
-                    load.card,
-                    f"{operation.name} under load",
-                    expected="the exact result of every product",
-                    found=f"wrong in {load.wrong_rounds:,} of {plural(len(load.rates), 'round')}",
-                    message="computes wrong results under load: large products of integers are not exact in "
-                    f"{load.wrong_rounds:,} of {plural(len(load.rates), 'round')}",
-                    next_step=REPLACE,
-                )
-            )
         account.add(judge_drift(load.rates, load.card))
         # Links and limits are those of the whole card.
         profile = profiles.get(load.card.label) or (profile_for(load.card.name) if load.card.part else None)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.checking.check import Level
+from harness.hardware.blame import Trial
 from harness.hardware.machine import Buffer, Job, Machine, Operation, Reading, at_once
 from harness.records import Card, Series
 
@@ -37,8 +38,6 @@ class Load:
     during: list[Reading] = field(default_factory=list)
     at_s: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
-    #: Rounds in which a product was wrong.
-    wrong_rounds: int = 0
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -140,8 +139,11 @@ def work(
     one_s: float,
     level: Level,
     count: Callable[..., None],
-) -> None:
-    """Run products on all cards for the time of the level; ``count`` is :meth:`Account.count`."""
+) -> list[Trial]:
+    """Run products on all cards for the time of the level, and return whether those of each round were right.
+
+    ``count`` is :meth:`Account.count`.
+    """
     repeats = max(1, round(_ROUND_S[level] / one_s))
     began = machine.clock_s()
 
@@ -149,11 +151,16 @@ def work(
         for load in loads:
             load.during.append(machine.reading(load.card.label))
 
+    trials: list[Trial] = []
     while machine.clock_s() - began < LOAD_S[level]:
-        jobs = [Job(operation, load.card.label, load.buffers, repeats) for load in loads]
-        for load, ran in zip(loads, at_once(machine, jobs, sample), strict=True):
+        # The cards take turns at each index, so that a wrong index is not taken for a wrong card.
+        turn = len(trials) // len(loads) % len(loads)
+        order = [*loads[turn:], *loads[:turn]]
+        jobs = [Job(operation, load.card.label, load.buffers, repeats) for load in order]
+        for index, (load, ran) in enumerate(zip(order, at_once(machine, jobs, sample), strict=True)):
             load.at_s.append(machine.clock_s() - began)
             load.rates.append(operation.work * repeats / ran.elapsed_s)
-            load.wrong_rounds += bool(machine.fetch(ran.result)[0])
+            trials.append(Trial(load.card.label, bool(machine.fetch(ran.result)[0]), index, program=operation.name))
             count(load.card.label, values=repeats * side**2, ops=repeats)
     count(*(load.card.label for load in loads), programs=1)
+    return trials
