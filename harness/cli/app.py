@@ -15,7 +15,19 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness import __version__
-from harness.cli import calibrate, compare, explain, profile, profile_machine, report, run, scale, serve, validate
+from harness.cli import (
+    calibrate,
+    compare,
+    explain,
+    profile,
+    profile_machine,
+    report,
+    run,
+    scale,
+    selftest,
+    serve,
+    validate,
+)
 from harness.cli.endings import Ended, heed_signals
 from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
@@ -71,6 +83,7 @@ def _harness(
 
 
 validate.register(app)
+selftest.register(app)
 
 
 @app.command("devices", short_help="Show the devices and profiles of this machine.")

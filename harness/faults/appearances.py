@@ -75,7 +75,17 @@ def _host_tensors(devices: Devices) -> Case:
 
 FAULTS = (
     Fault(
-        "P03-device-of-a-result", "P03", ".device names a device, not the one", "tensorflow 41307", _device_of_a_result
+        "P03-device-of-a-result",
+        ".device names a device, not the one",
+        "tensorflow 41307",
+        _device_of_a_result,
+        "no op of the program ran on this device",
     ),
-    Fault("P04-host-tensors", "P04", "integers and texts live on the host", "tensorflow 34071", _host_tensors),
+    Fault(
+        "P04-host-tensors",
+        "integers and texts live on the host",
+        "tensorflow 34071",
+        _host_tensors,
+        "Softmax.* outside of its device scope",
+    ),
 )

@@ -1,4 +1,4 @@
-"""Wrong values: averages of averages, and losses that count something once per device (V02, V06, V07, V08, V12)."""
+"""Wrong values: averages of averages, and losses that count something once per device (V02, V06, V07, G01, G02)."""
 
 from __future__ import annotations
 
@@ -177,23 +177,53 @@ def _penalty_per_tower(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("V02-rest-to-the-last", "V02", "mean of means, the last shard longer", "public code", _last_gets_the_rest),
-    Fault("V06-mean-of-means", "V06", "mean of means of uneven shards", "transformers issue 6969", _mean_of_means),
-    Fault("V06-dict-of-metrics", "V06", "mean of means in one of two metrics", "tensorflow 48875", _dict_of_metrics),
+    Fault(
+        "V02-rest-to-the-last",
+        "mean of means, the last shard longer",
+        "public code",
+        _last_gets_the_rest,
+        "mean of means of uneven shards",
+    ),
+    Fault(
+        "V06-mean-of-means",
+        "mean of means of uneven shards",
+        "transformers issue 6969",
+        _mean_of_means,
+        "mean of means of uneven shards",
+    ),
+    Fault(
+        "V06-dict-of-metrics",
+        "mean of means in one of two metrics",
+        "tensorflow 48875",
+        _dict_of_metrics,
+        "mean of means of uneven shards",
+    ),
     Fault(
         "V07-own-batch-size",
-        "V07",
         "compute_average_loss without the global size",
         "tensorflow 48875",
         _no_global_batch_size,
+        "mean of means of uneven shards",
     ),
     Fault(
         "V07-partial-batch",
-        "V07",
         "compute_average_loss with the size of a full batch",
         "tensorflow 48875",
         _full_batch_size,
+        "divided by 16 rows, but the batch has 11",
     ),
-    Fault("V08-summed-gradients", "V08", "gradients of means added up", "tensorflow 25806", _gradients_summed),
-    Fault("V12-regularised-towers", "V12", "penalty added once per tower", "tensorflow/models 342", _penalty_per_tower),
+    Fault(
+        "G01-summed-gradients",
+        "gradients of means added up",
+        "tensorflow 25806",
+        _gradients_summed,
+        "added up over <n> shards, but each shard's is a mean",
+    ),
+    Fault(
+        "G02-regularised-towers",
+        "penalty added once per tower",
+        "tensorflow/models 342",
+        _penalty_per_tower,
+        "regulariser, is counted <n> times",
+    ),
 )

@@ -116,9 +116,39 @@ def _traced_before(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("P01-tape-around-towers", "P01", "backward ops on device 0", "tensorflow 54460", _tape_around_towers),
-    Fault("P01-by-hand", "P01", "the same, done right without make_parallel", "tensorflow 33688", _colocated_by_hand),
-    Fault("P01-one-tape", "P01", "a training step with one tape", "tensorflow 54460", _one_tape),
-    Fault("P01-last-scope", "P01", "gradient taken in the last scope", "tensorflow 54460", _gradient_in_last_scope),
-    Fault("P02-traced-before", "P02", "inside a tf.function that ran before", "tensorflow 54460", _traced_before),
+    Fault(
+        "P01-tape-around-towers",
+        "backward ops on device 0",
+        "tensorflow 54460",
+        _tape_around_towers,
+        "backward op is not on its forward op's device",
+    ),
+    Fault(
+        "P01-by-hand",
+        "the same, done right without make_parallel",
+        "tensorflow 33688",
+        _colocated_by_hand,
+        "backward op is not on its forward op's device",
+    ),
+    Fault(
+        "P01-one-tape",
+        "a training step with one tape",
+        "tensorflow 54460",
+        _one_tape,
+        "backward op is not on its forward op's device",
+    ),
+    Fault(
+        "P01-last-scope",
+        "gradient taken in the last scope",
+        "tensorflow 54460",
+        _gradient_in_last_scope,
+        "backward op is not on its forward op's device",
+    ),
+    Fault(
+        "P02-traced-before",
+        "inside a tf.function that ran before",
+        "tensorflow 54460",
+        _traced_before,
+        "backward op is not on its forward op's device",
+    ),
 )

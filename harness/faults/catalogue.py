@@ -23,7 +23,7 @@ from harness.faults import (
     training,
     variables,
 )
-from harness.faults.fault import Fault
+from harness.faults.fault import Case, Fault
 
 _FAMILIES = (
     remainder,
@@ -44,5 +44,7 @@ _FAMILIES = (
     strategy,
 )
 
+_ALL: tuple[Fault[Case], ...] = tuple(fault for family in _FAMILIES for fault in family.FAULTS)
+
 #: Every planted fault by its name, in the order of the families.
-FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for family in _FAMILIES for fault in family.FAULTS})
+FAULTS: Mapping[str, Fault[Case]] = MappingProxyType({fault.name: fault for fault in _ALL})

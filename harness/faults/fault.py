@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from harness.devices.device import Devices
+from harness.judgement.verification import Verification
+from harness.judgement.verify import verify
+
+#: The group of a fault by the first letter of its name.
+GROUPS = {
+    "V": "values",
+    "G": "gradients",
+    "P": "placement",
+    "S": "state",
+    "R": "randomness",
+    "M": "patterns",
+    "C": "set-up",
+}
 
 #: A program under test: a callable over keyword arguments.
 Program = Callable[..., Any]
 
 
+class Planted(ABC):
+    """A fault planted on particular devices, beside the same done right.
+
+    ``kinds`` are the kinds of finding, no more and no fewer, that the fault gives in each of ``modes``.
+    """
+
+    kinds: frozenset[str]
+    modes: tuple[str, ...]
+
+    @abstractmethod
+    def judge(self, devices: Devices, *, faulty: bool) -> Verification:
+        """Judge the program with the fault, or its clean twin."""
+
+
 @dataclass(frozen=True)
-class Case:
-    """A fault planted on particular devices.
+class Case(Planted):
+    """A program for ``harness.verify``.
 
     ``parallel`` has the fault, ``twin`` is the same program without it, ``reference`` the same on one device.
-    ``kinds`` are the kinds of finding, no more and no fewer, that verifying ``parallel`` gives in each of ``modes``.
     ``surroundings`` makes the context to run the programs in, such as soft placement. ``variables``, ``gradients`` and
     ``pattern`` are as ``harness.verify`` takes them. ``meant`` are the devices that the programs should use, if not all
     that the fault was planted on.
@@ -41,22 +69,48 @@ class Case:
         """What ``harness.verify`` takes besides the program, the reference, the inputs and the devices."""
         return {"variables": self.variables, "gradients": self.gradients, "modes": self.modes, "pattern": self.pattern}
 
+    def judge(self, devices: Devices, *, faulty: bool, **options: Any) -> Verification:
+        """Verify the program with the fault, or its clean twin. ``options`` take the place of the case's own."""
+        program = self.parallel if faulty else self.twin
+        with self.surroundings():
+            return verify(
+                program, self.reference, self.inputs, devices=self.meant or devices, **{**self.options, **options}
+            )
+
+
+PlantedT = TypeVar("PlantedT", bound=Planted, covariant=True)
+
 
 @dataclass(frozen=True)
-class Fault:
+class Fault(Generic[PlantedT]):
     """A kind of mistake, and how to plant it.
 
-    ``name`` is unique; ``id`` is the class of faults (``V01`` … wrong values, ``P01`` … wrong device, ``M01`` … wrong
-    use of a pattern, ``C01`` … wrong set-up). ``source`` says where it was reported. ``plant`` makes new programs each
-    time, so that a variable made by a first call is made again; it needs ``devices_needed`` devices.
+    ``name`` is unique and begins with the class of faults, whose first letter is the group in :data:`GROUPS`.
+    ``source`` says where it was reported. ``plant`` makes new programs each time, so that a variable made by a first
+    call is made again; it needs ``devices_needed`` devices. ``cause`` is a regular expression that the first line of
+    the verification must match, where ``<n>`` is the number of devices.
     """
 
     name: str
-    id: str
     title: str
     source: str
-    plant: Callable[[Devices], Case]
+    plant: Callable[[Devices], PlantedT]
+    cause: str
     devices_needed: int = 2
+
+    @property
+    def id(self) -> str:
+        """The class of faults, such as ``V01``."""
+        return self.name.partition("-")[0]
+
+    @property
+    def group(self) -> str:
+        """What is at fault: values, gradients, …"""
+        return GROUPS[self.name[0]]
+
+    def names_cause(self, line: str, count: int) -> bool:
+        """Whether the first line of a verification on ``count`` devices names the cause."""
+        return re.search(self.cause.replace("<n>", str(count)), line, re.IGNORECASE) is not None
 
     def __str__(self) -> str:
         return self.name

@@ -97,16 +97,16 @@ def _lazy_slots(devices: Devices) -> Case:
 FAULTS = (
     Fault(
         "M03-gradients-of-another-member",
-        "M03",
         "each member of an ensemble is trained with the gradients of the next",
         "a slip in a loop over models and gradients: every member learns from another's data",
         _anothers_gradients,
+        "gradients? of (another|the next) member|another member",
     ),
     Fault(
         "P10-slots-on-the-default-device",
-        "P10",
         "an optimizer's slots are made by the first traced step, and land on the default device",
         "tensorflow 35849",
         _lazy_slots,
+        "slots? .* on the default device",
     ),
 )

@@ -107,13 +107,59 @@ def _busy_with_nothing(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("P05-last-absent", "P05", "soft placement hides an absent device", "tensorflow 29342", _last_is_absent),
-    Fault("P05-no-such-gpu", "P05", "soft placement hides that there is no GPU", "tensorflow 29342", _no_such_gpu),
-    Fault("P05-one-too-many", "P05", "a tower more than devices", "tensorflow 29342", _one_device_too_many),
-    Fault("P05-refused", "P05", "an absent device without soft placement", "tensorflow 29342", _refused),
-    Fault("P06-compiled-whole", "P06", "jit_compile=True ignores devices", "tensorflow 124880", _compiled_whole),
-    Fault("P06-compiled-absent", "P06", "jit_compile=True takes any name", "tensorflow 124880", _compiled_for_absent),
-    Fault("P16-no-scope", "P16", "no device scope at all", "public code", _no_scope),
-    Fault("P16-two-of-four", "P16", "half of the devices", "public code", _two_of_four),
-    Fault("P16-in-name-only", "P16", "the scopes hold no work", "public code", _busy_with_nothing),
+    Fault(
+        "P05-last-absent",
+        "soft placement hides an absent device",
+        "tensorflow 29342",
+        _last_is_absent,
+        "MatMul.*not run on the device that its scope requests; soft placement",
+    ),
+    Fault(
+        "P05-no-such-gpu",
+        "soft placement hides that there is no GPU",
+        "tensorflow 29342",
+        _no_such_gpu,
+        "MatMul.*not run on the device that its scope requests; soft placement",
+    ),
+    Fault(
+        "P05-one-too-many",
+        "a tower more than devices",
+        "tensorflow 29342",
+        _one_device_too_many,
+        "MatMul.*not run on the device that its scope requests; soft placement",
+    ),
+    Fault(
+        "P05-refused",
+        "an absent device without soft placement",
+        "tensorflow 29342",
+        _refused,
+        r"Could not satisfy device specification .*samples\.py:",
+    ),
+    Fault(
+        "P06-compiled-whole",
+        "jit_compile=True ignores devices",
+        "tensorflow 124880",
+        _compiled_whole,
+        "Tanh.*XLA compiled the function for one device",
+    ),
+    Fault(
+        "P06-compiled-absent",
+        "jit_compile=True takes any name",
+        "tensorflow 124880",
+        _compiled_for_absent,
+        "Tanh.*XLA compiled the function for one device",
+    ),
+    Fault(
+        "P16-no-scope", "no device scope at all", "public code", _no_scope, "no op of the program ran on this device"
+    ),
+    Fault(
+        "P16-two-of-four", "half of the devices", "public code", _two_of_four, "no op of the program ran on this device"
+    ),
+    Fault(
+        "P16-in-name-only",
+        "the scopes hold no work",
+        "public code",
+        _busy_with_nothing,
+        "no op of the program ran on this device",
+    ),
 )

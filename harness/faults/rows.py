@@ -226,17 +226,43 @@ def _split_table_by_hand(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("V05-joined-side-by-side", "V05", "results joined along features", "public code", _joined_side_by_side),
-    Fault("V05-stacked-as-columns", "V05", "square results transposed", "public code", _stacked_as_columns),
-    Fault("V05-split-features", "V05", "softmax split along its own axis", "public code", _split_features),
-    Fault("V05-split-time", "V05", "running sum split along time", "public code", _split_time),
-    Fault("V05-split-image-rows", "V05", "convolution split along height, float16", "public code", _split_image_rows),
-    Fault("V18-batch-softmax", "V18", "softmax over the batch", "public code", _batch_softmax),
-    Fault("V18-rank", "V18", "rank within the batch, integers", "public code", _rank_in_batch),
-    Fault("V18-argmax", "V18", "argmax over the batch", "public code", _argmax_over_batch),
-    Fault("V18-sort", "V18", "sort of the batch", "public code", _sort),
-    Fault("V18-negatives", "V18", "in-batch negatives", "public code", _in_batch_negatives),
-    Fault("V18-batch-statistics", "V18", "batch normalisation per shard", "tensorflow 7439", _batch_statistics),
-    Fault("V19-table", "V19", "make_parallel without broadcast", "public code", _split_table),
-    Fault("V19-table-by-hand", "V19", "a table split like a batch", "public code", _split_table_by_hand),
+    Fault(
+        "V05-joined-side-by-side",
+        "results joined along features",
+        "public code",
+        _joined_side_by_side,
+        "joined along axis 1",
+    ),
+    Fault("V05-stacked-as-columns", "square results transposed", "public code", _stacked_as_columns, "is transposed"),
+    Fault(
+        "V05-split-features",
+        "softmax split along its own axis",
+        "public code",
+        _split_features,
+        "is split along axis 1",
+    ),
+    Fault("V05-split-time", "running sum split along time", "public code", _split_time, "is split along axis 1"),
+    Fault(
+        "V05-split-image-rows",
+        "convolution split along height, float16",
+        "public code",
+        _split_image_rows,
+        "is split along axis 1",
+    ),
+    Fault("V18-batch-softmax", "softmax over the batch", "public code", _batch_softmax, "not row-wise"),
+    Fault("V18-rank", "rank within the batch, integers", "public code", _rank_in_batch, "not row-wise"),
+    Fault("V18-argmax", "argmax over the batch", "public code", _argmax_over_batch, "not row-wise"),
+    Fault("V18-sort", "sort of the batch", "public code", _sort, "not row-wise"),
+    Fault("V18-negatives", "in-batch negatives", "public code", _in_batch_negatives, "not row-wise"),
+    Fault(
+        "V18-batch-statistics", "batch normalisation per shard", "tensorflow 7439", _batch_statistics, "not row-wise"
+    ),
+    Fault("V19-table", "make_parallel without broadcast", "public code", _split_table, "Table is split like a batch"),
+    Fault(
+        "V19-table-by-hand",
+        "a table split like a batch",
+        "public code",
+        _split_table_by_hand,
+        "Table is split like a batch",
+    ),
 )

@@ -189,11 +189,49 @@ def _loss_outside(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("P12-concat-in-the-loop", "P12", "concat in the last tower's scope", "public code", _concat_in_the_loop),
-    Fault("P12-split-in-a-scope", "P12", "split in the last tower's scope", "public code", _split_in_the_last_scope),
-    Fault("P12-losses-in-the-loop", "P12", "sums in the last tower's scope", "public code", _losses_added_in_the_loop),
-    Fault("P12-one-of-two-outputs", "P12", "one output joined in the scope", "public code", _stack_of_two_outputs),
-    Fault("P14-activation", "P14", "an activation outside of the scope", "public code", _activation_outside),
-    Fault("P14-after-a-function", "P14", "an op after a nested function", "public code", _after_a_function),
-    Fault("P14-loss", "P14", "the loss outside of the scope", "public code", _loss_outside),
+    Fault(
+        "P12-concat-in-the-loop",
+        "concat in the last tower's scope",
+        "public code",
+        _concat_in_the_loop,
+        "Concat.*joined inside the scope of one",
+    ),
+    Fault(
+        "P12-split-in-a-scope",
+        "split in the last tower's scope",
+        "public code",
+        _split_in_the_last_scope,
+        "Split.*is split inside the scope of one",
+    ),
+    Fault(
+        "P12-losses-in-the-loop",
+        "sums in the last tower's scope",
+        "public code",
+        _losses_added_in_the_loop,
+        "AddN.*joined inside the scope of one",
+    ),
+    Fault(
+        "P12-one-of-two-outputs",
+        "one output joined in the scope",
+        "public code",
+        _stack_of_two_outputs,
+        "Concat.*joined inside the scope of one",
+    ),
+    Fault(
+        "P14-activation",
+        "an activation outside of the scope",
+        "public code",
+        _activation_outside,
+        "Softplus.*outside of its device scope",
+    ),
+    Fault(
+        "P14-after-a-function",
+        "an op after a nested function",
+        "public code",
+        _after_a_function,
+        "Softmax.*outside of its device scope",
+    ),
+    Fault(
+        "P14-loss", "the loss outside of the scope", "public code", _loss_outside, "Square.*outside of its device scope"
+    ),
 )

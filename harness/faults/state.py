@@ -1,4 +1,4 @@
-"""Wrong values: random numbers drawn per shard (V14), replica copies that drift or are stale (V20)."""
+"""Wrong values: random numbers drawn per shard (R01), copies that drift (S02) or are stale (G04)."""
 
 from __future__ import annotations
 
@@ -172,11 +172,43 @@ def _stale_copy_in_a_step(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("V14-same-seed", "V14", "one seed for every shard", "tensorflow 33297", _same_seed),
-    Fault("V14-unseeded", "V14", "dropout without a seed", "tensorflow 33297", _unseeded),
-    Fault("V14-generator", "V14", "a generator asked once per shard", "tensorflow 33297", _generator),
-    Fault("V14-keras-dropout", "V14", "a Keras Dropout called once per shard", "tensorflow 33297", _keras_dropout),
-    Fault("V20-drifting-copies", "V20", "copies updated with their own gradients", "public code", _drifting_copies),
-    Fault("V20-stale-copy", "V20", "a copy made outside of the tape", "public code", _stale_copy),
-    Fault("V20-stale-step", "V20", "one device's part has no gradient", "public code", _stale_copy_in_a_step),
+    Fault(
+        "R01-same-seed",
+        "one seed for every shard",
+        "tensorflow 33297",
+        _same_seed,
+        "every shard draws the same random numbers",
+    ),
+    Fault("R01-unseeded", "dropout without a seed", "tensorflow 33297", _unseeded, "drawn without a seed"),
+    Fault(
+        "R01-generator", "a generator asked once per shard", "tensorflow 33297", _generator, "each shard draws its own"
+    ),
+    Fault(
+        "R01-keras-dropout",
+        "a Keras Dropout called once per shard",
+        "tensorflow 33297",
+        _keras_dropout,
+        "each shard draws its own",
+    ),
+    Fault(
+        "S02-drifting-copies",
+        "copies updated with their own gradients",
+        "public code",
+        _drifting_copies,
+        "each shard takes a training step of its own",
+    ),
+    Fault(
+        "G04-stale-copy",
+        "a copy made outside of the tape",
+        "public code",
+        _stale_copy,
+        "gets no gradient: the program never reads it",
+    ),
+    Fault(
+        "G04-stale-step",
+        "one device's part has no gradient",
+        "public code",
+        _stale_copy_in_a_step,
+        r"part of shard \d .* is missing",
+    ),
 )

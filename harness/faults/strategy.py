@@ -55,6 +55,18 @@ def _one_more(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("C06-strategy-takes-all", "C06", "MirroredStrategy() takes all devices", "seeds", _takes_all),
-    Fault("C06-one-device-more", "C06", "a device at work that is not meant", "own attack", _one_more),
+    Fault(
+        "C06-strategy-takes-all",
+        "MirroredStrategy() takes all devices",
+        "seeds",
+        _takes_all,
+        "names a device that the program must not use",
+    ),
+    Fault(
+        "C06-one-device-more",
+        "a device at work that is not meant",
+        "own attack",
+        _one_more,
+        "names a device that the program must not use",
+    ),
 )

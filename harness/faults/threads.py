@@ -90,7 +90,25 @@ def _step_in_threads(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("P13-eager", "P13", "threads without the scope of their caller", "tensorflow 44487", _eager_in_threads),
-    Fault("P13-function", "P13", "threads that call one tf.function", "tensorflow 44487", _function_in_threads),
-    Fault("P13-step", "P13", "a gradient taken outside of the scope, in threads", "tensorflow 44487", _step_in_threads),
+    Fault(
+        "P13-eager",
+        "threads without the scope of their caller",
+        "tensorflow 44487",
+        _eager_in_threads,
+        "no op of the program ran on this device",
+    ),
+    Fault(
+        "P13-function",
+        "threads that call one tf.function",
+        "tensorflow 44487",
+        _function_in_threads,
+        "no op of the program ran on this device",
+    ),
+    Fault(
+        "P13-step",
+        "a gradient taken outside of the scope, in threads",
+        "tensorflow 44487",
+        _step_in_threads,
+        "backward op is not on its forward op's device",
+    ),
 )

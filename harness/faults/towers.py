@@ -143,10 +143,46 @@ def _eager_python(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("P17-hard-coded", "P17", "a hard-coded device in the second layer", "public code", _hard_coded),
-    Fault("P17-copied-index", "P17", "the index of a neighbour in the second layer", "public code", _copied_index),
-    Fault("P17-rare-branch", "P17", "a rare branch on device 0", "public code", _in_a_branch),
-    Fault("P17-all-but-a-scaling", "P17", "all but a scaling on device 0", "public code", _all_but_a_scaling),
-    Fault("P18-numpy-function", "P18", "numpy_function in a device scope", "TensorFlow's documentation", _numpy),
-    Fault("P18-py-function", "P18", "py_function in a device scope", "TensorFlow's documentation", _eager_python),
+    Fault(
+        "P17-hard-coded",
+        "a hard-coded device in the second layer",
+        "public code",
+        _hard_coded,
+        "MatMul.*in a device scope that is not the shard's",
+    ),
+    Fault(
+        "P17-copied-index",
+        "the index of a neighbour in the second layer",
+        "public code",
+        _copied_index,
+        "MatMul.*in a device scope that is not the shard's",
+    ),
+    Fault(
+        "P17-rare-branch",
+        "a rare branch on device 0",
+        "public code",
+        _in_a_branch,
+        "MatMul.*in a device scope that is not the shard's",
+    ),
+    Fault(
+        "P17-all-but-a-scaling",
+        "all but a scaling on device 0",
+        "public code",
+        _all_but_a_scaling,
+        "MatMul.*in a device scope that is not the shard's",
+    ),
+    Fault(
+        "P18-numpy-function",
+        "numpy_function in a device scope",
+        "TensorFlow's documentation",
+        _numpy,
+        "PyFunc.*a Python function runs on the host",
+    ),
+    Fault(
+        "P18-py-function",
+        "py_function in a device scope",
+        "TensorFlow's documentation",
+        _eager_python,
+        "PyFunc.*a Python function runs on the host",
+    ),
 )

@@ -1,4 +1,4 @@
-"""Wrong values in a training step: an optimizer applied per shard (V15), IndexedSlices (V16), metrics (V17)."""
+"""Wrong values in a training step: an optimizer applied per shard (S01), IndexedSlices (G03), metrics (V17)."""
 
 from __future__ import annotations
 
@@ -140,32 +140,38 @@ def _masked_mean(devices: Devices) -> Case:
 
 FAULTS = (
     Fault(
-        "V15-applied-per-shard",
-        "V15",
+        "S01-applied-per-shard",
         "the optimizer is applied once per shard",
         "tensorflow PR 21824",
         _applied_per_shard,
+        "optimizer is applied <n> times, once for each shard",
     ),
     Fault(
-        "V15-applied-to-what-nobody-named",
-        "V15",
+        "S01-applied-to-what-nobody-named",
         "the same, with weights that are not passed as variables",
         "own attack",
         _applied_to_what_nobody_named,
+        "optimizer is applied <n> times, once for each shard",
     ),
     Fault(
-        "V16-indexed-slices-averaged-by-value",
-        "V16",
+        "G03-indexed-slices-averaged-by-value",
         "the IndexedSlices of shards are averaged by their values alone",
         "tensorflow 5252, horovod PR 2279",
         _indexed_slices,
+        "keep the indices of one shard",
     ),
     Fault(
         "V17-mean-of-root-mean-squares",
-        "V17",
         "a metric that is not linear is averaged over shards",
         "transformers PR 6998",
         _root_mean_square,
+        "averaged over shards, but it is no mean over rows",
     ),
-    Fault("V17-mean-of-masked-means", "V17", "a masked mean is taken per shard", "transformers PR 6998", _masked_mean),
+    Fault(
+        "V17-mean-of-masked-means",
+        "a masked mean is taken per shard",
+        "transformers PR 6998",
+        _masked_mean,
+        "averaged over shards, but it is no mean over rows",
+    ),
 )

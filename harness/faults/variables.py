@@ -129,11 +129,53 @@ def _copy_for_each(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("P09-first-call", "P09", "a variable made by the first call", "public code", _made_by_first_call),
-    Fault("P09-first-trace", "P09", "a variable made while a graph is built", "public code", _made_by_first_trace),
-    Fault("P09-unbuilt-layer", "P09", "a Keras layer that is not built", "public code", _unbuilt_layer),
-    Fault("P11-embedding-lookup", "P11", "embedding_lookup runs at its table", "tensorflow 30537", _embedding_lookup),
-    Fault("P11-gather", "P11", "gather of a variable runs at the variable", "tensorflow 30537", _gather),
-    Fault("P11-table-on-the-last", "P11", "the table is on the last device", "tensorflow 30537", _table_on_the_last),
-    Fault("P11-lookups-alone", "P11", "all lookups on one device", "tensorflow 30537", _copy_for_each),
+    Fault(
+        "P09-first-call",
+        "a variable made by the first call",
+        "public code",
+        _made_by_first_call,
+        "variable .* is created on the device of the first call",
+    ),
+    Fault(
+        "P09-first-trace",
+        "a variable made while a graph is built",
+        "public code",
+        _made_by_first_trace,
+        "variable .* is created on the device of the first call",
+    ),
+    Fault(
+        "P09-unbuilt-layer",
+        "a Keras layer that is not built",
+        "public code",
+        _unbuilt_layer,
+        "variable .* is created on the device of the first call",
+    ),
+    Fault(
+        "P11-embedding-lookup",
+        "embedding_lookup runs at its table",
+        "tensorflow 30537",
+        _embedding_lookup,
+        "ResourceGather.*TensorFlow runs a lookup on its variable's device",
+    ),
+    Fault(
+        "P11-gather",
+        "gather of a variable runs at the variable",
+        "tensorflow 30537",
+        _gather,
+        "ResourceGather.*TensorFlow runs a lookup on its variable's device",
+    ),
+    Fault(
+        "P11-table-on-the-last",
+        "the table is on the last device",
+        "tensorflow 30537",
+        _table_on_the_last,
+        "ResourceGather.*TensorFlow runs a lookup on its variable's device",
+    ),
+    Fault(
+        "P11-lookups-alone",
+        "all lookups on one device",
+        "tensorflow 30537",
+        _copy_for_each,
+        "ResourceGather.*TensorFlow runs a lookup on its variable's device",
+    ),
 )

@@ -16,6 +16,7 @@ COMMANDS = (
     ["profile", "--help"],
     ["scale", "--help"],
     ["serve", "--help"],
+    ["selftest", "--help"],
 )
 NEED_EXTRAS = (
     ["compare", "a.json", "b.json"],

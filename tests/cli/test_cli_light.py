@@ -16,7 +16,7 @@ from harness.finding_kinds import KINDS
 
 
 def test_no_tensorflow_is_loaded(fresh_process: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    assert "Usage: harness serve" in fresh_process(fresh_programs.answer_lightly, new_python=True).stdout
+    assert "Usage: harness selftest" in fresh_process(fresh_programs.answer_lightly, new_python=True).stdout
 
 
 def test_shells_complete_commands_options_and_values(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""``harness selftest``: plants known faults, and shows how many of them are found."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from harness.cli.errors import clear_errors
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.records import ExitCode
+
+#: Name of the record in the report folder.
+SELFTEST_FILE = "selftest.json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("selftest", short_help="Plant known faults, and show how many are found.")(selftest)
+
+
+def selftest(
+    devices: DevicesOption = "cpu:4",
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="A fault, a class such as V01, or a group; may be repeated."),
+    ] = None,
+    report: ReportOption = DEFAULT_REPORT,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table and what went wrong.")] = False,
+) -> None:
+    """Plant each fault of the catalogue and its clean twin, verify both, and print how many faults are found.
+
+    A fault is found if each mode of the program (eager, graph) gives one of the expected kinds of finding. A twin with
+    a finding is accused. The cause is right if the first line of the verification names it, and wrong if it names
+    another one. The record is DIR/selftest.json. The exit code is 0 if every fault is found and every twin passes.
+    """
+    from rich.table import Table
+
+    from harness.faults.selftest import COLUMNS, select, self_test
+    from harness.report.storage import save_json
+    from harness.report.terminal import console_for
+
+    with clear_errors():
+        check_spec(devices)
+        chosen = select(only or ())
+        console = console_for(sys.stdout)
+        trying = self_test(devices, chosen, report / "logs")
+        while True:
+            try:
+                each = next(trying)
+            except StopIteration as stop:
+                record = stop.value
+                break
+            if not quiet:
+                console.print(f"{each.name}: {each.result} ({each.elapsed_s:.1f} s)", markup=False, soft_wrap=True)
+        saved = save_json(record, report, SELFTEST_FILE)
+    table = Table(*COLUMNS)
+    for row in record.rows():
+        table.add_row(*row, end_section=row[0] == record.tried[-1].group)
+    console.print(table)
+    for each in record.tried:
+        lines = []
+        if not each.good or each.unexpected or each.cause == "wrong":
+            lines = [f"{each.name} ({each.title}): {each.result}"]
+            lines += [f"  {said}" for said in (each.said if each.cause != "right" else "", each.said_of_twin) if said]
+        for line in lines:
+            console.print(line, markup=False, soft_wrap=True, highlight=False)
+    typer.echo(f"Record: {saved}")
+    raise typer.Exit(ExitCode.SUCCESS if record.good else ExitCode.FAILURE)

@@ -1,0 +1,233 @@
+"""Plants the faults of the catalogue and their clean twins, and counts what is found. All in one process."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from harness.devices.device import Devices
+from harness.errors import RefusedByWorker, UsageError, WorkerFailed
+from harness.faults.catalogue import FAULTS
+from harness.faults.fault import Fault, Planted
+from harness.judgement.verification import Verification
+from harness.plural import plural
+from harness.records import Fingerprint, Verdict
+from harness.runner.job import Job, WorkerFiles, typed_task
+from harness.runner.limits import STARTUP_LIMIT_S
+from harness.runner.messages import Answer, Ready, Refused, plain
+from harness.runner.postmortem import describe_loss
+from harness.runner.process import WorkerProcess
+from harness.runner.worker import Send
+
+#: For one fault and its twin, in seconds.
+_LIMIT_S = 600.0
+#: Version of the stored form of :class:`SelfTest`.
+SELFTEST_SCHEMA_VERSION = 1
+
+#: A line of a program of the catalogue, as a message names it.
+_LINE = re.compile(r"\(\w+\.py:\d+|\w+\.py:\d+\)")
+_NO_CAUSE = "no known cause"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of one fault and its clean twin.
+
+    ``modes`` are how the program ran (``eager``, ``graph``; the loops of a training), ``missed`` those in which the
+    fault gave none of the expected kinds of finding, ``accused`` those in which the twin gave any. ``undecided`` says
+    that the twin did not pass either. ``cause`` says what the first line, ``said``, names. ``unexpected`` are kinds of
+    finding that the fault should not give. ``error`` is what was raised.
+    """
+
+    name: str
+    group: str
+    title: str
+    modes: tuple[str, ...]
+    missed: tuple[str, ...]
+    accused: tuple[str, ...]
+    undecided: bool
+    cause: Literal["right", "none", "wrong"]
+    line_named: bool
+    unexpected: tuple[str, ...]
+    said: str
+    said_of_twin: str
+    elapsed_s: float
+    error: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the fault was found in every mode, and its twin passed."""
+        return not (self.missed or self.accused or self.undecided or self.error)
+
+    @property
+    def result(self) -> str:
+        """What became of it, in words."""
+        if self.error:
+            return f"ended in an error: {self.error}"
+        parts = [f"missed ({', '.join(self.missed)})"] if self.missed else ["found"]
+        parts += [f"twin accused ({', '.join(self.accused)})"] if self.accused else []
+        parts += ["twin not proven"] if self.undecided else []
+        parts += [f"also gives {', '.join(self.unexpected)}"] if self.unexpected else []
+        parts += [f"cause {self.cause}"] if not self.missed else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """A self-test on one set of devices."""
+
+    spec: str
+    devices: tuple[str, ...]
+    fingerprint: Fingerprint
+    tried: tuple[Tried, ...]
+    elapsed_s: float
+    schema_version: int = SELFTEST_SCHEMA_VERSION
+
+    @property
+    def good(self) -> bool:
+        """Whether every fault was found, and every twin passed."""
+        return bool(self.tried) and all(each.good for each in self.tried)
+
+    def rows(self) -> Iterable[tuple[str, ...]]:
+        """The figures of each group and of all: faults, runs, found, missed, accused, cause right, wrong, time."""
+        groups = dict.fromkeys(each.group for each in self.tried)
+        for group in [*groups, "all"]:
+            chosen = [each for each in self.tried if group in (each.group, "all")]
+            runs = sum(len(each.modes) for each in chosen)
+            missed = sum(len(each.missed) for each in chosen)
+            causes = Counter(each.cause for each in chosen)
+            counts = (len(chosen), runs, runs - missed, missed, sum(len(each.accused) for each in chosen))
+            yield (
+                group,
+                *(f"{count:,}" for count in counts),
+                f"{causes['right'] / len(chosen):.1%}",
+                f"{causes['wrong'] / len(chosen):.1%}",
+                f"{sum(each.elapsed_s for each in chosen):.0f} s",
+            )
+
+
+#: The heads of :meth:`SelfTest.rows`.
+COLUMNS = ("group", "faults", "runs", "found", "missed", "accused", "cause right", "cause wrong", "time")
+
+
+def select(only: Collection[str]) -> list[Fault[Planted]]:
+    """The faults with these names, classes (``V01``) or groups (``values``); all, if there are none.
+
+    Raises:
+        UsageError: one of them is not known.
+    """
+    for wanted in only:
+        if not any(wanted in (fault.name, fault.id, fault.group) for fault in FAULTS.values()):
+            groups = ", ".join(dict.fromkeys(fault.group for fault in FAULTS.values()))
+            near = [name for name in FAULTS if wanted.lower() in name.lower()][:3]
+            raise UsageError(
+                f"no planted fault, class or group is named {wanted!r}; accepted: {groups}, a class such as V01, or a "
+                f"name such as {', '.join(near or list(FAULTS)[:3])}"
+            )
+    return [fault for fault in FAULTS.values() if not only or {fault.name, fault.id, fault.group} & set(only)]
+
+
+def try_fault(fault: Fault[Planted], devices: Devices) -> Tried:
+    """Plant a fault and its clean twin, judge both, and compare with what is expected."""
+    started = time.monotonic()
+    modes: tuple[str, ...] = ("eager", "graph")
+    try:
+        case = fault.plant(devices)
+        modes = case.modes
+        found = case.judge(devices, faulty=True)
+        # Planted again: a first call has changed the variables, or made them.
+        clean = fault.plant(devices).judge(devices, faulty=False)
+    except Exception as error:  # noqa: BLE001 - one fault must not end the test of the others
+        return replace(_lost(fault, f"{type(error).__name__}: {error}", modes), elapsed_s=time.monotonic() - started)
+    by_mode = {mode: kinds_in(found, mode) for mode in modes}
+    unexpected = tuple(sorted({kind for kinds in by_mode.values() for kind in kinds} - case.kinds))
+    failed = found.verdict is Verdict.FAIL
+    accused = tuple(mode for mode in modes if kinds_in(clean, mode))
+    named = fault.names_cause(found.reason, len(devices))
+    return Tried(
+        name=fault.name,
+        group=fault.group,
+        title=fault.title,
+        modes=modes,
+        missed=tuple(mode for mode in modes if not failed or not by_mode[mode] & case.kinds),
+        accused=accused,
+        undecided=not accused and clean.verdict is not Verdict.PASS,
+        cause="right" if failed and named else "none" if _NO_CAUSE in found.reason or not failed else "wrong",
+        line_named=_LINE.search(found.reason) is not None,
+        unexpected=unexpected,
+        said=found.reason,
+        said_of_twin="" if clean.verdict is Verdict.PASS else f"{clean.verdict}: {clean.reason}",
+        elapsed_s=time.monotonic() - started,
+    )
+
+
+def _lost(fault: Fault[Planted], error: str, modes: tuple[str, ...] = ("eager", "graph")) -> Tried:
+    return Tried(fault.name, fault.group, fault.title, modes, modes, (), False, "none", False, (), "", "", 0.0, error)
+
+
+def kinds_in(judged: Verification, mode: str) -> frozenset[str]:
+    """The kinds of finding in one mode."""
+    return frozenset(finding.kind for finding in judged.findings if mode in finding.mode.split(", "))
+
+
+@typed_task
+def run(send: Send, spec: str, names: list[str]) -> None:
+    """Do the task of a worker process: tell the devices, then what became of each fault."""
+    from harness.devices.fingerprint import fingerprint
+    from harness.devices.runtime import configure
+
+    devices = configure(spec)
+    needed = max(FAULTS[name].devices_needed for name in names)
+    if len(devices) < needed:
+        raise UsageError(f"{spec} has {plural(len(devices), 'device')}; accepted: {needed} or more, such as cpu:4")
+    send(Ready(devices.names, "", fingerprint(devices)))
+    for name in names:
+        answer = plain(try_fault(FAULTS[name], devices))
+        assert isinstance(answer, dict)
+        send(Answer(answer))
+
+
+def self_test(spec: str, faults: Sequence[Fault[Planted]], logs: Path) -> Generator[Tried, None, SelfTest]:
+    """Try the faults in a process of their own, in a fresh one after one that was lost; yield each as it is done.
+
+    Raises:
+        RefusedByWorker: the devices are unavailable, or too few.
+        WorkerFailed: the process did not get as far as to try a fault.
+    """
+    started = time.monotonic()
+    tried: list[Tried] = []
+    remaining = list(faults)
+    ready: Ready | None = None
+    for number in itertools.count(1):
+        job = Job("harness.faults.selftest:run", {"spec": spec, "names": [fault.name for fault in remaining]})
+        files = WorkerFiles.create(logs, f"selftest-{number}")
+        with WorkerProcess(job, files) as worker:
+            message, how = worker.next_message(STARTUP_LIMIT_S)
+            if isinstance(message, Refused):
+                raise RefusedByWorker(message.error, message.message, message.details)
+            if not isinstance(message, Ready):
+                raise WorkerFailed(f"its process {how}; see {files.log}", describe_loss(how, files)[1])
+            ready = message
+            while remaining:
+                message, how = worker.next_message(_LIMIT_S)
+                fault = remaining.pop(0)
+                if isinstance(message, Answer):
+                    tried.append(TypeAdapter(Tried).validate_python(message.value))
+                else:
+                    tried.append(_lost(fault, f"its process {how}; see {files.log}"))
+                yield tried[-1]
+                if not isinstance(message, Answer):
+                    break
+        files.discard_empty()
+        if not remaining:
+            break
+    assert ready is not None
+    return SelfTest(spec, ready.devices, ready.fingerprint, tuple(tried), time.monotonic() - started)

@@ -1,0 +1,117 @@
+"""The self-test counts what is found, missed and accused, and its exit code says whether all went well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from sample_records import fingerprint
+
+import harness
+from harness.errors import UsageError
+from harness.faults.catalogue import FAULTS
+from harness.faults.fault import Fault, Planted
+from harness.faults.selftest import SelfTest, Tried, select, try_fault
+from harness.judgement.verification import Verification
+from harness.records import Exercised, Finding, Verdict
+
+
+@dataclass(frozen=True)
+class _Given(Planted):
+    """Judged as given."""
+
+    found: Verification
+    clean: Verification
+    kinds: frozenset[str] = frozenset({"value"})
+    modes: tuple[str, ...] = ("eager", "graph")
+
+    def judge(self, devices: harness.Devices, *, faulty: bool) -> Verification:
+        return self.found if faulty else self.clean
+
+
+def _verification(verdict: Verdict, reason: str, *findings: Finding) -> Verification:
+    return Verification(verdict, reason, findings, Exercised())
+
+
+def _finding(kind: str, mode: str) -> Finding:
+    return Finding(kind, "output", None, "1", "2", "it differs", mode=mode)
+
+
+PASSED = _verification(Verdict.PASS, "it matches")
+FOUND = _verification(Verdict.FAIL, "Rows were dropped (a.py:3)", _finding("value", "eager, graph"))
+DEVICES = harness.Devices((), spec="")
+
+
+def _tried(found: Verification = FOUND, clean: Verification = PASSED) -> Tried:
+    return try_fault(Fault("V99-planted", "a fault", "here", lambda _: _Given(found, clean), "rows were"), DEVICES)
+
+
+def test_a_fault_that_is_found_with_its_cause_and_a_twin_that_passes_are_good() -> None:
+    tried = _tried()
+    assert (tried.good, tried.cause, tried.missed, tried.accused, tried.line_named) == (True, "right", (), (), True)
+    assert tried.result == "found, cause right"
+
+
+@pytest.mark.parametrize(
+    ("found", "clean", "result"),
+    [
+        (PASSED, PASSED, "missed (eager, graph)"),
+        (replace(FOUND, findings=(_finding("value", "eager"),)), PASSED, "missed (graph)"),
+        (replace(FOUND, findings=(_finding("transfer", "eager, graph"),)), PASSED, "missed (eager, graph)"),
+        (FOUND, replace(FOUND, findings=(_finding("dtype", "graph"),)), "found, twin accused (graph), cause right"),
+        (FOUND, replace(PASSED, verdict=Verdict.UNKNOWN), "found, twin not proven, cause right"),
+    ],
+)
+def test_what_is_missed_accused_or_not_proven_is_not_good(
+    found: Verification, clean: Verification, result: str
+) -> None:
+    tried = _tried(found, clean)
+    assert not tried.good
+    assert tried.result.startswith(result)
+
+
+@pytest.mark.parametrize(
+    ("found", "cause"),
+    [
+        (replace(FOUND, reason="The optimizer is applied 4 times"), "wrong"),
+        (replace(FOUND, reason="Output differs, and no known cause gives these numbers"), "none"),
+    ],
+)
+def test_another_cause_is_wrong_and_no_cause_is_neither_right_nor_wrong(found: Verification, cause: str) -> None:
+    assert _tried(found).cause == cause
+
+
+def test_kinds_of_finding_that_do_not_belong_to_the_fault_are_listed() -> None:
+    tried = _tried(replace(FOUND, findings=(*FOUND.findings, _finding("transfer", "eager"))))
+    assert tried.unexpected == ("transfer",)
+    assert "also gives transfer" in tried.result
+
+
+def test_what_raises_is_reported_and_does_not_end_the_test() -> None:
+    def plant(_: harness.Devices) -> _Given:
+        raise ValueError("no such program")
+
+    tried = try_fault(Fault("V99-broken", "a fault", "here", plant, ""), DEVICES)
+    assert not tried.good
+    assert tried.result == "ended in an error: ValueError: no such program"
+
+
+def test_the_figures_of_groups_and_of_all_add_up() -> None:
+    tried = (_tried(), _tried(clean=FOUND), replace(_tried(PASSED), group="gradients"))
+    made = SelfTest("cpu:4", (), fingerprint(), tried, 1.0)
+    assert not made.good
+    assert [row[:-1] for row in made.rows()] == [
+        ("values", "2", "4", "4", "0", "2", "100.0%", "0.0%"),
+        ("gradients", "1", "2", "0", "2", "0", "0.0%", "0.0%"),
+        ("all", "3", "6", "4", "2", "2", "66.7%", "0.0%"),
+    ]
+    assert not replace(made, tried=()).good, "nothing was tried"
+
+
+def test_faults_are_selected_by_name_class_or_group() -> None:
+    assert select(()) == list(FAULTS.values())
+    assert [fault.name for fault in select(["V03-even-split"])] == ["V03-even-split"]
+    assert {fault.id for fault in select(["V01", "P05"])} == {"V01", "P05"}
+    assert {fault.group for fault in select(["patterns"])} == {"patterns"}
+    with pytest.raises(UsageError, match=r"is named 'V03-even'; accepted: values, .*V03-even-split"):
+        select(["V03-even"])
