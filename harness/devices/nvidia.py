@@ -197,11 +197,16 @@ def _asked(library: Any, function: str, handle: Any) -> str | None:
 
 
 def _pci(library: Any, handle: Any) -> str | None:
-    """Return the bus id as the kernel writes it: ``0000:3B:00.0`` of NVML's ``00000000:3B:00.0``."""
+    """Return the bus id: ``0000:3B:00.0`` of NVML's ``00000000:3B:00.0``."""
     try:
-        text = _text(library.nvmlDeviceGetPciInfo(handle).busId)
+        return bus_id(library.nvmlDeviceGetPciInfo(handle))
     except (library.NVMLError, AttributeError):
         return None
+
+
+def bus_id(info: Any) -> str:
+    """Return the address that NVML gives in a ``nvmlPciInfo_t``, as the kernel writes it."""
+    text = _text(info.busId)
     domain, separator, rest = text.partition(":")
     return f"{domain[-4:]}{separator}{rest}" if separator and len(domain) > 4 else text
 

@@ -6,7 +6,7 @@ or in the simulated seconds of a described machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from harness.hardware.links import PairLink
     from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
     from harness.hardware.software.installed import Software
     from harness.records import Card
@@ -118,6 +119,7 @@ class Reading:
     pcie_replays: int | None = None
     nvlinks_active: int | None = None
     nvlinks_total: int | None = None
+    nvlink_gbs: float | None = None
     xid: tuple[int, ...] | None = None
     #: Whether a row waits for a reset to be remapped, and whether one could not be.
     remap_pending: bool | None = None
@@ -167,6 +169,9 @@ class Machine(Protocol):
 
     def used_bytes(self, card: str) -> int | None:
         """Return the memory of the card (for the host: of this process) in use, in bytes; ``None`` if unknown."""
+
+    def pair_links(self) -> Mapping[tuple[str, str], PairLink]:
+        """Return how ordered pairs of cards are joined, as far as known."""
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
         """Return what a separate process gets of a card with each setting, all at once; a text is an error.

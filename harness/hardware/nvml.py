@@ -39,13 +39,13 @@ class Sensors:
     def __init__(self, cards: Iterable[Card], nvml: Nvml | None = None) -> None:
         self._cards = {card.label: card for card in cards}
         needed = any(card.uuid is not None for card in self._cards.values())
-        self._nvml = nvml if nvml is not None else Nvml.load() if needed else Nvml(None)
+        self.nvml = nvml if nvml is not None else Nvml.load() if needed else Nvml(None)
 
     def reading(self, label: str, at_s: float) -> Reading:
         """Read the sensors of a card."""
         card = self._cards[label]
         if card.uuid is not None:
-            return self._nvml.reading(card.uuid, at_s)
+            return self.nvml.reading(card.uuid, at_s)
         # The servers of cores:N are on this host too; nothing is known of other hosts.
         here = card.shares_threads or label.startswith("core/")
         return cpu_reading(at_s) if here else Reading(at_s)
@@ -106,7 +106,7 @@ class Nvml:
 
     def reading(self, uuid: str, at_s: float) -> Reading:
         """Read the sensors of the card with this UUID."""
-        handle = self._handle(uuid)
+        handle = self.handle(uuid)
         if handle is None:
             return Reading(at_s)
         return Reading(
@@ -131,6 +131,15 @@ class Nvml:
             xid=self._xid(uuid, handle),
         )
 
+    @property
+    def most_links(self) -> int:
+        """The NVLinks that a card can have."""
+        return int(getattr(self._module, "NVML_NVLINK_MAX_LINKS", 18))
+
+    def field(self, handle: Any, name: str) -> int | None:
+        """Return the value of a field, by the name of its number."""
+        return self._ask(lambda module: _field(module, handle, name))
+
     def _number(self, query: str, handle: Any, constant: str = "", scale: float = 1.0) -> float | None:
         """Ask ``nvmlDeviceGet<query>``, with the value of a constant as its second argument."""
 
@@ -143,15 +152,16 @@ class Nvml:
     def _count(self, query: str, handle: Any) -> int | None:
         return self._ask(lambda module: int(getattr(module, f"nvmlDeviceGet{query}")(handle)))
 
-    def _handle(self, uuid: str) -> Any | None:
+    def handle(self, uuid: str) -> Any | None:
+        """Return NVML's handle of the card, or of the card of a slice; ``None`` if it knows none."""
         if uuid not in self._handles:
             # Older releases of nvidia-ml-py accept only bytes.
             for name in (uuid, uuid.encode()):
-                handle = self._call("nvmlDeviceGetHandleByUUID", name)
+                handle = self.call("nvmlDeviceGetHandleByUUID", name)
                 if handle is not None:
                     # A slice has no sensors: those of its card count.
                     card = (
-                        self._call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+                        self.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
                         if uuid.startswith("MIG-")
                         else None
                     )
@@ -187,7 +197,7 @@ class Nvml:
         )
 
     def _repairs(self, handle: Any) -> dict[str, Any]:
-        rows = self._call("nvmlDeviceGetRemappedRows", handle)
+        rows = self.call("nvmlDeviceGetRemappedRows", handle)
         pages = self._ask(lambda module: len(module.nvmlDeviceGetRetiredPages(handle, 1)))
         return {
             "remapped_rows": None if rows is None else int(rows[0]) + int(rows[1]),
@@ -195,20 +205,25 @@ class Nvml:
             "remap_failed": None if rows is None else bool(rows[3]),
             "retired_pages": pages,
             "retired_pending": self._ask(lambda module: bool(module.nvmlDeviceGetRetiredPagesPendingStatus(handle))),
-            "recovery_action": self._ask(lambda module: _field(module, handle, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION")),
+            "recovery_action": self.field(handle, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
         }
 
     def _nvlinks(self, handle: Any) -> dict[str, Any]:
         """Count the links, and the active ones; ``None`` for a card without links."""
         states = [
             state
-            for link in range(int(getattr(self._module, "NVML_NVLINK_MAX_LINKS", 18)))
-            if (state := self._call("nvmlDeviceGetNvLinkState", handle, link)) is not None
+            for link in range(self.most_links)
+            if (state := self.call("nvmlDeviceGetNvLinkState", handle, link)) is not None
         ]
         if not states:
             return {"nvlinks_active": None, "nvlinks_total": None}
+        speed = self.field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON")
         active = getattr(self._module, "NVML_FEATURE_ENABLED", 1)
-        return {"nvlinks_active": sum(state == active for state in states), "nvlinks_total": len(states)}
+        return {
+            "nvlinks_active": sum(state == active for state in states),
+            "nvlinks_total": len(states),
+            "nvlink_gbs": speed / 1000 if speed else None,
+        }
 
     def _xid(self, uuid: str, handle: Any) -> tuple[int, ...] | None:
         """Return the critical errors since the first reading; ``None`` if the driver does not report any."""
@@ -225,7 +240,8 @@ class Nvml:
                 return tuple(self._xids[uuid])
             self._xids[uuid].append(int(event.eventData))
 
-    def _call(self, function: str, *arguments: Any) -> Any:
+    def call(self, function: str, *arguments: Any) -> Any:
+        """Call a function of NVML; ``None`` if it fails."""
         return self._ask(lambda module: getattr(module, function)(*arguments))
 
     def _ask(self, query: Callable[[Any], _T]) -> _T | None:

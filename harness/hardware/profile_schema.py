@@ -25,6 +25,7 @@ FIGURE_UNITS = {
     "pcie generation": "generation",
     "power limit": "W",
     "nvlinks": "links",
+    "nvlink rate": "GB/s",
 }
 _DATE = r"^\d{4}(-\d{2}(-\d{2})?)?$"
 

@@ -10,12 +10,13 @@ their threads, so they are not judged against each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
 from harness.hardware.finding import amount, finding
+from harness.hardware.links import Pair, PairLink
 from harness.hardware.profile import CardProfile
 from harness.records import Card, Figure, Finding, Quantity, RunRecord, Verdict
 
@@ -42,6 +43,10 @@ POLICIES = {
 DRIFT = Policy(0.92, 0.80, inf, inf, 0.40, inf)
 #: From this many values on, a median tells which of them is too fast. Of two, only the slower one is known to be slow.
 _FOR_TOO_FAST = 3
+#: The name of copies both ways at once, whose bytes are added up.
+BOTH_WAYS = "copy both ways"
+#: Share of what the NVLinks of a pair carry that its copies must reach: good ones reach 0.7 to 0.9.
+LINK_SHARE = 0.5
 #: A bandwidth this far above the peak of the link is not a bandwidth.
 _ABOVE_PEAK = 1.05
 
@@ -109,16 +114,28 @@ def judge_rates(
     history: Sequence[RunRecord] = (),
     *,
     peaks: Mapping[str, float] | None = None,
+    links: Mapping[Pair, PairLink] | None = None,
+    full_links: Collection[str] = (),
     in_profile: Mapping[str, str] | None = None,
 ) -> Judged:
     """Judge figures of which more is better by every reference available; the first that is violated counts.
 
     ``profiles`` are by label. ``history`` are earlier runs on this machine; a card is the same by its UUID, or without
-    one by its label and name. ``peaks`` are the GB/s that the PCIe links of cards can carry one way. ``in_profile``
-    gives the names under which profiles have figures, where they differ.
+    one by its label and name. ``peaks`` are the GB/s that the PCIe links of cards can carry one way, ``links`` how
+    pairs are joined: a pair is compared with what its own links carry, and with pairs that are joined alike.
+    ``full_links`` are cards whose PCIe link has its full width and speed, so that a slow copy with the host, from
+    pageable memory, is the host's. ``in_profile`` gives the names under which profiles have figures, where they differ.
     """
     given = list(figures)
-    judge = _Judge({card.label: card for card in cards}, profiles, history, peaks or {}, in_profile or {})
+    judge = _Judge(
+        {card.label: card for card in cards},
+        profiles,
+        history,
+        peaks or {},
+        links or {},
+        frozenset(full_links),
+        in_profile or {},
+    )
     # What is impossible by its profile or its link is no reference for the others.
     credible = [each for each in given if not any(each.value > limit.fail_high for limit in judge.absolute(each))]
     made: list[Figure] = []
@@ -191,6 +208,8 @@ class _Judge:
     profiles: Mapping[str, CardProfile]
     history: Sequence[RunRecord]
     peaks: Mapping[str, float]
+    links: Mapping[Pair, PairLink]
+    full_links: frozenset[str]
     in_profile: Mapping[str, str]
 
     def card_of(self, figure: Figure) -> Card | None:
@@ -201,6 +220,8 @@ class _Judge:
         """Return all references of a figure, the one to show first in front."""
         absolute = self.absolute(figure)
         peak = [each for each in absolute if each.low == 0]
+        if self._by_host(figure):
+            return peak
         relative = [*self._by_median(figure, card, credible), *self._by_history(figure, card)]
         return [*(each for each in absolute if each.low), *relative, *peak]
 
@@ -210,23 +231,47 @@ class _Judge:
         if card is None or card.part is not None:
             return []
         found = []
+        link = self._link(figure)
+        if link is not None:
+            return self._by_link(figure, link)
         profile = self.profiles.get(card.label)
         expected = profile.figure(self.in_profile.get(figure.name, figure.name)) if profile is not None else None
         if profile is not None and expected is not None and expected.unit == figure.unit:
             limits = expected.value * expected.low, expected.value * expected.high
             source = f"profile {profile.name} ({expected.source}, {expected.date})"
             found.append(Reference(expected.value, source, *limits, *(limits if card.is_gpu else (0.0, inf))))
-        host_copy = (figure.device in self.cards) != (figure.peer in self.cards)
-        peak = self.peaks.get(card.label) if figure.quantity is Quantity.BANDWIDTH and host_copy else None
+        peak = self.peaks.get(card.label) if self._with_host(figure) else None
         if peak is not None and card.is_gpu:
-            found.append(Reference(peak, "peak of the PCIe link", 0.0, peak * _ABOVE_PEAK, 0.0, peak * _ABOVE_PEAK))
+            found.append(_ceiling(peak, "peak of the PCIe link"))
         return found
+
+    def _with_host(self, figure: Figure) -> bool:
+        ends = (figure.device in self.cards, figure.peer in self.cards)
+        return figure.quantity is Quantity.BANDWIDTH and ends[0] != ends[1]
+
+    def _by_host(self, figure: Figure) -> bool:
+        """Whether the rate is the host's: a copy from or to its pageable memory over a link in good order."""
+        return self._with_host(figure) and bool(self.full_links & {figure.device, figure.peer})
+
+    def _link(self, figure: Figure) -> PairLink | None:
+        return self.links.get((figure.device or "", figure.peer or ""))
+
+    def _by_link(self, figure: Figure, link: PairLink) -> list[Reference]:
+        """Return what the NVLinks between two cards carry, or what their PCIe links can."""
+        ways = 2.0 if figure.name == BOTH_WAYS else 1.0
+        if link.gbs is not None:
+            value, low = ways * link.gbs, LINK_SHARE / ways**0.5
+            limits = value * low, value * _ABOVE_PEAK
+            return [Reference(value, str(link), *limits, *limits)]
+        peaks = [peak for end in (figure.device, figure.peer) if (peak := self.peaks.get(end or "")) is not None]
+        return [_ceiling(ways * min(peaks), "peak of the PCIe link")] if peaks and not link.nvlinks else []
 
     def _by_median(self, figure: Figure, card: Card, credible: Sequence[Figure]) -> list[Reference]:
         values = [
             each.value
             for each in credible
             if _key(each) == _key(figure)
+            and _joined(self._link(each)) == _joined(self._link(figure))
             and (other := self.card_of(each)) is not None
             and (other.kind, other.name) == (card.kind, card.name)
         ]
@@ -256,6 +301,14 @@ class _Judge:
         if not values or card.part is not None:
             return []
         return [_relative(median(values), f"median of {len(values)} earlier measurements", figure, card)]
+
+
+def _joined(link: PairLink | None) -> tuple[int, str] | None:
+    return None if link is None else (link.nvlinks, "" if link.nvlinks else link.way)
+
+
+def _ceiling(value: float, source: str) -> Reference:
+    return Reference(value, source, 0.0, value * _ABOVE_PEAK, 0.0, value * _ABOVE_PEAK)
 
 
 def _key(figure: Figure) -> tuple[object, ...]:

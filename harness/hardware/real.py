@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from harness.devices.runtime import server_process
 from harness.errors import UsageError
 from harness.hardware import patterns
 from harness.hardware.host_slots import HostSlots, view_of
+from harness.hardware.links import read_links
 from harness.hardware.machine import HOST, DeviceMemoryFull, Mismatch, Operation, Pattern, Reading
 from harness.hardware.room import (
     give_back_unused_memory,
@@ -25,10 +26,12 @@ from harness.hardware.room import (
     host_used_bytes,
     in_host_room,
 )
+from harness.hardware.sending import Sending, on, renewed
 from harness.hardware.tensors import TensorBuffer, in_host_memory, require_on, settle
 from harness.plural import plural
 
 if TYPE_CHECKING:
+    from harness.hardware.links import PairLink
     from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
     from harness.hardware.software.installed import Software
     from harness.records import Card
@@ -63,6 +66,7 @@ class TensorFlowMachine:
         self._chunks: dict[str, int] = {}
         self._built: dict[tuple[Operation, str], Any] = {}
         self._sensors = Sensors(self._cards)
+        self._sending = Sending()
         self._collectives: Any = None
         #: How long the ops of the last :meth:`collective` took, in seconds, without copies to and from cards.
         self.collective_s: float | None = None
@@ -122,6 +126,10 @@ class TensorFlowMachine:
             return host_used_bytes()
         return gpu_used_bytes(device) if device.parsed.in_this_process else None
 
+    def pair_links(self) -> Mapping[tuple[str, str], PairLink]:
+        """Return how ordered pairs of cards are joined, as far as NVML says."""
+        return read_links(self._sensors.nvml, self._cards, self._present)
+
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
         """Return what a separate process gets of a card with each setting, all at once."""
         from harness.hardware.memory_settings.setting import see_each
@@ -139,7 +147,7 @@ class TensorFlowMachine:
         with _memory(card, size_bytes):
             chunk = self._chunk_words(card)
             counting = self._counting_on(card, min(words, chunk))
-            with _on(device):
+            with on(device):
                 for start in range(0, words, patterns.PIECE_CHUNKS * chunk):
                     piece = min(patterns.PIECE_CHUNKS * chunk, words - start)
                     pieces.append(patterns.make_piece(counting, pattern, start, piece))
@@ -153,7 +161,7 @@ class TensorFlowMachine:
         if buffer.size_bytes % 8:
             raise UsageError(f"buffer of {buffer.size_bytes} bytes; accepted: 8 bytes or a multiple of 8")
         count, first, found, start = 0, None, None, 0
-        with _memory(buffer.card, buffer.size_bytes), _on(device):
+        with _memory(buffer.card, buffer.size_bytes), on(device):
             counting = self._counting_on(buffer.card, min(buffer.size_bytes // 8, self._chunk_words(buffer.card)))
             for piece in buffer.words():
                 require_on([piece], device)
@@ -174,7 +182,7 @@ class TensorFlowMachine:
             tensor = self._slots.tensor_of(array, device if in_host_memory(device) else self._host_device)
             if tensor is None or not in_host_memory(device):
                 self._require_room(device, array.nbytes)
-                with _on(device):
+                with on(device):
                     tensor = tf.identity(tf.constant(array) if tensor is None else tensor)
             settle([tensor], device)
         require_on([tensor], device)
@@ -188,7 +196,7 @@ class TensorFlowMachine:
         device = self._device(buffer.card)
         pieces = buffer.pieces
         if not in_host_memory(device):
-            pieces = tuple(_renewed(piece, device) for piece in pieces)
+            pieces = tuple(renewed(piece, device) for piece in pieces)
             if len(pieces) == 1 and (view := view_of(pieces[0])) is not None:
                 return view
         array = self._slots.array_of(*pieces)
@@ -223,9 +231,12 @@ class TensorFlowMachine:
                 if in_host_memory(source) and in_host_memory(target):
                     copied, lease = self._slots.copy(piece, target, repeats)
                     keeper.append(lease)
+                elif (
+                    repeats > 1 and source.parsed.kind == target.parsed.kind == "GPU" and source.parsed.in_this_process
+                ):
+                    copied = self._sent_in_one_graph(piece, source, target, repeats)
                 else:
-                    for _ in range(repeats):
-                        copied = _sent(piece, source, target)
+                    copied = self._sending.send(piece, source, target, repeats)
                 pieces.append(copied)
         return TensorBuffer(card, tuple(pieces), tuple(keeper))
 
@@ -298,7 +309,7 @@ class TensorFlowMachine:
         """
         there, made_s = self._counting.get(card, (None, 0.0))
         if there is None or there.shape[0] < words or self.clock_s() - made_s > _COUNTING_KEPT_S:
-            with _on(self._device(card)):
+            with on(self._device(card)):
                 there = patterns.count_up(words)
             self._counting[card] = there, self.clock_s()
         return there
@@ -312,32 +323,6 @@ class TensorFlowMachine:
             give_back_unused_memory()
             if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
                 raise DeviceMemoryFull(device.parsed.short, size_bytes)
-
-
-def _on(device: Device) -> Any:
-    import tensorflow as tf
-
-    return tf.device(device.name)
-
-
-def _sent(tensor: Any, source: Device, target: Device) -> Any:
-    """Copy a tensor to another device."""
-    import tensorflow as tf
-
-    fresh = _renewed(tensor, source)
-    with _on(target):
-        return tf.identity(fresh)
-
-
-def _renewed(tensor: Any, device: Device) -> Any:
-    """Return the tensor by a new handle, without copying.
-
-    TensorFlow caches copies of a tensor on other devices with its handle, and would not copy again.
-    """
-    import tensorflow as tf
-
-    with _on(device):
-        return tf.identity(tensor)
 
 
 def _require_repeats(repeats: int) -> None:
@@ -363,7 +348,7 @@ def _one_tensor(buffer: TensorBuffer, device: Device) -> Any:
         raise UsageError(f"a buffer of {buffer.card} for an operation on {device.parsed.short}; move it there first")
     if len(buffer.pieces) == 1:
         return buffer.pieces[0]
-    with _on(device):
+    with on(device):
         return tf.concat(buffer.pieces, axis=0)
 
 

@@ -33,7 +33,7 @@ def test_a_copy_takes_its_bytes_over_its_bandwidth() -> None:
     buffer = made.fill("GPU:0", 8 * GB, Pattern(1))
     began = made.clock_s()
     made.move(buffer, "GPU:1")
-    assert made.clock_s() - began == pytest.approx(8 / (18 * 21.0), rel=0.01)
+    assert made.clock_s() - began == pytest.approx(8 / (18 * 21.0), rel=0.02)
 
 
 def test_eighty_gigabytes_are_filled_and_compared_without_memory() -> None:

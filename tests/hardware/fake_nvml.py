@@ -62,8 +62,9 @@ def fake_nvml(**changes: Any) -> SimpleNamespace:
         "nvmlDeviceGetRetiredPages": lambda handle, cause: [],
         "nvmlDeviceGetRetiredPagesPendingStatus": lambda handle: 0,
         "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION": 230,
+        "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON": 90,
         "nvmlDeviceGetFieldValues": lambda handle, ids: [
-            SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=0)) for _ in ids
+            SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal={90: 26_562}.get(each, 0))) for each in ids
         ],
         "nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: 5,
         "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from harness.checking.check import CheckContext, Level
 from harness.devices.device import Devices
 from harness.hardware.arithmetic.trials import numpy_dtype
+from harness.hardware.links import PairLink
 from harness.hardware.machine import Mismatch, Operation, Pattern, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.operations import NoKernel
@@ -100,6 +101,9 @@ class NumpyMachine:
 
     def used_bytes(self, card: str) -> int | None:
         return None
+
+    def pair_links(self) -> dict[tuple[str, str], PairLink]:
+        return {}
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
         raise NotImplementedError

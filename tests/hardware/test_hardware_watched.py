@@ -14,7 +14,9 @@ from harness.hardware.sustained_load.measure import Load
 from harness.records import Card, Verdict
 
 CARD = Card("GPU:3", "a card", "/job:localhost/replica:0/task:0/device:GPU:3", pci="0000:3B:00.0")
-IDLE = Reading(0.0, 210.0, 1980.0, 35.0, 87.0, 70.0, 700.0, 0.0, ("GpuIdle",), 3, 0, 1, 1, 5, 16, 16, 7, 18, 18, xid=())
+IDLE = Reading(
+    0.0, 210.0, 1980.0, 35.0, 87.0, 70.0, 700.0, 0.0, ("GpuIdle",), 3, 0, 1, 1, 5, 16, 16, 7, 18, 18, 26.6, xid=()
+)
 BUSY = replace(
     IDLE, at_s=1.0, clock_mhz=1900.0, temperature_c=60.0, power_w=650.0, throttle_reasons=("SwPowerCap",),
     pcie_generation=5,
@@ -44,6 +46,7 @@ def test_the_link_and_the_power_limit_are_figures_beside_what_card_and_slot_can_
     assert [(each.name, each.value, each.unit, each.device, each.expected) for each in figures] == [
         ("pcie width", 4, "lanes", "GPU:3", 16),
         ("pcie generation", 5, "", "GPU:3", 5),
+        ("nvlink rate", 26.6, "GB/s", "GPU:3", None),
         ("power limit", 700.0, "W", "GPU:3", None),
     ]
     assert findings == []
@@ -55,6 +58,7 @@ def test_the_link_and_the_power_limit_are_figures_beside_what_card_and_slot_can_
     [
         ({}, None),
         ({"power_limit_w": 500.0}, "power limit"),
+        ({"nvlink_gbs": 12.5}, "nvlink rate"),
         ({"pcie_width": 8, "pcie_width_max": 8}, "pcie width"),
         ({"pcie_generation": 3, "pcie_generation_max": 3}, "pcie generation"),
         ({"pcie_generation": 4, "pcie_generation_max": 4}, None),

@@ -39,6 +39,7 @@ _WHOLE = Reading(
     pcie_replays=7,
     nvlinks_active=3,
     nvlinks_total=4,
+    nvlink_gbs=26.562,
     xid=(79, 63),
 )
 
@@ -54,8 +55,8 @@ def test_everything_that_a_card_tells_is_read() -> None:
         ("nvmlDeviceGetTotalEccErrors", {"ecc_corrected", "ecc_uncorrected"}),
         ("nvmlDeviceGetRemappedRows", {"remapped_rows", "remap_pending", "remap_failed"}),
         ("nvmlDeviceGetRetiredPages", {"retired_pages"}),
-        ("nvmlDeviceGetFieldValues", {"recovery_action"}),
-        ("nvmlDeviceGetNvLinkState", {"nvlinks_active", "nvlinks_total"}),
+        ("nvmlDeviceGetFieldValues", {"recovery_action", "nvlink_gbs"}),
+        ("nvmlDeviceGetNvLinkState", {"nvlinks_active", "nvlinks_total", "nvlink_gbs"}),
         ("nvmlDeviceGetCurrPcieLinkWidth", {"pcie_width"}),
         ("nvmlDeviceGetCurrentClocksEventReasons", {"throttle_reasons"}),
         ("nvmlDeviceRegisterEvents", {"xid"}),

@@ -36,6 +36,10 @@ class CardsTable(_Table):
     pcie_generation: int | None = Field(default=None, ge=1, le=6, description="an integer from 1 to 6")
     pcie_width: int | None = Field(default=None, ge=1, le=16, description="an integer from 1 to 16")
     nvlinks: int | None = Field(default=None, ge=0, description="an integer of 0 or more")
+    bridges: list[list[int]] = Field(
+        default_factory=list,
+        description="NVLinks between two cards: [card, card, links] each; no switch joins the others",
+    )
     link_gbs: float | None = Field(default=None, gt=0, description="GB/s of one NVLink and direction, above 0")
     sensors: bool = Field(default=True, description="true or false")
     without: list[str] = Field(
@@ -137,6 +141,11 @@ def _check_together(path: Path | str, made: Description) -> None:
     for name in cards.without:
         if name not in sensors:
             raise InvalidDescription(path, "cards.without", name, "sensors: " + ", ".join(sorted(sensors)))
+    for bridge in cards.bridges:
+        ends = set(bridge[:2])
+        if len(bridge) != 3 or len(ends) != 2 or not ends <= set(range(cards.count)) or bridge[2] < 1:
+            accepted = f"two different cards below {cards.count} and their links, such as [0, 1, 12]"
+            raise InvalidDescription(path, "cards.bridges", bridge, accepted)
     for number, fault in enumerate(made.fault):
         named = [("card", getattr(fault, "card", None)), ("index", getattr(fault, "index", None))]
         named += [("pair", each) for each in getattr(fault, "pair", [])]

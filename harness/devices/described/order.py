@@ -60,6 +60,25 @@ def model_of(description: Description) -> Model:
     )
 
 
+def nvlinks_of(description: Description, slot: int) -> int:
+    """Return how many NVLinks of a card are connected, those that are down too."""
+    bridges = description.cards.bridges
+    return sum(each[2] for each in bridges if slot in each[:2]) if bridges else model_of(description).nvlinks
+
+
+def nvlinks_between(description: Description, one: int, other: int) -> int:
+    """Return the NVLinks that are up between two cards: directly, or through switches that join all cards."""
+    down = [
+        sum(fault.links for fault in description.fault if isinstance(fault, tables.NvlinkDown) and fault.card == end)
+        for end in (one, other)
+    ]
+    bridges = description.cards.bridges
+    count = (
+        sum(each[2] for each in bridges if {one, other} == set(each[:2])) if bridges else model_of(description).nvlinks
+    )
+    return max(0, count - max(down))
+
+
 def kernels_of(description: Description) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the compute capabilities that TensorFlow has machine code for, and PTX."""
     capability = model_of(description).compute_capability

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.models import Model
-from harness.devices.described.order import kernels_of, model_of, order_of, pci_of, uuid_of
+from harness.devices.described.order import kernels_of, model_of, nvlinks_of, order_of, pci_of, uuid_of
 from harness.errors import InvalidDescription
 from harness.softgpu.described import DescribedGpus, total_mib
 
 _MIB = 2**20
+#: The address of the switch that joins the cards.
+_SWITCH = "0000:05:00.0"
 #: Sensors of a description by the keys of ``softgpu/driver_source/nvml.cc``.
 _KEYS = {
     "clock_max_mhz": ("clock_max", "clock"),
@@ -139,7 +142,7 @@ def _identity(description: Description, slot: int) -> dict[str, object]:
 
 
 def _sensors(description: Description, slot: int) -> dict[str, object]:
-    model = model_of(description)
+    model = replace(model_of(description), nvlinks=nvlinks_of(description, slot))
     card: dict[str, object] = {
         "clock_max": model.clock_max_mhz,
         "idle_c": _IDLE_C,
@@ -161,9 +164,17 @@ def _sensors(description: Description, slot: int) -> dict[str, object]:
     }
     if model.nvlinks:
         card |= {"nvlinks": ",".join("1" * model.nvlinks), "nvlink_version": 4, "field.90": model.link_gbs * 1000}
+        ends = [pci_of(end) for each in description.cards.bridges if slot in each[:2] for end in _other(each, slot)]
+        card["nvlink_to"] = ",".join(ends or [_SWITCH] * model.nvlinks)
     for fault in _on(description, slot):
         card |= _sensed(fault, model)
     return card
+
+
+def _other(bridge: list[int], slot: int) -> list[int]:
+    """Return the card at the other end of each link of a bridge."""
+    one, other, links = bridge
+    return [other if slot == one else one] * links
 
 
 def _repairs(model: Model) -> dict[str, object]:

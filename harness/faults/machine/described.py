@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description, load_description
-from harness.devices.described.order import model_of
+from harness.devices.described.order import model_of, nvlinks_between, nvlinks_of
 from harness.errors import InvalidDescription
 from harness.faults.machine.card_memory import CardMemory, StuckCell
 from harness.faults.machine.collectives import ALGORITHMS, collective
@@ -20,7 +21,8 @@ from harness.faults.machine.identity import slots, software
 from harness.faults.machine.memory_settings import SETTING_S, memory_seen
 from harness.faults.machine.results import result_of, wrong_by
 from harness.faults.machine.thermal import CardSensors
-from harness.faults.machine.timing import Timing
+from harness.faults.machine.timing import NVLINK_SHARE, Timing
+from harness.hardware.links import PairLink
 from harness.hardware.machine import HOST, Job, Mismatch, Operation, Pattern, Ran, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.software.installed import Software
@@ -68,7 +70,11 @@ class DescribedMachine:
         self._slots = {card.label: self._slot(number, card) for number, card in found.cards}
         self._of_indices = tuple(fault for fault in description.fault if isinstance(fault, tables.WrongIndex))
         self._timing = Timing(
-            model, {label: slot.faults for label, slot in self._slots.items()}, description.noise, self._random
+            model,
+            {label: slot.faults for label, slot in self._slots.items()},
+            description.noise,
+            self._random,
+            {pair: self._nvlinks(*pair) for pair in permutations(self._slots, 2)},
         )
 
     @classmethod
@@ -121,6 +127,19 @@ class DescribedMachine:
         """Return the memory of the card in use, in bytes."""
         return self._slots[card].memory.used_bytes if card != HOST else None
 
+    def pair_links(self) -> dict[tuple[str, str], PairLink]:
+        """Return how ordered pairs of cards are joined."""
+        if not self.description.cards.sensors:
+            return {}
+        model = model_of(self.description)
+        return {
+            pair: PairLink(links, model.link_gbs / NVLINK_SHARE) if (links := self._nvlinks(*pair)) else PairLink()
+            for pair in permutations(self._slots, 2)
+        }
+
+    def _nvlinks(self, one: str, other: str) -> int:
+        return nvlinks_between(self.description, self._slots[one].number, self._slots[other].number)
+
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
         """Return what a process with each setting would get."""
         self._now_s += SETTING_S
@@ -172,9 +191,8 @@ class DescribedMachine:
         longest = 0.0
         made = []
         for buffer, card in moves:
-            longest = max(longest, self._timing.pair_copy_s(buffer.card, card, buffer.content.size_bytes))
+            longest = max(longest, self._timing.pair_copy_s(buffer.card, card, repeats * buffer.content.size_bytes))
             made.append(self._place(card, self._carried(buffer, card)))
-        longest *= repeats
         for label in {end for buffer, card in moves for end in (buffer.card, card)}:
             self._slots[label].sensors.worked(self._now_s, self._now_s + longest)
         self._now_s += longest
@@ -245,7 +263,15 @@ class DescribedMachine:
             ),
         )
         return _Slot(
-            number, card, faults, memory, CardSensors(model, faults, frozenset(self.description.cards.without))
+            number,
+            card,
+            faults,
+            memory,
+            CardSensors(
+                replace(model, nvlinks=nvlinks_of(self.description, number)),
+                faults,
+                frozenset(self.description.cards.without),
+            ),
         )
 
     def _place(self, card: str, content: Content) -> DescribedBuffer:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     Faults = tuple[tables.FaultTable, ...]
 
 #: Overhead of a copy and of the start of an operation in TensorFlow, in seconds.
-HOST_COPY_S, PAIR_COPY_S, LAUNCH_S = 8e-6, 10e-6, 6e-6
+HOST_COPY_S, PAIR_COPY_S, LAUNCH_S = 8e-6, 250e-6, 6e-6
 #: Share of the slower link that two cards without NVLink get, over the host's bridge.
 PEER_SHARE = 0.8
+#: Share of the stated rate of an NVLink that a copy gets.
+NVLINK_SHARE = 0.85
 #: Operations of unknown rate reach this share of the rate of matrix products in float32.
 OTHER_SHARE = 0.25
 
@@ -26,8 +28,16 @@ OTHER_SHARE = 0.25
 class Timing:
     """Durations in seconds of actions of cards, which are named by their labels."""
 
-    def __init__(self, model: Model, faults: Mapping[str, Faults], noise: float, random: np.random.Generator) -> None:
+    def __init__(
+        self,
+        model: Model,
+        faults: Mapping[str, Faults],
+        noise: float,
+        random: np.random.Generator,
+        nvlinks: Mapping[tuple[str, str], int],
+    ) -> None:
         self._model = model
+        self._nvlinks = nvlinks
         self._faults = faults
         self._noise = noise
         self._random = random
@@ -43,7 +53,7 @@ class Timing:
 
     def pair_copy_s(self, source: str, target: str, size_bytes: int) -> float:
         """Return the time of a copy between cards: over NVLinks if both have some, or over PCIe."""
-        links = min(self._links(source), self._links(target))
+        links = self._nvlinks.get((source, target), 0)
         gbs = (
             links * self._model.link_gbs if links else PEER_SHARE * min(self._pcie_gbs(source), self._pcie_gbs(target))
         )
@@ -87,10 +97,6 @@ class Timing:
             elif isinstance(fault, tables.LinkGeneration):
                 generation = min(generation, fault.generation)
         return PCIE_LANE_GBS[generation] * width * self._model.pcie_share
-
-    def _links(self, card: str) -> int:
-        down = sum(fault.links for fault in self._faults[card] if isinstance(fault, tables.NvlinkDown))
-        return max(0, self._model.nvlinks - down)
 
     def _noisy(self, seconds: float) -> float:
         if not self._noise:

@@ -19,10 +19,12 @@ from harness.records import Quantity
 _KIB, _MIB = 2**10, 2**20
 #: Sizes in bytes: the smallest gives the latency, the largest the bandwidth that is judged.
 SIZES = {
-    Level.QUICK: (4 * _KIB, _MIB, 16 * _MIB),
+    Level.QUICK: (4 * _KIB, _MIB, 64 * _MIB),
     Level.STANDARD: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB),
     Level.DEEP: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB, 512 * _MIB),
 }
+#: Those of software GPUs, whose rates say nothing, and of described machines, whose time is simulated.
+SOFTWARE_SIZES, DESCRIBED_SIZES = (4 * _KIB, _MIB), (4 * _KIB, _MIB, 8 * _MIB)
 #: Without a GPU the host's processor does the copying. The largest does not, or barely, fit into its caches.
 CPU_SIZES = {
     Level.QUICK: (4 * _KIB, _MIB, 32 * _MIB),
@@ -38,7 +40,12 @@ def run(context: CheckContext, find: ProfileOf = profile_of) -> CheckOutcome:
 
 def _check(machine: Machine, account: Account, context: CheckContext, find: ProfileOf) -> str:
     on_gpu = any(card.is_gpu for card in machine.cards)
-    sizes = _fitting(machine, (SIZES if on_gpu else CPU_SIZES)[context.level])
+    wanted = (SIZES if on_gpu else CPU_SIZES)[context.level]
+    if any(card.part == "software GPU" for card in machine.cards):
+        wanted = min(wanted, SOFTWARE_SIZES, key=lambda each: each[-1])
+    elif machine.described and context.level is Level.QUICK:
+        wanted = DESCRIBED_SIZES
+    sizes = _fitting(machine, wanted)
     course = Course(machine, account, context.seed)
     course.run(sizes)
     cards = {card.label: card for card in machine.cards}
@@ -78,7 +85,20 @@ def _judge(course: Course, sizes: tuple[int, ...], find: ProfileOf, context: Che
             account.figures.append(copy)
     largest = [copy for copy in course.copies if copy.size_bytes == sizes[-1]]
     profiles = profiles_of(cards.values(), find)
-    judged = judge_rates(largest, course.machine.cards, profiles, context.history, peaks=peaks)
+    judged = judge_rates(
+        largest,
+        course.machine.cards,
+        profiles,
+        context.history,
+        peaks=peaks,
+        links=course.machine.pair_links(),
+        full_links=course.full_links,
+    )
+    if course.full_links:
+        account.scope.append(
+            f"copies with the host over PCIe links of full width and speed are reported and not judged, because "
+            f"pageable memory limits them: {', '.join(sorted(course.full_links))}"
+        )
     account.figures += judged.figures
     account.scope += judged.scope
     for name in (TO_CARD, TO_HOST, ACROSS, BOTH):

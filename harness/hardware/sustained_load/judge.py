@@ -35,6 +35,9 @@ _THROTTLING = (
     (("thermal",), "heat", "look at its fans, its air flow, the room temperature and its thermal paste"),
     (("hwslowdown", "powerbrake"), "a signal of its board", "look at its power cables and at the power supply"),
 )
+_SLOT = "move it to a wider or newer slot if there is one"
+_NVLINK = "look at nvidia-smi nvlink --status and update the driver: its links were trained at a lower speed"
+_POWER = "raise its power limit (nvidia-smi -pl) unless it was lowered on purpose"
 _RESEAT = "reseat the card, or look at the BIOS setting of its slot and at its riser"
 
 
@@ -62,15 +65,17 @@ def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], 
     What is below the card and its slot's own maximum is a finding of :func:`judge_sensors`.
     """
     figures, findings = [], []
-    for name, unit, quantity, values, most in (
-        ("pcie width", "lanes", Quantity.LINK, load.known("pcie_width"), load.known("pcie_width_max")),
-        ("pcie generation", "", Quantity.LINK, load.known("pcie_generation"), load.known("pcie_generation_max")),
-        ("power limit", "W", Quantity.POWER, load.known("power_limit_w"), []),
+    for name, unit, next_step, values, most in (
+        ("pcie width", "lanes", _SLOT, load.known("pcie_width"), load.known("pcie_width_max")),
+        ("pcie generation", "", _SLOT, load.known("pcie_generation"), load.known("pcie_generation_max")),
+        ("nvlink rate", "GB/s", _NVLINK, load.known("nvlink_gbs"), []),
+        ("power limit", "W", _POWER, load.known("power_limit_w"), []),
     ):
         if not values:
             continue
         # An idle link reports a low speed, so the best one under load counts.
         value, known = max(values), profile.figure(name) if profile is not None else None
+        quantity = Quantity.POWER if unit == "W" else Quantity.LINK
         figure = Figure(name, value, unit, load.card.label, quantity=quantity)
         slow = known is not None and value < known.value * known.low
         if most and (value < max(most) or not slow):
@@ -87,9 +92,7 @@ def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], 
                         expected=f"{expected} ({figure.expected_from})",
                         found=amount(value, unit).strip(),
                         message=f"has a {name} of {amount(value, unit).strip()} instead of {expected}",
-                        next_step="move it to a wider or newer slot if there is one"
-                        if quantity is Quantity.LINK
-                        else "raise its power limit (nvidia-smi -pl) unless it was lowered on purpose",
+                        next_step=next_step,
                         severity=Verdict.WARN,
                         subject=name,
                     )
