@@ -231,10 +231,6 @@ class TensorFlowMachine:
                 if in_host_memory(source) and in_host_memory(target):
                     copied, lease = self._slots.copy(piece, target, repeats)
                     keeper.append(lease)
-                elif (
-                    repeats > 1 and source.parsed.kind == target.parsed.kind == "GPU" and source.parsed.in_this_process
-                ):
-                    copied = self._sent_in_one_graph(piece, source, target, repeats)
                 else:
                     copied = self._sending.send(piece, source, target, repeats)
                 pieces.append(copied)

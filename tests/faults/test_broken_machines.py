@@ -27,6 +27,7 @@ from harness.devices.nvidia import (
 )
 from harness.hardware.cards import check as cards_check
 from harness.hardware.cards.judge import judge_cuda, judge_unreachable
+from harness.hardware.links import read_links
 from harness.hardware.memory.judge import judge_held
 from harness.hardware.nvml import Nvml
 from harness.hardware.profile import profile_for, profile_of
@@ -231,6 +232,17 @@ def test_a_slice_of_a_card_has_a_uuid_of_its_own() -> None:
     assert cuda_uuids() == tuple(slices)
     driver.write(values)
     assert cuda_uuids() == (uuid_of(0), uuid_of(0))
+
+
+def test_the_driver_says_how_cards_are_joined() -> None:
+    for lines, count in (("", 18), ("bridges = [[0, 1, 6], [1, 2, 6]]", 6)):
+        machine(3, H100, cards=lines)
+        cards = [replace(card(each), pci=each.pci) for each in read_cards()]
+        links = read_links(Nvml.load(), cards, cards)
+        for pair in (("GPU:0", "GPU:1"), ("GPU:1", "GPU:2")):
+            assert links[pair].nvlinks == count
+            assert links[pair].gbs == pytest.approx(24.7 * count, rel=0.001)
+        assert links["GPU:0", "GPU:2"].nvlinks == (0 if lines else count)
 
 
 def test_cards_for_one_process_are_known_as_such() -> None:

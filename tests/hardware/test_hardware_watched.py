@@ -64,7 +64,15 @@ def test_the_link_and_the_power_limit_are_figures_beside_what_card_and_slot_can_
         ({"pcie_generation": 4, "pcie_generation_max": 4}, None),
         ({"pcie_width": 8}, None),
     ],
-    ids=["as shipped", "less power", "narrow slot", "old slot", "the generation before", "a finding of its own"],
+    ids=[
+        "as shipped",
+        "less power",
+        "slow NVLinks",
+        "narrow slot",
+        "old slot",
+        "the generation before",
+        "a finding of its own",
+    ],
 )
 def test_less_than_a_profile_says_is_a_warning_if_the_slot_allows_no_more(
     during: dict[str, Any], name: str | None

@@ -337,7 +337,7 @@ def test_too_much_memory_is_refused_and_what_is_not_there_is_named(answers: dict
     seen = answers["facts"]
     assert seen["full"] == f"DeviceMemoryFull: CPU:0 could not allocate {2**50} bytes"
     assert seen["unknown"] == "UsageError: device 'CPU:3' is not configured; accepted: CPU:0, CPU:1, CPU:2"
-    assert seen["odd size"].startswith("UsageError: a buffer of 12 bytes")
+    assert seen["odd size"].startswith("UsageError: buffer of 12 bytes")
 
 
 def test_without_a_driver_nothing_of_cuda_is_loaded(answers: dict[str, Any]) -> None:

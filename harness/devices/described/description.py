@@ -142,8 +142,8 @@ def _check_together(path: Path | str, made: Description) -> None:
         if name not in sensors:
             raise InvalidDescription(path, "cards.without", name, "sensors: " + ", ".join(sorted(sensors)))
     for bridge in cards.bridges:
-        ends = set(bridge[:2])
-        if len(bridge) != 3 or len(ends) != 2 or not ends <= set(range(cards.count)) or bridge[2] < 1:
+        between = set(bridge[:2])
+        if len(bridge) != 3 or len(between) != 2 or not between <= set(range(cards.count)) or bridge[2] < 1:
             accepted = f"two different cards below {cards.count} and their links, such as [0, 1, 12]"
             raise InvalidDescription(path, "cards.bridges", bridge, accepted)
     for number, fault in enumerate(made.fault):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 _GIB = 2**30
+#: Share of the stated rate of an NVLink that a copy gets.
+NVLINK_SHARE = 0.85
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
-from harness.devices.described.models import Model
+from harness.devices.described.models import NVLINK_SHARE, Model
 from harness.devices.described.order import kernels_of, model_of, nvlinks_of, order_of, pci_of, uuid_of
 from harness.errors import InvalidDescription
 from harness.softgpu.described import DescribedGpus, total_mib
@@ -163,7 +163,11 @@ def _sensors(description: Description, slot: int) -> dict[str, object]:
         **_repairs(model),
     }
     if model.nvlinks:
-        card |= {"nvlinks": ",".join("1" * model.nvlinks), "nvlink_version": 4, "field.90": model.link_gbs * 1000}
+        card |= {
+            "nvlinks": ",".join("1" * model.nvlinks),
+            "nvlink_version": 4,
+            "field.90": model.link_gbs / NVLINK_SHARE * 1000,
+        }
         ends = [pci_of(end) for each in description.cards.bridges if slot in each[:2] for end in _other(each, slot)]
         card["nvlink_to"] = ",".join(ends or [_SWITCH] * model.nvlinks)
     for fault in _on(description, slot):

@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description, load_description
+from harness.devices.described.models import NVLINK_SHARE
 from harness.devices.described.order import model_of, nvlinks_between, nvlinks_of
 from harness.errors import InvalidDescription
 from harness.faults.machine.card_memory import CardMemory, StuckCell
@@ -21,7 +22,7 @@ from harness.faults.machine.identity import slots, software
 from harness.faults.machine.memory_settings import SETTING_S, memory_seen
 from harness.faults.machine.results import result_of, wrong_by
 from harness.faults.machine.thermal import CardSensors
-from harness.faults.machine.timing import NVLINK_SHARE, Timing
+from harness.faults.machine.timing import Timing
 from harness.hardware.links import PairLink
 from harness.hardware.machine import HOST, Job, Mismatch, Operation, Pattern, Ran, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
@@ -340,4 +341,4 @@ class DescribedMachine:
 
 def _elements(operation: Operation) -> float:
     """Return the elements of a product of two square matrices, by its work."""
-    return ((operation.flop or 0.0) / 2) ** (2 / 3)
+    return float(((operation.flop or 0.0) / 2) ** (2 / 3))

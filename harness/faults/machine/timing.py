@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 HOST_COPY_S, PAIR_COPY_S, LAUNCH_S = 8e-6, 250e-6, 6e-6
 #: Share of the slower link that two cards without NVLink get, over the host's bridge.
 PEER_SHARE = 0.8
-#: Share of the stated rate of an NVLink that a copy gets.
-NVLINK_SHARE = 0.85
 #: Operations of unknown rate reach this share of the rate of matrix products in float32.
 OTHER_SHARE = 0.25
 
