@@ -145,7 +145,9 @@ def check_interface(private: Any) -> None:
     )
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods)
     vspace = private.backprop._default_vspace
-    _check_attributes(vspace, "backprop._default_vspace", ("aggregate_fn", "ones_fn", "zeros_fn", "zeros_like_fn"))
+    _check_attributes(
+        vspace, "backprop._default_vspace", ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
+    )
     eager_tensor = private.ops._EagerTensorBase
     _check_attributes(eager_tensor, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
     for place, expected in PRIVATE_SIGNATURES.items():

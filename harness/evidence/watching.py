@@ -158,13 +158,13 @@ class _Hooks:
 
     def on_op(
         self, op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: str | None = None, graph: Any = None
-    ) -> None:
+    ) -> Any:
         observer = self.observer
         if observer is None:
             # TensorFlow is going through the list: removing any but the last one would make it skip the next.
             if self.context.op_callbacks[-1] == self.on_op:
                 self.context.remove_op_callback(self.on_op)
-            return
+            return outputs
         observer.on_op(
             op_type if isinstance(op_type, str) else op_type.decode(),
             inputs,
@@ -174,6 +174,7 @@ class _Hooks:
             op_name,
             graph,
         )
+        return outputs  # for the next callback
 
     def on_gradient(self, *arguments: Any) -> Any:
         observer = self.observer

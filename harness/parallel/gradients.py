@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar, overload
 
 from harness._tensorflow import interface
+from harness.errors import UsageError
 from harness.parallel.recording import Pinned, in_context, note, runtime, sweep, thread
 from harness.parallel.wrappers import install, release, stay_installed
 from harness.plural import plural
@@ -23,16 +23,11 @@ _Fn = TypeVar("_Fn", bound=Callable[..., Any])
 class ColocateGradients(AbstractContextManager[None]):
     """What :func:`colocate_gradients` returns: a context manager and a decorator, for any number of uses."""
 
-    def __init__(self) -> None:
-        self._entered = threading.local()
-
     def __enter__(self) -> None:
-        stack = self._entered.__dict__.setdefault("stack", [])
-        stack.append(_enter())
+        _enter()
 
     def __exit__(self, *error: object) -> None:
-        if self._entered.stack.pop():
-            _leave(raised=error[0] is not None)
+        _leave(raised=error[0] is not None)
 
     def __call__(self, fn: _Fn) -> _Fn:
         """``fn``, run within the context."""
@@ -89,19 +84,25 @@ def pinned_to(device: str) -> Iterator[None]:
         thread.shard = before
 
 
-def _enter() -> bool:
-    """Enter the context in this thread; returns whether it is the outermost one."""
+def _enter() -> None:
+    """Enter the context in this thread. A replica thread may be within that of its caller already."""
     context = interface().context.context()
-    if note in context.op_callbacks:
-        return False
-    install()
-    thread.strangers = 0
-    # TensorFlow's own add_op_callback would slow down ops that are not run by its fast path, of which a tape tells.
-    context.add_op_callback(note)
-    return True
+    if not thread.depth and note not in context.op_callbacks:
+        install()
+        thread.entered = True
+        thread.strangers = 0
+        # TensorFlow's own add_op_callback would slow down ops that are not run by its fast path, of which a tape tells.
+        context.add_op_callback(note)
+    thread.depth += 1
 
 
 def _leave(*, raised: bool) -> None:
+    if not thread.depth:
+        raise UsageError("colocate_gradients was left in another thread than it was entered in; leave it in the same")
+    thread.depth -= 1
+    if thread.depth or not thread.entered:
+        return
+    thread.entered = False
     if in_context():
         runtime.context.remove_op_callback(note)
     release()

@@ -16,6 +16,29 @@ def device_of(tensor: Any) -> str | None:
     return device or ("" if hasattr(tensor, "op") and not hasattr(tensor, "numpy") else None)
 
 
+def device_of_graph_op(op: Any) -> str:
+    """The device of an op of a graph; where it works on a variable, that of the variable, whatever was requested.
+
+    The reading of a variable has no backward op, and there are too many of them to look each up.
+    """
+    inputs = op.inputs if op.type != "ReadVariableOp" else ()
+    if len(inputs) and inputs[0].dtype.name == "resource":
+        return device_of_argument(inputs[0].op) or str(op.device)
+    return str(op.device)
+
+
+def device_of_argument(op: Any) -> str:
+    """The device of an op of a function, or of what the function was given in its place, such as a variable."""
+    while op.type == "Placeholder":
+        given = [outside for outside, inside in getattr(op.graph, "captures", ()) if inside.op is op]
+        if not given:
+            break
+        if hasattr(given[0], "numpy"):
+            return given[0].device or ""
+        op = given[0].op
+    return str(op.device)
+
+
 #: A scope that changes nothing. It is entered for most ops, and so made once.
 UNCHANGED = nullcontext()
 
@@ -97,18 +120,17 @@ class Sums:
         seeds = list(given) if given is not None else [None] * len(targets)
         if len(seeds) != len(targets):
             return given
+        # TensorFlow takes seeds for all targets or for none: beside others, ``None`` is a gradient that is missing.
+        if given is None and not all(_has_ones(tensor) for tensor in targets):
+            return given
         eager = tf.executing_eagerly()
         for at, (tensor, seed) in enumerate(zip(targets, seeds, strict=True)):
             place = device_of(tensor)
-            if place is None or not isinstance(tensor, tf.Tensor):
-                continue
-            if seed is None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
-                with entered(place):
-                    is_known = eager and hasattr(tensor, "numpy")
-                    seed = _ones(tuple(tensor.shape), tensor.dtype) if is_known else tf.ones_like(tensor)
-                seeds[at] = seed
-            if seed is not None:
-                seeds[at] = self._registered(seed, place)
+            if seed is None:
+                with UNCHANGED if place is None else entered(place):
+                    is_known = eager and hasattr(tensor, "numpy") and tensor.dtype != tf.resource
+                    seed = _ones(tuple(tensor.shape), tensor.dtype) if is_known else _ones_like(tensor)
+            seeds[at] = seed if place is None else self._registered(seed, place)
         return seeds
 
     def consume(self, out_grads: Sequence[Any]) -> None:
@@ -177,6 +199,17 @@ class Sums:
 
 def _ones(shape: tuple[int, ...], dtype: Any) -> Any:
     return interface().backprop._default_vspace.ones_fn(shape, dtype)
+
+
+def _ones_like(tensor: Any) -> Any:
+    """As TensorFlow makes them; for the handle of a variable, those of its value."""
+    return interface().backprop._default_vspace.ones_like_fn(tensor)
+
+
+def _has_ones(tensor: Any) -> bool:
+    import tensorflow as tf
+
+    return isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.string, tf.variant)
 
 
 def _key(grad: Any) -> int | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from harness.parallel.places import Sums, device_of
+from harness.parallel.places import Sums, device_of, device_of_graph_op
 
 #: The attributes of an op, its device, those of its inputs, and whether it is pinned; by the attributes' identity.
 notes: dict[int, tuple[Any, str, Sequence[str | None] | None, bool]] = {}
@@ -36,6 +36,9 @@ class _Thread(threading.local):
         #: Whether TensorFlow colocates by itself the gradients that it is building: ``tf.gradients`` does.
         self.colocates_itself = False
         self.strangers = 0
+        #: How often this thread is within the context, and whether it was the one to enter it.
+        self.depth = 0
+        self.entered = False
 
 
 class _Runtime:
@@ -82,25 +85,27 @@ class Pinned(AbstractContextManager[None]):
             runtime.context.remove_op_callback(note_pinned)
 
 
-def note(op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:  # noqa: ARG001
-    """Note where an eager op ran. TensorFlow calls this after each."""
+def note(op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> Any:  # noqa: ARG001
+    """Note where an eager op ran. TensorFlow calls this after each; what is returned goes to the next callback."""
     if graph is None and attrs and outputs and not runtime.no_tape():
         places = None if op_type in _keeps_inputs else [tensor.device for tensor in inputs]
         notes[id(attrs)] = (attrs, outputs[0].device, places, thread.pinned)
         if len(notes) >= _sweep_at:
             sweep()
+    return outputs
 
 
-def note_pinned(*op: Any, **named: Any) -> None:
+def note_pinned(*op: Any, **named: Any) -> Any:
     """As :func:`note`, for pinned parts outside of the context."""
-    if thread.pinned:
-        note(*op, **named)
+    return note(*op, **named) if thread.pinned else op[3]
 
 
-def note_graph_op(attrs: Any, inputs: Any, outputs: Any) -> None:
-    """Note an op that a tape records in a graph."""
+def note_recorded(attrs: Any, inputs: Any, outputs: Any) -> None:
+    """Note an op that a tape records, as in a graph."""
     places = [device_of(tensor) for tensor in inputs]
-    notes[id(attrs)] = (attrs, device_of(outputs[0]) or "", places, thread.pinned)
+    # Eager tensors are met too: not every op is run by TensorFlow's fast path.
+    place = outputs[0].device if hasattr(outputs[0], "numpy") else device_of_graph_op(outputs[0].op)
+    notes[id(attrs)] = (attrs, place, places, thread.pinned)
 
 
 def sweep() -> None:

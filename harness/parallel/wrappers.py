@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness._tensorflow import interface
-from harness.parallel.places import UNCHANGED, Sums, device_of, entered
+from harness.parallel.places import UNCHANGED, Sums, device_of, device_of_argument, device_of_graph_op, entered
 from harness.parallel.recording import (
     Pinned,
     active,
     in_context,
     note,
-    note_graph_op,
     note_pinned,
+    note_recorded,
     notes,
     place_of,
     runtime,
@@ -111,7 +111,7 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
 def _noted_record(original: Callable[..., Any]) -> Callable[..., Any]:
     def record(op_name: Any, inputs: Any, attrs: Any, outputs: Any) -> Any:
         if attrs and len(outputs) and active():
-            note_graph_op(attrs, inputs, outputs)
+            note_recorded(attrs, inputs, outputs)
         return original(op_name, inputs, attrs, outputs)
 
     return record
@@ -132,7 +132,8 @@ def _colocated_graph_scope(original: Callable[..., Any]) -> Callable[..., Any]:
         pinned = hasattr(op, _PINNED)
         if colocate_gradients_with_ops or not (pinned or active()):
             return original(op, gradient_uid, colocate_gradients_with_ops)
-        return _pinned_on(op.device) if pinned else entered(op.device, runtime.context)
+        device = device_of_graph_op(op)
+        return _pinned_on(device) if pinned else entered(device, runtime.context)
 
     return scope
 
@@ -149,7 +150,7 @@ def _colocated_graph_sum(original: Callable[..., Any]) -> Callable[..., Any]:
         pinned = any(_is_pinned(grad) for part in parts for grad in part)
         if not parts or not (pinned or active()):
             return original(grads, op, *rest, **named)
-        with Pinned() if pinned else UNCHANGED, entered(_device_of_argument(op), runtime.context):
+        with Pinned() if pinned else UNCHANGED, entered(device_of_argument(op), runtime.context):
             return original(grads, op, *rest, **named)
 
     return aggregate
@@ -169,15 +170,6 @@ def _one_sum(original: Callable[..., Any]) -> Callable[..., Any]:
         return tf.add_n(tensor_list)
 
     return add
-
-
-def _device_of_argument(op: Any) -> str:
-    """The device of an op of a function, or of what the function was given in its place, such as a variable."""
-    if op.type == "Placeholder":
-        for outside, inside in getattr(op.graph, "captures", ()):
-            if inside.op is op:
-                return outside.device or ""
-    return str(op.device)
 
 
 def _own_trace(original: Callable[..., Any]) -> Callable[..., Any]:

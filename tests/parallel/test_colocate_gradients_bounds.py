@@ -16,7 +16,7 @@ from tensorflow.python.framework import op_callbacks, ops
 from tensorflow.python.ops import gradients_util, resource_variable_ops
 from tower_programs import Towers, elsewhere, loss_of, numbers, on_each
 
-from harness import Devices, TensorFlowInterfaceChanged, colocate_gradients, trace
+from harness import Devices, TensorFlowInterfaceChanged, UsageError, colocate_gradients, trace
 from harness._tensorflow import interface
 from harness.parallel import recording, wrappers
 
@@ -100,6 +100,52 @@ def test_contexts_can_be_nested_and_entered_again(towers: Towers) -> None:
     with one:
         assert elsewhere(trace(towers.first_order)) == []
     assert installed() == before
+
+
+def test_contexts_that_end_in_another_order_than_they_began_hold_until_the_last(towers: Towers) -> None:
+    """As in coroutines of one thread."""
+    before = installed()
+    first, second = colocate_gradients(), colocate_gradients()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert elsewhere(trace(towers.first_order)) == []
+    second.__exit__(None, None, None)
+    assert elsewhere(trace(towers.first_order))
+    assert installed() == before
+
+
+def test_a_context_that_is_left_in_another_thread_is_an_error_there_and_holds_here(towers: Towers) -> None:
+    raised: list[BaseException] = []
+
+    def leave() -> None:
+        try:
+            context.__exit__(None, None, None)
+        except UsageError as error:
+            raised.append(error)
+
+    with colocate_gradients():
+        context = colocate_gradients()
+        thread = threading.Thread(target=leave)
+        thread.start()
+        thread.join(60)
+        assert elsewhere(trace(towers.first_order)) == []
+    assert "another thread" in str(raised[0])
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_callbacks_of_others_see_and_change_ops_as_before(towers: Towers, mode: str) -> None:
+    run = towers.first_order if mode == "eager" else tf.function(towers.first_order)
+    expected = [value.numpy().tobytes() for value in run()]
+    tf.debugging.enable_check_numerics()
+    try:
+        with colocate_gradients():
+            assert [value.numpy().tobytes() for value in run()] == expected
+            poisoned = functools.partial(towers.gradients, lambda x: tf.math.log(-tf.abs(x) @ towers.w), [towers.w])
+            with pytest.raises(tf.errors.InvalidArgumentError, match="NaN"):
+                (poisoned if mode == "eager" else tf.function(poisoned))()
+    finally:
+        tf.debugging.disable_check_numerics()
 
 
 @pytest.mark.parametrize("decorated", [colocate_gradients, colocate_gradients()], ids=["plain", "called"])

@@ -142,6 +142,46 @@ class Towers:
             loss = loss_of(parts)
         return tf.convert_to_tensor(tape.gradient(loss, self.table))
 
+    def looked_up_where_the_variable_is(self) -> Any:
+        # Whatever device is requested, TensorFlow runs the lookup, which has a backward op, beside its variable.
+        places = tf.constant([[[1, 2]], [[3, 4]]] * len(self.devices))
+        with tf.GradientTape() as tape:
+            loss = loss_of(on_each(self.devices, lambda own: tf.sin(tf.gather_nd(self.table, own)), places))
+        return tf.convert_to_tensor(tape.gradient(loss, self.table))
+
+    def targets_of_all_kinds(self) -> Any:
+        # A variable, which is a source too, and a whole number, through which no gradient goes.
+        with tf.GradientTape() as tape:
+            loss = loss_of(on_each(self.devices, self.dense, self.x))
+            rounded = tf.cast(loss * 10, tf.int32)
+        return tape.gradient([loss, self.w, rounded, tf.constant(3)], [self.w, self.b])
+
+    def gradient_penalty(self) -> Any:
+        def tower(x: Any) -> Any:
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = tf.reduce_sum(tf.tanh(tf.matmul(x, self.w)))
+            return inner.gradient(y, x)
+
+        return self.gradients(tower, [self.w])
+
+    def update_differentiated(self) -> Any:
+        # Meta-learning: the outer gradient goes through a step of training.
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as tape:
+                loss = loss_of(on_each(self.devices, lambda x: tf.tanh(tf.matmul(x, self.w)), self.x))
+            trained = self.w - 0.1 * tape.gradient(loss, self.w)
+            loss = loss_of(on_each(self.devices, lambda x: tf.tanh(tf.matmul(x, trained)), self.x))
+        return outer.gradient(loss, self.w)
+
+    def recording_stopped(self) -> Any:
+        with tf.GradientTape() as tape:
+            parts = on_each(self.devices, self.dense, self.x)
+            with tape.stop_recording():
+                scale = tf.reduce_sum(tf.concat(parts, axis=0))
+            loss = loss_of(parts) * scale
+        return tape.gradient(loss, [self.w, self.b])
+
     def unused_outputs(self) -> Any:
         # TensorFlow makes zeros for the gradient of the piece that nobody uses.
         return self.gradients(lambda x: tf.unstack(tf.matmul(x, self.w), num=2)[1][None], [self.w])
@@ -175,6 +215,11 @@ PROGRAMS = [
     Towers.custom_gradients,
     Towers.recomputed,
     Towers.sparse,
+    Towers.looked_up_where_the_variable_is,
+    Towers.targets_of_all_kinds,
+    Towers.gradient_penalty,
+    Towers.update_differentiated,
+    Towers.recording_stopped,
     Towers.unused_outputs,
     Towers.targets_on_their_devices,
 ]
