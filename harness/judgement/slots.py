@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.name import DeviceName
-from harness.parallel.closure import carried
+from harness.parallel.closure import carried, keras_classes
 from harness.records import Finding
 
 
@@ -16,10 +16,9 @@ def judge_slots(program: Callable[..., Any], mode: str) -> list[Finding]:
     Slots created lazily, in ``fit`` or in a first traced ``apply``, are all on the default device (FAULTS P10). One
     finding per optimizer and device names the first slot.
     """
-    import tensorflow as tf
-
     findings: dict[tuple[int, str], Finding] = {}
-    for number, optimizer in enumerate(carried(program, lambda item: isinstance(item, tf.keras.optimizers.Optimizer))):
+    kinds = keras_classes("optimizers.Optimizer")
+    for number, optimizer in enumerate(carried(program, lambda item: isinstance(item, kinds))):
         for variable, slot in slots_of(optimizer):
             home, place = device_of(variable), device_of(slot)
             if home is not None and place is not None and home != place:

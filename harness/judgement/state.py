@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.judgement.slots import device_of
-from harness.parallel.closure import carried
+from harness.parallel.closure import carried, keras_classes
 from harness.parallel.making import is_made_in_place
 
 #: Methods that write to a variable.
@@ -65,9 +65,7 @@ def assigning_class() -> Any:
 
 
 def _has_variables(item: Any) -> bool:
-    import tensorflow as tf
-
-    return isinstance(item, (tf.keras.layers.Layer, tf.keras.optimizers.Optimizer, tf.keras.metrics.Metric))
+    return isinstance(item, keras_classes("layers.Layer", "optimizers.Optimizer", "metrics.Metric"))
 
 
 def put(variable: Any, value: Any) -> None:

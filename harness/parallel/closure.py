@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -31,6 +33,15 @@ def carried(fn: Callable[..., Any], wanted: Callable[[Any], bool]) -> list[Any]:
         elif depth < _DEPTH:
             stack.extend((part, depth + 1) for part in reversed(list(_parts(item, depth))))
     return found
+
+
+def keras_classes(*names: str) -> tuple[type, ...]:
+    """Keras's classes of these names, such as ``layers.Layer``, of each Keras in this process.
+
+    A program may use Keras 3 and Keras 2 (``tf_keras``), whichever of them ``tf.keras`` is.
+    """
+    loaded = [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]
+    return tuple(operator.attrgetter(name)(keras) for keras in loaded for name in names)
 
 
 def _parts(item: Any, depth: int) -> Iterator[Any]:

@@ -220,6 +220,30 @@ def test_a_right_program_has_no_cause(devices: Devices) -> None:
         assert not [each for each in found.findings if each.kind == "value"], found
 
 
+def test_batch_statistics_are_told_from_a_training_step(devices: Devices) -> None:
+    average = tf.Variable(tf.zeros(3), name="moving_mean")
+    weights = tf.Variable(W.numpy(), name="own")
+
+    def normalised(x: Any) -> Any:
+        average.assign_sub(0.1 * (average - tf.reduce_mean(x, 0)))
+        return batch_norm(x)
+
+    def trained(x: Any) -> Any:
+        rows = tf.matmul(x, weights)
+        weights.assign_sub(0.1 * tf.matmul(x, rows, transpose_a=True))
+        return rows
+
+    for fn, variable, words in (
+        (normalised, average, r"not row-wise: .* and updates variable moving_mean with them"),
+        (trained, weights, r"training step ran once for each of the 4 shards"),
+    ):
+        whole = lambda d, x, fn=fn: tf.concat(tf.split(fn(tf.concat(towers(d, tf.identity, x), 0)), 4), 0)  # noqa: E731
+        found = verified(devices, lambda d, x, fn=fn: joined(d, fn, x), fn, EVEN, variables=[variable])  # type: ignore[misc]
+        assert re.search(words, found.reason), found
+        found = verified(devices, whole, fn, EVEN, variables=[variable])
+        assert not [each for each in found.findings if each.kind == "value"], found
+
+
 def test_a_stopped_gradient_is_named_with_its_place(devices: Devices) -> None:
     found = verified(devices, lambda d, x: joined(d, stopped, x), dense, X, variables=[W])
     assert "variable weights is stopped by tf.stop_gradient (test_named_causes.py:" in found.reason, found

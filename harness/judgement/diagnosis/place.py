@@ -7,8 +7,10 @@ import sysconfig
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from harness.parallel.closure import keras_classes
+
 #: Modules by their first name, and rooms of the harness, whose lines are not the user's.
-_LIBRARIES = ("tensorflow", "keras", "numpy", "wrapt", "contextlib", "functools", "threading", "concurrent")
+_LIBRARIES = ("tensorflow", "keras", "tf_keras", "numpy", "wrapt", "contextlib", "functools", "threading", "concurrent")
 _ROOMS = ("judgement", "evidence", "parallel", "_tensorflow", "devices", "checking", "runner")
 _STANDARD = sysconfig.get_paths()["stdlib"]
 
@@ -27,12 +29,11 @@ def place_of_call() -> str | None:
 
 def layer_of_call() -> str | None:
     """The name of the innermost Keras layer that is being called, or ``None``."""
-    keras = sys.modules.get("keras")
-    layer_type = getattr(getattr(keras, "layers", None), "Layer", None)
+    layers = keras_classes("layers.Layer")
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and layer_type is not None:
+    while frame is not None and layers:
         owner = frame.f_locals.get("self")
-        if isinstance(owner, layer_type):
+        if isinstance(owner, layers):
             return str(owner.name)
         frame = frame.f_back
     return None

@@ -12,6 +12,7 @@ from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
 from harness.judgement.diagnosis.writing import writes
+from harness.plural import plural
 
 
 def _right(leaf: Leaf) -> Leaf:
@@ -36,6 +37,9 @@ def per_shard(question: Question) -> Iterator[Cause]:
         if any(leaf.part == "state" for leaf in wrong):
             running = PerShard.run(question, layout, fresh=False)
             if running is not None and _in_turn(question, running):
+                if (statistics := _batch_statistics(question, layout, shards)) is not None:
+                    yield statistics
+                    return
                 yield Cause(
                     f"the training step ran once for each of the {len(layout.sizes)} shards, one after the other, "
                     "instead of once for the batch",
@@ -116,6 +120,26 @@ def _in_turn(question: Question, running: PerShard) -> bool:
     last = running.results[-1]
     states = [leaf for leaf in question.wrong if leaf.part == "state"]
     return all(leaf.explained_by(leaf.of(last)) for leaf in states)
+
+
+def _batch_statistics(question: Question, layout: Layout, shards: PerShard) -> Cause | None:
+    """Rows that depend on the rest of their batch, with averages that each shard moves, as batch normalisation does.
+
+    The shards' results are those of the reference from one state: nothing that it wrote has an effect on them.
+    """
+    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+    row_by_row = Join("concat", layout.axis)
+    if not outputs or any(shards.join_that_gives(leaf, leaf) != row_by_row for leaf in outputs):
+        return None
+    states = [leaf.name.removesuffix(" after the call") for leaf in question.wrong if leaf.part == "state"]
+    more = f" and {plural(len(states) - 1, 'more variable')}" if len(states) > 1 else ""
+    return Cause(
+        f"the function is not row-wise: {outputs[0].name} of a row depends on the other rows of its batch, but each "
+        f"shard has only its own ({sizes_text(layout.sizes)}), and updates {states[0]}{more} with them",
+        layout.place,
+        tuple(question.wrong),
+        "compute what spans the batch once, on the joined rows; batch normalisation is row-wise with training=False",
+    )
 
 
 def _written(question: Question) -> str | None:

@@ -7,24 +7,25 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.judgement.state import ASSIGNING, assigning_class
+from harness.parallel.closure import keras_classes
 
 
 @contextmanager
 def applying(apply: Callable[..., Any]) -> Iterator[None]:
     """Call ``apply(original, optimizer, grads, variables)`` where a Keras optimizer applies gradients."""
-    import tensorflow as tf
+    # Keras 2 has no such method.
+    originals = {owner: owner.apply for owner in keras_classes("optimizers.Optimizer") if hasattr(owner, "apply")}
 
-    owner = tf.keras.optimizers.Optimizer
-    original = owner.apply
+    def method(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, grads, trainable_variables=None, **_: apply(original, self, grads, trainable_variables)
 
-    def method(self: Any, grads: Any, trainable_variables: Any = None, **_: Any) -> Any:
-        return apply(original, self, grads, trainable_variables)
-
-    owner.apply = method
+    for owner, original in originals.items():
+        setattr(owner, "apply", method(original))  # noqa: B010 - mypy knows no such attribute of a type
     try:
         yield
     finally:
-        owner.apply = original
+        for owner, original in originals.items():
+            setattr(owner, "apply", original)  # noqa: B010
 
 
 @contextmanager
