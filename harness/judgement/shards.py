@@ -16,7 +16,7 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes
+from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes
 from harness.judgement.provenance import SEVERAL, Family, Provenance
 from harness.judgement.wiring import Wiring
 
@@ -54,7 +54,8 @@ class Shards:
         # What is done to a gradient before an update is the optimizer's work, which belongs to the variable.
         optimizer = self._after(lambda op: op.role == "gradient")
         worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
-        worked = [op for op in worked if op.name not in optimizer and self._place(op) is not None]
+        checks = self._checks()
+        worked = [op for op in worked if op.name not in optimizer | checks and self._place(op) is not None]
         floating = [op for op in worked if self._floating(op)]
         self.worked = floating or worked
 
@@ -83,6 +84,20 @@ class Shards:
         """The ops on the same part that an op reads from."""
         part = self.family[name]
         return [source for source, _ in self.provenance.sources[name] if self.family.get(source) == part]
+
+    def _checks(self) -> set[str]:
+        """The ops whose results only assertions read, which may stand anywhere."""
+        found = {op.name for op in self.wiring.ops if op.type == "Assert"}
+        if found:
+            # An assertion in a graph stands in a call that does nothing else.
+            guards = [op.name for op in self.wiring.ops if op.type in CALLS]
+            guards = [name for name in guards if any(each.startswith(f"{name}/") for each in found)]
+            found |= {name for name in guards if not self.wiring.work_in(name)}
+        for op in reversed(self.ops if found else []):
+            readers = self.wiring.readers(op)
+            if readers and all(reader.name in found for reader in readers):
+                found.add(op.name)
+        return found
 
     def _place(self, op: Op) -> DeviceName | None:
         """Where an op ran; for one that was optimised away, where its work went, if it could have been there."""

@@ -41,6 +41,10 @@ class Wiring:
                     inside["/".join(parts[:length])].append(op)
         return inside
 
+    def work_in(self, call: str) -> list[Op]:
+        """The ops that compute inside of a call, assertions left out."""
+        return [op for op in self._inside.get(call, ()) if op.type != "Assert"]
+
     def readers(self, op: Op) -> list[Op]:
         """The ops that read what ``op`` makes, those that only wait for it left out."""
         return [reader for reader in self._readers.get(op.name, ()) if reader.type != "NoOp"]

@@ -364,6 +364,24 @@ def table_on_one(devices: Devices, wrong: bool) -> Program:
     return Program(_towers(devices, work), lambda x: tf.tanh(tf.gather(table, x)), {"x": integers(20, _ROWS)})
 
 
+def checked_on_the_host(devices: Devices, wrong: bool) -> Program:
+    """What only an assertion reads may be anywhere; the same work is out of place where its result is used."""
+    import tensorflow as tf
+
+    first, second, both = layers()
+
+    def work(part: Any, name: str, shard: int) -> Any:
+        with tf.device(name):
+            hidden = second(first(part))
+        with tf.device(devices.host):
+            largest = tf.reduce_max(tf.abs(first(tf.square(part)) - second(part)), axis=1)
+            tf.debugging.assert_less(largest, 1e6)
+        with tf.device(devices[0].name if wrong else name):
+            return first(hidden) if wrong else tf.tanh(hidden)
+
+    return Program(_towers(devices, work), lambda x: first(both(x)) if wrong else tf.tanh(both(x)), {"x": sample(8, 6)})
+
+
 PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
     **{cut.__name__: cut_by(cut, [2, 2, 2, 2]) for cut in CUTS},
     "uneven split": cut_by(by_split, [1, 5, 2, 2]),
@@ -390,6 +408,7 @@ PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
             two_inputs,
             column_parallel,
             table_on_one,
+            checked_on_the_host,
         )
     },
 }

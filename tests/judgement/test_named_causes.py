@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,13 +16,24 @@ from harness import Devices, Verdict, Verification, verify
 RANDOM = np.random.default_rng(11)
 X = RANDOM.normal(size=(10, 3)).astype(np.float32)
 EVEN = RANDOM.normal(size=(8, 3)).astype(np.float32)
-W = tf.Variable(RANDOM.normal(size=(3, 4)).astype(np.float32), name="weights")
+_WEIGHTS = RANDOM.normal(size=(3, 4)).astype(np.float32)
 
 Fn = Callable[..., Any]
 
 
+@functools.cache
+def shared() -> Any:
+    """The variable of all programs; TensorFlow must not start before the devices are configured."""
+    return tf.Variable(_WEIGHTS, name="weights")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_on_the_host(devices: Devices) -> None:
+    shared()
+
+
 def dense(x: Any) -> Any:
-    return tf.tanh(tf.matmul(x, W))
+    return tf.tanh(tf.matmul(x, shared()))
 
 
 def sizes_of(rows: int, count: int = 4) -> list[int]:
@@ -47,7 +59,7 @@ def loss(x: Any) -> Any:
 def step(fn: Fn, x: Any) -> Any:
     with tf.GradientTape() as tape:
         value = fn(x)
-    return value, tape.gradient(value, W)
+    return value, tape.gradient(value, shared())
 
 
 def batch_norm(x: Any) -> Any:
@@ -72,11 +84,11 @@ def doubled(devices: Devices, x: Any) -> Any:
 
 
 def stopped(part: Any) -> Any:
-    return tf.tanh(tf.matmul(part, tf.stop_gradient(W)))
+    return tf.tanh(tf.matmul(part, tf.stop_gradient(shared())))
 
 
 def half(part: Any) -> Any:
-    return tf.tanh(tf.cast(tf.matmul(tf.cast(part, tf.float16), tf.cast(W, tf.float16)), tf.float32))
+    return tf.tanh(tf.cast(tf.matmul(tf.cast(part, tf.float16), tf.cast(shared(), tf.float16)), tf.float32))
 
 
 def scaled(devices: Devices, x: Any, number: int, change: Fn) -> Any:
@@ -100,12 +112,12 @@ def summed_step(devices: Devices, x: Any) -> Any:
 
 
 def penalty(x: Any) -> Any:
-    return tf.reduce_mean(tf.square(dense(x))) + 0.1 * tf.nn.l2_loss(W)
+    return tf.reduce_mean(tf.square(dense(x))) + 0.1 * tf.nn.l2_loss(shared())
 
 
 def penalty_sum(devices: Devices, x: Any) -> Any:
     rows = float(4 * x.shape[0])
-    tower = lambda part: tf.reduce_sum(tf.square(dense(part))) / rows + 0.1 * tf.nn.l2_loss(W)  # noqa: E731
+    tower = lambda part: tf.reduce_sum(tf.square(dense(part))) / rows + 0.1 * tf.nn.l2_loss(shared())  # noqa: E731
     return tf.add_n(towers(devices, tower, x))
 
 
@@ -222,7 +234,7 @@ def test_a_right_program_has_no_cause(devices: Devices) -> None:
 
 def test_batch_statistics_are_told_from_a_training_step(devices: Devices) -> None:
     average = tf.Variable(tf.zeros(3), name="moving_mean")
-    weights = tf.Variable(W.numpy(), name="own")
+    weights = tf.Variable(shared().numpy(), name="own")
 
     def normalised(x: Any) -> Any:
         average.assign_sub(0.1 * (average - tf.reduce_mean(x, 0)))
@@ -245,7 +257,7 @@ def test_batch_statistics_are_told_from_a_training_step(devices: Devices) -> Non
 
 
 def test_a_stopped_gradient_is_named_with_its_place(devices: Devices) -> None:
-    found = verified(devices, lambda d, x: joined(d, stopped, x), dense, X, variables=[W])
+    found = verified(devices, lambda d, x: joined(d, stopped, x), dense, X, variables=[shared()])
     assert "variable weights is stopped by tf.stop_gradient (test_named_causes.py:" in found.reason, found
 
 
@@ -277,7 +289,7 @@ def test_what_no_hypothesis_explains_has_no_cause_but_a_list_of_what_was_ruled_o
 
 
 def test_an_optimizer_applied_by_each_shard_is_named(devices: Devices) -> None:
-    weights = tf.Variable(W.numpy(), name="own")
+    weights = tf.Variable(shared().numpy(), name="own")
     optimizer = tf.keras.optimizers.Adam(0.1)
     optimizer.build([weights])
 

@@ -91,8 +91,9 @@ def step(make: Callable[[], Model], *, colocated: bool = True) -> Callable[[Devi
     import tensorflow as tf
 
     def build(devices: Devices) -> Program:
-        program = towers(make)(devices)
-        trained = _ends(make()[2], 1)
+        model = make()
+        program = towers(lambda: model)(devices)
+        trained = _ends(model[2], 1)
 
         def taken(fn: Fn) -> Fn:
             def of_batch(**given: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from harness.judgement.diagnosis.joins import Join, PerShard
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
@@ -54,9 +55,9 @@ def moved(question: Question) -> Iterator[Cause]:
         if places is None or leaf.expected is None or leaf.found is None or not _telling(leaf):
             continue
         count = leaf.expected.shape[0]
-        if places == list(range(count)):
-            continue
         layout = next(iter(partitions(question)), None)
+        if places == list(range(count)) or _numbered_by_shard(question, leaf, layout):
+            continue
         text, at_cut = _movement(places, count, layout)
         reason = ""
         if at_cut and layout is not None and layout.seen:
@@ -67,6 +68,15 @@ def moved(question: Question) -> Iterator[Cause]:
         if leaf.explained_by(predicted) and _others_follow(question, leaf, places, count):
             yield Cause(f"{first_upper(text)}{reason}", place, tuple(question.wrong))
             return
+
+
+def _numbered_by_shard(question: Question, leaf: Leaf, layout: Layout | None) -> bool:
+    """Whether rows of one whole number each are the reference's of each shard: equal numbers are no moved rows."""
+    expected = leaf.expected
+    if layout is None or expected is None or expected.dtype.kind not in "iub" or expected[0].size != 1:
+        return False
+    shards = PerShard.run(question, layout)
+    return shards is not None and shards.join_that_gives(leaf, leaf) == Join("concat", layout.axis)
 
 
 def _others_follow(question: Question, leaf: Leaf, places: list[int], count: int) -> bool:
