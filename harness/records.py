@@ -215,6 +215,11 @@ class Card:
         return self.kind == "GPU"
 
     @property
+    def on_host(self) -> bool:
+        """Whether the host's processor does its work: a CPU, or a software GPU, also one of a described machine."""
+        return not self.is_gpu or self.part == "software GPU"
+
+    @property
     def shares_threads(self) -> bool:
         """Whether it is a logical CPU or a software GPU of this process. They share cores: their rates say nothing."""
         return not self.is_gpu and "/" not in self.label

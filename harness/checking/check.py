@@ -102,7 +102,7 @@ class Check:
     typical_s: float
     run: Callable[[CheckContext], CheckOutcome]
     level: Level = Level.QUICK
-    #: Whether it works on the machine (``CheckContext.machine``) and so on a described one too.
+    #: Whether it works on the machine (``CheckContext.machine``): ``--fake`` selects these.
     hardware: bool = False
     #: Whether all devices have to be of this process: not those of ``cores:N`` and of other hosts.
     one_process: bool = False

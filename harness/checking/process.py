@@ -9,11 +9,11 @@ from pydantic import TypeAdapter
 from harness.checking.check import CheckContext, Level
 from harness.checking.execute import execute
 from harness.checking.suite import load_suite
-from harness.errors import UsageError
 from harness.records import RunRecord
 from harness.runner.job import typed_task
 from harness.runner.messages import Finished, Ready, Started
 from harness.runner.worker import Send
+from harness.softgpu import DescribedGpus, loaded as software_gpus
 
 
 @typed_task
@@ -23,25 +23,19 @@ def run(
     suite: str,
     checks: tuple[str, ...],
     level: Level = Level.QUICK,
-    described: Path | None = None,
     history: tuple[Path, ...] = (),
 ) -> None:
     """Configure the devices of ``spec``, run the checks of a suite (``module:attribute``), and send each result.
 
-    ``described`` is the file of a described machine, which takes the place of the real one for checks of hardware;
     ``history`` are files of earlier runs of this machine.
     """
     loaded = load_suite(suite)
     by_id = {check.id: check for check in loaded.select(checks)}
-    if described is None:
-        devices = loaded.configure(spec)
-        fingerprint, machine = loaded.fingerprint(devices), loaded.machine(devices) if loaded.machine else None
-    elif loaded.described is None:
-        raise UsageError(f"--fake {described}: a described machine needs hardware checks, and this suite has none")
-    else:
-        devices, fingerprint, machine = loaded.described(described)
+    devices = loaded.configure(spec)
+    fingerprint, machine = loaded.fingerprint(devices), loaded.machine(devices) if loaded.machine else None
     cards = machine.cards if machine is not None else ()
-    send(Ready(devices.names, devices.reason, fingerprint, cards, described=described is not None))
+    described = isinstance(software_gpus(), DescribedGpus)
+    send(Ready(devices.names, devices.reason, fingerprint, cards, described=described))
     earlier = tuple(TypeAdapter(RunRecord).validate_json(file.read_bytes()) for file in history)
     context = CheckContext(devices, level=level, machine=machine, history=earlier)
     for check_id in checks:

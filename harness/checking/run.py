@@ -32,8 +32,6 @@ class Plan:
     timeout_s: float = DEFAULT_TIMEOUT_S
     startup_limit_s: float = STARTUP_LIMIT_S
     level: Level = Level.QUICK
-    #: The file of a described machine, used instead of the real one.
-    described: str = ""
     #: Files of earlier runs of this machine, which figures are compared with.
     history: tuple[str, ...] = ()
 
@@ -65,7 +63,6 @@ def _job(plan: Plan, remaining: list[str]) -> Job:
             "suite": plan.suite,
             "checks": list(remaining),
             "level": plan.level.value,
-            "described": plan.described or None,
             "history": list(plan.history),
         },
         limit_s=max(plan.timeout_s, plan.startup_limit_s) + LAST_RESORT_S,

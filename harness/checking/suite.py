@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness.checking.check import Check, Hardware, Level
 from harness.devices.device import Devices
@@ -22,8 +21,6 @@ class Suite:
     fingerprint: Callable[[Devices], Fingerprint]
     #: The hardware under configured devices; ``None`` for a suite that has no hardware checks.
     machine: Callable[[Devices], Hardware] | None = None
-    #: The machine that a file describes, with its devices; ``None`` for a suite that supports no such files.
-    described: Callable[[Path], tuple[Devices, Fingerprint, Hardware]] | None = None
 
     def __post_init__(self) -> None:
         if twice := sorted({check_id for check_id in self.ids if self.ids.count(check_id) > 1}):

@@ -5,7 +5,6 @@ Importing this loads no TensorFlow: each check imports it when it runs.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.checking.suite import Suite
@@ -59,13 +58,6 @@ def _machine(devices: Devices) -> Machine:
     return TensorFlowMachine(devices)
 
 
-def _described(path: Path) -> tuple[Devices, Fingerprint, Machine]:
-    from harness.faults.machine import DescribedMachine, devices, fingerprint, load_description
-
-    description = load_description(path)
-    return devices(description), fingerprint(description), DescribedMachine(description)
-
-
 #: How processes find the suite: ``module:attribute``.
 REFERENCE = f"{__name__}:SUITE"
 
@@ -99,5 +91,4 @@ SUITE = Suite(
     configure=_configure,
     fingerprint=_fingerprint,
     machine=_machine,
-    described=_described,
 )

@@ -43,14 +43,13 @@ class Request:
     spec: str
     level: Level
     timeout_s: float
-    described: str
     required: tuple[Requirement, ...]
     known: tuple[KnownFailure, ...]
     history: tuple[str, ...]
 
     def replay(self, check: str) -> str:
         """The command that runs a check alone again."""
-        where = ["--fake", self.spec] if self.described else ["--devices", self.spec]
+        where = ["--devices", self.spec]
         return shlex.join(["harness", "validate", *where, "--only", check, "--level", str(self.level)])
 
 
@@ -87,7 +86,7 @@ def validate(
     fake: Annotated[
         str | None,
         typer.Option(
-            "--fake", metavar="FILE", help="Check a machine described in FILE instead of this one, such as @faulty-8."
+            "--fake", metavar="FILE", help="Hardware checks of the machine that FILE describes, such as @faulty-8."
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict.")] = False,
@@ -103,15 +102,15 @@ def validate(
 
     with clear_errors():
         limit_s = _time_limit(timeout, level)
-        check_spec(devices)
-        if fake is not None and devices != "auto":
-            raise UsageError(f"--devices {devices} with --fake: accepted: one of the two; the file names the devices")
+        spec = devices if fake is None else _described(fake, devices)
+        check_spec(spec)
         request = Request(
-            checks=_selected(only or (), level, described=fake is not None),
-            spec=devices if fake is None else fake,
+            checks=tuple(
+                check for check in suite().select(only or (), level) if fake is None or only or check.hardware
+            ),
+            spec=spec,
             level=level,
             timeout_s=limit_s,
-            described="" if fake is None else str(_description(fake)),
             required=tuple(Requirement.parse(text) for text in require or ()),
             known=_known(known_failures),
             history=_history(history or ()),
@@ -177,7 +176,6 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
         suite_reference(),
         request.timeout_s,
         level=request.level,
-        described=request.described,
         history=request.history,
     )
     today = datetime.now(timezone.utc).date()
@@ -225,18 +223,6 @@ def _absence(error: HarnessError, request: Request, recording: Recording) -> boo
     return True
 
 
-def _selected(only: list[str] | tuple[str, ...], level: Level, *, described: bool) -> tuple[Check, ...]:
-    """Select the checks; on a described machine only those of hardware: TensorFlow cannot run there."""
-    checks = suite().select(only, level)
-    if not described:
-        return checks
-    wrong = [check.id for check in checks if not check.hardware] if only else []
-    if wrong:
-        there = ", ".join(check.id for check in suite().checks if check.hardware)
-        raise UsageError(f"--only {wrong[0]} with --fake: it runs TensorFlow; accepted: {there}")
-    return tuple(check for check in checks if check.hardware)
-
-
 def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
     """Read earlier runs now, so that a damaged file is an error before anything starts."""
     from harness.report.storage import load_run
@@ -246,16 +232,13 @@ def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
     return tuple(str(path.absolute()) for path in paths)
 
 
-def _description(text: str) -> Path:
-    """Return the path of a described machine: a file of the user's, or a shipped one (``@NAME``)."""
-    from harness.devices.shipped import shipped_folder
-
-    if not text.startswith("@"):
-        return Path(text).absolute()
-    there = {f"@{path.stem}": path for path in sorted(shipped_folder("fake").glob("*.toml"))}
-    if text not in there:
-        raise UsageError(f"--fake {text}: no such machine; accepted: {', '.join(there)}, or a .toml file")
-    return there[text]
+def _described(machine: str, devices: str) -> str:
+    """Return the spec of a described machine's software GPUs: a file of the user's, or a shipped one (``@NAME``)."""
+    if devices != "auto":
+        raise UsageError(f"--devices {devices} with --fake: accepted: one of the two; the file names the devices")
+    if not machine.startswith("@") and not machine.endswith(".toml"):
+        raise UsageError(f"--fake {machine}: accepted: a .toml file, or @NAME for a shipped description")
+    return f"softgpu:{machine}"
 
 
 def _known(path: Path | None) -> tuple[KnownFailure, ...]:

@@ -22,7 +22,7 @@ CHUNK_WORDS = 2 * 1024 * 1024
 #: The tensors that a large buffer consists of have as many chunks: 64 MiB are large enough for copies at full speed.
 PIECE_CHUNKS = 4
 #: A small card has smaller chunks, so that what is made beside a buffer is at most a few hundredths of its memory.
-CHUNKS_OF_CARD = 256
+CHUNKS_OF_CARD = 64
 #: Odd, with about as many ones as zeros: as a step it makes each word unique, and most bits change from word to word.
 STEP = 0x9E3779B97F4A7C15
 #: Longer patterns are not cached, so that memory under test is not kept.

@@ -333,7 +333,10 @@ def _memory(card: str, size_bytes: int) -> Iterator[None]:
 
     try:
         yield
-    except tf.errors.ResourceExhaustedError as error:
+    except (tf.errors.ResourceExhaustedError, tf.errors.InternalError) as error:
+        # A copy to a card without memory ends with this internal error.
+        if isinstance(error, tf.errors.InternalError) and "Dst tensor is not initialized" not in str(error):
+            raise
         raise DeviceMemoryFull(card, size_bytes) from error
 
 

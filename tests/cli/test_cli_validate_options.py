@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import pytest
 from command_line import run
 
 from harness.records import Verdict
 from harness.report.storage import load_run
+from harness.softgpu.compiler import NAMES
 
 
 def test_hardware_that_is_required_and_not_there_is_a_failure(tmp_path: Path) -> None:
@@ -65,32 +68,30 @@ def test_quiet_prints_the_verdict_alone_and_json_the_record_alone(tmp_path: Path
     assert json.loads(bad.stdout)["complete"] is False
 
 
-def test_a_described_machine_takes_checks_of_hardware_alone(tmp_path: Path) -> None:
-    done = run(tmp_path, "validate", "--only", "passes", "--fake", "machine.toml")
-    assert done.returncode == 2
-    assert "--only passes with --fake: it runs TensorFlow" in done.stderr
-    done = run(tmp_path, "validate", "--devices", "cpu:2", "--fake", "machine.toml")
-    assert done.returncode == 2
-    assert "accepted: one of the two" in done.stderr
+def test_what_is_wrong_with_a_described_machine_is_said_in_one_line(tmp_path: Path) -> None:
+    for given, accepted in (
+        (("--devices", "cpu:2", "--fake", "machine.toml"), "accepted: one of the two"),
+        (("--fake", "machine"), "accepted: a .toml file, or @NAME"),
+        (("--fake", "@none"), "there is no described machine @none"),
+    ):
+        done = run(tmp_path, "validate", *given)
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert accepted in line
 
 
-def test_a_described_machine_is_judged_and_compared_with_its_history(tmp_path: Path) -> None:
-    only = ("--only", "cards", "--only", "arithmetic")
-    first = run(tmp_path, "validate", "--fake", "@clean-8", *only, "--report", "first", planted=False)
+@pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="needs a C++ compiler, to make software GPUs")
+def test_a_described_machine_is_checked_on_software_gpus_and_compared_with_its_history(tmp_path: Path) -> None:
+    clean = ("validate", "--fake", "@clean-8", "--only", "cards")
+    first = run(tmp_path, *clean, "--report", "first", planted=False)
     assert first.returncode == 0, first.stderr
     assert "(a described machine, not hardware)" in first.stdout
+    found = load_run(tmp_path / "first").results[0]
+    assert found.replay == "harness validate --devices softgpu:@clean-8 --only cards --level quick"
     again = ("--history", "first/run.json", "--report", "second")
-    assert run(tmp_path, "validate", "--fake", "@clean-8", *only, *again, planted=False).returncode == 0
-    faulty = run(tmp_path, "validate", "--fake", "@faulty-8", *only, "--history", "first/run.json", planted=False)
-    assert faulty.returncode == 1
-    figures = [
-        figure
-        for result in load_run(tmp_path / "harness-report").results
-        for finding in result.findings
-        if (figure := finding.device) is not None
-    ]
-    assert any(device.endswith("GPU:7") for device in figures)
+    faulty = ("validate", "--fake", "@missing-of-4", "--only", "cards")
+    assert run(tmp_path, *faulty, *again, planted=False).returncode == 1
     (tmp_path / "first" / "run.json").write_text("{}")
-    broken = run(tmp_path, "validate", "--fake", "@clean-8", *only, *again, planted=False)
+    broken = run(tmp_path, *clean, *again, planted=False)
     assert broken.returncode == 2
     assert "has no schema_version" in broken.stderr

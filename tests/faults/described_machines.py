@@ -1,20 +1,15 @@
-"""Descriptions of machines, and what the hardware checks say of one: for tests without hardware or TensorFlow."""
+"""Descriptions of machines, and whom the findings of hardware checks name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
-from harness.checks.registry import SUITE
-from harness.faults.machine import DescribedMachine, devices, read_description
 from harness.hardware.machine import Machine
 from harness.records import Finding
 
-#: All that run on a described machine. ``isolation`` starts processes of its own.
-CHECKS = tuple(check for check in SUITE.checks if check.hardware and check.id != "isolation")
 H100 = "NVIDIA H100 80GB HBM3"
-#: A card by its slot, an ordered pair of slots, an index of a shard, or the software.
+#: A card by its slot, an ordered pair of slots, or the software.
 Subject = int | tuple[int, int] | str
 
 
@@ -28,24 +23,8 @@ def text(count: int, model: str = H100, *faults: str, top: str = "", cards: str 
     return made
 
 
-def machine(count: int, model: str = H100, *faults: str, **lines: str) -> DescribedMachine:
-    """The machine of :func:`text`."""
-    return DescribedMachine(read_description("test.toml", text(count, model, *faults, **lines)))
-
-
-def results(
-    made: DescribedMachine, checks: Iterable[Check] = CHECKS, level: Level = Level.QUICK
-) -> dict[str, CheckOutcome]:
-    """What the checks say in one pass, each of a machine that has just been switched on."""
-    there = devices(made.description)
-    return {
-        check.id: check.run(CheckContext(there, level=level, machine=DescribedMachine(made.description)))
-        for check in checks
-    }
-
-
 def blamed(made: Machine, findings: Iterable[Finding]) -> set[Subject]:
-    """Who is named by findings: the slots of cards, ordered pairs of them, or ``index N``."""
+    """Who is named by findings: the slots of cards, ordered pairs of them."""
     return {_subject(made, finding) for finding in findings}
 
 
@@ -55,8 +34,6 @@ def _subject(made: Machine, finding: Finding) -> Subject:
     slot_of |= {card.device: _slot(card.uuid) for card in made.cards if card.device}
     if finding.pair:
         return slot_of[finding.pair[0]], slot_of[finding.pair[1]]
-    if finding.subject.startswith("index "):
-        return finding.subject
     if finding.device is None and finding.kind == "software":
         return "software"
     assert finding.device is not None, finding

@@ -71,6 +71,8 @@ FAULTY = [
     Machine(1, V100, ["hot card = 0, slowdown_after_s = 0.001"], "sustained-load", {0}),
     Machine(3, H100, ["ecc card = 2, corrected_per_s = 10000.0"], "sustained-load", {2}),
     Machine(2, A100, ["ecc card = 0, corrected_per_s = 0.0, uncorrected_per_s = 1000.0"], "sustained-load", {0}),
+    # Only what uses the whole card touches the multiprocessors that are wrong.
+    Machine(4, H100, ["bit-flip card = 2, probability = 0.5, least_elements = 65536"], "sustained-load", {2}),
     Machine(4, H100, ["link-width card = 3, width = 4"], "sustained-load", {3}),
     Machine(3, A100, ["link-generation card = 1, generation = 1"], "sustained-load", {1}),
     Machine(2, H100, ["replays card = 1, per_s = 10000.0"], "sustained-load", {1}),

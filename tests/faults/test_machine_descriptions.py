@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from described_machines import H100, text
 
-from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES
-from harness.devices.described.models import MODELS
+from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES, load_description, read_description
+from harness.devices.described.state import gpus_of
 from harness.errors import InvalidDescription, UsageError
-from harness.faults.machine import DescribedMachine, devices, fingerprint, load_description, read_description
 
 FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
 
@@ -25,8 +24,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, top="sede = 1"), "sede", "did you mean seed?"),
         (text(0), "cards.count", "an integer from 1 to 64"),
         (text(2).replace("count = 2", 'count = "2"'), "cards.count", "an integer from 1 to 64"),
-        (text(2, "A card of tomorrow"), "cards.model", "or another with memory_bytes and rates"),
-        (text(2, cards="memroy_bytes = 3"), "cards.memroy_bytes", "did you mean memory_bytes?"),
+        (text(2, "A card of tomorrow"), "cards.model", "or another with its compute_capability"),
+        (text(2, cards="sotfware_mib = 3"), "cards.sotfware_mib", "did you mean software_mib?"),
         (text(2, cards='without = ["temperature"]'), "cards.without", "temperature_c"),
         (text(2, software="driver = 5"), "software.driver", "a version"),
         (text(2, H100, "zeroes pair = [0, 1]"), "fault[0].kind", "did you mean zeros?"),
@@ -35,7 +34,6 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, H100, "slow card = 1, factor = 1.5"), "fault[0].factor", "a number between 0 and 1"),
         (text(2, H100, "zeros pair = [1, 1]"), "fault[0]", "two different cards"),
         (text(2, H100, "zeros pair = [1]"), "fault[0].pair", "two cards, [from, to]"),
-        (text(2, H100, "wrong-index index = 2"), "fault[0].index", "a number from 0 to 1"),
         (text(2, H100, "hot card = 1, degrees = 3"), "fault[0].degrees", "the keys here are card, kind"),
         (text(2, H100, "link-width card = 1, width = 3"), "fault[0].width", "lanes: 1, 2, 4 or 8"),
         ("fault = [3]\n" + text(2), "fault[0]", "tables [[fault]]"),
@@ -66,44 +64,46 @@ def test_every_kind_of_fault_has_a_table_that_says_what_each_key_accepts() -> No
             assert key == "kind" or field.description, f"{table.__name__}.{key}"
 
 
+def _driver(description: str) -> dict[str, str]:
+    return dict(gpus_of(read_description("machine.toml", description), "machine.toml").driver)
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_shipped_descriptions_are_valid(path: Path) -> None:
-    made = DescribedMachine.load(path)
-    assert made.description.description
-    assert made.described
-    assert made.cards
+    made = load_description(path)
+    assert made.description
+    assert gpus_of(made, path).count
 
 
 def test_the_shipped_descriptions_are_these() -> None:
     assert {path.stem for path in FOLDER.glob("*.toml")} == {"clean-8", "faulty-8", "missing-of-4"}
 
 
-def test_devices_and_fingerprint_are_those_that_tensorflow_would_give() -> None:
-    made = read_description("machine.toml", text(3, H100, "missing card = 1"))
-    there = devices(made, "gpu:2")
-    assert there.names == tuple(f"/job:localhost/replica:0/task:0/device:GPU:{index}" for index in range(2))
-    assert {device.kind for device in there} == {"gpu"}
-    assert there.spec == "gpu:2"
-    said = fingerprint(made)
-    assert [gpu.name for gpu in said.gpus] == [H100] * 2
-    assert said.gpus[0].memory_mib == MODELS[H100].memory_bytes // 2**20
-    assert (said.driver, said.tensorflow, said.devices) == ("570.86.15", "2.21.0", there.names)
+def test_a_card_that_tensorflow_does_not_see_is_known_to_the_driver() -> None:
+    made = gpus_of(read_description("machine.toml", text(3, H100, "missing card = 1")), "machine.toml")
+    assert (made.count, made.numbers, dict(made.driver)["cards"]) == (2, (0, 2), "3")
+    absent = gpus_of(read_description("machine.toml", text(3, H100, "absent card = 1")), "machine.toml")
+    assert (absent.count, dict(absent.driver)["cards"]) == (2, "2")
+
+
+def test_another_model_has_what_the_description_says() -> None:
+    driver = _driver(text(1, "A card of tomorrow", cards='compute_capability = "10.0"\nnvlinks = 3'))
+    assert (driver["card.0.compute_capability"], driver["card.0.nvlinks"]) == ("10.0", "1,1,1")
 
 
 def test_software_faults_are_said_by_the_software() -> None:
-    plain = DescribedMachine(read_description("m", text(1))).software()
     faults = ('library-missing library = "libcudnn.so.9"', "driver-too-old", "kernels-missing")
-    broken = DescribedMachine(read_description("m", text(1, H100, *faults))).software()
-    assert plain.missing_libraries == ()
-    assert plain.kernels_ptx == ("9.0",)
-    assert broken.missing_libraries == ("libcudnn.so.9",)
-    assert (broken.cudnn, broken.driver, broken.driver_cuda) == (None, "470.57.02", "11.4")
-    assert not [each for each in broken.kernels_sass if each.startswith("9")]
-    assert not broken.kernels_ptx
+    plain, broken = _driver(text(1)), _driver(text(1, H100, *faults))
+    assert "missing_libraries" not in plain
+    assert plain["kernels_ptx"] == "9.0"
+    assert broken["missing_libraries"] == "libcudnn.so.9"
+    assert "cudnn" not in broken
+    assert (broken["driver"], broken["driver_cuda"]) == ("470.57.02", "11040")
+    assert not [each for each in broken["kernels_sass"].split() if each.startswith("9")]
+    assert not broken["kernels_ptx"]
 
 
 def test_cuda_visible_devices_numbers_the_cards() -> None:
-    made = DescribedMachine(read_description("m", text(4, software='visible = "3,1"')))
-    assert [card.label for card in made.present] == ["nvml:0", "GPU:1", "nvml:2", "GPU:0"]
-    assert [card.pci for card in made.cards] == ["0000:24:00.0", "0000:1E:00.0"]
-    assert made.software().numbering == tuple(card.uuid for card in made.cards)
+    made = gpus_of(read_description("m", text(4, software='visible = "3,1"')), "m")
+    assert (made.visible, made.numbers) == ("3,1", (3, 1))
+    assert [dict(made.driver)[f"cuda.{at}.pci"] for at in range(2)] == ["0000:24:00.0", "0000:1E:00.0"]

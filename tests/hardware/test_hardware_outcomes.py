@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from described_machines import H100, text
+from simulated import DescribedMachine, devices, read_description
 
 from harness.checking.check import CheckContext, Level
 from harness.checking.execute import execute
-from harness.faults.machine import DescribedMachine, devices, read_description
 from harness.hardware.arithmetic import check as arithmetic
 from harness.hardware.cards import check as cards
 from harness.hardware.copies import check as copies, measure
@@ -100,7 +102,7 @@ def test_copies_give_a_matrix_of_bandwidths_and_latencies() -> None:
     largest = {
         (figure.name, figure.device, figure.peer)
         for figure in result.figures
-        if figure.size_bytes == copies.SIZES[Level.QUICK][-1]
+        if figure.size_bytes == copies.DESCRIBED_SIZES[-1]
     }
     labels = [f"GPU:{index}" for index in range(3)]
     assert {(d, p) for name, d, p in largest if name == measure.ACROSS} == {
@@ -112,10 +114,8 @@ def test_copies_give_a_matrix_of_bandwidths_and_latencies() -> None:
     latencies = [figure for figure in result.figures if figure.name.startswith("latency")]
     assert {figure.unit for figure in latencies} == {"us"}
     assert len(latencies) == 6 + 2 * 3
-    both = [f.value for f in result.figures if f.name == measure.BOTH and f.size_bytes == copies.SIZES[Level.QUICK][-1]]
-    one = [
-        f.value for f in result.figures if f.name == measure.ACROSS and f.size_bytes == copies.SIZES[Level.QUICK][-1]
-    ]
+    both = [f.value for f in result.figures if f.name == measure.BOTH and f.size_bytes == copies.DESCRIBED_SIZES[-1]]
+    one = [f.value for f in result.figures if f.name == measure.ACROSS and f.size_bytes == copies.DESCRIBED_SIZES[-1]]
     assert min(both) > 1.5 * max(one), "both ways at once carry about twice as much"
 
 
@@ -137,12 +137,16 @@ def test_a_profile_judges_cards_that_are_all_alike(value: float, verdict: Verdic
     } == {"profile a profile (a data sheet, 2024-01-01)"}
 
 
-@pytest.mark.parametrize(("tf32", "figure"), [("true", "matmul tfloat32"), ("false", "matmul float32")])
-def test_a_profile_judges_the_rate_under_load_of_what_tensorflow_may_use(tf32: str, figure: str) -> None:
+@pytest.mark.parametrize(("tf32", "figure"), [(True, "matmul tfloat32"), (False, "matmul float32")])
+def test_a_profile_judges_the_rate_under_load_of_what_tensorflow_may_use(
+    tf32: bool, figure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def profile_for(card: Card) -> CardProfile:
         return CardProfile("a profile", (L4,), (Expected(figure, 10e3, "GFLOP/s", "a sheet", "2024-01-01"),))
 
-    given = context(1, software=f"tf32 = {tf32}")
+    given = context(1)
+    software = replace(given.machine.software(), tf32=tf32)  # type: ignore[union-attr]
+    monkeypatch.setattr(DescribedMachine, "software", lambda self: software)
     outcome = sustained_load.run(given, profile_for)
     assert outcome.verdict is Verdict.FAIL
     assert "too fast to be true" in outcome.reason

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from described_machines import H100, machine, results
+from described_machines import H100
 from fake_nvml import fake_nvml, refuse
+from simulated import machine, results
 
 from harness.hardware.copies import check as copies
 from harness.hardware.copies.judge import copy_findings
@@ -132,6 +133,6 @@ def test_a_machine_in_good_order_passes_however_its_cards_are_joined(count: int,
 
 def test_what_starting_copies_takes_is_not_in_their_rate() -> None:
     """Starting a call takes as long as copying 94 MB between two H100."""
-    outcome = results(machine(2, H100, top="noise = 0.0"), [copies.CHECK])["copies"]
+    outcome = results(machine(2, H100, noise=0.0), [copies.CHECK])["copies"]
     across = [each for each in outcome.figures if each.name == ACROSS and each.size_bytes == 8 * 2**20]
     assert [each.value for each in across] == [pytest.approx(18 * 21.0, rel=0.02)] * 2

@@ -1,14 +1,14 @@
-"""The checks software, arithmetic and collectives on machines that are described: who is wrong is named."""
+"""The checks software, arithmetic and collectives on simulated machines: who is wrong is named."""
 
 from __future__ import annotations
 
 from functools import cache
 
 import pytest
+from simulated import DescribedMachine, devices, read_description
 
 from harness.checking.check import Check, CheckContext, Level
 from harness.checking.execute import execute
-from harness.faults.machine import DescribedMachine, devices, read_description
 from harness.hardware.arithmetic import check as arithmetic
 from harness.hardware.collectives import check as collectives
 from harness.hardware.isolation import check as isolation
@@ -62,7 +62,6 @@ FAULTS = [
     ("arithmetic", "wrong-card card = 3", "arithmetic", 3),
     ("arithmetic", "bit-flip card = 1, probability = 1.0", "nondeterminism", 1),
     ("arithmetic", "slow card = 2", "rate", 2),
-    ("arithmetic", "too-fast card = 0", "rate", 0),
     ("arithmetic", "stuck-allocation card = 1, share = 1.0", "memory", 1),
     ("collectives", "collective-drop card = 3", "corruption", 3),
     ("collectives", 'collective-drop card = 1, algorithm = "ring"', "corruption", 1),

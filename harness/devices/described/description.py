@@ -27,12 +27,7 @@ class CardsTable(_Table):
 
     count: int = Field(ge=1, le=MOST_CARDS, description=f"an integer from 1 to {MOST_CARDS}")
     model: str = Field(description="a name as the driver reports it, such as 'NVIDIA H100 80GB HBM3'")
-    memory_bytes: int | None = Field(default=None, ge=2**20, description="bytes, 1048576 or more")
     compute_capability: str | None = Field(default=None, description="a version, such as '9.0'")
-    rates: dict[str, float] = Field(
-        default_factory=dict, description="GFLOP/s by the name of a figure, such as 'matmul float32' = 51000.0"
-    )
-    memory_gbs: float | None = Field(default=None, gt=0, description="GB/s, above 0")
     pcie_generation: int | None = Field(default=None, ge=1, le=6, description="an integer from 1 to 6")
     pcie_width: int | None = Field(default=None, ge=1, le=16, description="an integer from 1 to 16")
     nvlinks: int | None = Field(default=None, ge=0, description="an integer of 0 or more")
@@ -46,23 +41,18 @@ class CardsTable(_Table):
         default_factory=list, description="sensors that the cards lack, such as ['ecc_corrected', 'power_w']"
     )
     exclusive: bool = Field(default=False, description="whether one process at a time may use a card: true or false")
-    profile: str | None = Field(default=None, description="the name of a profile of profiles/hardware")
     software_mib: int = Field(
-        default=512, ge=16, le=65536, description="the memory of each software GPU: 16 to 65536 MiB"
+        default=128, ge=16, le=65536, description="the memory of each software GPU: 16 to 65536 MiB"
     )
 
 
 class SoftwareTable(_Table):
-    """``[software]``: what the driver and TensorFlow report about themselves."""
+    """``[software]``: what the driver and CUDA's libraries report about themselves."""
 
-    tensorflow: str = Field(default="2.21.0", description="a version")
-    built_cuda: str = Field(default="12.5.1", description="a version")
-    built_cudnn: str = Field(default="9", description="a version")
     driver: str = Field(default="570.86.15", description="a version")
     driver_cuda: str = Field(default="12.8", description="a version")
     cudnn: str = Field(default="9.3.0", description="a version")
     nccl: str = Field(default="2.25.1", description="a version")
-    tf32: bool = Field(default=True, description="true or false")
     visible: str | None = Field(default=None, description="a value of CUDA_VISIBLE_DEVICES, such as '3,1'")
 
 
@@ -73,7 +63,6 @@ class Description(_Table):
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
     description: str = Field(default="", description="a text")
     seed: int = Field(default=0, ge=0, description="an integer of 0 or more")
-    noise: float = Field(default=0.01, ge=0, le=0.2, description="a share from 0 to 0.2")
     cards: CardsTable = Field(description="a table: count, model and what differs from the model")
     software: SoftwareTable = Field(default_factory=SoftwareTable, description="a table of versions")
     fault: list[Fault] = Field(default_factory=list, description="tables [[fault]], each with a kind")
@@ -132,11 +121,9 @@ def read_description(path: Path | str, text: str) -> Description:
 def _check_together(path: Path | str, made: Description) -> None:
     """Check what depends on more than one key."""
     cards = made.cards
-    if cards.model not in MODELS:
-        known = ", ".join(MODELS)
-        if cards.memory_bytes is None or "matmul float32" not in cards.rates:
-            accepted = f"one of {known}; or another with memory_bytes and rates with 'matmul float32'"
-            raise InvalidDescription(path, "cards.model", cards.model, accepted)
+    if cards.model not in MODELS and cards.compute_capability is None:
+        accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
+        raise InvalidDescription(path, "cards.model", cards.model, accepted)
     sensors = set(SENSORS)
     for name in cards.without:
         if name not in sensors:
@@ -147,7 +134,7 @@ def _check_together(path: Path | str, made: Description) -> None:
             accepted = f"two different cards below {cards.count} and their links, such as [0, 1, 12]"
             raise InvalidDescription(path, "cards.bridges", bridge, accepted)
     for number, fault in enumerate(made.fault):
-        named = [("card", getattr(fault, "card", None)), ("index", getattr(fault, "index", None))]
+        named = [("card", getattr(fault, "card", None))]
         named += [("pair", each) for each in getattr(fault, "pair", [])]
         named += [("cards", each) for each in getattr(fault, "cards", [])]
         for key, value in named:

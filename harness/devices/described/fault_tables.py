@@ -168,13 +168,6 @@ class WrongCard(_OnCard):
     kind: Literal["wrong-card"]
 
 
-class WrongIndex(FaultTable):
-    """What is computed at this index of several shards is wrong, on every card."""
-
-    kind: Literal["wrong-index"]
-    index: int = Field(ge=0, description="the index of a shard: an integer from 0")
-
-
 class WrongArithmetic(_OnCard):
     """Results of one dtype are wrong on the card by a relative error."""
 
@@ -188,13 +181,6 @@ class Slow(_OnCard):
 
     kind: Literal["slow"]
     factor: float = Field(default=0.6, gt=0, lt=1, description="a number between 0 and 1")
-
-
-class TooFast(_OnCard):
-    """The card seems to compute faster than it can: ``factor`` times the maker's peak."""
-
-    kind: Literal["too-fast"]
-    factor: float = Field(default=1.5, gt=1, description="a number above 1")
 
 
 class Missing(_OnCard):
@@ -221,13 +207,6 @@ class StuckAllocation(_OnCard):
 
     kind: Literal["stuck-allocation"]
     share: float = Field(default=0.5, gt=0, le=1, description="a share of the memory above 0, up to 1")
-
-
-class MemorySettingIgnored(_OnCard):
-    """A memory setting of TensorFlow has no effect on the card: growth, a limit, or a split."""
-
-    kind: Literal["memory-setting-ignored"]
-    setting: Literal["growth", "limit", "split"] = Field(default="growth", description="'growth', 'limit' or 'split'")
 
 
 class StuckBit(_OnCard):
@@ -318,15 +297,12 @@ Fault = Annotated[
         PairFlip,
         BitFlip,
         WrongCard,
-        WrongIndex,
         WrongArithmetic,
         Slow,
-        TooFast,
         Missing,
         Absent,
         Misnumbered,
         StuckAllocation,
-        MemorySettingIgnored,
         StuckBit,
         Leak,
         Replays,
@@ -339,18 +315,3 @@ Fault = Annotated[
     ],
     Field(discriminator="kind"),
 ]
-
-#: What only software GPUs show, and what only the simulation without TensorFlow shows.
-EXECUTED_ONLY = (
-    RowRemap,
-    RetiredPages,
-    PowerLimit,
-    MemoryHeld,
-    CudaUnavailable,
-    Lost,
-    NoWrite,
-    Nondeterministic,
-    Stale,
-    Shifted,
-)
-SIMULATED_ONLY = (WrongIndex, TooFast, MemorySettingIgnored)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
@@ -40,24 +41,15 @@ def order_of(description: Description) -> Order:
 def model_of(description: Description) -> Model:
     """Return the model of the cards, as changed by the description."""
     table = description.cards
-    known = MODELS.get(table.model)
-    rates = {**(known.rates if known is not None else {}), **table.rates}
-    base = known or Model("8.0", table.memory_bytes or 0, rates, rates["matmul float32"] * 1.3, 1000.0, 4)
-    return Model(
-        compute_capability=table.compute_capability or base.compute_capability,
-        memory_bytes=table.memory_bytes or base.memory_bytes,
-        rates=rates,
-        peak=base.peak,
-        memory_gbs=table.memory_gbs or base.memory_gbs,
-        pcie_generation=table.pcie_generation or base.pcie_generation,
-        pcie_width=table.pcie_width or base.pcie_width,
-        nvlinks=base.nvlinks if table.nvlinks is None else table.nvlinks,
-        link_gbs=table.link_gbs or base.link_gbs or 20.0,
-        clock_max_mhz=base.clock_max_mhz,
-        power_limit_w=base.power_limit_w,
-        temperature_slowdown_c=base.temperature_slowdown_c,
-        pcie_share=base.pcie_share,
-    )
+    given = {
+        "compute_capability": table.compute_capability,
+        "pcie_generation": table.pcie_generation,
+        "pcie_width": table.pcie_width,
+        "nvlinks": table.nvlinks,
+        "link_gbs": table.link_gbs,
+    }
+    known: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    return replace(MODELS.get(table.model) or Model("8.0", 4), **known)
 
 
 def nvlinks_of(description: Description, slot: int) -> int:

@@ -10,7 +10,6 @@ from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.models import NVLINK_SHARE, Model
 from harness.devices.described.order import kernels_of, model_of, nvlinks_of, order_of, pci_of, uuid_of
-from harness.errors import InvalidDescription
 from harness.softgpu.described import DescribedGpus, total_mib
 
 _MIB = 2**20
@@ -49,15 +48,7 @@ _COPIES = (tables.Zeros, tables.PairFlip, tables.Stale, tables.Shifted)
 
 
 def gpus_of(description: Description, path: Path | str) -> DescribedGpus:
-    """Return the software GPUs of a description.
-
-    Raises:
-        InvalidDescription: a fault cannot be shown by software GPUs.
-    """
-    for number, fault in enumerate(description.fault):
-        if isinstance(fault, tables.SIMULATED_ONLY):
-            accepted = "a kind of fault that software GPUs can have; 'harness validate --fake' takes this one"
-            raise InvalidDescription(path, f"fault[{number}].kind", fault.kind, accepted)
+    """Return the software GPUs of a description."""
     order = order_of(description)
     visible = order.by_tensorflow
     if any(isinstance(fault, tables.CudaUnavailable) for fault in description.fault):

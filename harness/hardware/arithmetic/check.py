@@ -95,7 +95,7 @@ class _Course:
 
         On a described machine no result is computed, because NumPy would take minutes for simulated milliseconds.
         """
-        on_gpu = any(card.is_gpu for card in self.cards)
+        on_gpu = not all(card.on_host for card in self.cards)
         for number, trial in enumerate(self._variants(rates_of(self.context.level, on_gpu))):
             if self.machine.described:
                 self._measure_rate(trial, trial.blank())

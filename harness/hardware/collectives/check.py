@@ -39,7 +39,7 @@ def run(context: CheckContext) -> CheckOutcome:
 def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     cards = machine.cards
     algorithms = machine.algorithms()
-    real = (ELEMENTS if any(card.is_gpu for card in cards) else ELEMENTS_CPU)[context.level]
+    real = (ELEMENTS if not all(card.on_host for card in cards) else ELEMENTS_CPU)[context.level]
     sizes = ELEMENTS_DESCRIBED if machine.described else real
     broken: set[str] = set()
     for number, elements in enumerate(sizes):

@@ -1,39 +1,39 @@
-"""A machine described in a file: a :class:`harness.hardware.machine.Machine` without TensorFlow or hardware."""
+"""A described machine with simulated time: a :class:`harness.hardware.machine.Machine` without TensorFlow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.devices.described import fault_tables as tables
-from harness.devices.described.description import Description, load_description
+from harness.devices.described.description import Description
 from harness.devices.described.models import NVLINK_SHARE
-from harness.devices.described.order import model_of, nvlinks_between, nvlinks_of
-from harness.errors import InvalidDescription
-from harness.faults.machine.card_memory import CardMemory, StuckCell
-from harness.faults.machine.collectives import ALGORITHMS, collective
-from harness.faults.machine.contents import ArrayContent, Content, DescribedBuffer, PatternContent, flip
-from harness.faults.machine.identity import slots, software
-from harness.faults.machine.memory_settings import SETTING_S, memory_seen
-from harness.faults.machine.results import result_of, wrong_by
-from harness.faults.machine.thermal import CardSensors
-from harness.faults.machine.timing import Timing
+from harness.devices.described.order import nvlinks_between, nvlinks_of
 from harness.hardware.links import PairLink
 from harness.hardware.machine import HOST, Job, Mismatch, Operation, Pattern, Ran, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.software.installed import Software
 from harness.records import Card
+from simulated.card_memory import CardMemory, StuckCell
+from simulated.collectives import ALGORITHMS, collective
+from simulated.contents import ArrayContent, Content, DescribedBuffer, PatternContent, flip
+from simulated.identity import slots, software
+from simulated.models import model_of
+from simulated.results import result_of, wrong_by
+from simulated.thermal import CardSensors
+from simulated.timing import Timing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 #: Memory of each card that the driver reserves.
 DRIVER_BYTES = 512 * 2**20
+#: How much durations vary, as a share.
+NOISE = 0.01
 
 
 @dataclass(slots=True)
@@ -54,13 +54,7 @@ class DescribedMachine:
     memory of the card; what is filled, put or moved does.
     """
 
-    def __init__(self, description: Description) -> None:
-        for fault in description.fault:
-            if isinstance(fault, tables.EXECUTED_ONLY):
-                accepted = (
-                    "a kind of fault without TensorFlow; 'harness validate --devices softgpu:FILE.toml' takes this"
-                )
-                raise InvalidDescription("the description", "fault.kind", fault.kind, accepted)
+    def __init__(self, description: Description, noise: float = NOISE) -> None:
         self.description = description
         model = model_of(description)
         found = slots(description)
@@ -69,23 +63,13 @@ class DescribedMachine:
         self._now_s = 0.0
         self._random = np.random.default_rng(description.seed)
         self._slots = {card.label: self._slot(number, card) for number, card in found.cards}
-        self._of_indices = tuple(fault for fault in description.fault if isinstance(fault, tables.WrongIndex))
         self._timing = Timing(
             model,
             {label: slot.faults for label, slot in self._slots.items()},
-            description.noise,
+            noise,
             self._random,
             {pair: self._nvlinks(*pair) for pair in permutations(self._slots, 2)},
         )
-
-    @classmethod
-    def load(cls, path: Path) -> DescribedMachine:
-        """Load the machine described in a file.
-
-        Raises:
-            InvalidDescription: the file cannot be read or is invalid.
-        """
-        return cls(load_description(path))
 
     @property
     def cards(self) -> tuple[Card, ...]:
@@ -142,16 +126,8 @@ class DescribedMachine:
         return nvlinks_between(self.description, self._slots[one].number, self._slots[other].number)
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
-        """Return what a process with each setting would get."""
-        self._now_s += SETTING_S
-        return [
-            memory_seen(
-                setting,
-                self._slots[card].memory,
-                {f.setting for f in self._slots[card].faults if isinstance(f, tables.MemorySettingIgnored)},
-            )
-            for card, setting in trials
-        ]
+        """Not simulated."""
+        raise NotImplementedError
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> DescribedBuffer:
         """Make a buffer that holds the pattern.
@@ -210,11 +186,11 @@ class DescribedMachine:
         """Run all jobs at once, those on one card one after the other; call ``meanwhile`` while all are running."""
         spent: dict[str, float] = {}
         made = []
-        for index, job in enumerate(jobs):
+        for job in jobs:
             slot = self._slots[job.card]
             taken_s = self._timing.run_s(job.card, job.operation, job.repeats, slot.sensors.clock_share)
             spent[job.card] = spent.get(job.card, 0.0) + taken_s
-            content = self._computed(job, index if len(jobs) > 1 else None)
+            content = self._computed(job)
             made.append(Ran(DescribedBuffer(job.card, content, None), taken_s))
             slot.memory.leaked_bytes += job.repeats * sum(
                 fault.bytes_per_step for fault in slot.faults if isinstance(fault, tables.Leak)
@@ -309,8 +285,8 @@ class DescribedMachine:
                 content = content.changed_by(lambda array, draw=draw: flip(array, draw))  # type: ignore[misc]
         return content
 
-    def _computed(self, job: Job, index: int | None) -> ArrayContent:
-        """Compute the result, with the faults of the card, or of that index of several jobs."""
+    def _computed(self, job: Job) -> ArrayContent:
+        """Compute the result, with the faults of the card."""
         for buffer in job.buffers:
             if buffer.card != job.card:
                 raise ValueError(f"a buffer of {buffer.card} was given to {job.card}; move it there first")
@@ -318,7 +294,7 @@ class DescribedMachine:
         operation = job.operation
         size = sum(content.size_bytes for content in contents)
         made = ArrayContent(size, lambda: result_of(operation, contents))
-        for fault in (*self._slots[job.card].faults, *self._of_indices):
+        for fault in self._slots[job.card].faults:
             if isinstance(fault, tables.BitFlip):
                 # Each repetition may go wrong. The last one counts, or all of them where each gets the one before.
                 times = job.repeats if operation.chained else 1
@@ -330,8 +306,6 @@ class DescribedMachine:
                     made = made.changed_by(lambda array, error=error: wrong_by(array, error))  # type: ignore[misc]
             elif isinstance(fault, tables.WrongCard):
                 made = self._flipped(made, 3)
-            elif isinstance(fault, tables.WrongIndex) and fault.index == index:
-                made = self._flipped(made, 5)
         return made
 
     @staticmethod

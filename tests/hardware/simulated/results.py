@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.faults.machine.contents import Content
 from harness.hardware.machine import Operation
+from simulated.contents import Content
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.devices.described import fault_tables as tables
-from harness.devices.described.models import Model
 from harness.hardware.machine import PCIE_LANE_GBS, Operation
+from simulated.models import Model
 
 if TYPE_CHECKING:
     Faults = tuple[tables.FaultTable, ...]
@@ -64,8 +64,6 @@ class Timing:
         for fault in self._faults[card]:
             if isinstance(fault, tables.Slow):
                 share *= fault.factor
-            elif isinstance(fault, tables.TooFast):
-                share *= fault.factor * self._model.peak / self._model.rates["matmul float32"]
         computing = (operation.flop or 0.0) / (rate * 1e9)
         moving = (operation.traffic_bytes or 0.0) / (self._model.memory_gbs * 1e9)
         return self._noisy(repeats * (LAUNCH_S + max(computing, moving) / share))

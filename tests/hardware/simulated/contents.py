@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.faults.machine.card_memory import CardMemory, StuckCell
 from harness.hardware.machine import Mismatch, Pattern
 from harness.hardware.patterns import array_mismatch, pattern_mismatch, word_at, words
+from simulated.card_memory import CardMemory, StuckCell
 
 if TYPE_CHECKING:
     import numpy.typing as npt

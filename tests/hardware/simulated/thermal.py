@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.devices.described import fault_tables as tables
-from harness.devices.described.models import Model
 from harness.hardware.machine import Reading
+from simulated.models import Model
 
 #: Temperature of a card without load, and how much it rises under load, in degrees Celsius.
 IDLE_C, RISE_C = 34.0, 33.0

@@ -1,4 +1,4 @@
-"""The cards of a described machine as the driver, TensorFlow and a fingerprint name them."""
+"""The cards of a simulated machine as the driver and TensorFlow name them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from importlib import metadata
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
-from harness.devices.described.order import kernels_of, model_of, order_of, pci_of, uuid_of
+from harness.devices.described.order import kernels_of, order_of, pci_of, uuid_of
 from harness.devices.device import Device, Devices
 from harness.hardware.profile import profile_for
 from harness.hardware.software.installed import Software
-from harness.records import Card, Fingerprint, GpuFacts
+from harness.records import Card
+from simulated.models import model_of
 
 _DEVICE = "/job:localhost/replica:0/task:0/device:GPU:{}"
 
@@ -47,33 +48,6 @@ def devices(description: Description, spec: str = "gpu") -> Devices:
     return Devices(made, spec=spec, reason=f"{len(made)} simulated cards of a described machine")
 
 
-def fingerprint(description: Description, spec: str = "gpu") -> Fingerprint:
-    """Return the fingerprint of the machine, without the host, which is not described."""
-    installed = software(description)
-    return Fingerprint(
-        tensorflow=installed.tensorflow,
-        keras=None,
-        numpy=installed.numpy,
-        python=installed.python,
-        onednn=None,
-        cpu_model=None,
-        cores_logical=None,
-        cores_physical=None,
-        memory_mib=None,
-        operating_system="described in a file",
-        gpus=tuple(
-            GpuFacts(card.name, card.uuid, card.compute_capability, (card.memory_bytes or 0) // 2**20)
-            for _, card in _cards(description)
-        ),
-        driver=installed.driver,
-        cuda=installed.built_cuda,
-        cudnn=installed.built_cudnn,
-        spec=spec,
-        devices=devices(description, spec).names,
-        tf32=installed.tf32,
-    )
-
-
 def software(description: Description) -> Software:
     """Return what the driver, the libraries and TensorFlow report about themselves."""
     table, faults = description.software, description.fault
@@ -81,13 +55,13 @@ def software(description: Description) -> Software:
     old = next((fault for fault in faults if isinstance(fault, tables.DriverTooOld)), None)
     lost = tuple(fault.library for fault in faults if isinstance(fault, tables.LibraryMissing))
     return Software(
-        tensorflow=table.tensorflow,
+        tensorflow="2.21.0",
         numpy=metadata.version("numpy"),
         python=platform.python_version(),
         onednn=True,
         built_with_cuda=True,
-        built_cuda=table.built_cuda,
-        built_cudnn=table.built_cudnn,
+        built_cuda="12.5.1",
+        built_cudnn="9",
         driver=old.driver if old else table.driver,
         driver_cuda=old.driver_cuda if old else table.driver_cuda,
         cudnn=None if any("cudnn" in name for name in lost) else table.cudnn,
@@ -97,7 +71,7 @@ def software(description: Description) -> Software:
         missing_libraries=lost,
         visible=table.visible,
         numbering=tuple(card.uuid or "" for _, card in _cards(description)),
-        tf32=table.tf32,
+        tf32=True,
     )
 
 
@@ -121,5 +95,5 @@ def _card(description: Description, slot: int, by_driver: int, by_tensorflow: in
         compute_capability=model.compute_capability,
         memory_bytes=model.memory_bytes,
         numa_node=0 if slot < (description.cards.count + 1) // 2 else 1,
-        profile=description.cards.profile or (found.name if (found := profile_for(description.cards.model)) else None),
+        profile=found.name if (found := profile_for(description.cards.model)) else None,
     )
