@@ -31,10 +31,12 @@ Program = Callable[..., Any]
 class Planted(ABC):
     """A fault planted on particular devices, beside the same done right.
 
-    ``kinds`` are the kinds of finding, no more and no fewer, that the fault gives in each of ``modes``.
+    ``kinds`` are the kinds of finding that the fault gives in each of ``modes``, and ``also`` those that may follow,
+    as where a graph leaves out the work whose result is lost.
     """
 
     kinds: frozenset[str]
+    also: frozenset[str]
     modes: tuple[str, ...]
 
     @abstractmethod
@@ -63,6 +65,7 @@ class Case(Planted):
     pattern: str | None = None
     surroundings: Callable[[], AbstractContextManager[None]] = nullcontext
     meant: Devices | None = None
+    also: frozenset[str] = frozenset()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -110,7 +113,8 @@ class Fault(Generic[PlantedT]):
 
     def names_cause(self, line: str, count: int) -> bool:
         """Whether the first line of a verification on ``count`` devices names the cause."""
-        return re.search(self.cause.replace("<n>", str(count)), line, re.IGNORECASE) is not None
+        named, *_ = line.partition("Ruled out:")
+        return re.search(self.cause.replace("<n>", str(count)), named, re.IGNORECASE) is not None
 
     def __str__(self) -> str:
         return self.name

@@ -148,7 +148,7 @@ def try_fault(fault: Fault[Planted], devices: Devices) -> Tried:
     except Exception as error:  # noqa: BLE001 - one fault must not end the test of the others
         return replace(_lost(fault, f"{type(error).__name__}: {error}", modes), elapsed_s=time.monotonic() - started)
     by_mode = {mode: kinds_in(found, mode) for mode in modes}
-    unexpected = tuple(sorted({kind for kinds in by_mode.values() for kind in kinds} - case.kinds))
+    unexpected = tuple(sorted({kind for kinds in by_mode.values() for kind in kinds} - case.kinds - case.also))
     failed = found.verdict is Verdict.FAIL
     accused = tuple(mode for mode in modes if kinds_in(clean, mode))
     named = fault.names_cause(found.reason, len(devices))

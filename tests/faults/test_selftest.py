@@ -24,6 +24,7 @@ class _Given(Planted):
     clean: Verification
     kinds: frozenset[str] = frozenset({"value"})
     modes: tuple[str, ...] = ("eager", "graph")
+    also: frozenset[str] = frozenset({"unused-device"})
 
     def judge(self, devices: harness.Devices, *, faulty: bool) -> Verification:
         return self.found if faulty else self.clean
@@ -82,7 +83,8 @@ def test_another_cause_is_wrong_and_no_cause_is_neither_right_nor_wrong(found: V
 
 
 def test_kinds_of_finding_that_do_not_belong_to_the_fault_are_listed() -> None:
-    tried = _tried(replace(FOUND, findings=(*FOUND.findings, _finding("transfer", "eager"))))
+    others = [_finding("transfer", "eager"), _finding("unused-device", "graph")]
+    tried = _tried(replace(FOUND, findings=(*FOUND.findings, *others)))
     assert tried.unexpected == ("transfer",)
     assert "also gives transfer" in tried.result
 

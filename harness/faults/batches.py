@@ -1,0 +1,269 @@
+"""Wrong values: functions of the whole batch that each shard computes for itself (V30 to V34)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault
+from harness.faults.samples import integers, on_each, sample, shares
+from harness.faults.slips import UNUSED, Towers, slip
+
+_NOT_ROW_WISE = "not row-wise"
+_NO_MEAN = "averaged over shards, but it is no mean over rows"
+
+
+def _per_shard(fn: Callable[[Any], Any], *found: str) -> Callable[[Devices], Case]:
+    """``fn`` of each shard's rows in place of ``fn`` of all rows."""
+    return slip(
+        lambda t, x: fn(t.model(x)),
+        lambda t, x: t.joined(lambda part: fn(t.model(part)), x),
+        lambda t, x: fn(t.joined(t.model, x)),
+        *found,
+    )
+
+
+def _averaged(fn: Callable[[Any], Any]) -> Callable[[Devices], Case]:
+    """``fn`` of each shard's rows, averaged."""
+    return slip(
+        lambda t, x: fn(t.model(x)),
+        lambda t, x: t.mean(lambda part: fn(t.model(part)), x),
+        lambda t, x: fn(t.joined(t.model, x)),
+    )
+
+
+def _running_sum(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.cumsum(rows, axis=0)
+
+
+def _largest_is_one(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return rows / tf.reduce_max(tf.abs(rows), axis=0)
+
+
+def _numbered(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return rows + tf.range(tf.shape(rows)[0], dtype=tf.float32)[:, tf.newaxis]
+
+
+def _unit_length(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.linalg.l2_normalize(rows)
+
+
+def _clipped(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.clip_by_norm(rows, 1.0)
+
+
+def _best_rows(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.gather(rows, tf.math.top_k(rows[:, 0], k=2).indices)
+
+
+def _centred(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return rows - tf.reduce_mean(rows, axis=0)
+
+
+def _differences(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return rows - tf.roll(rows, 1, axis=0)
+
+
+def _covariance(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.math.reduce_variance(rows, axis=0)
+
+
+def _largest(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.reduce_max(rows, axis=0)
+
+
+def _perplexity(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.exp(tf.reduce_mean(tf.square(rows)))
+
+
+def _ratio(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.reduce_sum(tf.nn.relu(rows)) / tf.reduce_sum(tf.abs(rows))
+
+
+def _norm(rows: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.norm(rows)
+
+
+def _first_empty(t: Towers, x: Any) -> Any:
+    """Fewer rows than towers: the mean of no rows is NaN."""
+    import tensorflow as tf
+
+    sizes = shares(x.shape[0], t.count)
+    return tf.add_n(on_each(t.names, t.loss, tf.split(x, sizes))) / t.count
+
+
+def _only_full(t: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    rows = x.shape[0]
+    return tf.add_n(on_each(t.names[:rows], t.loss, tf.split(x, rows))) / rows
+
+
+def _counts(_: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.math.bincount(x, minlength=5)
+
+
+def _counts_of_each(t: Towers, x: Any) -> list[Any]:
+    return t.each(lambda part: _counts(t, part), x)
+
+
+def _last_counts(t: Towers, x: Any) -> Any:
+    """Each tower writes its counts over those of the one before it."""
+    return _counts_of_each(t, x)[-1]
+
+
+def _all_counts(t: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.add_n(_counts_of_each(t, x))
+
+
+def _words(count: int) -> dict[str, Any]:
+    return {"x": integers(5, 3 * count).astype("int32")}
+
+
+def _product(t: Towers, x: Any) -> Any:
+    """A dense layer whose features are split: each device has some rows of the weights."""
+    import tensorflow as tf
+
+    return tf.matmul(x, _weights(t)) + t.b
+
+
+def _weights(t: Towers) -> Any:
+    import tensorflow as tf
+
+    return tf.constant(sample(2 * t.count, 5, seed=6))
+
+
+def _parts_of_features(t: Towers, x: Any, *, biased: bool) -> Any:
+    import tensorflow as tf
+
+    pairs = zip(tf.split(x, t.count, axis=1), tf.split(_weights(t), t.count), strict=True)
+    return on_each(t.names, lambda pair: tf.matmul(*pair) + (t.b if biased else 0.0), list(pairs))
+
+
+def _bias_in_each(t: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.add_n(_parts_of_features(t, x, biased=True))
+
+
+def _bias_once(t: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.add_n(_parts_of_features(t, x, biased=False)) + t.b
+
+
+def _features(count: int) -> dict[str, Any]:
+    return {"x": sample(6, 2 * count)}
+
+
+def _position(t: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.argmax(t.model(x), axis=0)
+
+
+def _position_in_shard(t: Towers, x: Any) -> Any:
+    return _best(t, x, 0)
+
+
+def _position_in_batch(t: Towers, x: Any) -> Any:
+    return _best(t, x, x.shape[0] // t.count)
+
+
+def _best(t: Towers, x: Any, own: int) -> Any:
+    """The row with the largest value of each feature; ``own`` rows are before each later shard."""
+    import tensorflow as tf
+
+    def tower(part: Any, before: int) -> Any:
+        values = t.model(part)
+        return tf.reduce_max(values, axis=0), tf.argmax(values, axis=0) + before
+
+    parts = on_each(t.names, tower, tf.split(x, t.count), [index * own for index in range(t.count)])
+    largest, rows = (tf.stack(each) for each in zip(*parts, strict=True))
+    return tf.linalg.diag_part(tf.gather(rows, tf.argmax(largest, axis=0)))
+
+
+FAULTS = (
+    Fault("V18-running-sum", "a running sum over the rows", "own attack", _per_shard(_running_sum), _NOT_ROW_WISE),
+    Fault(
+        "V18-scaled-by-largest", "scaled by the largest row", "public code", _per_shard(_largest_is_one), _NOT_ROW_WISE
+    ),
+    Fault(
+        "V18-row-numbers",
+        "row numbers of the shard",
+        "public code",
+        _per_shard(_numbered),
+        _NOT_ROW_WISE,
+    ),
+    Fault("V18-unit-length", "the batch scaled to length 1", "public code", _per_shard(_unit_length), _NOT_ROW_WISE),
+    Fault("V18-clipped", "the norm of the batch clipped", "public code", _per_shard(_clipped), _NOT_ROW_WISE),
+    Fault("V18-best-rows", "the best rows of the batch", "public code", _per_shard(_best_rows, "shape"), _NOT_ROW_WISE),
+    Fault("V18-centred", "the mean of the batch subtracted", "public code", _per_shard(_centred), _NOT_ROW_WISE),
+    Fault("V18-differences", "differences of neighbouring rows", "own attack", _per_shard(_differences), _NOT_ROW_WISE),
+    Fault("V17-mean-of-variances", "variances averaged over shards", "public code", _averaged(_covariance), _NO_MEAN),
+    Fault("V17-mean-of-maxima", "maxima averaged over shards", "public code", _averaged(_largest), _NO_MEAN),
+    Fault(
+        "V17-mean-of-perplexities", "perplexities averaged", "transformers PR 6998", _averaged(_perplexity), _NO_MEAN
+    ),
+    Fault("V17-mean-of-ratios", "ratios averaged", "transformers PR 6998", _averaged(_ratio), _NO_MEAN),
+    Fault("V17-mean-of-norms", "norms averaged over shards", "public code", _averaged(_norm), _NO_MEAN),
+    Fault(
+        "V30-empty-shard",
+        "the mean of a shard without rows",
+        "public code",
+        slip(lambda t, x: t.loss(x), _first_empty, _only_full, rows=lambda count: count - 1),
+        "shard .*(empty|no rows|without rows)",
+    ),
+    Fault(
+        "V31-last-counts",
+        "counts of the last shard alone",
+        "public code",
+        slip(_counts, _last_counts, _all_counts, inputs=_words, also=UNUSED),
+        r"counts shard \d+ .* alone",
+    ),
+    Fault(
+        "V32-bias-in-each-part",
+        "features split, and the bias added in each part",
+        "own attack",
+        slip(_product, _bias_in_each, _bias_once, inputs=_features),
+        "counted <n> times",
+    ),
+    Fault(
+        "V33-row-number-in-shard",
+        "the number of a row within its shard, in place of the batch",
+        "public code",
+        slip(_position, _position_in_shard, _position_in_batch),
+        "not row-wise|within (its|the) shard",
+    ),
+)

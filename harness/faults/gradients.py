@@ -1,0 +1,332 @@
+"""Wrong gradients: stopped, of some towers only, averaged or added up wrongly, in the wrong order (G05 to G14)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.faults.fault import Fault
+from harness.faults.samples import integers, sample, uneven
+from harness.faults.slips import Towers, slip
+
+
+def _step(t: Towers, x: Any) -> Any:
+    return t.step(x)
+
+
+def _right(t: Towers, x: Any) -> Any:
+    return t.mean(t.step, x)
+
+
+def _model(t: Towers, x: Any) -> Any:
+    return t.model(x)
+
+
+def _joined(t: Towers, x: Any) -> Any:
+    from harness.parallel.data import make_parallel
+
+    return make_parallel(t.model, t.devices)(x=x)
+
+
+def _stopped(t: Towers, x: Any) -> Any:
+    """The weights are constants to the tape."""
+    import tensorflow as tf
+
+    from harness.parallel.data import make_parallel
+
+    def tower(x: Any) -> Any:
+        return tf.tanh(tf.matmul(x, tf.stop_gradient(t.w)) + t.b)
+
+    return make_parallel(tower, t.devices)(x=x)
+
+
+def _upstream_ignored(t: Towers, x: Any) -> Any:
+    """A custom gradient that takes the gradient of what follows for 1."""
+    import tensorflow as tf
+
+    from harness.parallel.data import make_parallel
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def activation(x: Any) -> Any:
+        y = tf.tanh(x)
+        return y, lambda upstream: (1.0 - tf.square(y)) * tf.ones_like(upstream)
+
+    return make_parallel(lambda x: activation(tf.matmul(x, t.w) + t.b), t.devices)(x=x)
+
+
+def _stopped_in_one(t: Towers, x: Any) -> Any:
+    """Towers are numbered, and the last one is frozen."""
+    import tensorflow as tf
+
+    losses, gradients = [], []
+    for number, (name, part) in enumerate(zip(t.names, tf.split(x, t.count), strict=True)):
+        with tf.device(name):
+            loss, own = t.step(part)
+            losses.append(loss)
+            gradients.append([tf.zeros_like(each) if number == t.count - 1 else each for each in own])
+    return tf.add_n(losses) / t.count, [tf.add_n(parts) / t.count for parts in zip(*gradients, strict=True)]
+
+
+def _first_alone(t: Towers, x: Any) -> Any:
+    """The losses are averaged, and the gradients are those of the first tower."""
+    import tensorflow as tf
+
+    steps = t.each(t.step, x)
+    return tf.add_n([loss for loss, _ in steps]) / t.count, steps[0][1]
+
+
+def _averaged_twice(t: Towers, x: Any) -> Any:
+    loss, gradients = _right(t, x)
+    return loss, [each / t.count for each in gradients]
+
+
+def _means_of_uneven(t: Towers, x: Any) -> Any:
+    return _right(t, x)
+
+
+def _weighted(t: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    rows = x.shape[0]
+
+    def tower(part: Any) -> Any:
+        return tf.nest.map_structure(lambda each: each * (part.shape[0] / rows), t.step(part))
+
+    return t.sum(tower, x)
+
+
+def _clip(step: tuple[Any, Any]) -> tuple[Any, Any]:
+    import tensorflow as tf
+
+    return step[0], [tf.clip_by_norm(each, 0.05) for each in step[1]]
+
+
+def _clipped_step(t: Towers, x: Any) -> Any:
+    return _clip(t.step(x))
+
+
+def _clipped_in_each(t: Towers, x: Any) -> Any:
+    return t.mean(lambda part: _clip(t.step(part)), x)
+
+
+def _clipped_once(t: Towers, x: Any) -> Any:
+    return _clip(_right(t, x))
+
+
+def _named_step(t: Towers, x: Any) -> Any:
+    """Gradients of two biases by name, which have the same shape."""
+    import tensorflow as tf
+
+    with tf.GradientTape(persistent=True) as tape:
+        scale = tf.square(t.b)
+        tape.watch(scale)
+        loss = tf.reduce_mean(tf.square(tf.matmul(x, t.w) * scale + t.b))
+    bias, scaled = tape.gradient(loss, [t.b, scale])
+    return {"bias": bias, "scale": scaled}
+
+
+def _named(t: Towers, x: Any) -> Any:
+    return t.mean(lambda part: _named_step(t, part), x)
+
+
+def _names_swapped(t: Towers, x: Any) -> Any:
+    found = _named(t, x)
+    return {"bias": found["scale"], "scale": found["bias"]}
+
+
+def _ascent(t: Towers, x: Any) -> Any:
+    """The gradient of the negative loss: a tower maximises."""
+    loss, gradients = t.mean(lambda part: t.step(part, lambda rows: -t.loss(rows)), x)
+    return -loss, gradients
+
+
+def _half(t: Towers, x: Any) -> Any:
+    """Gradients are exchanged in half precision."""
+    import tensorflow as tf
+
+    def tower(part: Any) -> Any:
+        loss, gradients = t.step(part)
+        return loss, [tf.cast(tf.cast(each, tf.float16), tf.float32) for each in gradients]
+
+    return t.mean(tower, x)
+
+
+def _penalised(t: Towers, x: Any, share: float = 1.0) -> Any:
+    import tensorflow as tf
+
+    return t.step(x, lambda rows: t.loss(rows) + share * 0.1 * tf.nn.l2_loss(t.w))
+
+
+def _penalty_in_each(t: Towers, x: Any) -> Any:
+    return t.mean(lambda part: _penalised(t, part), x)
+
+
+def _penalty_forgotten(t: Towers, x: Any) -> Any:
+    return _right(t, x)
+
+
+def _penalty_averaged_twice(t: Towers, x: Any) -> Any:
+    return t.mean(lambda part: _penalised(t, part, 1 / t.count), x)
+
+
+def _bias_left_out(t: Towers, x: Any) -> Any:
+    """The bias is missing in a list of variables, and zeros take the place of its gradient."""
+    import tensorflow as tf
+
+    loss, (weights, bias) = _right(t, x)
+    return loss, [weights, tf.zeros_like(bias)]
+
+
+def _accumulated(t: Towers, x: Any, share: float) -> Any:
+    """Two micro-batches for each tower, whose gradients are added up."""
+    import tensorflow as tf
+
+    def tower(part: Any) -> Any:
+        steps = [t.step(half) for half in tf.split(part, 2)]
+        return tf.nest.map_structure(lambda *parts: tf.add_n(parts) * share, *steps)
+
+    return t.mean(tower, x)
+
+
+def _micro_batches_added(t: Towers, x: Any) -> Any:
+    return _accumulated(t, x, 1.0)
+
+
+def _micro_batches_averaged(t: Towers, x: Any) -> Any:
+    return _accumulated(t, x, 0.5)
+
+
+def _rows_of_table(_: Towers, x: Any) -> Any:
+    """The gradient of the sum of squares of looked-up rows, as a table of 9 words."""
+    import tensorflow as tf
+
+    return tf.scatter_nd(x[:, tf.newaxis], _values(x), [9, 4])
+
+
+def _values(x: Any) -> Any:
+    import tensorflow as tf
+
+    return 2.0 * tf.gather(tf.constant(sample(9, 4)), x)
+
+
+def _repeated_words_overwritten(t: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    values = t.joined(_values, x)
+    return tf.tensor_scatter_nd_update(tf.zeros([9, 4]), x[:, tf.newaxis], values)
+
+
+def _repeated_words_added(t: Towers, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.scatter_nd(x[:, tf.newaxis], t.joined(_values, x), [9, 4])
+
+
+def _words(count: int) -> dict[str, Any]:
+    return {"x": integers(9, 4 * count, seed=5)}
+
+
+def _both(t: Towers) -> list[Any]:
+    return [t.w, t.b]
+
+
+FAULTS = (
+    Fault(
+        "G05-stopped",
+        "the weights are stopped in every tower",
+        "public code",
+        slip(_model, _stopped, _joined, "missing-gradient", variables=_both, gradients=True),
+        "variable weights is stopped by tf.stop_gradient",
+    ),
+    Fault(
+        "G05-upstream-ignored",
+        "a custom gradient that ignores the gradient of what follows",
+        "own attack",
+        slip(_model, _upstream_ignored, _joined, "gradient", variables=_both, gradients=True),
+        "custom gradient",
+    ),
+    Fault(
+        "G06-frozen-tower",
+        "the last tower has no gradient",
+        "public code",
+        slip(_step, _stopped_in_one, _right),
+        r"part of shard \d+ .* is missing",
+    ),
+    Fault(
+        "G06-first-alone",
+        "the gradients of the first tower alone",
+        "public code",
+        slip(_step, _first_alone, _right),
+        "counts shard 0 .* alone",
+    ),
+    Fault(
+        "G07-averaged-twice",
+        "gradients averaged twice",
+        "horovod 843",
+        slip(_step, _averaged_twice, _right),
+        "<n> times too small",
+    ),
+    Fault(
+        "G07-uneven",
+        "gradients of uneven shards averaged",
+        "tensorflow 48875",
+        slip(_step, _means_of_uneven, _weighted, rows=uneven),
+        "mean of means of uneven shards",
+    ),
+    Fault(
+        "G08-clipped-in-each",
+        "gradients clipped before they are averaged",
+        "tensorflow 33929",
+        slip(_clipped_step, _clipped_in_each, _clipped_once),
+        "averaged over shards, but it is no mean over rows|clip",
+    ),
+    Fault(
+        "G09-names-swapped",
+        "gradients under one another's names",
+        "public code",
+        slip(_named_step, _names_swapped, _named),
+        r"output\['bias'\] and output\['scale'\] are in the wrong order",
+    ),
+    Fault("G10-ascent", "gradients of the negative loss", "own attack", slip(_step, _ascent, _right), "-1 times"),
+    Fault(
+        "G10-bias-left-out",
+        "zeros for the gradient of the bias",
+        "public code",
+        slip(_step, _bias_left_out, _right),
+        "zero",
+    ),
+    Fault(
+        "G11-half",
+        "gradients exchanged in half precision",
+        "own attack",
+        slip(_step, _half, _right),
+        "float16",
+    ),
+    Fault(
+        "G12-penalty-forgotten",
+        "a regulariser that no tower has",
+        "public code",
+        slip(_penalised, _penalty_forgotten, _penalty_in_each),
+        "regulariser.*(0 times|left out|missing)|off by",
+    ),
+    Fault(
+        "G12-penalty-averaged-twice",
+        "a regulariser counted 1/N",
+        "public code",
+        slip(_penalised, _penalty_averaged_twice, _penalty_in_each),
+        "regulariser.*(1/<n>|0.25)",
+    ),
+    Fault(
+        "G13-micro-batches-added",
+        "gradients of micro-batches added up",
+        "public code",
+        slip(_step, _micro_batches_added, _micro_batches_averaged, rows=lambda count: 4 * count),
+        "2 times too large|2 times",
+    ),
+    Fault(
+        "G14-repeated-words",
+        "gradients of repeated words overwrite one another",
+        "tensorflow 5252",
+        slip(_rows_of_table, _repeated_words_overwritten, _repeated_words_added, inputs=_words),
+        "IndexedSlices|repeated|overwr",
+    ),
+)
