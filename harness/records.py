@@ -196,6 +196,8 @@ class Card:
     serial: str | None = None
     vbios: str | None = None
     board_part: str | None = None
+    #: The name of its slot, as the board's firmware tells the kernel.
+    slot: str | None = None
     #: Memory that was free when the run began, in bytes.
     free_bytes: int | None = None
     #: Whether only one process at a time may use it.
@@ -313,6 +315,23 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
+class CardVerdict:
+    """What to do with one GPU, or with the link between two: ``replace``, ``reseat``, ``cool``.
+
+    ``labels`` are those of the devices on the card, or of the two ends of a link, the source first. ``reasons`` are the
+    messages of its two strongest findings, of ``findings`` in all.
+    """
+
+    labels: tuple[str, ...]
+    action: str
+    severity: Verdict
+    reasons: tuple[str, ...]
+    findings: int
+    #: Whether it is about the way between two cards.
+    pair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """One run of ``harness validate``, written after each result so that an interrupted run loses nothing."""
 
@@ -334,4 +353,6 @@ class RunRecord:
     described: bool = False
     #: Entries of ``--known-failures`` that no longer occur.
     passes_again: tuple[str, ...] = ()
+    #: What to do with each GPU that has findings, the worst first.
+    card_verdicts: tuple[CardVerdict, ...] = ()
     schema_version: int = RUN_SCHEMA_VERSION

@@ -164,11 +164,13 @@ def validate(
 def _run(request: Request, logs: Path, console: Console, recording: Recording) -> None:
     """Run the checks, show them, and record them as they end."""
     from harness.checking.run import Plan, run_checks
+    from harness.hardware.watch import CardWatch
     from harness.judgement.known_failures import accept_known, no_longer_failing
     from harness.report.progress import display
     from harness.runner.messages import Finished, Ready, Started
 
     by_id = {check.id: check for check in request.checks}
+    watch = CardWatch() if not request.described else None
     plan = Plan(
         request.spec,
         tuple(by_id),
@@ -185,6 +187,8 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
             if isinstance(event, Ready) and recording.record.fingerprint is None:
                 if (warning := untested(event.fingerprint.tensorflow or "")) is not None:
                     say(f"warning: {warning}")
+                if watch is not None:
+                    watch.cards_are(event.cards)
                 recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
                 shown.note(f"devices: {event.reason or request.spec}")
                 for result in _missing(request, event):
@@ -195,6 +199,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
                 shown.started(check.id, check.title, check.typical_s)
             elif isinstance(event, Finished):
                 result = replace(event.result, replay=request.replay(event.result.check))
+                result = result if watch is None else watch.judged(result)
                 result = accept_known(result, request.known, today)
                 recording.add(result)
                 shown.finished(result)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.hardware.finding import REPLACE, finding
+from harness.hardware.finding import LINK, REPLACE, finding
 from harness.records import Card, Finding
 
 #: 0.975 quantile of the normal distribution: two-sided intervals of 95 %.
@@ -233,8 +233,7 @@ def copying_findings(
                 expected="the data that was sent",
                 found=rate,
                 message=f"the copy {way} delivers wrong data {rate}; {details.get(way, '')}".rstrip("; "),
-                next_step="look at nvidia-smi topo -m, at ACS and IOMMU in the BIOS (peer copies need them off), and "
-                "at the bridge between the two",
+                next_step=LINK,
                 pair=(each.source, each.card),
             )
         else:

@@ -14,6 +14,7 @@ from harness.hardware.profile import profile_for
 from harness.records import Card
 
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
+_PCI_SLOTS = Path("/sys/bus/pci/slots")
 _MIB = 2**20
 #: What a device on a divided card is, and such a card itself.
 MIG = "MIG slice"
@@ -124,6 +125,7 @@ def _of_driver(
         profile=profile.name if profile else None,
         kind="GPU",
         part=part,
+        slot=slot_of(card.pci),
         serial=card.serial,
         vbios=card.vbios,
         board_part=card.board_part,
@@ -144,6 +146,18 @@ def _details(tensorflow: Any, device: Device) -> dict[str, Any]:
             found: dict[str, Any] = tensorflow.config.experimental.get_device_details(physical)
             return found
     return {}
+
+
+def slot_of(pci: str | None, folder: Path = _PCI_SLOTS) -> str | None:
+    """Return the name of the slot of a PCI device; ``None`` where the board does not say."""
+    wanted = (pci or "").lower().partition(".")[0]
+    for slot in sorted(folder.glob("*")) if wanted else ():
+        try:
+            if (slot / "address").read_text(encoding="ascii").strip() == wanted:
+                return slot.name
+        except OSError:
+            continue
+    return None
 
 
 def numa_node(pci: str | None, folder: Path = _PCI_DEVICES) -> int | None:

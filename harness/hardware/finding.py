@@ -9,6 +9,10 @@ from harness.records import Card, Finding, Verdict
 FREE_MEMORY = "look for another process that holds its memory (nvidia-smi), end it, and reset the card if there is none"
 RESET = "end its programs and reset it (nvidia-smi --gpu-reset), or reboot the node"
 WATCH = "watch its count (nvidia-smi -q -d ECC): replace it if the rate grows"
+LINK = (
+    "look at nvidia-smi topo -m, at ACS and IOMMU in the BIOS (peer copies need them off), and at the bridge between "
+    "the two"
+)
 REPLACE = "take it out of service, run the vendor's diagnostic (dcgmi diag -r 3) and have it replaced"
 
 

@@ -120,6 +120,8 @@ class Reading:
     nvlinks_active: int | None = None
     nvlinks_total: int | None = None
     nvlink_gbs: float | None = None
+    #: Packets that NVLinks had to send again, and links that had to be trained again.
+    nvlink_errors: int | None = None
     xid: tuple[int, ...] | None = None
     #: Whether a row waits for a reset to be remapped, and whether one could not be.
     remap_pending: bool | None = None
@@ -169,6 +171,9 @@ class Machine(Protocol):
 
     def used_bytes(self, card: str) -> int | None:
         """Return the memory of the card (for the host: of this process) in use, in bytes; ``None`` if unknown."""
+
+    def holders(self) -> Mapping[tuple[str, int], int | None]:
+        """Return what processes hold of the cards' memory: MiB (``None``: unknown) by UUID and process id."""
 
     def pair_links(self) -> Mapping[tuple[str, str], PairLink]:
         """Return how ordered pairs of cards are joined, as far as known."""

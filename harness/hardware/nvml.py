@@ -216,14 +216,23 @@ class Nvml:
             if (state := self.call("nvmlDeviceGetNvLinkState", handle, link)) is not None
         ]
         if not states:
-            return {"nvlinks_active": None, "nvlinks_total": None}
+            return dict.fromkeys(("nvlinks_active", "nvlinks_total"))
         speed = self.field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON")
         active = getattr(self._module, "NVML_FEATURE_ENABLED", 1)
         return {
             "nvlinks_active": sum(state == active for state in states),
             "nvlinks_total": len(states),
             "nvlink_gbs": speed / 1000 if speed else None,
+            "nvlink_errors": self._nvlink_errors(handle, len(states)),
         }
+
+    def _nvlink_errors(self, handle: Any, links: int) -> int | None:
+        """Add up what all links resent and how often they were trained again."""
+        kinds = [getattr(self._module, f"NVML_NVLINK_ERROR_DL_{name}", None) for name in ("REPLAY", "RECOVERY")]
+        asked = [(link, kind) for link in range(links) for kind in kinds if kind is not None]
+        counts = [self.call("nvmlDeviceGetNvLinkErrorCounter", handle, *each) for each in asked]
+        known = [each for each in counts if each is not None]
+        return sum(map(int, known)) if known else None
 
     def _xid(self, uuid: str, handle: Any) -> tuple[int, ...] | None:
         """Return the critical errors since the first reading; ``None`` if the driver does not report any."""

@@ -17,8 +17,9 @@ from harness.hardware.machine import Mismatch, Pattern
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: What is made or compared at once: 16 MiB of 64-bit words, so comparing needs about 50 MiB besides the buffer.
-CHUNK_WORDS = 2 * 1024 * 1024
+#: What is made or compared at once: 16 MiB of 64-bit words, so comparing needs about 50 MiB besides the buffer. On a
+#: GPU up to 256 MiB: starting an op there takes as long as filling 300 MB.
+CHUNK_WORDS, GPU_CHUNK_WORDS = 2 * 1024 * 1024, 32 * 1024 * 1024
 #: The tensors that a large buffer consists of have as many chunks: 64 MiB are large enough for copies at full speed.
 PIECE_CHUNKS = 4
 #: A small card has smaller chunks, so that what is made beside a buffer is at most a few hundredths of its memory.

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.devices.device import Device, Devices
+from harness.devices.nvidia import memory_by_process
 from harness.devices.runtime import server_process
 from harness.errors import UsageError
 from harness.hardware import patterns
@@ -125,6 +126,10 @@ class TensorFlowMachine:
         if in_host_room(device):
             return host_used_bytes()
         return gpu_used_bytes(device) if device.parsed.in_this_process else None
+
+    def holders(self) -> Mapping[tuple[str, int], int | None]:
+        """Return what processes hold of the cards' memory."""
+        return memory_by_process() if any(card.free_bytes is not None for card in self._cards) else {}
 
     def pair_links(self) -> Mapping[tuple[str, str], PairLink]:
         """Return how ordered pairs of cards are joined, as far as NVML says."""
@@ -293,9 +298,11 @@ class TensorFlowMachine:
         """Return how many words are made or compared at once on a card."""
         if card not in self._chunks:
             # For the memory of the host, the most.
-            room = None if in_host_room(self._device(card)) else self.free_bytes(card)
+            on_host = in_host_room(self._device(card))
+            most = patterns.CHUNK_WORDS if on_host else patterns.GPU_CHUNK_WORDS
+            room = None if on_host else self.free_bytes(card)
             share = patterns.CHUNK_WORDS if room is None else room // 8 // patterns.CHUNKS_OF_CARD
-            self._chunks[card] = max(1024, min(patterns.CHUNK_WORDS, share))
+            self._chunks[card] = max(1024, min(most, share))
         return self._chunks[card]
 
     def _counting_on(self, card: str, words: int) -> Any:

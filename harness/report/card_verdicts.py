@@ -1,76 +1,147 @@
-"""What to do with each GPU: one line for each that has findings, and one for all others."""
+"""What to do with each GPU: an action for each that has findings, with the two strongest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from harness.plural import plural
-from harness.records import Card, Finding, RunRecord, Verdict
-from harness.report.printable import device_label, one_line
+from harness.records import Card, CardVerdict, Finding, RunRecord, Verdict
+from harness.report.printable import device_label, one_line, shortened
 
-#: Words of next steps, and the action that they come to; the first that occurs in any finding counts.
+#: Words of next steps, and the action that they come to; the first that occurs in any finding of a card counts.
 _ACTIONS = (
-    ("replaced", "replace"),
+    ("have it replaced", "replace"),
     ("out of service", "replace"),
-    ("reset", "reset"),
-    ("power the node off", "reset"),
+    ("power the node off", "power the node off and on, and reseat"),
+    ("--gpu-reset", "reset"),
     ("reseat", "reseat"),
+    ("another process", "free its memory, or reset"),
     ("fans", "cool"),
     ("power cables", "look at its power supply"),
+    ("swap it with", "swap with another, and see whether the fault moves"),
     ("nvidia-smi -pl", "raise its power limit"),
+    ("newer slot", "move to another slot"),
+    ("NVLink", "look at its NVLinks"),
+    ("CUDA_VISIBLE_DEVICES", "look at CUDA_VISIBLE_DEVICES"),
+    ("watch", "watch"),
 )
-_ELSE = "look at it"
-#: Findings shown of each card.
-_SHOWN = 2
+_ELSE, _LINK = "look at it", "look at the link between them"
+#: Findings shown of each card, and characters of each.
+_SHOWN, _LONGEST = 2, 110
+#: A first clause of so many characters says enough.
+_CLAUSE = 60
+#: Where the figures of a profile come from: the record says it.
+_SOURCE = re.compile(r" \((profile [^(]+) \(.*\)\)$")
 
 
-def card_verdicts(record: RunRecord) -> list[str]:
-    """Return the lines, worst cards first; none where no finding is about a GPU."""
+@dataclass(slots=True)
+class _Case:
+    """The findings about one card, or about the way from one to another."""
+
+    labels: tuple[str, ...]
+    pair: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def fails(self) -> bool:
+        return any(each.severity is Verdict.FAIL for each in self.findings)
+
+    def verdict(self) -> CardVerdict:
+        # What fails decides; of that, what asks for most.
+        strongest = sorted(self.findings, key=_strength)
+        decisive = [each for each in strongest if each.severity is strongest[0].severity]
+        action = min(map(_action_of, decisive))[1]
+        reasons: dict[tuple[str, str], str] = {}
+        for each in strongest:
+            reasons.setdefault((each.kind, each.subject), _message(each, self.labels))
+        texts = tuple(dict.fromkeys(reasons.values()))[:_SHOWN]
+        return CardVerdict(
+            self.labels, _LINK if self.pair else action, strongest[0].severity, texts, len(self.findings), self.pair
+        )
+
+
+def card_verdicts(record: RunRecord) -> list[CardVerdict]:
+    """Return what to do with each GPU that has findings, the worst first."""
     cards = {card.label: card for card in record.cards if card.is_gpu}
-    found: dict[str, list[Finding]] = {}
-    for finding in (each for result in record.results for each in result.findings):
-        subject = " -> ".join(finding.pair) if finding.pair else device_label(finding.device)
-        if finding.pair or subject in cards or subject.startswith(("nvml:", "pci:")):
-            found.setdefault(subject, []).append(finding)
-    if not cards or not found:
+    if not cards:
         return []
-    lines = [_line(subject, cards.get(subject), findings) for subject, findings in sorted(found.items(), key=_rank)]
-    named = {label for subject in found for label in subject.split(" -> ")}
-    others = len(cards.keys() - named)
-    return [*lines, *([f"{plural(others, 'other GPU')}: healthy"] if others else [])]
+    on_card: dict[object, tuple[str, ...]] = {}
+    for label, card in cards.items():
+        key = card.uuid or label
+        on_card[key] = (*on_card.get(key, ()), label)
+    cases: dict[tuple[str, ...], _Case] = {}
+    for finding in (each for result in record.results for each in result.findings):
+        label = device_label(finding.device)
+        if finding.pair:
+            cases.setdefault(finding.pair, _Case(finding.pair, pair=True)).findings.append(finding)
+        elif label in cards:
+            labels = on_card[cards[label].uuid or label]
+            cases.setdefault(labels, _Case(labels)).findings.append(finding)
+        elif label.startswith(("nvml:", "pci:")):
+            cases.setdefault((label,), _Case((label,))).findings.append(finding)
+    return [case.verdict() for case in sorted(cases.values(), key=lambda each: (not each.fails, each.labels))]
 
 
-def _rank(entry: tuple[str, list[Finding]]) -> tuple[bool, str]:
-    return not any(each.severity is Verdict.FAIL for each in entry[1]), entry[0]
+def verdict_lines(record: RunRecord) -> Iterator[str]:
+    """Yield what to do with all GPUs in one line, then each with its reasons; nothing without a finding about one."""
+    verdicts = card_verdicts(record)
+    if not verdicts:
+        return
+    cards = {card.label: card for card in record.cards}
+    named = {label for each in verdicts for label in each.labels}
+    others = sum(card.is_gpu and card.label not in named for card in record.cards)
+    healthy = [f"{plural(others, 'other GPU')} healthy"] if others else []
+    yield "; ".join([*_summary(verdicts), *healthy])
+    for each in verdicts:
+        yield f"{subject(each, cards)}: {each.action}"
+        more = each.findings - len(each.reasons)
+        for number, reason in enumerate(each.reasons, start=1):
+            rest = f" (and {plural(more, 'finding')} more)" if more and number == len(each.reasons) else ""
+            yield f"    {shortened(reason, _LONGEST)}{rest}"
 
 
-def _line(subject: str, card: Card | None, findings: Iterable[Finding]) -> str:
-    strongest = sorted(findings, key=lambda each: (each.severity is not Verdict.FAIL, _action_of(each)[0]))
-    what = f"GPU {subject}" if subject.startswith(("nvml:", "pci:")) else subject
-    facts = ", ".join(_facts(card)) if card is not None else ""
-    shown = "; ".join(dict.fromkeys(_message(each, subject) for each in strongest))
-    parts = shown.split("; ")
-    more = f"; and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
-    action = min(_action_of(each) for each in strongest)[1]
-    if " -> " in subject and action == _ELSE:
-        action = "look at the link"
-    return f"{what}{f' ({facts})' if facts else ''}: {action}: {'; '.join(parts[:_SHOWN])}{more}"
+def subject(verdict: CardVerdict, cards: Mapping[str, Card]) -> str:
+    """Name the card, or both ends of a link, with what identifies them."""
+    if not verdict.pair:
+        return _named(", ".join(verdict.labels), cards.get(verdict.labels[0]))
+    return " -> ".join(_named(label, cards.get(label), short=True) for label in verdict.labels)
 
 
-def _facts(card: Card) -> Iterator[str]:
-    for name, value in (("serial", card.serial), ("", card.uuid), ("PCI", card.pci)):
-        if value is not None:
-            yield f"{name} {value}".strip()
+def _summary(verdicts: Iterable[CardVerdict]) -> list[str]:
+    by_action: dict[str, list[str]] = {}
+    for each in verdicts:
+        name = " -> ".join(each.labels) if each.pair else ", ".join(each.labels)
+        by_action.setdefault(each.action, []).append(name)
+    return [f"{', '.join(names)}: {action}" for action, names in by_action.items()]
 
 
-def _message(finding: Finding, subject: str) -> str:
-    """Return the message without the name of the card, which stands in front of the line."""
-    text = one_line(finding.message)
-    if text.startswith(subject):
-        text = text.removeprefix(subject).lstrip()
-        if text.startswith("(PCI "):
-            text = text.partition(") ")[2]
-    return text.replace("; ", ", ")
+def _named(label: str, card: Card | None, *, short: bool = False) -> str:
+    label = f"GPU {label}" if label.startswith(("nvml:", "pci:")) else label
+    if card is None:
+        return label
+    known = (("serial", card.serial), ("", None if short else card.uuid), ("slot", card.slot), ("PCI", card.pci))
+    facts = ", ".join(f"{name} {value}".strip() for name, value in known if value is not None)
+    return f"{label} ({facts})" if facts else label
+
+
+def _message(finding: Finding, labels: tuple[str, ...]) -> str:
+    """Return the message without the name of the card, which stands in front."""
+    text = _SOURCE.sub(r" (\1)", one_line(finding.message))
+    first = text.partition("; ")[0]
+    text = first if len(first) > _CLAUSE else text
+    for label in labels:
+        if text.startswith(f"{label} "):
+            text = text.removeprefix(label).lstrip()
+            return text.partition(") ")[2] if text.startswith("(PCI ") else text
+    return text
+
+
+def _strength(finding: Finding) -> tuple[bool, int, bool]:
+    """Order findings by what they ask for; what was slow comes after why."""
+    slow = finding.kind == "rate" or finding.subject.startswith("copy ")
+    return finding.severity is not Verdict.FAIL, _action_of(finding)[0], slow
 
 
 def _action_of(finding: Finding) -> tuple[int, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from harness.plural import plural
 from harness.records import Finding, RunRecord, Verdict
+from harness.report.card_verdicts import verdict_lines
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import NOTHING, duration, percent, quantity, size
 from harness.report.verdicts import (
@@ -57,6 +58,8 @@ def _head(record: RunRecord) -> Iterator[str]:
     yield f"- {len(record.results)} of {plural(len(record.planned), 'check')} in {took}: {totals or 'none'}"
     yield f"- exercised: {escaped(str(all_exercised(record)))}"
     yield f"- started {escaped(record.started_at)}, level {escaped(record.level)}, harness {escaped(record.harness)}"
+    for line in verdict_lines(record):
+        yield f"{'  ' * line.startswith('    ')}- {escaped(line.strip())}"
     for each in record.passes_again:
         yield f"- known failure no longer occurs: {escaped(each)}; remove it from the file"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.errors import MissingExtra, ReportError, ReportNotRendered
 from harness.records import Card, CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
+from harness.report.card_verdicts import card_verdicts
 from harness.report.publish import publish, withdraw
 from harness.report.storage import json_text, save_run
 
@@ -97,6 +98,7 @@ class Recording:
             verdict=verdict,
             exit_code=int(exit_code(verdict)) if code is None else code,
             elapsed_s=time.monotonic() - self._began,
+            card_verdicts=tuple(card_verdicts(self.record)),
         )
         self.path, self.problem = None, None
         self._attempt(self._save)

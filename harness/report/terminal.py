@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from harness.plural import plural
 from harness.records import CheckResult, Finding, RunRecord, Verdict
-from harness.report.card_verdicts import card_verdicts
-from harness.report.printable import device_label
+from harness.report.card_verdicts import verdict_lines
+from harness.report.printable import device_label, shortened
 from harness.report.verdicts import STYLES
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 FINDINGS_SHOWN = 20
 #: Longer facts, such as stacks, are only in the record.
 FACTS_SHOWN_CHARACTERS = 300
+#: Characters of a cell of the table where the findings stand above it.
+SHORT_CELL = 36
 #: Width of the output without a terminal, in columns.
 PLAIN_WIDTH = 120
 
@@ -46,15 +49,17 @@ def console_for(stream: IO[str]) -> Console:
 
 def print_report(console: Console, record: RunRecord, path: Path | None, page: Path | None = None) -> None:
     """Print the results, the findings and the verdict. ``path`` is the stored record, ``page`` the HTML report."""
-    if verdicts := card_verdicts(record):
-        console.print()
-    for line in verdicts:
+    verdicts = list(verdict_lines(record))
+    for number, line in enumerate(verdicts):
+        if number < 2:
+            console.print()
         print_line(console, line)
     if record.results:
         console.print()
-        console.print(_table(record.results))
+        console.print(_table(record.results, short=bool(verdicts)))
     for result in record.results:
-        _print_details(console, result)
+        if not verdicts or not _all_about_gpus(result):
+            _print_details(console, result)
     for entry in record.passes_again:
         print_line(console, f"known failure no longer occurs: {entry}; remove it from the file")
     console.print()
@@ -65,7 +70,15 @@ def print_report(console: Console, record: RunRecord, path: Path | None, page: P
         print_line(console, f"Report: {page}")
 
 
-def _table(results: tuple[CheckResult, ...]) -> Table:
+def _all_about_gpus(result: CheckResult) -> bool:
+    """Whether the lines on top say what the findings come to. The record has each."""
+    return bool(result.findings) and all(
+        each.pair or device_label(each.device).startswith(("GPU:", "nvml:", "pci:")) for each in result.findings
+    )
+
+
+def _table(results: tuple[CheckResult, ...], *, short: bool = False) -> Table:
+    """Return a row for each result; ``short``: of one line."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -76,13 +89,14 @@ def _table(results: tuple[CheckResult, ...]) -> Table:
     table.add_column("exercised", ratio=3, overflow="fold")
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("reason", ratio=4, overflow="fold")
+    longest = SHORT_CELL if short else sys.maxsize
     for result in results:
         table.add_row(
             Text(result.check),
             Text(str(result.verdict), style=STYLES[result.verdict]),
-            Text(str(result.exercised)),
+            Text(shortened(str(result.exercised), longest)),
             Text(f"{result.elapsed_s:.1f} s"),
-            Text(_one_line(result.reason)),
+            Text(shortened(result.reason, longest)),
         )
     return table
 

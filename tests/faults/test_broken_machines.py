@@ -36,7 +36,8 @@ from harness.hardware.real import TensorFlowMachine
 from harness.hardware.software.installed import Software
 from harness.hardware.sustained_load.judge import judge_sensors, settings_of
 from harness.hardware.sustained_load.measure import Load
-from harness.records import Card, Figure, Finding, Quantity, Verdict
+from harness.hardware.watch import CardWatch
+from harness.records import Card, CheckResult, Exercised, Figure, Finding, Quantity, Verdict
 from harness.softgpu import described
 from harness.softgpu.compiler import NAMES
 from harness.softgpu.drivers import Drivers
@@ -63,6 +64,7 @@ def card(known: DriverCard) -> Card:
     return Card(
         f"GPU:{known.index}",
         known.name,
+        index=known.index,
         uuid=known.uuid,
         memory_bytes=known.total_mib * 2**20,
         free_bytes=known.free_mib * 2**20,
@@ -257,3 +259,56 @@ def test_serial_number_vbios_and_board_are_read() -> None:
     first, second = read_cards()
     assert first.serial != second.serial
     assert (first.vbios, first.board_part) == ("96.00.30.00.01", "692-2G520-0200-000")
+
+
+#: What a check that was lost leaves behind: no card.
+CRASHED = CheckResult(
+    "copies", Verdict.FAIL, "its process was killed by signal 6", "", Exercised(),
+    findings=(Finding("error", "check copies", None, "it completes", "a crash", "its process was killed"),),
+)  # fmt: skip
+PASSED = CheckResult("copies", Verdict.PASS, "all arrived", "", Exercised(values=1))
+
+
+@pytest.mark.parametrize(
+    ("fault", "where", "action"),
+    [
+        ("xid card = 1, code = 79", "Xid during copies", "power the node off and on"),
+        ("xid card = 1, code = 74", "Xid during copies", "nvidia-smi nvlink -e"),
+        ("replays card = 1, per_s = 40.0", "PCIe replays during copies", "reseat the card"),
+        ("ecc card = 1, corrected_per_s = 0.0, uncorrected_per_s = 1.0", "ECC during copies", "have it replaced"),
+    ],
+)
+def test_what_a_card_counts_during_any_check_is_named_from_outside_also_after_a_crash(
+    fault: str, where: str, action: str
+) -> None:
+    driver = machine(3, H100, fault)
+    for ended, verdict in ((CRASHED, Verdict.FAIL), (PASSED, Verdict.FAIL)):
+        driver.write(dict(gpus_of(read_description("x", text(3, H100, fault)), "x").driver))
+        watch = CardWatch()
+        watch.cards_are([card(known) for known in read_cards()])
+        assert watch.judged(ended) == ended, "nothing has happened yet"
+        driver.worked(range(3), 5.0)
+        judged = watch.judged(ended)
+        new = judged.findings[len(ended.findings) :]
+        assert [(each.device, each.where) for each in new] == [("GPU:1", where)]
+        assert action in new[0].next_step
+        assert judged.verdict is verdict
+        assert watch.judged(ended) == ended, "it is told once"
+    clean = machine(3, H100)
+    watch = CardWatch()
+    watch.cards_are([card(known) for known in read_cards()])
+    clean.worked(range(3), 5.0)
+    assert watch.judged(PASSED) == PASSED
+
+
+def test_a_card_that_is_lost_during_a_check_is_named_and_what_the_check_found_is_not_told_twice() -> None:
+    driver = machine(3, H100, "xid card = 1, code = 79")
+    watch = CardWatch()
+    watch.cards_are([card(known) for known in read_cards()])
+    driver.worked(range(3), 5.0)
+    own = Finding("sensor", "Xid under load", "GPU:1", "no Xid", "79", "was reported", subject="Xid")
+    told = replace(PASSED, verdict=Verdict.FAIL, findings=(own,))
+    assert watch.judged(told) == told
+    machine(3, H100, "lost card = 2")
+    (lost,) = watch.judged(PASSED).findings
+    assert (lost.kind, lost.device, lost.lasting) == ("missing-device", "GPU:2", True)

@@ -16,6 +16,7 @@ from harness.hardware.links import PairLink
 from harness.hardware.machine import Mismatch, Operation, Pattern, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.operations import NoKernel
+from harness.hardware.patterns import array_mismatch, words
 from harness.hardware.software.installed import Software
 from harness.records import Card
 
@@ -102,6 +103,9 @@ class NumpyMachine:
     def used_bytes(self, card: str) -> int | None:
         return None
 
+    def holders(self) -> dict[tuple[str, int], int | None]:
+        return {}
+
     def pair_links(self) -> dict[tuple[str, str], PairLink]:
         return {}
 
@@ -109,10 +113,10 @@ class NumpyMachine:
         raise NotImplementedError
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> Any:
-        raise NotImplementedError
+        return card, lambda: words(pattern, size_bytes // 8)
 
     def mismatch(self, buffer: Any, pattern: Pattern) -> Mismatch:
-        raise NotImplementedError
+        return array_mismatch(buffer[1](), pattern)
 
     def put(self, array: NDArray[Any], card: str) -> Any:
         return card, lambda: array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from fake_nvml import UUIDS, fake_nvml, refuse
 
 from harness.devices import nvidia
 from harness.hardware import room
-from harness.hardware.card import MIG, cards_of
+from harness.hardware.card import MIG, cards_of, slot_of
 from harness.hardware.cards.judge import judge_numbering
 from harness.hardware.collectives.measure import algorithms_for
 
@@ -140,3 +141,11 @@ def test_nccl_is_for_ranks_on_cards_of_their_own() -> None:
     assert algorithms_for(gpus()) == ("nccl", "ring", "hierarchical-copy", "reduce-to-one")
     assert algorithms_for(gpus(1, parts=2)) == ("ring", "hierarchical-copy", "reduce-to-one")
     assert algorithms_for(gpus(1)) == ()
+
+
+def test_the_slot_is_what_the_board_calls_it(tmp_path: Path) -> None:
+    for name, address in (("7", "0000:3b:00"), ("12", "0000:3c:00")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "address").write_text(f"{address}\n", encoding="ascii")
+    assert [slot_of(pci, tmp_path) for pci in ("0000:3C:00.0", "0000:3D:00.0", None)] == ["12", None, None]
+    assert slot_of("0000:3C:00.0", tmp_path / "none") is None

@@ -15,7 +15,7 @@ from harness.records import Card, Verdict
 
 CARD = Card("GPU:3", "a card", "/job:localhost/replica:0/task:0/device:GPU:3", pci="0000:3B:00.0")
 IDLE = Reading(
-    0.0, 210.0, 1980.0, 35.0, 87.0, 70.0, 700.0, 0.0, ("GpuIdle",), 3, 0, 1, 1, 5, 16, 16, 7, 18, 18, 26.6, xid=()
+    0.0, 210.0, 1980.0, 35.0, 87.0, 70.0, 700.0, 0.0, ("GpuIdle",), 3, 0, 1, 1, 5, 16, 16, 7, 18, 18, 26.6, 0, xid=()
 )
 BUSY = replace(
     IDLE, at_s=1.0, clock_mhz=1900.0, temperature_c=60.0, power_w=650.0, throttle_reasons=("SwPowerCap",),
@@ -93,6 +93,9 @@ def test_an_idle_link_that_reports_a_low_speed_is_well() -> None:
         ({"pcie_generation": 3}, "link", "PCIe generation under load", Verdict.FAIL),
         ({"pcie_replays": 9}, "link", "PCIe replays under load", Verdict.WARN),
         ({"pcie_replays": 99}, "link", "PCIe replays under load", Verdict.FAIL),
+        ({"nvlink_errors": 2}, "link", "NVLink replays under load", Verdict.WARN),
+        ({"nvlink_errors": 40}, "link", "NVLink replays under load", Verdict.FAIL),
+        ({"xid": (31,)}, "sensor", "Xid under load", Verdict.WARN),
         ({"ecc_corrected": 5}, "memory", "ECC under load", Verdict.WARN),
         ({"ecc_corrected": 50}, "memory", "ECC under load", Verdict.FAIL),
         ({"ecc_uncorrected": 1}, "memory", "ECC under load", Verdict.FAIL),
@@ -110,7 +113,7 @@ def test_what_is_wrong_under_load_is_named(during: dict[str, Any], kind: str, wh
     assert found.device == CARD.device
     assert found.message.startswith("GPU:3 (PCI 0000:3B:00.0) ")
     assert found.next_step
-    assert found.lasting is (where == "Xid under load"), "a second pass does not undo it"
+    assert found.lasting is (where == "Xid under load" and severity is Verdict.FAIL), "a second pass does not undo it"
 
 
 def test_heat_for_a_moment_is_a_warning() -> None:
@@ -119,8 +122,9 @@ def test_heat_for_a_moment_is_a_warning() -> None:
 
 
 def test_what_was_there_before_is_told_as_such() -> None:
-    assert said(watched({"xid": (31,)}, xid=(31,))) == [("sensor", "Xid before this run", Verdict.WARN)]
-    assert said(watched({"xid": (31,)}, xid=(31, 79))) == [
+    assert said(watched({"xid": (48,)}, xid=(48,))) == [("sensor", "Xid before this run", Verdict.WARN)]
+    assert said(watched({"xid": (31, 45)}, xid=(31, 45))) == [], "a program of earlier failed, and no card"
+    assert said(watched({"xid": (48,)}, xid=(48, 79))) == [
         ("sensor", "Xid under load", Verdict.FAIL),
         ("sensor", "Xid before this run", Verdict.WARN),
     ]

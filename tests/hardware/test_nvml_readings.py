@@ -40,6 +40,7 @@ _WHOLE = Reading(
     nvlinks_active=3,
     nvlinks_total=4,
     nvlink_gbs=26.562,
+    nvlink_errors=6,
     xid=(79, 63),
 )
 
@@ -56,7 +57,7 @@ def test_everything_that_a_card_tells_is_read() -> None:
         ("nvmlDeviceGetRemappedRows", {"remapped_rows", "remap_pending", "remap_failed"}),
         ("nvmlDeviceGetRetiredPages", {"retired_pages"}),
         ("nvmlDeviceGetFieldValues", {"recovery_action", "nvlink_gbs"}),
-        ("nvmlDeviceGetNvLinkState", {"nvlinks_active", "nvlinks_total", "nvlink_gbs"}),
+        ("nvmlDeviceGetNvLinkState", {"nvlinks_active", "nvlinks_total", "nvlink_gbs", "nvlink_errors"}),
         ("nvmlDeviceGetCurrPcieLinkWidth", {"pcie_width"}),
         ("nvmlDeviceGetCurrentClocksEventReasons", {"throttle_reasons"}),
         ("nvmlDeviceRegisterEvents", {"xid"}),

@@ -1,62 +1,115 @@
-"""One line for each GPU with findings says what to do with it, and with which GPU."""
+"""Each GPU with findings has one action, its two strongest reasons, and what identifies it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from sample_records import passed, run
 
-from harness.hardware.finding import REPLACE, RESET
+from harness.hardware import finding as steps
+from harness.hardware.rates import SLOW
 from harness.records import Card, Finding, RunRecord, Verdict
-from harness.report.card_verdicts import card_verdicts
+from harness.report.card_verdicts import card_verdicts, verdict_lines
 
 CARDS = tuple(
-    Card(f"GPU:{at}", "a card", f"/job:localhost/replica:0/task:0/device:GPU:{at}", uuid=f"GPU-{at}", serial=f"S{at}")
+    Card(
+        f"GPU:{at}",
+        "a card",
+        f"/job:localhost/replica:0/task:0/device:GPU:{at}",
+        uuid=f"GPU-{at}",
+        serial=f"S{at}",
+        pci=f"0000:{at}B:00.0",
+        slot=str(at),
+    )
     for at in range(4)
 )
 
 
 def finding(card: int, message: str, step: str, severity: Verdict = Verdict.FAIL) -> Finding:
     text = f"GPU:{card} (PCI 0000:1B:00.0) {message}"
-    return Finding("memory", "a place", CARDS[card].device, "x", "y", text, severity, step)
+    return Finding("memory", "a place", CARDS[card].device, "x", "y", text, severity, step, subject=message)
 
 
 def record(*findings: Finding, cards: tuple[Card, ...] = CARDS) -> RunRecord:
     return replace(run(passed(findings=findings)), cards=cards)
 
 
-def test_each_card_has_its_action_its_serial_number_and_its_strongest_findings() -> None:
-    assert card_verdicts(
-        record(
-            finding(2, "runs at PCIe x4 instead of x16 under load", "reseat the card"),
-            finding(0, "throttles", "look at its fans", Verdict.WARN),
-            finding(3, "has one remapped row", RESET),
-            finding(3, "did not hold a pattern", REPLACE),
-            finding(3, "is slow", "look at its clocks"),
-        )
-    ) == [
-        "GPU:2 (serial S2, GPU-2): reseat: runs at PCIe x4 instead of x16 under load",
-        "GPU:3 (serial S3, GPU-3): replace: did not hold a pattern; has one remapped row; and 1 more",
-        "GPU:0 (serial S0, GPU-0): cool: throttles",
-        "1 other GPU: healthy",
+def test_each_card_has_its_action_what_identifies_it_and_its_strongest_findings() -> None:
+    made = record(
+        finding(2, "runs at PCIe x4 instead of x16 under load", "reseat the card"),
+        finding(0, "throttles", "look at its fans", Verdict.WARN),
+        finding(3, "has one remapped row", steps.RESET),
+        finding(3, "did not hold a pattern; 3 words", steps.REPLACE),
+        finding(3, "is slow", SLOW),
+    )
+    assert list(verdict_lines(made)) == [
+        "GPU:2: reseat; GPU:3: replace; GPU:0: cool; 1 other GPU healthy",
+        "GPU:2 (serial S2, GPU-2, slot 2, PCI 0000:2B:00.0): reseat",
+        "    runs at PCIe x4 instead of x16 under load",
+        "GPU:3 (serial S3, GPU-3, slot 3, PCI 0000:3B:00.0): replace",
+        "    did not hold a pattern; 3 words",
+        "    has one remapped row (and 1 finding more)",
+        "GPU:0 (serial S0, GPU-0, slot 0, PCI 0000:0B:00.0): cool",
+        "    throttles",
     ]
+
+
+def test_a_warning_does_not_outweigh_what_fails() -> None:
+    (verdict,) = card_verdicts(
+        record(finding(1, "counted errors", steps.REPLACE, Verdict.WARN), finding(1, "is narrow", "reseat the card"))
+    )
+    assert (verdict.action, verdict.severity, verdict.reasons) == (
+        "reseat",
+        Verdict.FAIL,
+        ("is narrow", "counted errors"),
+    )
 
 
 def test_a_pair_is_named_with_both_cards_and_neither_counts_as_healthy() -> None:
     pair = Finding("corruption", "copy", None, "x", "y", "GPU:1 -> GPU:3 delivers zeros", pair=("GPU:1", "GPU:3"))
-    assert card_verdicts(record(pair)) == [
-        "GPU:1 -> GPU:3: look at the link: delivers zeros",
-        "2 other GPUs: healthy",
+    ends = "GPU:1 (serial S1, slot 1, PCI 0000:1B:00.0) -> GPU:3 (serial S3, slot 3, PCI 0000:3B:00.0)"
+    assert list(verdict_lines(record(pair))) == [
+        "GPU:1 -> GPU:3: look at the link between them; 2 other GPUs healthy",
+        f"{ends}: look at the link between them",
+        "    -> GPU:3 delivers zeros",
     ]
 
 
 def test_a_card_that_tensorflow_does_not_see_is_named_by_the_driver_s_number() -> None:
-    lost = Finding("missing-device", "x", "nvml:3", "x", "y", "nvml:3 does not answer", next_step="reseat the card")
-    assert card_verdicts(record(lost)) == ["GPU nvml:3: reseat: does not answer", "4 other GPUs: healthy"]
+    step = "power the node off and on, reseat the card"
+    lost = Finding("missing-device", "x", "nvml:3", "x", "y", "nvml:3 does not answer", next_step=step)
+    first, second, third = verdict_lines(record(lost))
+    assert first == "nvml:3: power the node off and on, and reseat; 4 other GPUs healthy"
+    assert second == "GPU nvml:3: power the node off and on, and reseat"
+    assert third == "    does not answer"
+
+
+def test_logical_gpus_of_one_card_share_its_verdict() -> None:
+    halves = tuple(replace(card, uuid="GPU-0", part="logical GPU") for card in CARDS[:2])
+    hot = [finding(at, "throttles", "look at its fans") for at in range(2)]
+    (verdict,) = card_verdicts(record(*hot, cards=halves))
+    assert (verdict.labels, verdict.action, verdict.reasons) == (("GPU:0", "GPU:1"), "cool", ("throttles",))
+
+
+@pytest.mark.parametrize(
+    ("step", "action"),
+    [
+        (steps.REPLACE, "replace"),
+        (steps.RESET, "reset"),
+        (steps.FREE_MEMORY, "free its memory, or reset"),
+        (steps.WATCH, "watch"),
+        (SLOW, "swap with another, and see whether the fault moves"),
+        ("read the log", "look at it"),
+    ],
+)
+def test_every_next_step_comes_to_an_action(step: str, action: str) -> None:
+    (verdict,) = card_verdicts(record(finding(1, "is ill", step)))
+    assert verdict.action == action
 
 
 def test_without_a_finding_about_a_gpu_there_is_no_line() -> None:
     program = Finding("value", "an output", CARDS[0].device, "x", "y", "differs")
-    assert card_verdicts(record()) == []
-    assert card_verdicts(record(program, cards=())) == []
-    assert card_verdicts(record(program, cards=(Card("CPU:0", "a CPU"),))) == []
+    for made in (record(), record(program, cards=()), record(program, cards=(Card("CPU:0", "a CPU"),))):
+        assert card_verdicts(made) == []
+        assert list(verdict_lines(made)) == []

@@ -13,6 +13,8 @@ from harness.devices.described.models import MODELS, Model
 #: healthy described machine has none.
 _KERNELS_SASS = ("6.0", "7.0", "8.0", "8.9", "9.0")
 _KERNELS_PTX = ("9.0",)
+#: What every card says of itself.
+VBIOS, BOARD_PART = "96.00.30.00.01", "692-2G520-0200-000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ def kernels_of(description: Description) -> tuple[tuple[str, ...], tuple[str, ..
 def uuid_of(slot: int) -> str:
     """Return the UUID of the card in a slot."""
     return f"GPU-{0xC0FFEE00 + slot:08x}-0000-4000-8000-{slot:012x}"
+
+
+def serial_of(slot: int) -> str:
+    """Return the serial number of the card in a slot."""
+    return f"{1320000000 + slot:010d}"
 
 
 def pci_of(slot: int) -> str:

@@ -9,7 +9,17 @@ from pathlib import Path
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.models import NVLINK_SHARE, Model
-from harness.devices.described.order import kernels_of, model_of, nvlinks_of, order_of, pci_of, uuid_of
+from harness.devices.described.order import (
+    BOARD_PART,
+    VBIOS,
+    kernels_of,
+    model_of,
+    nvlinks_of,
+    order_of,
+    pci_of,
+    serial_of,
+    uuid_of,
+)
 from harness.softgpu.described import DescribedGpus, total_mib
 
 _MIB = 2**20
@@ -113,9 +123,9 @@ def _identity(description: Description, slot: int) -> dict[str, object]:
     card: dict[str, object] = {
         "name": description.cards.model,
         "uuid": uuid_of(slot),
-        "serial": f"{1320000000 + slot:010d}",
-        "vbios": "96.00.30.00.01",
-        "board_part": "692-2G520-0200-000",
+        "serial": serial_of(slot),
+        "vbios": VBIOS,
+        "board_part": BOARD_PART,
         "pci": pci_of(slot),
         "compute_capability": model.compute_capability,
         "memory": total,

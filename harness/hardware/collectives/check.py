@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.hardware.account import Account, on_machine
+from harness.hardware.blame import blame_copying
 from harness.hardware.collectives.judge import KINDS, bandwidth, judge_collective
-from harness.hardware.finding import finding
+from harness.hardware.corruption.measure import Trials, copy
+from harness.hardware.finding import LINK, finding
 from harness.hardware.machine import Machine, NoLibrary
+from harness.plural import plural
 from harness.records import Figure, Finding, Quantity, Verdict
 
 #: Elements that each card contributes, by level, as float32; rounded up to a multiple of the number of cards.
@@ -54,6 +57,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                 except NoLibrary as error:
                     broken.add(algorithm)
                     account.add(_no_library(error, f"{kind} by {algorithm}"))
+    if any(each.kind == "corruption" for each in account.findings):
+        _blame_pairs(machine, account, context)
     if not algorithms:
         account.unproven("the machine has no algorithm for collectives", "use devices of one process: gpu or cpu:N")
     shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
@@ -62,6 +67,31 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         "bandwidths include starting the ops, which is most of a short one; they are not judged",
     ]
     return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards)} devices: every value is exact"
+
+
+def _blame_pairs(machine: Machine, account: Account, context: CheckContext) -> None:
+    """Look for pairs of cards whose copies are wrong: they, and not a card, are then the cause."""
+    trials = Trials()
+    copy(machine, Level.QUICK, context.seed, trials)
+    pairs = {(each.source, each.card) for each in blame_copying(trials.trials) if each.kind == "pair"}
+    if not pairs:
+        return
+    wrong = sorted({each.where for each in account.findings if each.kind == "corruption"})
+    account.findings = [each for each in account.findings if each.kind != "corruption"]
+    for source, target in sorted((source, target) for source, target in pairs if source and target):
+        account.add(
+            finding(
+                "corruption",
+                next(card for card in machine.cards if card.label == target),
+                f"{source} -> {target}",
+                expected="the exact values",
+                found=f"wrong values after {', '.join(wrong)}",
+                message=f"the copy {source} -> {target} delivers wrong data, and with it "
+                f"{plural(len(wrong), 'collective')}: {', '.join(wrong)}",
+                next_step=LINK,
+                pair=(source, target),
+            )
+        )
 
 
 def _no_library(error: NoLibrary, where: str) -> Finding:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
-from harness.devices.nvidia import memory_by_process
 from harness.hardware.account import Account, on_machine
 from harness.hardware.machine import Machine
 from harness.hardware.memory.judge import (
@@ -33,7 +32,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 
     # The step runs first, so that what the first operations keep for ever is already in use.
     sampled = _leaks(machine, context, account)
-    held = memory_by_process() if any(card.free_bytes is not None for card in machine.cards) else {}
+    held = machine.holders()
     account.add(*(judge_held(card, held, psutil.pid_exists) for card in machine.cards))
     regions = regions_of(machine, context.level)
     count, held_s = len(patterns(0)), HELD_S[context.level]

@@ -6,28 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
-from harness.hardware.finding import REPLACE, RESET, WATCH, amount, finding
+from harness.hardware.counters import judge_counters, judge_repairs
+from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Reading
 from harness.hardware.profile import CardProfile
 from harness.hardware.sustained_load.measure import Load
 from harness.records import Figure, Finding, Quantity, Verdict
 
-#: From this many PCIe replays on under load, a link is bad.
-MANY_REPLAYS = 10
-#: Corrected memory errors per second of load from which on a card fails; fewer are a warning, because the card
-#: corrected them.
-MANY_CORRECTED_PER_S = 1.0
-#: NVIDIA replaces cards with so many retired pages (Dynamic Page Retirement, "RMA policy").
-MANY_RETIRED = 60
 #: A card remaps rows or retires pages, so that it lacks some of these.
 REPAIRS = ("remap_pending", "remap_failed", "retired_pages", "retired_pending", "recovery_action")
-#: What NVML's recovery action asks for.
-RECOVERY = {
-    1: "a reset of the card",
-    2: "a reboot of the node",
-    3: "draining of peer-to-peer traffic",
-    4: "draining and a reset",
-}
 #: Throttling in a larger share of the samples than this fails.
 THROTTLED_SHARE = 0.2
 #: NVML's reasons that mean that a card cannot run as it should. A power cap is how a card works at its limit.
@@ -44,12 +31,10 @@ _RESEAT = "reseat the card, or look at the BIOS setting of its slot and at its r
 def judge_sensors(load: Load, others: Sequence[Load] = (), profile: CardProfile | None = None) -> Iterator[Finding]:
     """Yield what links and sensors show. ``others`` are all cards of the model, this one too."""
     yield from _pcie(load)
-    yield from _replays(load)
     yield from _nvlinks(load, others, profile)
     yield from _throttling(load)
-    yield from _ecc(load)
-    yield from _repairs(load)
-    yield from _xid(load)
+    yield from judge_counters(load.card, load.readings, "under load")
+    yield from judge_repairs(load.card, load.readings[-1])
 
 
 def silent_sensors(loads: Sequence[Load]) -> tuple[str, ...]:
@@ -124,21 +109,6 @@ def _pcie(load: Load) -> Iterator[Finding]:
             )
 
 
-def _replays(load: Load) -> Iterator[Finding]:
-    grown = _growth(load, "pcie_replays")
-    if grown:
-        yield finding(
-            "link",
-            load.card,
-            "PCIe replays under load",
-            expected="no new replays",
-            found=f"{grown:,} new",
-            message=f"had to resend {grown:,} PCIe packets under load",
-            next_step="reseat the card and its riser or cable: a link that replays loses bandwidth and then fails",
-            severity=Verdict.FAIL if grown >= MANY_REPLAYS else Verdict.WARN,
-        )
-
-
 def _nvlinks(load: Load, others: Sequence[Load], profile: CardProfile | None) -> Iterator[Finding]:
     # Some boards do not connect all links, so a card is compared with those of its model, and with its profile where
     # that says how many boards connect.
@@ -188,104 +158,3 @@ def _throttling(load: Load) -> Iterator[Finding]:
             severity=Verdict.FAIL if share > THROTTLED_SHARE else Verdict.WARN,
         )
         return
-
-
-def _ecc(load: Load) -> Iterator[Finding]:
-    uncorrected, before = _growth(load, "ecc_uncorrected"), load.before.ecc_uncorrected or 0
-    for grown, what, worst in (
-        (uncorrected, "uncorrected memory errors", 1),
-        (_growth(load, "remapped_rows"), "remapped memory rows", 1),
-        (_growth(load, "ecc_corrected"), "corrected memory errors", MANY_CORRECTED_PER_S * _seconds(load)),
-    ):
-        if grown:
-            fails = grown >= worst
-            yield finding(
-                "memory",
-                load.card,
-                "ECC under load",
-                expected="no new errors",
-                found=f"{grown:,} new",
-                message=f"counted {grown:,} new {what} while under load",
-                next_step=REPLACE if fails else WATCH,
-                severity=Verdict.FAIL if fails else Verdict.WARN,
-            )
-    if before and not uncorrected:
-        yield finding(
-            "memory",
-            load.card,
-            "ECC before the load",
-            expected="no uncorrected errors",
-            found=f"{before:,}",
-            message=f"has counted {before:,} uncorrected memory errors since the driver was loaded",
-            next_step=f"{RESET}; if more follow, {REPLACE}",
-            severity=Verdict.WARN,
-        )
-
-
-def _repairs(load: Load) -> Iterator[Finding]:
-    """Yield what the card says of the repair of its memory: rows that it remaps, or pages that it retires."""
-    last = load.readings[-1]
-    for wrong, where, found, step, severity in (
-        (last.remap_failed, "row remapping", "a row could not be remapped", REPLACE, Verdict.FAIL),
-        (last.remap_pending, "row remapping", "a row waits to be remapped", RESET, Verdict.FAIL),
-        (last.retired_pending, "page retirement", "a page waits to be retired", RESET, Verdict.FAIL),
-        (
-            (last.retired_pages or 0) >= MANY_RETIRED,
-            "page retirement",
-            f"{last.retired_pages} retired pages, {MANY_RETIRED} or more",
-            REPLACE,
-            Verdict.FAIL,
-        ),
-        (
-            last.recovery_action and not (last.remap_pending or last.retired_pending),
-            "recovery action",
-            f"the driver asks for {RECOVERY.get(last.recovery_action or 0, 'a recovery')}",
-            RESET,
-            Verdict.FAIL,
-        ),
-    ):
-        if wrong:
-            yield finding(
-                "memory" if where != "recovery action" else "sensor",
-                load.card,
-                where,
-                expected="nothing pending and nothing failed",
-                found=found,
-                message=f"needs attention: {found}",
-                next_step=step,
-                severity=severity,
-                subject=where,
-            )
-
-
-def _xid(load: Load) -> Iterator[Finding]:
-    before = list(load.before.xid or ())
-    after = list(load.during[-1].xid or ()) if load.during else before
-    for code in before:
-        if code in after:
-            after.remove(code)
-    for codes, when, severity in ((after, "under load", Verdict.FAIL), (before, "before this run", Verdict.WARN)):
-        if codes:
-            text = ", ".join(str(code) for code in sorted(set(codes)))
-            yield finding(
-                "sensor",
-                load.card,
-                f"Xid {when}",
-                expected="no Xid",
-                found=text,
-                message=f"was reported by the driver with Xid {text} {when}",
-                next_step="look up the Xid in NVIDIA's catalogue and the kernel's log (dmesg | grep -i xid)",
-                severity=severity,
-                # It happens once, and no second pass undoes it.
-                lasting=severity is Verdict.FAIL,
-            )
-
-
-def _seconds(load: Load) -> float:
-    """Return how long the load was watched, 15 s or more: a burst in a shorter one says little of a rate."""
-    return max(15.0, load.readings[-1].at_s - load.before.at_s)
-
-
-def _growth(load: Load, counter: str) -> int:
-    known = load.known(counter, before=True)
-    return max(known) - known[0] if known else 0

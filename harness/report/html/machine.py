@@ -60,6 +60,10 @@ def _facts(card: Card) -> tuple[tuple[str, str], ...]:
         ("compute capability", card.compute_capability),
         ("memory", None if card.memory_bytes is None else size(card.memory_bytes)),
         ("UUID", card.uuid),
+        ("serial number", card.serial),
+        ("slot", card.slot),
+        ("board part number", card.board_part),
+        ("VBIOS", card.vbios),
         ("judged against", card.profile or others),
     )
     return tuple((name, text) for name, text in facts if text is not None)

@@ -30,8 +30,6 @@ from simulated.timing import Timing
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-#: Memory of each card that the driver reserves.
-DRIVER_BYTES = 512 * 2**20
 #: How much durations vary, as a share.
 NOISE = 0.01
 
@@ -124,6 +122,15 @@ class DescribedMachine:
 
     def _nvlinks(self, one: str, other: str) -> int:
         return nvlinks_between(self.description, self._slots[one].number, self._slots[other].number)
+
+    def holders(self) -> dict[tuple[str, int], int | None]:
+        """Return what processes hold of the cards' memory: MiB by UUID and process id."""
+        return {
+            (slot.card.uuid or "", fault.process): int(fault.share * model_of(self.description).memory_bytes) // 2**20
+            for slot in self._slots.values()
+            for fault in slot.faults
+            if isinstance(fault, tables.MemoryHeld)
+        }
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
         """Not simulated."""
@@ -218,9 +225,23 @@ class DescribedMachine:
             for fault in self._slots[card.label].faults
             if isinstance(fault, tables.CollectiveDrop) and fault.algorithm in (None, algorithm)
         ]
+        dropped += self._lost_between(kind, algorithm)
         made = collective(kind, algorithm, arrays, len(self._cards), dropped)
         self._now_s += self._timing.collective_s([card.label for card in self._cards], arrays[0].nbytes)
         return made
+
+    def _lost_between(self, kind: str, algorithm: str) -> list[int]:
+        """Return the cards whose share is lost on its way: to the next one in a ring, or to the first one."""
+        numbers = [self._slots[card.label].number for card in self._cards]
+        lost = []
+        for fault in self.description.fault:
+            if not isinstance(fault, tables.Zeros) or not set(fault.pair) <= set(numbers):
+                continue
+            source, target = (numbers.index(slot) for slot in fault.pair)
+            ring = target == (source + 1) % len(numbers) and algorithm in ("nccl", "ring")
+            if (ring or (target == 0 and algorithm == "reduce-to-one")) and kind != "broadcast":
+                lost += [source] if self._happens(fault.probability) else []
+        return lost
 
     def algorithms(self) -> tuple[str, ...]:
         """Return all of them, because the cards are NVIDIA's."""
@@ -233,7 +254,7 @@ class DescribedMachine:
         memory = CardMemory(
             card.label,
             model.memory_bytes,
-            min(DRIVER_BYTES, model.memory_bytes // 16),
+            reserved_bytes(self.description, number),
             int(min(1.0, kept) * model.memory_bytes),
             stuck=tuple(
                 StuckCell(fault.word, fault.bit, fault.value) for fault in faults if isinstance(fault, tables.StuckBit)

@@ -8,13 +8,23 @@ from importlib import metadata
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
-from harness.devices.described.order import kernels_of, order_of, pci_of, uuid_of
+from harness.devices.described.order import (
+    BOARD_PART,
+    VBIOS,
+    kernels_of,
+    order_of,
+    pci_of,
+    serial_of,
+    uuid_of,
+)
 from harness.devices.device import Device, Devices
 from harness.hardware.profile import profile_for
 from harness.hardware.software.installed import Software
 from harness.records import Card
 from simulated.models import model_of
 
+#: Memory of each card that the driver reserves.
+DRIVER_BYTES = 512 * 2**20
 _DEVICE = "/job:localhost/replica:0/task:0/device:GPU:{}"
 
 
@@ -83,7 +93,20 @@ def _name(card: Card) -> str:
     return card.device or card.label
 
 
+def reserved_bytes(description: Description, slot: int) -> int:
+    """Return the memory of a card that is in use before the run: the driver's, and what a process holds."""
+    total = model_of(description).memory_bytes
+    held = sum(
+        int(fault.share * total)
+        for fault in description.fault
+        if isinstance(fault, tables.MemoryHeld) and fault.card == slot
+    )
+    return min(DRIVER_BYTES, total // 16) + held
+
+
 def _card(description: Description, slot: int, by_driver: int, by_tensorflow: int | None) -> Card:
+    if any(isinstance(fault, tables.Lost) and fault.card == slot for fault in description.fault):
+        return Card(f"nvml:{by_driver}", "GPU", index=by_driver, kind="GPU", error="GPU is lost")
     model = model_of(description)
     return Card(
         label=f"GPU:{by_tensorflow}" if by_tensorflow is not None else f"nvml:{by_driver}",
@@ -92,8 +115,13 @@ def _card(description: Description, slot: int, by_driver: int, by_tensorflow: in
         index=by_driver,
         uuid=uuid_of(slot),
         pci=pci_of(slot),
+        free_bytes=model.memory_bytes - reserved_bytes(description, slot),
         compute_capability=model.compute_capability,
         memory_bytes=model.memory_bytes,
         numa_node=0 if slot < (description.cards.count + 1) // 2 else 1,
+        serial=serial_of(slot),
+        vbios=VBIOS,
+        board_part=BOARD_PART,
+        slot=str(slot + 1),
         profile=found.name if (found := profile_for(description.cards.model)) else None,
     )

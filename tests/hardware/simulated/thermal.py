@@ -85,6 +85,11 @@ class CardSensors:
             ecc_corrected=OLD_CORRECTED,
             ecc_uncorrected=0,
             remapped_rows=0,
+            remap_pending=False,
+            remap_failed=False,
+            retired_pages=0,
+            retired_pending=False,
+            recovery_action=0,
             pcie_generation=self.model.pcie_generation if busy else 1,
             pcie_generation_max=self.model.pcie_generation,
             pcie_width=self.model.pcie_width,
@@ -112,6 +117,15 @@ class CardSensors:
             return replace(made, pcie_replays=int(fault.per_s * self.load_s))
         if isinstance(fault, tables.NvlinkDown) and self.model.nvlinks:
             return replace(made, nvlinks_active=max(0, self.model.nvlinks - fault.links))
+        if isinstance(fault, tables.RowRemap):
+            failed = fault.state == "failed"
+            return replace(
+                made, remapped_rows=8, remap_failed=failed, remap_pending=not failed, recovery_action=not failed
+            )
+        if isinstance(fault, tables.RetiredPages):
+            return replace(made, retired_pages=fault.count, retired_pending=fault.pending)
+        if isinstance(fault, tables.PowerLimit):
+            return replace(made, power_limit_w=min(fault.watts, self.model.power_limit_w))
         if isinstance(fault, tables.Xid) and self.load_s >= fault.after_s:
             return replace(made, xid=(*(made.xid or ()), fault.code))
         return made

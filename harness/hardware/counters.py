@@ -1,0 +1,167 @@
+"""Judges what a card and its driver count: memory errors and repairs, resent packets, errors of links, Xid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.hardware.finding import REPLACE, RESET, WATCH, finding
+from harness.hardware.machine import Reading
+from harness.records import Card, Finding, Verdict
+
+#: From this many resent packets on, PCIe's or NVLink's, a link is bad.
+MANY_REPLAYS = 10
+#: Corrected memory errors per second from which on a card fails; fewer are a warning, because the card corrected them.
+MANY_CORRECTED_PER_S = 1.0
+#: NVIDIA replaces cards with so many retired pages (Dynamic Page Retirement, "RMA policy").
+MANY_RETIRED = 60
+#: What NVML's recovery action asks for.
+RECOVERY = {
+    1: "a reset of the card",
+    2: "a reboot of the node",
+    3: "draining of peer-to-peer traffic",
+    4: "draining and a reset",
+}
+LOST = "read dmesg, power the node off and on, reseat the card, and replace it if it is lost again"
+_LINK = "reseat the card and its riser or cable: a link that replays loses bandwidth and then fails"
+_NVLINK = "look at nvidia-smi nvlink -e, and reseat the card or its bridge"
+#: What NVIDIA's catalogue of Xid errors advises.
+_XID_STEPS = {
+    48: f"{RESET}: it has an uncorrectable memory error",
+    63: f"{RESET}: a row of its memory waits to be remapped",
+    64: REPLACE,
+    74: _NVLINK,
+    79: LOST,
+    92: WATCH,
+    94: RESET,
+    95: RESET,
+    119: f"{RESET}: its firmware (GSP) does not answer",
+    120: f"{RESET}: its firmware (GSP) failed",
+    140: RESET,
+}
+#: What programs cause too: an illegal instruction or address, a channel that was stopped. They say little of a card.
+_XID_OF_PROGRAMS = (13, 31, 43, 45)
+_XID_STEP = "look up the Xid in NVIDIA's catalogue and the kernel's log (dmesg | grep -i xid)"
+
+
+def judge_counters(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding]:
+    """Yield what grew from the first of ``readings`` on. ``when`` is a text such as ``under load``."""
+    yield from _resent(card, readings, when)
+    yield from _ecc(card, readings, when)
+    yield from _xid(card, readings, when)
+
+
+def growth(readings: Sequence[Reading], counter: str) -> int:
+    """Return by how much a counter grew."""
+    known = [value for each in readings if (value := getattr(each, counter)) is not None]
+    return max(known) - known[0] if known else 0
+
+
+def _resent(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding]:
+    for counter, name, step in (("pcie_replays", "PCIe", _LINK), ("nvlink_errors", "NVLink", _NVLINK)):
+        if grown := growth(readings, counter):
+            yield finding(
+                "link",
+                card,
+                f"{name} replays {when}",
+                expected="no new replays",
+                found=f"{grown:,} new",
+                message=f"had to resend {grown:,} {name} packets {when}",
+                next_step=step,
+                severity=Verdict.FAIL if grown >= MANY_REPLAYS else Verdict.WARN,
+                subject=f"{name} replays",
+            )
+
+
+def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding]:
+    uncorrected, before = growth(readings, "ecc_uncorrected"), readings[0].ecc_uncorrected or 0
+    # A burst in less than 15 s says little of a rate.
+    seconds = max(15.0, readings[-1].at_s - readings[0].at_s)
+    for grown, what, worst in (
+        (uncorrected, "uncorrected memory errors", 1),
+        (growth(readings, "remapped_rows"), "remapped memory rows", 1),
+        (growth(readings, "ecc_corrected"), "corrected memory errors", MANY_CORRECTED_PER_S * seconds),
+    ):
+        if grown:
+            fails = grown >= worst
+            yield finding(
+                "memory",
+                card,
+                f"ECC {when}",
+                expected="no new errors",
+                found=f"{grown:,} new",
+                message=f"counted {grown:,} new {what} {when}",
+                next_step=REPLACE if fails else WATCH,
+                severity=Verdict.FAIL if fails else Verdict.WARN,
+            )
+    if before and not uncorrected:
+        yield finding(
+            "memory",
+            card,
+            "ECC before the run",
+            expected="no uncorrected errors",
+            found=f"{before:,}",
+            message=f"has counted {before:,} uncorrected memory errors since the driver was loaded",
+            next_step=f"{RESET}; if more follow, {REPLACE}",
+            severity=Verdict.WARN,
+        )
+
+
+def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
+    """Yield what the card says of the repair of its memory: rows that it remaps, or pages that it retires."""
+    for wrong, where, found, step, severity in (
+        (last.remap_failed, "row remapping", "a row could not be remapped", REPLACE, Verdict.FAIL),
+        (last.remap_pending, "row remapping", "a row waits to be remapped", RESET, Verdict.FAIL),
+        (last.retired_pending, "page retirement", "a page waits to be retired", RESET, Verdict.FAIL),
+        (
+            (last.retired_pages or 0) >= MANY_RETIRED,
+            "page retirement",
+            f"{last.retired_pages} retired pages, {MANY_RETIRED} or more",
+            REPLACE,
+            Verdict.FAIL,
+        ),
+        (
+            last.recovery_action and not (last.remap_pending or last.retired_pending),
+            "recovery action",
+            f"the driver asks for {RECOVERY.get(last.recovery_action or 0, 'a recovery')}",
+            RESET,
+            Verdict.FAIL,
+        ),
+    ):
+        if wrong:
+            yield finding(
+                "memory" if where != "recovery action" else "sensor",
+                card,
+                where,
+                expected="nothing pending and nothing failed",
+                found=found,
+                message=f"needs attention: {found}",
+                next_step=step,
+                severity=severity,
+                subject=where,
+            )
+
+
+def _xid(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding]:
+    before, after = list(readings[0].xid or ()), list(readings[-1].xid or ())
+    for code in before:
+        if code in after:
+            after.remove(code)
+    for codes, then, severity in ((after, when, Verdict.FAIL), (before, "before this run", Verdict.WARN)):
+        of_card = sorted({code for code in codes if code not in _XID_OF_PROGRAMS})
+        # A program that failed before says nothing of the card; one that fails in a check may.
+        shown = sorted(set(codes)) if then == when else of_card
+        if shown:
+            text = ", ".join(map(str, shown))
+            yield finding(
+                "sensor",
+                card,
+                f"Xid {then}",
+                expected="no Xid",
+                found=text,
+                message=f"was reported by the driver with Xid {text} {then}",
+                next_step=next((_XID_STEPS[code] for code in of_card if code in _XID_STEPS), _XID_STEP),
+                severity=severity if of_card else Verdict.WARN,
+                subject="Xid",
+                # It happens once, and no second pass undoes it.
+                lasting=severity is Verdict.FAIL and bool(of_card),
+            )

@@ -1,0 +1,91 @@
+"""Watches the cards from outside of the process that runs the checks, so that a crash leaves a name behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from harness.devices.nvidia import card_of, read_cards, silent_cards
+from harness.hardware.counters import LOST, judge_counters, judge_repairs
+from harness.hardware.finding import finding
+from harness.hardware.machine import Reading
+from harness.hardware.nvml import Nvml
+from harness.records import Card, CheckResult, Finding, Verdict
+
+_STATE = ("remap_pending", "remap_failed", "retired_pending", "recovery_action")
+
+
+class CardWatch:
+    """Reads the counters of all cards after each check, and adds what came meanwhile to its result.
+
+    Without a driver there is nothing to watch.
+    """
+
+    def __init__(self, nvml: Nvml | None = None) -> None:
+        self._nvml = nvml or Nvml.load()
+        self._cards = tuple(
+            Card(f"nvml:{card.index}", card.name, index=card.index, uuid=card.uuid, pci=card.pci, kind="GPU")
+            for card in read_cards()
+        )
+        self._silent = {card.index for card in silent_cards()}
+        self._last = self._read()
+
+    def cards_are(self, cards: Sequence[Card]) -> None:
+        """Name the cards as the checks do. Those under no device of the checks are not watched."""
+        known = {card.uuid for card in self._cards}
+        by_uuid = {card.uuid: card for card in cards if card.uuid in known}
+        slices = {card.uuid: card for card in cards if card.uuid not in known and card.uuid is not None}
+        drivers = read_cards() if slices else ()
+        for uuid, card in slices.items():
+            whole = next((each for each in drivers if card_of(uuid, [each]) is not None), None)
+            if whole is not None:
+                by_uuid.setdefault(whole.uuid, replace(card, uuid=whole.uuid))
+        self._cards = tuple(by_uuid[card.uuid] for card in self._cards if card.uuid in by_uuid)
+
+    def judged(self, result: CheckResult) -> CheckResult:
+        """Return the result with what the cards counted during the check, unless the check found it itself."""
+        before, self._last = self._last, self._read()
+        during = f"during {result.check}"
+        known = {(each.kind, each.device, each.subject) for each in result.findings}
+        found = [each for each in self._found(before, during) if (each.kind, each.device, each.subject) not in known]
+        if not found:
+            return result
+        fails = any(each.severity is Verdict.FAIL for each in found)
+        verdict = Verdict.FAIL if fails else Verdict.WARN if result.verdict is Verdict.PASS else result.verdict
+        first = found[0]
+        return replace(
+            result,
+            verdict=verdict,
+            reason=result.reason if verdict is result.verdict else first.message,
+            next_step=result.next_step or first.next_step,
+            findings=(*result.findings, *found),
+        )
+
+    def _found(self, before: dict[str, Reading], during: str) -> Iterator[Finding]:
+        for card in self._cards:
+            was, now = (readings.get(card.uuid or "") for readings in (before, self._last))
+            if was is None or now is None:
+                continue
+            # What came before was told with an earlier check, or with none.
+            yield from (each for each in judge_counters(card, [was, now], during) if each.where.endswith(during))
+            if any(getattr(now, each) != getattr(was, each) for each in _STATE):
+                yield from judge_repairs(card, now)
+        for silent in silent_cards():
+            if silent.index in self._silent:
+                continue
+            self._silent.add(silent.index)
+            yield finding(
+                "missing-device",
+                next((card for card in self._cards if card.index == silent.index), Card(f"nvml:{silent.index}", "GPU")),
+                f"the driver's list of GPUs {during}",
+                expected="an answer",
+                found=silent.error,
+                message=f"stopped answering the driver {during}: {silent.error}",
+                next_step=LOST,
+                lasting=True,
+            )
+
+    def _read(self) -> dict[str, Reading]:
+        now = time.monotonic()
+        return {card.uuid: self._nvml.reading(card.uuid, now) for card in self._cards if card.uuid is not None}
