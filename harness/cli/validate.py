@@ -170,7 +170,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
     from harness.runner.messages import Finished, Ready, Started
 
     by_id = {check.id: check for check in request.checks}
-    watch = CardWatch() if not request.described else None
+    watch = CardWatch()
     plan = Plan(
         request.spec,
         tuple(by_id),
@@ -187,8 +187,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
             if isinstance(event, Ready) and recording.record.fingerprint is None:
                 if (warning := untested(event.fingerprint.tensorflow or "")) is not None:
                     say(f"warning: {warning}")
-                if watch is not None:
-                    watch.cards_are(event.cards)
+                watch.cards_are(event.cards)
                 recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
                 shown.note(f"devices: {event.reason or request.spec}")
                 for result in _missing(request, event):
@@ -199,7 +198,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
                 shown.started(check.id, check.title, check.typical_s)
             elif isinstance(event, Finished):
                 result = replace(event.result, replay=request.replay(event.result.check))
-                result = result if watch is None else watch.judged(result)
+                result = watch.judged(result)
                 result = accept_known(result, request.known, today)
                 recording.add(result)
                 shown.finished(result)

@@ -45,9 +45,7 @@ FAULTY = [
     Machine(3, H100, ['bit-flip card = 2, dtype = "float32", probability = 0.5'], "corruption", {2}),
     Machine(3, T4, ["bit-flip card = 0, probability = 1.0", "wrong-card card = 2"], "corruption", {0, 2}),
     # Only what uses the whole card touches the multiprocessors that are wrong.
-    Machine(
-        3, H100, ["bit-flip card = 1, probability = 1.0, least_elements = 65536"], "corruption sustained-load", {1}
-    ),
+    Machine(3, H100, ["bit-flip card = 1, probability = 1.0, least_elements = 65536"], "sustained-load", {1}),
     Machine(4, H100, ["wrong-card card = 1"], "corruption", {1}),
     Machine(1, PCIE, ["wrong-card card = 0"], "corruption", {0}),
     Machine(2, L4, ['wrong-arithmetic card = 0, dtype = "float32"'], "corruption", {0}),

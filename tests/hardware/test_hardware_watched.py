@@ -128,7 +128,7 @@ def test_what_was_there_before_is_told_as_such() -> None:
         ("sensor", "Xid under load", Verdict.FAIL),
         ("sensor", "Xid before this run", Verdict.WARN),
     ]
-    assert said(watched({"ecc_uncorrected": 2}, ecc_uncorrected=2)) == [("memory", "ECC before the load", Verdict.WARN)]
+    assert said(watched({"ecc_uncorrected": 2}, ecc_uncorrected=2)) == [("memory", "ECC before the run", Verdict.WARN)]
 
 
 def test_nvlinks_are_held_against_the_other_cards() -> None:

@@ -21,7 +21,7 @@ from harness.records import Card
 from simulated.card_memory import CardMemory, StuckCell
 from simulated.collectives import ALGORITHMS, collective
 from simulated.contents import ArrayContent, Content, DescribedBuffer, PatternContent, flip
-from simulated.identity import slots, software
+from simulated.identity import reserved_bytes, slots, software
 from simulated.models import model_of
 from simulated.results import result_of, wrong_by
 from simulated.thermal import CardSensors
