@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from actions import wrong_actions
 from described_machines import H100, Subject, blamed, text
 
 from harness.checking.check import CheckContext, Level
@@ -32,8 +31,6 @@ class Machine(NamedTuple):
     checks: str
     who: set[Subject]
     verdict: Verdict = Verdict.FAIL
-    #: More lines of the table of cards.
-    lines: str = ""
 
 
 FAULTY = [
@@ -44,8 +41,6 @@ FAULTY = [
     Machine(2, H200, ['bit-flip card = 1, op = "MatMul", probability = 0.5, bits = 2, run = 8'], "corruption", {1}),
     Machine(3, H100, ['bit-flip card = 2, dtype = "float32", probability = 0.5'], "corruption", {2}),
     Machine(3, T4, ["bit-flip card = 0, probability = 1.0", "wrong-card card = 2"], "corruption", {0, 2}),
-    # Only what uses the whole card touches the multiprocessors that are wrong.
-    Machine(3, H100, ["bit-flip card = 1, probability = 1.0, least_elements = 65536"], "sustained-load", {1}),
     Machine(4, H100, ["wrong-card card = 1"], "corruption", {1}),
     Machine(1, PCIE, ["wrong-card card = 0"], "corruption", {0}),
     Machine(2, L4, ['wrong-arithmetic card = 0, dtype = "float32"'], "corruption", {0}),
@@ -108,11 +103,6 @@ HARMLESS = [
     Machine(1, V100, ["retired-pages card = 0, count = 3, pending = false"], "sustained-load", set()),
     Machine(2, H100, ["memory-held card = 1, share = 0.1"], "memory", set()),
     Machine(2, A100, ["hot card = 1, slowdown_after_s = 10000.0"], "sustained-load", set()),
-    # Four cards that are wired to one another, and a bridge between two cards of three.
-    Machine(
-        4, A100, [], "copies sustained-load", set(), lines="bridges = [[0,1,4],[0,2,4],[0,3,4],[1,2,4],[1,3,4],[2,3,4]]"
-    ),
-    Machine(3, PCIE, [], "copies sustained-load", set(), lines="bridges = [[0, 1, 12]]"),
 ]
 
 #: Last, because what has leaked stays lost; and on a card of its own, because TensorFlow asks for memory once.
@@ -171,9 +161,7 @@ def problems_of(machine: Machine, devices: Any, built: dict[Any, Any]) -> list[s
     from harness.records import overall
     from harness.softgpu import switch
 
-    made = read_description(
-        "test.toml", text(machine.cards, machine.model, *machine.faults, cards=f"{_MEMORY}\n{machine.lines}")
-    )
+    made = read_description("test.toml", text(machine.cards, machine.model, *machine.faults, cards=_MEMORY))
     gpus = gpus_of(made, "test.toml")
     switch(gpus)
     there = Devices(list(devices)[: gpus.count], spec="softgpu:test.toml", reason="")
@@ -192,7 +180,6 @@ def problems_of(machine: Machine, devices: Any, built: dict[Any, Any]) -> list[s
         problems.append(f"{[str(each) for each in verdicts]} in the place of {machine.verdict}")
     if machine.who and not all(each.next_step for each in findings):
         problems.append("a finding without a next step")
-    problems += wrong_actions(on, findings, machine.faults)
     return [f"{machine.cards} {machine.model} {list(machine.faults)} {machine.checks}: {each}" for each in problems]
 
 
