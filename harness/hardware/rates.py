@@ -10,7 +10,7 @@ their threads, so they are not judged against each other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
@@ -158,7 +158,8 @@ def judge_rates(
         if not shown.judges:
             informational.add(shown.source)
         made.append(replace(figure, expected=shown.value, expected_from=shown.source))
-    return Judged(tuple(made), tuple(offences), _scope(made, unjudged, informational))
+    scope = (*_scope(made, unjudged, informational), *judge.unused_profiles(made))
+    return Judged(tuple(made), tuple(offences), scope)
 
 
 def rate_finding(offence: Offence) -> Finding:
@@ -211,6 +212,17 @@ class _Judge:
     links: Mapping[Pair, PairLink]
     full_links: frozenset[str]
     in_profile: Mapping[str, str]
+
+    def unused_profiles(self, judged: Sequence[Figure]) -> Iterator[str]:
+        """Say of which cards the profile has none of the rates that were measured."""
+        rates: dict[str, list[Figure]] = {}
+        for each in judged:
+            if each.quantity in (None, Quantity.RATE) and each.device in self.profiles and each.peer is None:
+                rates.setdefault(each.device, []).append(each)
+        for label, figures in rates.items():
+            name = self.profiles[label].name
+            if not any((each.expected_from or "").startswith(f"profile {name} ") for each in figures):
+                yield f"the profile {name} of {label} has none of: {', '.join(sorted({each.name for each in figures}))}"
 
     def card_of(self, figure: Figure) -> Card | None:
         """Return the card that the figure is about: for a copy, the target, or the source of one to the host."""

@@ -172,3 +172,14 @@ def test_a_rate_that_falls_is_drift_and_one_that_is_noisy_is_not() -> None:
     assert far is not None
     assert far.severity is Verdict.WARN
     assert judge_drift([100.0] * 10 + [5.0] * 10, logical) is None, "one pool of threads"
+
+
+def test_a_profile_that_has_no_figure_of_a_card_is_said() -> None:
+    cards = _cards(2)
+    profiles = dict.fromkeys(("GPU:0", "GPU:1"), PROFILE)
+    other = judge_rates(_figures(cards, 5.0, 5.0, name="fft float32"), cards, profiles)
+    assert [each for each in other.scope if each.startswith("the profile")] == [
+        f"the profile Example of {label} has none of: fft float32" for label in profiles
+    ]
+    known = judge_rates(_figures(cards, 900.0, 900.0), cards, profiles)
+    assert not [each for each in known.scope if each.startswith("the profile")]
