@@ -111,12 +111,7 @@ def check_interface(private: Any) -> None:
     wanted = {
         private.context: ("context", "Context"),
         private.op_callbacks: ("add_op_callback", "remove_op_callback"),
-        private.pywrap: (
-            "TFE_Py_RegisterGradientFunction",
-            "TFE_Py_RegisterVSpace",
-            "TFE_Py_FastPathExecute",
-            "TFE_Py_TapeSetIsEmpty",
-        ),
+        private.pywrap: tuple(f"TFE_Py_{name}" for name in _EXTENSION),
         private.backprop: ("_default_vspace",),
         private.op_def_registry: ("get",),
         private.attr_value: ("AttrValue",),
@@ -126,30 +121,15 @@ def check_interface(private: Any) -> None:
     }
     for owner, names in wanted.items():
         _check_attributes(owner, owner.__name__, names)
-    methods = (
-        "add_op_callback",
-        "call_function",
-        "clear_kernel_cache",
-        "device_name",
-        "disable_graph_collection",
-        "enable_graph_collection",
-        "ensure_initialized",
-        "executing_eagerly",
-        "export_run_metadata",
-        "get_function_def",
-        "has_function",
-        "op_callbacks",
-        "remove_op_callback",
-        "_clear_caches",
-        "_set_device",
-    )
-    _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods)
-    vspace = private.backprop._default_vspace
-    _check_attributes(
-        vspace, "backprop._default_vspace", ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
-    )
-    eager_tensor = private.ops._EagerTensorBase
-    _check_attributes(eager_tensor, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
+    methods = """
+        add_op_callback call_function clear_kernel_cache device_name disable_graph_collection enable_graph_collection
+        ensure_initialized executing_eagerly export_run_metadata get_function_def has_function op_callbacks
+        remove_op_callback _clear_caches _set_device
+    """
+    _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods.split())
+    makers = ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
+    _check_attributes(private.backprop._default_vspace, "backprop._default_vspace", makers)
+    _check_attributes(private.ops._EagerTensorBase, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
     for place, expected in PRIVATE_SIGNATURES.items():
         module, function = place.split(".")
         _check_attributes(getattr(private, module), getattr(private, module).__name__, (function,))

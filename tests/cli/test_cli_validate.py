@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import is_gone, run, run_process, start, wait_until
 
+from harness.plural import plural
 from harness.records import Verdict
 from harness.report.storage import load_run
 
@@ -35,7 +36,7 @@ def test_the_exit_code_follows_the_verdicts(tmp_path: Path, checks: list[str], c
     done = run(tmp_path, "validate", "--devices", "cpu:2", *only)
     assert done.returncode == code, done.stderr
     assert done.stderr == ""
-    assert f"{verdict} on cpu:2: {len(checks)} of {len(checks)} checks" in done.stdout
+    assert f"{verdict} on cpu:2: {len(checks)} of {plural(len(checks), 'check')} in " in done.stdout
     record = load_run(tmp_path / "harness-report")
     assert (record.verdict, record.exit_code, record.complete) == (verdict, code, True)
     assert {result.check for result in record.results} == set(checks)

@@ -46,6 +46,8 @@ BLOCKS = [block for page in pages() for block in blocks(page, read(page))]
 GROUPS = groups(all_scripts())
 #: Pages whose blocks are run by a test of the wheel.
 _RUN_FROM_THE_WHEEL = {"test_model.py"}
+#: Which ``tests/softgpu`` runs.
+_RUN_ON_SOFTWARE_GPUS = {"test_two_gpus.py"}
 #: A page for each way to use several devices.
 PATTERNS = ("make-parallel", "pipeline", "ensemble", "tasks", "tf-distribute", "other-hosts")
 
@@ -81,7 +83,7 @@ def test_every_code_block_is_run_or_checked() -> None:
     for block in BLOCKS:
         own = [each for each in BLOCKS if each.page == block.page]
         transcripts = "".join(each.text for each in own if each.language == "console")
-        run = {script.name for script in scripts(own)} | _RUN_FROM_THE_WHEEL
+        run = {script.name for script in scripts(own)} | _RUN_FROM_THE_WHEEL | _RUN_ON_SOFTWARE_GPUS
         where = f"{block.page}: ```{block.language} {block.title}"
         if block.language in {"python", "toml", "yaml", "json"}:
             assert block.file, f"{where}: give the block the name of a file"

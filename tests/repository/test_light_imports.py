@@ -80,7 +80,7 @@ def import_everything() -> None:
 
 
 def test_what_loads_without_what(fresh_process: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    seen = json.loads(fresh_process(import_everything).stdout.splitlines()[-1])
+    seen = json.loads(fresh_process(import_everything, new_python=True).stdout.splitlines()[-1])
     assert seen["parts"] == [], "import harness loads no other part of it"
     assert seen["refused"] == {
         # Both are refused, and so the blocker blocks.

@@ -30,6 +30,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import psutil
+
 #: What a server has imported and cannot take back: the kind of TensorFlow, and how that was set up.
 Key: TypeAlias = tuple[str, ...]
 
@@ -44,7 +46,8 @@ _TENSORFLOW_IMPORTS = ("tensorflow", "keras", "hypothesis")
 _READ_AT_IMPORT = ("TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
 #: Beginnings of names that Python and XLA read once: a process with others than the server's is no fork.
 _READ_AT_START = ("PYTHON", "TF_XLA_FLAGS", "XLA_FLAGS")
-_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_SET_NAME, _SET_CHILD_SUBREAPER = 15, 36  # prctl(2)
+_SERVER_NAME = "fork-server"
 #: Above the numbers that a command may name for descriptors of its own.
 _HIGH = 400
 
@@ -68,9 +71,27 @@ def forking() -> Iterator[None]:
         subprocess.Popen = before  # type: ignore[misc]
 
 
-def server_pids() -> set[int]:
-    """The process ids of the servers of this process."""
-    return {pid for _, pid in _servers.values()}
+def children(recursive: bool = False) -> list[psutil.Process]:
+    """The processes that this one started or adopted, without servers of forks and without those that have ended."""
+    _reap_servers()
+    found = []
+    for child in psutil.Process().children(recursive):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.name() != _SERVER_NAME and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+    return found
+
+
+def _reap_servers() -> None:
+    """Wait for the servers of forks that have ended, which this process adopted."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
+            if child.name() == _SERVER_NAME:
+                os.waitpid(child.pid, os.WNOHANG)
+
+
+def _name_process(name: str) -> None:
+    ctypes.CDLL(None).prctl(_SET_NAME, name.encode(), 0, 0, 0)
 
 
 class Fork(subprocess.Popen[Any]):
@@ -95,6 +116,7 @@ class Fork(subprocess.Popen[Any]):
         }
         body = json.dumps(request).encode()
         with _lock:
+            _reap_servers()
             socket.send_fds(server, [len(body).to_bytes(8, "big")], [*descriptors.values()])
             server.sendall(body)
             self.pid = int.from_bytes(_receive(server, 8), "big")
@@ -169,6 +191,7 @@ def serve(descriptor: int, path: list[str]) -> None:
     """Import, and fork a process for each request, until the other end is closed; ``path``: Python's own."""
     import harness
 
+    _name_process(_SERVER_NAME)
     kind = sys.argv[2]
     for name in (*_IMPORTS, *(_TENSORFLOW_IMPORTS if kind == _REAL else ())):
         importlib.import_module(name)
@@ -209,6 +232,7 @@ def _answer(connection: socket.socket, key: Key, path: list[str]) -> None:
 
 def _become(request: dict[str, Any], descriptors: list[int], key: Key, path: list[str]) -> None:
     """Become the process that ``subprocess.Popen`` would have started."""
+    _name_process("python")
     if request["new_session"]:
         os.setsid()
     parsed = _parse(request["arguments"])
@@ -258,6 +282,7 @@ def _bring_server(descriptors: list[int], key: Key, path: list[str]) -> None:
         ours.close()
         for each in descriptors:
             os.close(each)
+        _name_process(_SERVER_NAME)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _answer(theirs, key, path)
         os._exit(0)

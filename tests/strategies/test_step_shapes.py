@@ -132,8 +132,8 @@ UNFITTING: list[tuple[Step, str]] = [
     (Branch("rows", "x3", "w5", "w5"), "the last features' shape"),
     (Loop("for", "x3", "w3", 1), "how='for'"),
     (Loop("while", "x3", "w3", 5), "trips=5"),
-    (Loop("while", "x3", "w3", 1, ids="ids2"), "'rows' alone"),
-    (Loop("rows", "x3", "w3", 1), "'rows' alone"),
+    (Loop("while", "x3", "w3", 1, ids="ids2"), "for 'rows' only"),
+    (Loop("rows", "x3", "w3", 1), "for 'rows' only"),
     (Loop("while", "x3", "w5", 1), "the last features"),
     (Loop("while", "x53", "w32", 1, "w32"), r"\(i, j\) and \(j, i\)"),
 ]
