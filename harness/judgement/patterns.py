@@ -104,11 +104,12 @@ def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
     return wrong
 
 
-def _to_its_maker(wiring: Wiring, source: Op, reader: Op) -> bool:
+def _to_its_maker(wiring: Wiring, source: Op, reader: Op, arguments: DeviceName | None = None) -> bool:
     """Whether a gradient goes to the device that its tensor was made on, or was handed on by.
 
     Stages hand on what they do not use, and the gradient of an identity is no op: it goes back in one step. The
-    gradient of an argument may be added up or joined wherever that happens without a scope.
+    gradient of an argument may be added up or joined wherever that happens without a scope, and on the device of
+    the ``arguments``.
     """
     names, seen = [source.name], set()
     while names:
@@ -127,7 +128,7 @@ def _to_its_maker(wiring: Wiring, source: Op, reader: Op) -> bool:
                     return True
                 before = wiring.by_name.get(before.inputs[0])
             if before is None or before.role == "data":
-                if reader.requested is None:
+                if reader.requested is None or reader.device == arguments:
                     return True
             elif before.device == reader.device and before.role != "variable":
                 return True
@@ -159,6 +160,8 @@ def _between_members(devices: Devices, wiring: Wiring) -> Callable[[_Edge], str]
         joined = reader.device == host and reader.type in JOINS | _SUMS and several
         # In no scope: what the caller does with the results, or the tape with the gradients of shared arguments.
         if joined or (reader.requested is None and (reader.role == "forward" or reader.type in _SUMS)):
+            return ""
+        if source.role == "gradient" and reader.device == host and _to_its_maker(wiring, source, reader, host):
             return ""
         return f"one model's {source.role} op is read by another model; only arguments and results may cross"
 

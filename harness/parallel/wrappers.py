@@ -45,11 +45,11 @@ def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
         pinned = noted is not None and noted[3]
         sums = _sums()
         if not pinned and not active():
-            sums.consume(out_grads)
+            if op_name != "ReadVariableOp":  # which hands its gradient through
+                sums.consume(out_grads)
             return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         device, places = place_of(op_name, attrs, inputs, outputs)
         if device is None:
-            # The reading of a variable hands its gradient through.
             thread.strangers += op_name != "ReadVariableOp"
             return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         sums.consume(out_grads)
