@@ -9,12 +9,12 @@ import numpy as np
 from shard_programs import CUTS, Program, by_slices, by_split, cut_by, layers
 
 from harness.devices.device import Devices
-from harness.faults.samples import integers, sample, shares
+from harness.faults.samples import sample, shares
 
-_ROWS = 10
+ROWS = 10
 
 
-def _towers(devices: Devices, work: Callable[[Any, str, int], Any]) -> Callable[..., Any]:
+def towers(devices: Devices, work: Callable[[Any, str, int], Any]) -> Callable[..., Any]:
     import tensorflow as tf
 
     def parallel(x: Any) -> Any:
@@ -37,7 +37,7 @@ def neighbours_index(devices: Devices, wrong: bool) -> Program:
         with tf.device(devices[2].name if wrong and shard == 3 else name):
             return second(hidden)
 
-    return Program(_towers(devices, work), both, {"x": sample(_ROWS, 6)})
+    return Program(towers(devices, work), both, {"x": sample(ROWS, 6)})
 
 
 def middle_layer_on_the_last(devices: Devices, wrong: bool) -> Program:
@@ -52,7 +52,7 @@ def middle_layer_on_the_last(devices: Devices, wrong: bool) -> Program:
                 hidden = second(hidden)
             return first(hidden)
 
-    return Program(_towers(devices, work), lambda x: first(both(x)), {"x": sample(_ROWS, 6)})
+    return Program(towers(devices, work), lambda x: first(both(x)), {"x": sample(ROWS, 6)})
 
 
 def first_layer_hard_coded(devices: Devices, wrong: bool) -> Program:
@@ -66,14 +66,14 @@ def first_layer_hard_coded(devices: Devices, wrong: bool) -> Program:
         with tf.device(name):
             return second(hidden)
 
-    return Program(_towers(devices, work), both, {"x": sample(_ROWS, 6)})
+    return Program(towers(devices, work), both, {"x": sample(ROWS, 6)})
 
 
 def branch_taken_by_one(devices: Devices, wrong: bool) -> Program:
     import tensorflow as tf
 
     first, second, _ = layers()
-    x = sample(_ROWS, 6)
+    x = sample(ROWS, 6)
     x[4] = 9.0
 
     def usual(part: Any) -> Any:
@@ -84,7 +84,7 @@ def branch_taken_by_one(devices: Devices, wrong: bool) -> Program:
             return tf.exp(-second(first(part)))
 
     def reference(x: Any) -> Any:
-        return tf.concat([model(part, None) for part in tf.split(x, shares(_ROWS, 4))], 0)
+        return tf.concat([model(part, None) for part in tf.split(x, shares(ROWS, 4))], 0)
 
     def model(part: Any, name: str | None) -> Any:
         hidden = first(part)
@@ -98,7 +98,7 @@ def branch_taken_by_one(devices: Devices, wrong: bool) -> Program:
         with tf.device(name):
             return model(part, name)
 
-    return Program(_towers(devices, work), reference, {"x": x})
+    return Program(towers(devices, work), reference, {"x": x})
 
 
 def heavy_on_the_first(devices: Devices, wrong: bool) -> Program:
@@ -112,7 +112,7 @@ def heavy_on_the_first(devices: Devices, wrong: bool) -> Program:
         with tf.device(name):
             return hidden * 0.5
 
-    return Program(_towers(devices, work), lambda x: both(x) * 0.5, {"x": sample(_ROWS, 6)})
+    return Program(towers(devices, work), lambda x: both(x) * 0.5, {"x": sample(ROWS, 6)})
 
 
 def heavy_without_a_scope(devices: Devices, wrong: bool) -> Program:
@@ -125,7 +125,7 @@ def heavy_without_a_scope(devices: Devices, wrong: bool) -> Program:
         with tf.device(name):
             return (both(part) if hidden is None else hidden) * 0.5
 
-    return Program(_towers(devices, work), lambda x: both(x) * 0.5, {"x": sample(_ROWS, 6)})
+    return Program(towers(devices, work), lambda x: both(x) * 0.5, {"x": sample(ROWS, 6)})
 
 
 def numpy_function(devices: Devices, wrong: bool) -> Program:
@@ -142,7 +142,7 @@ def numpy_function(devices: Devices, wrong: bool) -> Program:
             return tf.numpy_function(np.cos, [hidden], tf.float32) if wrong else tf.math.cos(hidden)
 
     # In eager code TensorFlow calls the function itself, without an op.
-    return Program(_towers(devices, work), reference, {"x": sample(_ROWS, 6)}, ("graph",))
+    return Program(towers(devices, work), reference, {"x": sample(ROWS, 6)}, ("graph",))
 
 
 def py_function(devices: Devices, wrong: bool) -> Program:
@@ -155,7 +155,7 @@ def py_function(devices: Devices, wrong: bool) -> Program:
             hidden = first(part)
             return tf.py_function(second, [hidden], tf.float32) if wrong else second(hidden)
 
-    return Program(_towers(devices, work), both, {"x": sample(_ROWS, 6)})
+    return Program(towers(devices, work), both, {"x": sample(ROWS, 6)})
 
 
 def inside_make_parallel(devices: Devices, wrong: bool) -> Program:
@@ -172,7 +172,7 @@ def inside_make_parallel(devices: Devices, wrong: bool) -> Program:
         with tf.device(devices[0].name):
             return second(hidden)
 
-    return Program(make_parallel(model, devices), both, {"x": sample(_ROWS, 6)})
+    return Program(make_parallel(model, devices), both, {"x": sample(ROWS, 6)})
 
 
 def loop_body(devices: Devices, wrong: bool) -> Program:
@@ -191,7 +191,7 @@ def loop_body(devices: Devices, wrong: bool) -> Program:
         with tf.device(name):
             return tf.math.abs(tf.while_loop(lambda i, h: i < 3, body, [0, tf.sin(part)])[1])
 
-    return Program(_towers(devices, work), lambda x: tf.math.abs(reference(tf.sin(x))), {"x": sample(_ROWS, 6)})
+    return Program(towers(devices, work), lambda x: tf.math.abs(reference(tf.sin(x))), {"x": sample(ROWS, 6)})
 
 
 def mapped(devices: Devices, wrong: bool) -> Program:
@@ -208,7 +208,7 @@ def mapped(devices: Devices, wrong: bool) -> Program:
             with tf.device(devices[1].name if wrong else name):
                 return tf.map_fn(row, part)
 
-    return Program(_towers(devices, work), lambda x: tf.map_fn(row, tf.sin(x)), {"x": sample(8, 6)})
+    return Program(towers(devices, work), lambda x: tf.map_fn(row, tf.sin(x)), {"x": sample(8, 6)})
 
 
 def nested_function(devices: Devices, wrong: bool) -> Program:
@@ -227,7 +227,7 @@ def nested_function(devices: Devices, wrong: bool) -> Program:
         with tf.device(name):
             return outer(part, devices[0].name if wrong else name)
 
-    return Program(_towers(devices, work), both, {"x": sample(_ROWS, 6)})
+    return Program(towers(devices, work), both, {"x": sample(ROWS, 6)})
 
 
 def given_in_parts(devices: Devices, wrong: bool) -> Program:
@@ -293,95 +293,6 @@ def micro_batches(devices: Devices, wrong: bool) -> Program:
     return Program(parallel, reference, {"x": sample(16, 6)})
 
 
-def keras_layers(devices: Devices, wrong: bool) -> Program:
-    import tensorflow as tf
-
-    first, second = (tf.keras.layers.Dense(6, activation="tanh") for _ in range(2))
-    first.build((None, 6))
-    second.build((None, 6))
-
-    def work(part: Any, name: str, shard: int) -> Any:
-        with tf.device(name):
-            hidden = first(part)
-        with tf.device(devices[3].name if wrong else name):
-            return second(hidden)
-
-    return Program(_towers(devices, work), lambda x: second(first(x)), {"x": sample(_ROWS, 6)})
-
-
-def two_inputs(devices: Devices, wrong: bool) -> Program:
-    import tensorflow as tf
-
-    first, second, _ = layers()
-
-    def reference(x: Any, y: Any) -> Any:
-        return tf.square(second(first(x)) - y)
-
-    def parallel(x: Any, y: Any) -> Any:
-        outputs = []
-        for device, a, b in zip(devices, tf.split(x, [3, 3, 2, 2]), tf.split(y, [3, 3, 2, 2]), strict=True):
-            with tf.device(device.name):
-                hidden = first(a)
-            with tf.device(devices[2].name if wrong else device.name):
-                outputs.append(tf.square(second(hidden) - b))
-        return tf.concat(outputs, 0)
-
-    return Program(parallel, reference, {"x": sample(_ROWS, 6), "y": sample(_ROWS, 6, seed=3)})
-
-
-def column_parallel(devices: Devices, wrong: bool) -> Program:
-    """Each device has some columns of the weights."""
-    import tensorflow as tf
-
-    weights = tf.Variable(sample(6, 8))
-
-    def reference(x: Any) -> Any:
-        return tf.tanh(tf.matmul(x, weights) ** 2)
-
-    def parallel(x: Any) -> Any:
-        outputs = []
-        for device, columns in zip(devices, tf.split(weights, 4, axis=1), strict=True):
-            with tf.device(device.name):
-                hidden = tf.matmul(x, columns)
-            with tf.device(devices[0].name if wrong else device.name):
-                outputs.append(tf.tanh(hidden**2))
-        return tf.concat(outputs, 1)
-
-    return Program(parallel, reference, {"x": sample(_ROWS, 6)})
-
-
-def table_on_one(devices: Devices, wrong: bool) -> Program:
-    """A lookup runs at its variable; the twin reads the variable in each scope."""
-    import tensorflow as tf
-
-    with tf.device(devices[0].name):
-        table = tf.Variable(sample(20, 6))
-
-    def work(part: Any, name: str, shard: int) -> Any:
-        with tf.device(name):
-            return tf.tanh(tf.gather(table if wrong else table.read_value(), part))
-
-    return Program(_towers(devices, work), lambda x: tf.tanh(tf.gather(table, x)), {"x": integers(20, _ROWS)})
-
-
-def checked_on_the_host(devices: Devices, wrong: bool) -> Program:
-    """What only an assertion reads may be anywhere; the same work is out of place where its result is used."""
-    import tensorflow as tf
-
-    first, second, both = layers()
-
-    def work(part: Any, name: str, shard: int) -> Any:
-        with tf.device(name):
-            hidden = second(first(part))
-        with tf.device(devices.host):
-            largest = tf.reduce_max(tf.abs(first(tf.square(part)) - second(part)), axis=1)
-            tf.debugging.assert_less(largest, 1e6)
-        with tf.device(devices[0].name if wrong else name):
-            return first(hidden) if wrong else tf.tanh(hidden)
-
-    return Program(_towers(devices, work), lambda x: first(both(x)) if wrong else tf.tanh(both(x)), {"x": sample(8, 6)})
-
-
 PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
     **{cut.__name__: cut_by(cut, [2, 2, 2, 2]) for cut in CUTS},
     "uneven split": cut_by(by_split, [1, 5, 2, 2]),
@@ -404,11 +315,6 @@ PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
             given_in_parts,
             batches_of_a_dataset,
             micro_batches,
-            keras_layers,
-            two_inputs,
-            column_parallel,
-            table_on_one,
-            checked_on_the_host,
         )
     },
 }

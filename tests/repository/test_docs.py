@@ -34,6 +34,7 @@ from test_versions import environments
 
 import harness
 from harness.checks.registry import SUITE
+from harness.devices.described.description import load_description
 from harness.devices.needs import KINDS
 from harness.devices.profile import load_profile, shipped_profile_names
 from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable
@@ -48,6 +49,7 @@ GROUPS = groups(all_scripts())
 _RUN_FROM_THE_WHEEL = {"test_model.py"}
 #: Which ``tests/softgpu`` runs.
 _RUN_ON_SOFTWARE_GPUS = {"test_two_gpus.py"}
+_CHECKED_BELOW = {"profile.toml", "one-bad-card.toml"}
 #: A page for each way to use several devices.
 PATTERNS = ("make-parallel", "pipeline", "ensemble", "tasks", "tf-distribute", "other-hosts")
 
@@ -88,7 +90,7 @@ def test_every_code_block_is_run_or_checked() -> None:
         if block.language in {"python", "toml", "yaml", "json"}:
             assert block.file, f"{where}: give the block the name of a file"
             checked = block.language == "yaml" or block.file in run or Path(block.file).name in transcripts
-            assert checked or block.file == "profile.toml", f"{where}: nothing runs it"
+            assert checked or block.file in _CHECKED_BELOW, f"{where}: nothing runs it"
         elif block.language == "text":
             assert block.file in files(own), f"{where}: name the script that prints it"
         else:
@@ -238,6 +240,14 @@ def test_the_page_of_the_plug_in_names_fixtures_marker_and_kinds() -> None:
     for name in ("devices", "verify", "trace", "speedup", ENVIRONMENT_DEVICES, f"@pytest.mark.{MARKER}", *KINDS):
         assert re.search(rf"`{re.escape(name)}\b", text), name
     assert f"`{DEFAULT_DEVICES}`" in text
+
+
+def test_the_machine_that_is_shown_can_be_read(tmp_path: Path) -> None:
+    (shown,) = [block.text for block in BLOCKS if block.file == "one-bad-card.toml"]
+    path = tmp_path / "one-bad-card.toml"
+    path.write_text(shown, encoding="utf-8")
+    machine = load_description(path)
+    assert (machine.cards.count, len(machine.fault)) == (4, 1)
 
 
 def test_the_profile_that_is_shown_is_valid_and_has_every_key(tmp_path: Path) -> None:

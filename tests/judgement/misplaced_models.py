@@ -1,0 +1,106 @@
+"""Models of several layers with work on another shard's device where ``wrong``; else their clean twins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from misplaced_programs import ROWS, towers
+from shard_programs import Program, layers
+
+from harness.devices.device import Devices
+from harness.faults.samples import integers, sample
+
+
+def keras_layers(devices: Devices, wrong: bool) -> Program:
+    import tensorflow as tf
+
+    first, second = (tf.keras.layers.Dense(6, activation="tanh") for _ in range(2))
+    first.build((None, 6))
+    second.build((None, 6))
+
+    def work(part: Any, name: str, shard: int) -> Any:
+        with tf.device(name):
+            hidden = first(part)
+        with tf.device(devices[3].name if wrong else name):
+            return second(hidden)
+
+    return Program(towers(devices, work), lambda x: second(first(x)), {"x": sample(ROWS, 6)})
+
+
+def two_inputs(devices: Devices, wrong: bool) -> Program:
+    import tensorflow as tf
+
+    first, second, _ = layers()
+
+    def reference(x: Any, y: Any) -> Any:
+        return tf.square(second(first(x)) - y)
+
+    def parallel(x: Any, y: Any) -> Any:
+        outputs = []
+        for device, a, b in zip(devices, tf.split(x, [3, 3, 2, 2]), tf.split(y, [3, 3, 2, 2]), strict=True):
+            with tf.device(device.name):
+                hidden = first(a)
+            with tf.device(devices[2].name if wrong else device.name):
+                outputs.append(tf.square(second(hidden) - b))
+        return tf.concat(outputs, 0)
+
+    return Program(parallel, reference, {"x": sample(ROWS, 6), "y": sample(ROWS, 6, seed=3)})
+
+
+def column_parallel(devices: Devices, wrong: bool) -> Program:
+    """Each device has some columns of the weights."""
+    import tensorflow as tf
+
+    weights = tf.Variable(sample(6, 8))
+
+    def reference(x: Any) -> Any:
+        return tf.tanh(tf.matmul(x, weights) ** 2)
+
+    def parallel(x: Any) -> Any:
+        outputs = []
+        for device, columns in zip(devices, tf.split(weights, 4, axis=1), strict=True):
+            with tf.device(device.name):
+                hidden = tf.matmul(x, columns)
+            with tf.device(devices[0].name if wrong else device.name):
+                outputs.append(tf.tanh(hidden**2))
+        return tf.concat(outputs, 1)
+
+    return Program(parallel, reference, {"x": sample(ROWS, 6)})
+
+
+def table_on_one(devices: Devices, wrong: bool) -> Program:
+    """A lookup runs at its variable; the twin reads the variable in each scope."""
+    import tensorflow as tf
+
+    with tf.device(devices[0].name):
+        table = tf.Variable(sample(20, 6))
+
+    def work(part: Any, name: str, shard: int) -> Any:
+        with tf.device(name):
+            return tf.tanh(tf.gather(table if wrong else table.read_value(), part))
+
+    return Program(towers(devices, work), lambda x: tf.tanh(tf.gather(table, x)), {"x": integers(20, ROWS)})
+
+
+def checked_on_the_host(devices: Devices, wrong: bool) -> Program:
+    """What only an assertion reads may be anywhere; the same work is out of place where its result is used."""
+    import tensorflow as tf
+
+    first, second, both = layers()
+
+    def work(part: Any, name: str, shard: int) -> Any:
+        with tf.device(name):
+            hidden = second(first(part))
+        with tf.device(devices.host):
+            largest = tf.reduce_max(tf.abs(first(tf.square(part)) - second(part)), axis=1)
+            tf.debugging.assert_less(largest, 1e6)
+        with tf.device(devices[0].name if wrong else name):
+            return first(hidden) if wrong else tf.tanh(hidden)
+
+    return Program(towers(devices, work), lambda x: first(both(x)) if wrong else tf.tanh(both(x)), {"x": sample(8, 6)})
+
+
+PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
+    make.__name__: make for make in (keras_layers, two_inputs, column_parallel, table_on_one, checked_on_the_host)
+}
