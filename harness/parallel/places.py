@@ -21,7 +21,7 @@ def device_of_graph_op(op: Any) -> str:
 
     The reading of a variable has no backward op, and there are too many of them to look each up.
     """
-    inputs = op.inputs if op.type != "ReadVariableOp" else ()
+    inputs: Any = op.inputs if op.type != "ReadVariableOp" else ()
     if len(inputs) and inputs[0].dtype.name == "resource":
         return device_of_argument(inputs[0].op) or str(op.device)
     return str(op.device)

@@ -250,7 +250,7 @@ def test_batch_statistics_are_told_from_a_training_step(devices: Devices) -> Non
         (trained, weights, r"training step ran once for each of the 4 shards"),
     ):
         whole = lambda d, x, fn=fn: tf.concat(tf.split(fn(tf.concat(towers(d, tf.identity, x), 0)), 4), 0)  # noqa: E731
-        found = verified(devices, lambda d, x, fn=fn: joined(d, fn, x), fn, EVEN, variables=[variable])  # type: ignore[misc]
+        found = verified(devices, lambda d, x, fn=fn: joined(d, fn, x), fn, EVEN, variables=[variable])
         assert re.search(words, found.reason), found
         found = verified(devices, whole, fn, EVEN, variables=[variable])
         assert not [each for each in found.findings if each.kind == "value"], found

@@ -6,6 +6,7 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 from harness.parallel.closure import keras_classes
 
@@ -32,7 +33,7 @@ def layer_of_call() -> str | None:
     layers = keras_classes("layers.Layer")
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and layers:
-        owner = frame.f_locals.get("self")
+        owner: Any = frame.f_locals.get("self")
         if isinstance(owner, layers):
             return str(owner.name)
         frame = frame.f_back
