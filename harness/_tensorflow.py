@@ -303,6 +303,34 @@ def load_pluggable_device(library: Path) -> None:
     loading.load_pluggable_device_library(str(library))
 
 
+def follow_splits(arrange: Callable[[list[tuple[int, float | None]]], None]) -> None:
+    """Call ``arrange`` with what a program makes of the GPUs of a pluggable device, which TensorFlow itself ignores.
+
+    When the runtime starts, it gets each visible GPU by its number, or each part of one with its memory limit in MiB.
+
+    Raises:
+        TensorFlowInterfaceChanged: TensorFlow keeps its settings elsewhere.
+    """
+    context = interface().context.context()
+    names = ("_compute_device_options", "_virtual_device_map", "_visible_device_list", "_pluggable_devices")
+    _check_attributes(context, "context.Context", (*names, "_context_handle"))
+    compute = context._compute_device_options
+
+    def options_of(device_type: str = "GPU") -> Any:
+        options = compute(device_type)
+        gpus = enumerate(context._pluggable_devices or ())
+        shown = [(number, gpu) for number, gpu in gpus if gpu in context._visible_device_list]
+        if device_type == "PluggableDevice" and shown:
+            split = [(number, context._virtual_device_map.get(gpu)) for number, gpu in shown]
+            parts = [(number, part and part.memory_limit) for number, made in split for part in made or (None,)]
+            if context._context_handle is None:
+                arrange(parts)
+            options.visible_device_list = ",".join(f"GPU:{number}" for number in range(len(parts)))
+        return options
+
+    context._compute_device_options = options_of
+
+
 def train_keras_without_xla() -> None:
     """Make Keras's ``jit_compile="auto"`` mean no XLA in this process, for devices that XLA has no compiler for.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness._tensorflow import load_pluggable_device, train_keras_without_xla
+from harness._tensorflow import follow_splits, load_pluggable_device, train_keras_without_xla
 from harness.errors import DevicesAlreadyConfigured, SoftwareGpusUnavailable
 from harness.plural import plural
 from harness.softgpu.described import DescribedGpus, plant_faults, total_mib
@@ -52,14 +53,24 @@ def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
         raise SoftwareGpusUnavailable(why, "hide them with CUDA_VISIBLE_DEVICES=-1, or use them with 'gpu'")
     path = build_library(tensorflow)
     library = ctypes.CDLL(str(path))
-    library.harness_softgpu_configure.argtypes = [ctypes.c_int, ctypes.c_int64]
-    library.harness_softgpu_configure.restype = None
-    library.harness_softgpu_configure(gpus.count, total_mib(gpus.memory_mib) * _MIB)
-    if isinstance(gpus, DescribedGpus):
-        plant_faults(library, gpus)
+    _arrange(library, gpus, [(card, None) for card in range(gpus.count)])
     _loaded, _library = gpus, library
     load_pluggable_device(path)
+    follow_splits(lambda parts: _arrange(library, gpus, parts))
     train_keras_without_xla()
+
+
+def _arrange(
+    library: ctypes.CDLL, gpus: SoftwareGpus | DescribedGpus, parts: Sequence[tuple[int, float | None]]
+) -> None:
+    """Make a device of each part: the card that it is on, and the MiB that programs can use of it, or all."""
+    count = len(parts)
+    cards = (ctypes.c_int * count)(*(card for card, _ in parts))
+    usable = (gpus.memory_mib if limit is None else min(int(limit), gpus.memory_mib) for _, limit in parts)
+    sizes = (ctypes.c_int64 * count)(*(total_mib(each) * _MIB for each in usable))
+    library.harness_softgpu_configure(count, cards, sizes)
+    if isinstance(gpus, DescribedGpus):
+        plant_faults(library, gpus)
 
 
 def switch(machine: DescribedGpus) -> None:

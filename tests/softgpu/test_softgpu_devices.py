@@ -127,6 +127,48 @@ def test_kernels_memory_and_refusals_are_those_of_a_gpu(fresh_process: Any) -> N
     fresh_process(kernels_and_memory, timeout_s=_TIMEOUT_S)
 
 
+def split_and_hidden() -> None:
+    import tensorflow as tf
+
+    from harness._tensorflow import memory_limits
+    from harness.softgpu import SoftwareGpus, load
+
+    load(tf, SoftwareGpus(3, 64))
+    first, _, third = tf.config.list_physical_devices("GPU")
+    parts = [tf.config.LogicalDeviceConfiguration(memory_limit=size) for size in (16, 32)]
+    tf.config.set_logical_device_configuration(first, parts)
+    tf.config.set_visible_devices([first, third], "GPU")
+    assert len(tf.config.list_logical_devices("GPU")) == 3
+    limits = {name[-5:]: size >> 20 for name, size in memory_limits().items() if "GPU" in name}
+    assert limits == {"GPU:0": 16, "GPU:1": 32, "GPU:2": 64}, limits
+    for at, size in enumerate((16, 32, 64)):
+        with tf.device(f"GPU:{at}"):
+            refusal(lambda size=size: tf.zeros((size + 1, 1024, 1024), tf.uint8), tf.errors.ResourceExhaustedError)
+            assert float(tf.reduce_sum(tf.ones((8, 8)))) == 64.0
+
+
+def test_a_card_can_be_split_and_another_one_hidden(fresh_process: Any) -> None:
+    fresh_process(split_and_hidden, timeout_s=_TIMEOUT_S)
+
+
+def a_split_spec() -> None:
+    import tensorflow as tf
+
+    import harness
+    from harness.softgpu import SoftwareGpus, load
+
+    load(tf, SoftwareGpus(1, 64))
+    devices = harness.configure("gpu:2x24")
+    assert [device.parsed.short for device in devices] == ["GPU:0", "GPU:1"]
+    with tf.device("GPU:1"):
+        message = refusal(lambda: tf.zeros((25, 1024, 1024), tf.uint8), tf.errors.ResourceExhaustedError)
+    assert "GPU:1" in message
+
+
+def test_logical_gpus_can_be_parts_of_a_software_gpu(fresh_process: Any) -> None:
+    fresh_process(a_split_spec, timeout_s=_TIMEOUT_S)
+
+
 def many() -> None:
     tf = start("softgpu:64x32")
     gpus = tf.config.list_logical_devices("GPU")

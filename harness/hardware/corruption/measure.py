@@ -54,7 +54,7 @@ class Program:
 
 def prepare(machine: Machine, seed: int) -> list[Program]:
     """Put the arguments of all programs on all cards, and build the programs there."""
-    on_cpu = not any(card.is_gpu for card in machine.cards)
+    on_cpu = all(card.kind == "CPU" for card in machine.cards)
     # A single card alternates between two sets of data, so what an earlier round left in memory is a wrong answer.
     count = max(2, len(machine.cards))
     by_index = [known_answers(seed, index, on_cpu=on_cpu) for index in range(count)]

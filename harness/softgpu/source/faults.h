@@ -66,7 +66,7 @@ class Faults {
     auto table = std::make_shared<std::vector<Fault>>();
     std::istringstream lines(text);
     uint64_t seed = 0;
-    for (int i = 0; i < Machine::Get().count(); i++) Machine::Get().Limit(i, Machine::Get().bytes_each());
+    Machine::Get().Limit(-1, 0);
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words(line);
       Fault fault;
@@ -217,8 +217,8 @@ class Faults {
   }
 
   static int DeviceOf(tf::OpKernelContext* context) {
-    const int id = context->device()->parsed_name().id;
-    return id >= 0 && id < kMost ? id : 0;
+    const int card = Machine::Get().CardOf(context->device()->parsed_name().id);
+    return card >= 0 && card < kMost ? card : 0;
   }
 
   void CountWork(int device, Clock::time_point began) {

@@ -26,30 +26,36 @@ class Machine {
     return *machine;
   }
 
-  // Called once, before TensorFlow asks how many devices there are.
-  void Configure(int count, int64_t bytes_each) {
-    bytes_each_ = bytes_each;
-    limits_.assign(count, bytes_each);
+  // Device `i` of TensorFlow is on card `cards[i]` and states `bytes[i]`. Called before TensorFlow makes its devices.
+  void Configure(int count, const int* cards, const int64_t* bytes) {
+    cards_.assign(cards, cards + count);
+    bytes_.assign(bytes, bytes + count);
+    limits_ = bytes_;
     used_ = std::vector<std::atomic<int64_t>>(count);
   }
 
   int count() const { return static_cast<int>(used_.size()); }
-  int64_t bytes_each() const { return bytes_each_; }
+  int64_t bytes(int device) const { return bytes_[device]; }
+  // Parts of one card are several devices.
+  int CardOf(int device) const { return device >= 0 && device < count() ? cards_[device] : -1; }
   int64_t used(int device) const { return used_[device]; }
 
-  // Less memory than the device states.
-  void Limit(int device, int64_t bytes) {
-    if (device >= 0 && device < count()) limits_[device] = bytes;
+  // Less memory than the devices of a card state; with -1, all of it again on all cards.
+  void Limit(int card, int64_t bytes) {
+    for (int i = 0; i < count(); i++) {
+      if (card < 0) limits_[i] = bytes_[i];
+      if (cards_[i] == card) limits_[i] = bytes;
+    }
   }
 
-  // The device whose memory this is; -1 for the host's.
+  // The card whose memory this is; -1 for the host's.
   int OwnerOf(const void* memory) {
     std::lock_guard<std::mutex> locked(lock_);
     const auto* found = RegionOf(memory);
-    return found == nullptr ? -1 : found->second.device;
+    return found == nullptr ? -1 : cards_[found->second.device];
   }
 
-  // How far from the start of the device's memory.
+  // How far from the start of the card's memory.
   int64_t OffsetOf(const void* memory) {
     std::lock_guard<std::mutex> locked(lock_);
     const auto* found = RegionOf(memory);
@@ -59,7 +65,7 @@ class Machine {
   // Null where the device has no such memory left. Aligned to a page.
   void* Allocate(int device, uint64_t size) {
     const int64_t rounded = RoundUp(size);
-    if (used_[device].fetch_add(rounded) + rounded > std::min(bytes_each_, limits_[device])) {
+    if (used_[device].fetch_add(rounded) + rounded > limits_[device]) {
       used_[device] -= rounded;
       return nullptr;
     }
@@ -71,7 +77,7 @@ class Machine {
     std::lock_guard<std::mutex> locked(lock_);
     int64_t offset = 0;
     for (const auto& [start, region] : regions_) {
-      if (region.device == device) offset = std::max(offset, region.offset + region.size);
+      if (cards_[region.device] == cards_[device]) offset = std::max(offset, region.offset + region.size);
     }
     regions_[static_cast<char*>(memory)] = {device, rounded, offset};
     return memory;
@@ -138,8 +144,8 @@ class Machine {
     return at < found.first + found.second.size ? &found : nullptr;
   }
 
-  int64_t bytes_each_ = 0;
-  std::vector<int64_t> limits_;
+  std::vector<int> cards_;
+  std::vector<int64_t> bytes_, limits_;
   std::mutex lock_;
   std::map<char*, Region> regions_;
   std::vector<std::atomic<int64_t>> used_;

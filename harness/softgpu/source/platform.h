@@ -48,7 +48,7 @@ inline TF_Bool AllocatorStats(const SP_Device* device, SP_AllocatorStats* stats)
 }
 
 inline TF_Bool MemoryUsage(const SP_Device* device, int64_t* free, int64_t* total) {
-  *total = Machine::Get().bytes_each();
+  *total = Machine::Get().bytes(device->ordinal);
   *free = *total - Machine::Get().used(device->ordinal);
   return 1;
 }

@@ -3,10 +3,10 @@
 #include "platform.h"
 #include "registry.h"
 
-// How many software GPUs this process has, and how many bytes of memory each. Has to be called before TensorFlow loads
-// the library as a pluggable device.
-extern "C" void harness_softgpu_configure(int count, int64_t bytes_each) {
-  softgpu::Machine::Get().Configure(count, bytes_each);
+// How many devices this process has: the card that each is on, and the bytes that it states. Has to be called before
+// TensorFlow loads the library as a pluggable device; once more where programs split or hide cards.
+extern "C" void harness_softgpu_configure(int count, const int* cards, const int64_t* bytes) {
+  softgpu::Machine::Get().Configure(count, cards, bytes);
 }
 
 // The faults of the machine, as lines for faults.h: null, or what is wrong with them. Can be called at any time.

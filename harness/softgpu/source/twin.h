@@ -28,12 +28,12 @@ struct Engine {
     workers.workers = &pool;
   }
 
-  // That of a device, by its index in TensorFlow. They live as long as the process.
+  // That of the card of a device. They live as long as the process.
   static Engine& Of(tf::DeviceBase* device) {
     static std::mutex lock;
     static auto* engines = new std::map<int, std::unique_ptr<Engine>>;
     std::lock_guard<std::mutex> locked(lock);
-    std::unique_ptr<Engine>& engine = (*engines)[device->parsed_name().id];
+    std::unique_ptr<Engine>& engine = (*engines)[Machine::Get().CardOf(device->parsed_name().id)];
     if (engine == nullptr) engine = std::make_unique<Engine>(device->env());
     return *engine;
   }
