@@ -17,6 +17,8 @@ from harness.evidence.bodies import Body, node_of
 from harness.evidence.derivatives import PASSED_THROUGH, derivative_of, may_begin, may_go_on, may_make, reads_output
 
 _TAPE = "gradient_tape/"
+#: What ``tf.vectorized_map`` and a tape's ``jacobian`` make of a backward op is named ``<its name>/pfor/<op>``.
+_VECTORISED = "/pfor/"
 #: Types whose gradient is made without an op.
 _NO_FORWARD = frozenset(
     {"AddN", "Const", "Fill", "Identity", "IdentityN", "NoOp", "OnesLike", "Placeholder", "ReadVariableOp", "Shape"}
@@ -63,10 +65,16 @@ class _Pairing:
             for index, node in enumerate(nodes)
         ]
         self.by_name = {node.name: node for node in self.nodes}
+        #: The backward op that an op was made of by vectorising it.
+        self.vectorised: dict[str, str] = {}
         for node in self.nodes:
             makers = [self.by_name.get(node_of(text)) for text in node.tensors]
             node.sources = tuple([maker for maker in makers if maker is not None])
             node.tape = node.backward = node.name.startswith(_TAPE)
+            whole, _, part = node.name.partition(_VECTORISED)
+            if node.tape and part and whole in self.by_name:
+                self.vectorised[node.name] = whole
+                node.tape = node.backward = False
         self.tape = [node for node in self.nodes if node.tape]
         self.before_cache: dict[_Node, frozenset[_Node]] = {}
         self.inside_cache: dict[_Node, frozenset[str]] = {}
@@ -84,6 +92,7 @@ class _Pairing:
         for node in self.nodes:
             if node.backward:
                 found[node.name] = _result(next(iter(node.open))).name if len(node.open) == 1 else None
+        found.update({name: found.get(whole) for name, whole in self.vectorised.items()})
         return found
 
     def solve(self) -> None:

@@ -8,7 +8,6 @@ order of summation (Higham 2002, section 4.2; Parker, Monte Carlo arithmetic, 19
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -74,21 +73,13 @@ class _Noise:
 
 
 def _absolute(kind: str, inputs: Any, output: Any) -> Any:
-    """The same op of the absolute values; ``None`` where it is not available, as for an op with lists of lists."""
+    """The same op of the absolute values."""
     import tensorflow as tf
 
-    made, op = getattr(tf.raw_ops, kind), output.op
-    given: dict[str, Any] = {}
-    rest = [tf.abs(each) if each.dtype.is_floating or each.dtype.is_complex else each for each in inputs]
-    for argument in op.op_def.input_arg:
-        many = op.get_attr(argument.number_attr) if argument.number_attr else None
-        given[argument.name] = rest.pop(0) if many is None else [rest.pop(0) for _ in range(many)]
-    known = {attribute.name for attribute in op.op_def.attr}
-    for name in inspect.signature(made).parameters:
-        if name in known and name not in given:
-            value = op.get_attr(name)
-            given[name] = value.decode() if isinstance(value, bytes) else value
-    return made(**given)
+    op = output.op
+    values = [tf.abs(each) if each.dtype.is_floating or each.dtype.is_complex else each for each in inputs]
+    attributes = {name: value for name, value in op.node_def.attr.items() if not name.startswith("_")}
+    return op.graph.create_op(kind, values, [each.dtype for each in op.outputs], attrs=attributes).outputs[0]
 
 
 def rounded(program: Program) -> Callable[[int, int], Any]:

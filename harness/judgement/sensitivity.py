@@ -87,15 +87,33 @@ class Measuring:
         try:
             for _ in range(replays()):
                 self.snapshot.restore()  # a generator's state, say, which is no floating variable
-                leaves = [_moved(leaf, random, self.arithmetic) for leaf in self.single.leaves()]
+                leaves = [self._leaf_moved(leaf, random) for leaf in self.single.leaves()]
                 for variable, value in zip(self.snapshot.variables, self.snapshot.values, strict=True):
-                    if epsilon_of(value.dtype) and getattr(variable, "trainable", True):
+                    if self._moves(epsilon_of(value.dtype)) and getattr(variable, "trainable", True):
                         put(variable, move(value, random, self.arithmetic))
                 raw = self.single.runner(self.mode)(*self.single.arguments(self.mode, leaves))
                 spread.add(self.expected, as_result(raw, self.watched))
         finally:
             self.snapshot.restore()
         return spread
+
+    def _moves(self, epsilon: float) -> bool:
+        """Whether to move numbers of this epsilon: one of a coarser type than the arithmetic has no rounding error."""
+        return 0.0 < epsilon <= (self.arithmetic or epsilon)
+
+    def _leaf_moved(self, leaf: Any, random: np.random.Generator) -> Any:
+        """A leaf of the inputs, its floating numbers moved; those of ragged and of sparse tensors too."""
+        import tensorflow as tf
+
+        def moved(tensor: Any) -> Any:
+            if not tf.is_tensor(tensor) or isinstance(tensor, tf.Variable) or not differentiable(tensor):
+                return tensor
+            array = tensor.numpy()
+            if not self._moves(epsilon_of(array.dtype)):
+                return tensor
+            return tf.constant(move(array, random, self.arithmetic), tensor.dtype)
+
+        return tf.nest.map_structure(moved, leaf, expand_composites=True)
 
     def rounded(self) -> Spread:
         """The same, or more where the rounding errors of the ops themselves move the results further."""
@@ -117,18 +135,6 @@ class Measuring:
         finally:
             self.snapshot.restore()
         return spread
-
-
-def _moved(leaf: Any, random: np.random.Generator, at_least: float) -> Any:
-    """A leaf of the inputs, its floating numbers moved; those of ragged and of sparse tensors too."""
-    import tensorflow as tf
-
-    def moved(tensor: Any) -> Any:
-        if not tf.is_tensor(tensor) or isinstance(tensor, tf.Variable) or not differentiable(tensor):
-            return tensor
-        return tf.constant(move(tensor.numpy(), random, at_least), tensor.dtype)
-
-    return tf.nest.map_structure(moved, leaf, expand_composites=True)
 
 
 def _parts(result: Result) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:

@@ -86,8 +86,16 @@ class Shards:
         return [source for source, _ in self.provenance.sources[name] if self.family.get(source) == part]
 
     def _checks(self) -> set[str]:
-        """The ops whose results only assertions read, which may stand anywhere."""
-        found = {op.name for op in self.wiring.ops if op.type == "Assert"}
+        """The ops whose results only assertions read, which may stand anywhere.
+
+        In eager code an assertion is Python's, and reads a truth value that no op reads.
+        """
+        found = {
+            op.name
+            for op in self.wiring.ops
+            if op.type == "Assert"
+            or ((op.type == "CheckNumerics" or op.dtypes == ("bool",)) and not self.wiring.readers(op))
+        }
         if found:
             # An assertion in a graph stands in a call that does nothing else.
             guards = [op.name for op in self.wiring.ops if op.type in CALLS]

@@ -197,6 +197,34 @@ def weights_in_parts_gathered_by_each(devices: Devices) -> Program:
     return Program(parallel, model, {"x": sample(8, 6)})
 
 
+def jacobian_of_each_row(devices: Devices) -> Program:
+    import tensorflow as tf
+
+    weights = tf.Variable(sample(6, 5))
+
+    def fn(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.tanh(tf.matmul(x, weights))
+        return tape.batch_jacobian(y, x)
+
+    return Program(make_parallel(fn, devices), fn, {"x": sample(10, 6)})
+
+
+def numbers_checked_on_the_host(devices: Devices) -> Program:
+    import tensorflow as tf
+
+    first, _, _ = layers()
+
+    def fn(x: Any) -> Any:
+        hidden = first(x)
+        with tf.device(devices.host):
+            tf.debugging.assert_all_finite(hidden, "not finite")
+        return tf.exp(hidden)
+
+    return Program(lambda x: tf.concat(on_shards(devices, fn, x), 0), fn, {"x": sample(8, 6)})
+
+
 CLEAN: tuple[Callable[[Devices], Program], ...] = (
     halves_of_the_features,
     one_feature_of_each,
@@ -210,4 +238,6 @@ CLEAN: tuple[Callable[[Devices], Program], ...] = (
     slices_of_a_variable_updated_by_their_owners,
     steps_of_their_own_then_a_mean,
     weights_in_parts_gathered_by_each,
+    jacobian_of_each_row,
+    numbers_checked_on_the_host,
 )

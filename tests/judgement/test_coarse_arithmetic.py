@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
+from harness import Devices, make_parallel, verify
 from harness.judgement.exactness import is_exact
 from harness.judgement.tolerance import Sensitivity, coarsest_epsilon, move
 from harness.judgement.values import Judged, Subject, compare, typical_magnitude
@@ -73,3 +77,19 @@ def test_the_typical_magnitude_is_that_of_the_finite_elements() -> None:
     assert typical_magnitude(np.array([3.0, -4.0, np.inf, np.nan], np.float32)) == np.sqrt(12.5)
     assert typical_magnitude(np.array([np.nan], np.float32)) == 0.0
     assert typical_magnitude(np.array([3 + 4j], np.complex64)) == 5.0
+
+
+def test_float32_weights_do_not_excuse_arithmetic_in_float32_where_the_reference_is_float64(devices: Devices) -> None:
+    weights = tf.Variable(np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32))
+
+    def reference(x: Any) -> Any:
+        return tf.tanh(tf.matmul(x, tf.cast(weights, tf.float64)))
+
+    def truncated(x: Any) -> Any:
+        return tf.cast(tf.tanh(tf.matmul(tf.cast(x, tf.float32), weights)), tf.float64)
+
+    inputs = {"x": np.random.default_rng(1).normal(size=(10, 6))}
+    found = verify(make_parallel(truncated, devices), reference, inputs, devices=devices)
+    assert "computes in float32 instead of float64" in found.reason, found
+    assert verify(make_parallel(reference, devices), reference, inputs, devices=devices).passed
+    assert verify(make_parallel(truncated, devices), truncated, inputs, devices=devices).passed

@@ -10,9 +10,11 @@ import clean_shards
 import misplaced_models
 import misplaced_programs
 import pytest
+import tensorflow as tf
 from shard_programs import Program
 
 import harness
+from harness.faults.samples import sample, shares
 from harness.records import Verdict
 
 PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS}
@@ -43,3 +45,25 @@ def test_a_right_program_passes(make: Callable[[harness.Devices], Program], devi
     clean = _verify(make(devices), devices)
     assert clean.findings == (), clean
     assert clean.verdict is Verdict.PASS, clean
+
+
+def test_a_jacobian_that_is_taken_outside_of_the_scopes_is_found(devices: harness.Devices) -> None:
+    weights = tf.Variable(sample(6, 5))
+
+    def outside(x: tf.Tensor) -> tf.Tensor:
+        rows = []
+        for device, part in zip(devices, tf.split(x, shares(10, len(devices))), strict=True):
+            with tf.GradientTape() as tape:
+                tape.watch(part)
+                with tf.device(device.name):
+                    y = tf.tanh(tf.matmul(part, weights))
+            rows.append(tape.batch_jacobian(y, part))
+        return tf.concat(rows, 0)
+
+    reference = clean_shards.jacobian_of_each_row(devices).reference
+    found = harness.verify(outside, reference, {"x": sample(10, 6)}, devices=devices)
+    assert {(finding.kind, finding.mode) for finding in found.findings} <= {
+        ("gradient-placement", "graph"),
+        ("gradient-placement", "eager, graph"),
+    }, found
+    assert found.findings
