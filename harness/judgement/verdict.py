@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from harness.judgement.accepted import Acceptance, accepted
 from harness.judgement.arithmetic import proven
 from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.placement import gradient_ops
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from harness.judgement.examine import Examination
 
 
-def conclude(examination: Examination) -> Verification:
+def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -> Verification:
     """FAIL with a failing finding; else UNKNOWN if something, or everything, could not be judged; else PASS."""
     judged = examination.judged
     traces = examination.traces.values()
@@ -35,7 +36,7 @@ def conclude(examination: Examination) -> Verification:
     )
     explained, undecided = explain(examination.questions)
     judged.undecided.extend(undecided)
-    findings = (*explained, *merged(judged.findings, MODES))
+    findings, outdated = accepted((*explained, *merged(judged.findings, MODES)), acceptances)
     devices = plural(len(examination.devices), "device")
     verdict = Verdict.PASS
     reason = f"the run on {devices} matches the single-device run, and every op ran where it should"
@@ -52,6 +53,9 @@ def conclude(examination: Examination) -> Verification:
         verdict, reason = Verdict.UNKNOWN, "gradients=True, but the program has no gradients to compare"
     elif findings:
         verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"
+    if outdated:
+        verdict = Verdict.WARN if verdict is Verdict.PASS else verdict
+        reason = f"{reason}. Accepted, but no longer found; remove from accept: {', '.join(outdated)}"
     return Verification(verdict, reason, findings, exercised, tuple(judged.comparisons), dict(examination.traces))
 
 

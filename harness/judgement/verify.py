@@ -10,6 +10,7 @@ import numpy as np
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.errors import DevicesUnavailable, UsageError, VerificationError
+from harness.judgement.accepted import Acceptance, known_acceptances
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.runs import MODES, Mode
 from harness.judgement.verdict import conclude
@@ -29,6 +30,7 @@ def verify(
     oracle: Callable[..., Any] | None = None,
     exact: bool | None = None,
     pattern: str | None = None,
+    accept: Sequence[Acceptance] = (),
     seed: int = 0,
 ) -> Verification:
     """Run ``parallel`` and ``reference`` on the same inputs; compare values and gradients, and judge where each op ran.
@@ -54,6 +56,8 @@ def verify(
         pattern: what may cross between devices: ``"stages"``, tensors to the next device and gradients to the previous
             one; ``"members"``, arguments and results only. ``None``: the value of ``parallel.pattern`` (``pipeline``
             and ``ensemble`` have one); without one, anything.
+        accept: pairs of what is accepted, and why: a kind of finding, its code, or a part of its place. Such a finding
+            is a warning; one that no longer occurs is reported.
         seed: of the random projection.
 
     Returns:
@@ -84,9 +88,10 @@ def verify(
         pattern=_known_pattern(pattern, parallel),
         seed=seed,
     )
+    acceptances = known_acceptances(accept)
     for mode in chosen:
         examination.run(mode)
-    return observed(conclude(examination))
+    return observed(conclude(examination, acceptances))
 
 
 def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
