@@ -121,6 +121,13 @@ def penalty_sum(devices: Devices, x: Any) -> Any:
     return tf.add_n(towers(devices, tower, x))
 
 
+def padded(devices: Devices, x: Any) -> Any:
+    return joined(devices, dense, tf.pad(x, [[0, 2], [0, 0]]))
+
+
+OLD = RANDOM.normal(size=(3, 4)).astype(np.float32)
+
+
 #: Name, faulty program, reference, batch, words of the first line. Nobody named these beforehand; each stands for many.
 CASES: list[tuple[str, Fn, Fn, Any, str]] = [
     ("dropped", dropped, dense, X, r"Rows 8 and 9 of 10 were dropped: the batch is split into 4 equal parts"),
@@ -200,6 +207,57 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         X,
         r"output\['largest'\] and output\['mean'\] are in the wrong order",
     ),
+    ("padded", padded, dense, X, r"padded to 12 with zeros, and these rows count in output"),
+    (
+        "padded before a mean",
+        lambda d, x: tf.reduce_mean(padded(d, x)),
+        lambda x: tf.reduce_mean(dense(x)),
+        X,
+        r"divided by 12 rows, but the batch has 10",
+    ),
+    ("half", lambda d, x: 0.5 * joined(d, dense, x), dense, X, r"0.5 times the single-device result"),
+    (
+        "one shard twice",
+        lambda d, x: tf.add_n([*towers(d, lambda p: tf.reduce_sum(dense(p)), x), tf.reduce_sum(dense(x[2:4]))]),
+        lambda x: tf.reduce_sum(dense(x)),
+        EVEN,
+        r"part of shard 1 .* is counted twice in output",
+    ),
+    (
+        "a largest index",
+        lambda d, x: tf.reduce_max(tf.stack(towers(d, lambda p: tf.argmax(p, 0), x)), 0),
+        lambda x: tf.argmax(x, 0),
+        X,
+        r"Output is the maximum over the shards' results",
+    ),
+    (
+        "old weights of one",
+        lambda d, x: scaled(d, x, 2, lambda p: tf.tanh(tf.matmul(x[4:6], OLD)) + 0.0 * p),
+        dense,
+        EVEN,
+        r"Only rows 4 and 5, those of shard 2 \(CPU:2\), differ",
+    ),
+    (
+        "another activation",
+        lambda d, x: joined(d, lambda p: tf.nn.softplus(tf.matmul(p, shared())), x),
+        dense,
+        X,
+        r"first result that differs is that of Tanh .* of the reference.*; the program does Softplus there",
+    ),
+    (
+        "no activation",
+        lambda d, x: tf.exp(joined(d, lambda p: tf.matmul(p, shared()), x)),
+        lambda x: tf.exp(dense(x)),
+        X,
+        r"first result that differs is that of Tanh .* of the reference.*; the program does Exp there",
+    ),
+    (
+        "no penalty",
+        lambda d, x: tf.add_n(towers(d, loss, x)) / 4.0,
+        penalty,
+        EVEN,
+        r"a term that depends on variables alone, such as a regulariser, is missing",
+    ),
     ("a penalty for each tower", penalty_sum, penalty, EVEN, r"regulariser, is counted 4 times"),
 ]
 
@@ -217,8 +275,70 @@ def test_the_first_line_names_the_cause(
     (finding,) = (each for each in found.findings if each.kind in ("value", "shape"))
     assert finding.mode == "eager, graph", found
     assert len(finding.follows) >= 2
-    assert re.search(words, found.reason), found
+    assert re.search(words, found.reason, re.IGNORECASE), found
     assert "test_named_causes.py:" in found.reason, found
+
+
+def test_a_variable_that_is_never_read_is_named(devices: Devices) -> None:
+    bias = tf.Variable(OLD[0], name="bias")
+    reference = lambda x: tf.tanh(tf.matmul(x, shared()) + bias)  # noqa: E731
+    found = verified(devices, lambda d, x: joined(d, dense, x), reference, X)
+    assert "Variable bias is never read: output is what it would be with 0 in its place" in found.reason, found
+
+
+def test_inputs_that_are_split_into_different_rows_are_named(devices: Devices) -> None:
+    labels = RANDOM.normal(size=(8, 3)).astype(np.float32)
+
+    def program(x: Any, y: Any) -> Any:
+        parts = []
+        for device, part, label in zip(devices, tf.split(x, 4), tf.split(tf.roll(y, 1, 0), 4), strict=True):
+            with tf.device(device.name):
+                parts.append(tf.reduce_sum(tf.square(part - label)))
+        return tf.add_n(parts)
+
+    found = verify(program, lambda x, y: tf.reduce_sum(tf.square(x - y)), {"x": EVEN, "y": labels}, devices=devices)
+    assert "split into different rows: row 0 of x meets row 7 of y" in found.reason, found
+
+
+def test_updates_are_told_from_sums_of_gradients(devices: Devices) -> None:
+    weights = tf.Variable(_WEIGHTS, name="own")
+    optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9)
+    optimizer.build([weights])
+
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            value = tf.reduce_mean(tf.square(tf.matmul(x, weights)))
+        return tape.gradient(value, weights)
+
+    def each(x: Any) -> Any:
+        for part in towers(devices, gradient, x):
+            weights.assign_sub(0.1 * part)
+        return tf.reduce_sum(x)
+
+    def never(x: Any) -> Any:
+        return tf.reduce_sum(tf.add_n(towers(devices, gradient, x))) * 0.0 + tf.reduce_sum(x)
+
+    def plain(x: Any) -> Any:
+        weights.assign_sub(0.1 * gradient(x))
+        return tf.reduce_sum(x)
+
+    def twice(x: Any) -> Any:
+        mean = tf.add_n(towers(devices, gradient, x)) / 4.0
+        for _ in range(2):
+            optimizer.apply([mean], [weights])
+        return tf.reduce_sum(x)
+
+    def once(x: Any) -> Any:
+        optimizer.apply([gradient(x)], [weights])
+        return tf.reduce_sum(x)
+
+    for program, reference, words in (
+        (each, plain, "Variable own is updated 4 times, once with each shard's gradient"),
+        (never, plain, "Variable own is not updated: the program never writes to it (test_named_causes.py:"),
+        (twice, once, "The optimizer applies the same gradients 2 times instead of once (test_named_causes.py:"),
+    ):
+        found = verify(program, reference, {"x": EVEN}, devices=devices, variables=[weights], modes=("eager",))
+        assert words in found.reason, found
 
 
 def test_a_right_program_has_no_cause(devices: Devices) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from harness.judgement.diagnosis import gradients, randomness, rows, scales, shards, slices, terms, updates
+from harness.judgement.diagnosis import divergence, gradients, randomness, rows, scales, shards, slices, terms, updates
 from harness.judgement.diagnosis.question import Cause, Question
 
 Hypothesis = Callable[[Question], Iterator[Cause]]
@@ -21,11 +21,15 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("each shard computed by itself", shards.per_shard),
     ("N times, 1/N or another factor", scales.one_factor),
     ("outputs swapped", scales.swapped),
+    ("rows added", rows.padded),
     ("another axis", scales.rearranged),
-    ("a term counted once per shard", terms.counted_per_shard),
+    ("a term counted once per shard, or missing", terms.counted_per_shard),
+    ("a variable that is not used", terms.unused),
     ("IndexedSlices added up by position", slices.by_position),
     ("lower precision", terms.lower_precision),
     ("a constant added", scales.off_by_a_constant),
+    ("one shard that computes something else", rows.of_a_shard),
+    ("an op that is another one", divergence.first_difference),
 )
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.judgement.diagnosis.diagnose import diagnose
+from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.randomness import draws
+from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.verification import describe
 from harness.records import Finding
@@ -73,12 +75,14 @@ def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
 
 
 def _sentence(cause: Cause | None, question: Question, first: Finding) -> str:
+    function = place_of_function(question.parallel.fn)
     if cause is not None:
-        return first_upper(str(cause))
+        return first_upper(str(cause if cause.place or not function else replace(cause, place=function)))
     if question.unsteady and not question.seen.random:
         return "Two runs on the same inputs differ, but no random op ran: state was not restored, or threads race"
     name = first_upper(_without_mode(first.where, question.mode))
-    return f"{name} differs, and no known cause gives these numbers"
+    where = (place_of(question, question.wrong[0]) if question.wrong else None) or function
+    return f"{name} differs, and no known cause gives these numbers{f' ({where})' if where else ''}"
 
 
 def _evidence(names: Sequence[str], first: Finding) -> str:

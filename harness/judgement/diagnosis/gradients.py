@@ -22,7 +22,8 @@ def missing(question: Question) -> Iterator[Cause]:
         if leaf.index >= count and _handle(question.parallel.variables[leaf.index - count]) not in question.seen.read
     ]
     seen, reference = question.seen, question.seen_reference
-    if unread and len(unread) == len(lost):
+    stops = len(seen.stopped) > len(reference.stopped)
+    if unread and len(unread) == len(lost) and not stops:
         yield Cause(
             f"{listed(unread)} {'gets' if len(unread) == 1 else 'get'} no gradient: the program never reads "
             f"{'it' if len(unread) == 1 else 'them'}, but a copy that was made outside of the tape",
@@ -32,7 +33,7 @@ def missing(question: Question) -> Iterator[Cause]:
         )
         return
     verb = "is" if len(names) == 1 else "are"
-    if len(seen.stopped) > len(reference.stopped):
+    if stops:
         sentence = f"the gradient for {listed(names)} {verb} stopped by tf.stop_gradient"
         yield Cause(sentence, seen.stopped[-1], wrong)
     elif len(seen.host_calls) > len(reference.host_calls):

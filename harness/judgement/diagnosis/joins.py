@@ -49,6 +49,8 @@ class Join:
             return parts[self.at]
         if self.name == "without":
             return np.asarray(total - parts[self.at])
+        if self.name == "twice":
+            return np.asarray(total + parts[self.at])
         if self.name == "mean without":
             return np.asarray((total - parts[self.at]) / len(parts))
         if self.name == "weighted without":
@@ -85,7 +87,7 @@ def joins(parts: Sequence[Array], leaf: Leaf) -> Iterator[Join]:
     yield from (Join("concat", axis) for axis in range(rank))
     yield from (Join(name) for name in ("mean", "sum", "weighted", "max", "min"))
     if leaf.part == "state" or not rank or all(part.shape == parts[0].shape for part in parts):
-        for name in ("only", "without", "mean without", "weighted without"):
+        for name in ("only", "without", "mean without", "weighted without", "twice"):
             yield from (Join(name, number) for number in range(len(parts)))
     yield from (Join("stack", axis) for axis in range(rank + 1))
 

@@ -6,7 +6,6 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
 
 from harness.parallel.closure import keras_classes
 
@@ -28,14 +27,25 @@ def place_of_call() -> str | None:
     return None
 
 
+def place_of_function(fn: object) -> str | None:
+    """``file.py:12`` where a function, or the class of a callable object, is defined; ``None`` for one of a library."""
+    for name in ("python_function", "func", "__wrapped__", "fn", "__call__"):
+        if not hasattr(fn, "__code__"):
+            fn = getattr(fn, name, fn)
+    code = getattr(fn, "__code__", None)
+    if code is None or not _in_users(getattr(fn, "__module__", ""), code.co_filename):
+        return None
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+
+
 def layer_of_call() -> str | None:
     """The name of the innermost Keras layer that is being called, or ``None``."""
     layers = keras_classes("layers.Layer")
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and layers:
-        owner: Any = frame.f_locals.get("self")
+        owner = frame.f_locals.get("self")
         if isinstance(owner, layers):
-            return str(owner.name)
+            return str(getattr(owner, "name", ""))
         frame = frame.f_back
     return None
 
@@ -52,10 +62,13 @@ def place_of_error(error: BaseException) -> str | None:
 
 
 def _is_users(frame: FrameType) -> bool:
-    first, *rest = str(frame.f_globals.get("__name__", "")).split(".")
+    return _in_users(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
+
+
+def _in_users(module: str, file: str) -> bool:
+    first, *rest = module.split(".")
     if first in _LIBRARIES or (first == "harness" and rest and rest[0] in _ROOMS):
         return False
-    file = frame.f_code.co_filename
     return not file.startswith("<") and (not file.startswith(_STANDARD) or "site-packages" in file)
 
 

@@ -58,6 +58,8 @@ def moved(question: Question) -> Iterator[Cause]:
         layout = next(iter(partitions(question)), None)
         if places == list(range(count)) or _numbered_by_shard(question, leaf, layout):
             continue
+        if layout is not None and count % layout.rows:
+            continue  # its rows are not those of the batch
         text, at_cut = _movement(places, count, layout)
         reason = ""
         if at_cut and layout is not None and layout.seen:
@@ -101,6 +103,10 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
     if doubled and not missing:
         verb = "occurs" if len(doubled) == 1 else "occur"
         return f"{rows_text(doubled)} of {count} {verb} more than once", True
+    if doubled and any(place != row for row, place in enumerate(places) if row not in missing):
+        verb = "occurs" if len(doubled) == 1 else "occur"
+        lost = f"{rows_text(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        return f"{rows_text(doubled)} of {count} {verb} more than once, and {lost}", True
     if doubled:
         verb = "stands" if len(missing) == 1 else "stand"
         sources = [places[row] for row in missing if row < len(places)]
@@ -131,7 +137,44 @@ def _whole_shards(places: list[int], layout: Layout) -> bool:
     return True
 
 
-def one_shard(question: Question) -> Iterator[Cause]:
+def of_a_shard(question: Question) -> Iterator[Cause]:
+    """Only the rows of some shards differ, in whatever way."""
+    return one_shard(question, anyhow=True)
+
+
+def padded(question: Question) -> Iterator[Cause]:
+    """Rows are added so that the batch can be split evenly, and are not removed from the results."""
+    import tensorflow as tf
+
+    count = len(question.devices)
+    arrays = question.input_arrays
+    rows = max((array.shape[0] for array in arrays if array is not None and array.ndim), default=0)
+    outputs = [leaf for leaf in question.wrong if leaf.part != "gradients"]
+    if not rows or not rows % count or not outputs:
+        return
+    more = -rows % count
+    leaves = question.reference.leaves()
+    last, first = [rows - 1] * more, list(range(more))
+    for how, index, zero in (("zeros", last, True), ("copies of the last", last, False), ("the first", first, False)):
+        own = [
+            leaf
+            if array is None or not array.ndim or array.shape[0] != rows
+            else tf.concat([leaf, tf.gather(tf.zeros_like(leaf) if zero else leaf, index)], 0)
+            for leaf, array in zip(leaves, arrays, strict=True)
+        ]
+        result = question.run(inputs=question.with_leaves(own), gradients=False)
+        if result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in outputs):
+            yield Cause(
+                f"the batch of {rows} rows is padded to {rows + more} with {how}, and these rows count in "
+                f"{outputs[0].name}",
+                place_of(question, outputs[0]),
+                tuple(question.wrong),
+                "remove the rows that were added, or split into parts of different sizes",
+            )
+            return
+
+
+def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
     """Only the rows of some shards differ: they are zero, a factor of the right ones, or shifted."""
     for layout in partitions(question):
         if layout.axis != 0 or len(layout.sizes) < 2:
@@ -149,7 +192,9 @@ def one_shard(question: Question) -> Iterator[Cause]:
             rows = sorted(row for number in shards for row in layout.shards[number])
             what = _of_rows(leaf, rows)
             if what is None:
-                break
+                if not anyhow or not set(rows) <= set(wrong):
+                    break
+                what = "wrong, and it alone"
             claims.append((shards, what))
         else:
             if claims and all(claim == claims[0] for claim in claims):
@@ -158,6 +203,8 @@ def one_shard(question: Question) -> Iterator[Cause]:
                 who = rows_text(shards, "shard")
                 devices = layout.devices(question, shards)
                 sentence = f"{rows_text(rows)}, those of {who}{devices}, are {what}; the other shards are right"
+                if anyhow:
+                    sentence = f"only {rows_text(rows)}, those of {who}{devices}, differ; the other shards are right"
                 yield Cause(first_upper(sentence), place_of(question, question.wrong[0]), tuple(question.wrong))
                 return
 

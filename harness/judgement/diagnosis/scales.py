@@ -87,15 +87,16 @@ def one_factor(question: Question) -> Iterator[Cause]:
             place,
             wrong,
         )
-    elif ratio > 0 and (rows := _rows(question)) and _whole(size := rows / ratio) and round(size) != rows:
+    elif ratio > 0 and not _simple(ratio) and (rows := _rows(question)) and _whole(size := rows / ratio):
         yield Cause(
             f"{what} {verb} divided by {round(size)} rows, but the batch has {rows}",
             place,
             wrong,
             "divide by the number of rows of the whole batch",
         )
-    elif all(leaf.part == "state" for leaf in wrong) and abs(ratio - round(ratio)) < 1e-6 and round(ratio) > 1:
-        yield Cause(f"{what} {verb} updated {round(ratio)} times instead of once", place, wrong)
+    elif all(leaf.part == "state" for leaf in wrong) and abs(ratio - round(ratio)) < 1e-3 and round(ratio) > 1:
+        how = "updated" if written(question, wrong[0]) >= round(ratio) else "changed as if it were updated"
+        yield Cause(f"{what} {verb} {how} {round(ratio)} times instead of once", place, wrong)
     elif any(leaf.found is not None and leaf.found.size > 1 for leaf in wrong) or _simple(ratio):
         yield Cause(
             f"{what} {verb} {factor_text(ratio)} times the single-device result, every element alike", place, wrong
@@ -120,6 +121,11 @@ def place_of(question: Question, leaf: Leaf) -> str | None:
         handle = getattr(getattr(question.watched[leaf.index], "handle", None), "_id", None)
         return seen.write_places.get(handle) if handle is not None else None
     return None
+
+
+def written(question: Question, leaf: Leaf) -> int:
+    """How often the program under test writes to a variable in one call."""
+    return question.seen.writes[getattr(getattr(question.watched[leaf.index], "handle", None), "_id", 0)]
 
 
 def swapped(question: Question) -> Iterator[Cause]:

@@ -9,7 +9,7 @@ from typing import Any
 from harness.judgement.diagnosis.joins import Join, PerShard, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.scales import place_of, written
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
 from harness.judgement.diagnosis.writing import writes
 from harness.plural import plural
@@ -192,6 +192,14 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
             f"{name} is averaged over shards, weighted by their rows, but it is no mean over rows", joined, wrong
         )
     if join.name == "sum":
+        if leaf.part == "state" and written(question, leaf) == count:
+            return Cause(
+                f"{name.removesuffix(' after the call')} is updated {count} times, once with each shard's gradient, "
+                "instead of once for the batch",
+                joined,
+                wrong,
+                "average the shards' gradients first, and apply them once",
+            )
         if right is not None and right.name in ("mean", "weighted"):
             return Cause(
                 f"{name} is added up over {count} shards, but each shard's is a mean: about {count} times too large",
@@ -200,6 +208,9 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
                 "average over the shards, weighted by their rows",
             )
         return Cause(f"{name} is added up over {count} shards, but the sum is not the batch's result", joined, wrong)
+    if join.name == "twice":
+        who = f"shard {join.at}{layout.devices(question, [join.at])}"
+        return Cause(f"the part of {who} is counted twice in {name}", joined, wrong)
     if join.name in ("max", "min"):
         return Cause(f"{name} is the {join.name}imum over the shards' results", joined, wrong)
     if join.name in ("concat", "stack") and (join.name == "stack" or join.at != layout.axis):
@@ -274,12 +285,21 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
 def rows_left_out(question: Question) -> Iterator[Cause]:
     """The results are those of fewer rows than there are, or of rows in other numbers."""
     leaves = question.reference.leaves()
-    seen: list[tuple[int, ...]] = []
+    seen: list[object] = []
     for layout in partitions(question):
         covered = tuple(layout.covered)
-        if layout.axis or sorted(covered) == list(range(layout.rows)) or covered in seen or not layout.seen:
+        every = list(range(layout.rows))
+        whole = sorted(covered) == every
+        # Another input whose rows, all of them, go with other rows of this one.
+        strays = [
+            (index, rows)
+            for index, (axis, shards) in layout.cuts.items()
+            if not axis and sorted(rows := [row for part in shards for row in part]) == every and rows != list(covered)
+        ]
+        key = (covered, tuple(str(rows) for _, rows in strays))
+        if layout.axis or (whole and not strays) or key in seen or not layout.seen:
             continue
-        seen.append(covered)
+        seen.append(key)
         own = list(leaves)
         import tensorflow as tf
 
@@ -296,6 +316,16 @@ def rows_left_out(question: Question) -> Iterator[Cause]:
             what.append(f"{rows_text(missing)} of {layout.rows} {'was' if len(missing) == 1 else 'were'} dropped")
         if doubled:
             what.append(f"{rows_text(doubled)} of {layout.rows} {'is' if len(doubled) == 1 else 'are'} counted twice")
+        if whole:
+            index, rows = strays[0]
+            names, at = question.input_names, next(row for row, other in enumerate(covered) if rows[row] != other)
+            yield Cause(
+                f"{names[index]} and {names[layout.main]} are split into different rows: row {covered[at]} of "
+                f"{names[layout.main]} meets row {rows[at]} of {names[index]}",
+                layout.place,
+                tuple(question.wrong),
+            )
+            return
         if what:
             sentence = f"{listed(what)}: the batch is split into {sizes_text(layout.sizes)}"
             yield Cause(first_upper(sentence), layout.place, tuple(question.wrong))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from harness.judgement.diagnosis.observed import eager_functions
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import factor_text
-from harness.judgement.runs import Program
+from harness.judgement.runs import Program, variable_name
 from harness.judgement.tolerance import epsilon_of, epsilon_of_name
 
 _SUMS = frozenset({"Add", "AddV2", "AddN"})
@@ -58,11 +58,15 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
     """What differs is off by a multiple of such a term, and its gradients by the same multiple of the term's."""
     count = len(question.devices)
     for term, *slopes in _terms_of(question):
-        for factor, how in ((float(count), f"{count} times, once for each shard,"), (1.0 / count, f"1/{count} times")):
+        for factor, how in (
+            (float(count), f"counted {count} times, once for each shard, instead of once"),
+            (1.0 / count, f"counted 1/{count} times instead of once"),
+            (0.0, "missing"),
+        ):
             more = factor - 1.0
             if all(_is_off_by(leaf, more, term, slopes) for leaf in question.wrong):
                 yield Cause(
-                    f"a term that depends on variables alone, such as a regulariser, is counted {how} instead of once",
+                    f"a term that depends on variables alone, such as a regulariser, is {how}",
                     place_of(question, question.wrong[0]),
                     tuple(question.wrong),
                     "add it once, outside of the shards, or divide it by their number",
@@ -76,14 +80,52 @@ def _is_off_by(leaf: Leaf, more: float, term: Array, slopes: Sequence[Array]) ->
     if expected is None:
         return False
     # The gradients that verify takes are of a projection, whose weights are these.
-    weights = (-2.0, -1.0, 1.0, 2.0) if leaf.part == "gradients" else (1.0,)
+    weights: tuple[float, ...] = (-2.0, -1.0, 1.0, 2.0) if leaf.part == "gradients" else (1.0,)
     changes = [term] if expected.ndim == 0 else []
     changes += [slope for slope in slopes if slope.shape == expected.shape]
+    if leaf.part == "state" and leaf.found is not None and leaf.found.shape == expected.shape and expected.size > 1:
+        # A step of gradient descent: some rate times the slope.
+        error = leaf.found.astype(np.float64) - expected
+        squares = [float(np.sum(np.square(change.astype(np.float64)))) for change in changes]
+        weights = tuple(
+            float(np.sum(error * change)) / square / more
+            for change, square in zip(changes, squares, strict=True)
+            if square
+        )
     return any(
         leaf.explained_by((expected + more * weight * change).astype(expected.dtype))
         for change in changes
         for weight in weights
     )
+
+
+def unused(question: Question) -> Iterator[Cause]:
+    """The results are the reference's with a variable that the program never reads set to 0, or to 1."""
+    read = question.seen_reference.read - question.seen.read
+    for variable in question.snapshot.variables:
+        if getattr(getattr(variable, "handle", None), "_id", None) not in read:
+            continue
+        for value in (0, 1):
+            result = question.run(_with(variable, value, question.reference.fn), gradients=False)
+            rest = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+            if result is not None and rest and all(leaf.explained_by(leaf.of(result)) for leaf in rest):
+                yield Cause(
+                    f"{variable_name(variable)} is never read: {rest[0].name} is what it would be with {value} in its "
+                    "place",
+                    place_of(question, rest[0]),
+                    tuple(question.wrong),
+                )
+                return
+
+
+def _with(variable: Any, value: int, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn`` where all elements of a variable are ``value``."""
+
+    def program(**inputs: Any) -> Any:
+        variable.assign(np.full(variable.shape, value, variable.dtype.as_numpy_dtype))
+        return fn(**inputs)
+
+    return program
 
 
 def _terms_of(question: Question) -> list[list[Array]]:

@@ -22,6 +22,7 @@ def repeated(question: Question) -> Iterator[Cause]:
     if states:
         yield from _by_each_shard(question, states)
         yield from _more_often(question, states)
+        yield from _applied_again(question, states)
         yield from _never(question, states)
     elif outputs and len(outputs) == len(question.wrong) and question.seen_reference.writes:
         yield from _before_or_after(question)
@@ -81,6 +82,26 @@ def _more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                 return
     finally:
         question.snapshot.restore()
+
+
+def _applied_again(question: Question, states: list[Leaf]) -> Iterator[Cause]:
+    """The optimizer gets the right gradients, but several times."""
+    if len(states) < len(question.wrong) or not _optimizers_used(question):
+        return
+    for times in range(2, max(3, len(question.devices) + 1)):
+
+        def again(original: Callable[..., Any], optimizer: Any, *given: Any, often: int = times) -> Any:
+            return [original(optimizer, *given) for _ in range(often)][-1]
+
+        with applying(again):
+            result = question.run(gradients=False)
+        if _state_explained(states, result):
+            yield Cause(
+                f"the optimizer applies the same gradients {times} times instead of once",
+                place_of(question, states[0]),
+                tuple(question.wrong),
+            )
+            return
 
 
 def _never(question: Question, states: list[Leaf]) -> Iterator[Cause]:

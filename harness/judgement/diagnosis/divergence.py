@@ -1,0 +1,156 @@
+"""The first op whose result differs although its inputs are equal: where two programs part.
+
+Both programs run once more in eager code, with each result kept. What the same step computes on each device is joined
+along the rows, and results are matched by value, never by their order or their names: so a program may be written in
+other lines than the reference.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness._tensorflow import op_callback
+from harness.judgement.arithmetic import MOVEMENT
+from harness.judgement.diagnosis.observed import eager_functions
+from harness.judgement.diagnosis.place import place_of_call
+from harness.judgement.diagnosis.question import Array, Cause, Question
+from harness.judgement.runs import Program
+from harness.judgement.tolerance import epsilon_of
+
+#: What both programs start from.
+_GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
+#: Of larger programs, the first results alone are kept.
+_MOST_BYTES = 2**27
+#: Units in the last place, of the largest element, by which equal results may differ.
+_ULPS = 256.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """One op: what it read and made, by the ids of the tensors, and its result where it is a floating one."""
+
+    kind: str
+    place: str | None
+    device: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    result: Array | None
+
+    @property
+    def computes(self) -> bool:
+        return self.kind not in MOVEMENT | _GIVEN and self.result is not None
+
+
+def first_difference(question: Question) -> Iterator[Cause]:
+    """Name the first op of the reference that has no equal in the program, though all that it reads has."""
+    if not any(leaf.part == "outputs" for leaf in question.wrong):
+        return
+    reference, program = _steps(question, question.reference), _steps(question, question.parallel)
+    made = _joined(program)
+    same: dict[int, tuple[_Step, ...]] = {}
+    unequal: set[int] = set()
+    count = 0
+    for step in reference:
+        known = not any(each in unequal for each in step.inputs)
+        if not step.computes:
+            unequal.update(() if known else step.outputs)
+            if known:
+                # What only moves data stands for what it reads.
+                before = tuple(each for name in step.inputs for each in same.get(name, ()))
+                same.update(dict.fromkeys(step.outputs, before))
+            continue
+        wanted = step.result
+        assert wanted is not None
+        match = next((steps for steps, array in made[wanted.shape] if _equal(array, wanted)), None)
+        if match is not None:
+            same.update(dict.fromkeys(step.outputs, match))
+            count += 1
+        elif known:
+            yield _cause(question, step, [each for name in step.inputs for each in same.get(name, ())], program, count)
+            return
+        else:
+            unequal.update(step.outputs)
+
+
+def _cause(question: Question, origin: _Step, before: list[_Step], program: list[_Step], count: int) -> Cause:
+    wrong = tuple(question.wrong)
+    reached = {name for step in before for name in step.outputs}
+    other = None
+    for step in program:
+        if reached.intersection(step.inputs):
+            if step.computes and step not in before:
+                other = step
+                break
+            reached.update(step.outputs)
+    where = f" ({origin.place})" if origin.place else ""
+    sentence = f"the first result that differs is that of {origin.kind}{where} of the reference: what it reads is equal"
+    sentence += f", as are {count} results before it" if count > 1 else ""
+    if other is not None and other.kind != origin.kind:
+        return Cause(f"{sentence}; the program does {other.kind} there", other.place, wrong)
+    return Cause(sentence, other.place if other is not None and other.place != origin.place else None, wrong)
+
+
+def _steps(question: Question, program: Program) -> list[_Step]:
+    plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
+    steps: list[_Step] = []
+    room = _MOST_BYTES
+
+    def on_op(kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
+        nonlocal room
+        if (
+            graph is not None
+            or not outputs
+            or room < 0
+            or not all(hasattr(each, "_id") for each in (*inputs, *outputs))
+        ):
+            return
+        result = outputs[0].numpy() if epsilon_of_tensor(outputs[0]) else None
+        room -= 0 if result is None else result.nbytes
+        names = tuple(each._id for each in inputs), tuple(each._id for each in outputs)
+        steps.append(_Step(kind, place_of_call(), outputs[0].device, *names, result))
+
+    question.snapshot.restore()
+    try:
+        with eager_functions(), op_callback(on_op):
+            plain.step(*plain.leaves())
+    finally:
+        question.snapshot.restore()
+    return steps
+
+
+def epsilon_of_tensor(tensor: Any) -> float:
+    """The epsilon of a floating tensor that has a value here, or 0.0."""
+    floating = tensor.dtype.is_floating or tensor.dtype.is_complex
+    return epsilon_of(tensor.dtype.as_numpy_dtype) if floating else 0.0
+
+
+def _joined(steps: list[_Step]) -> dict[tuple[int, ...], list[tuple[tuple[_Step, ...], Array]]]:
+    """Results by their shape: each by itself, and the same step of all devices joined along the first axis."""
+    found: dict[tuple[int, ...], list[tuple[tuple[_Step, ...], Array]]] = defaultdict(list)
+    by_kind: dict[str, dict[str, list[_Step]]] = defaultdict(lambda: defaultdict(list))
+    for step in steps:
+        if step.result is not None:
+            found[step.result.shape].append(((step,), step.result))
+            if step.computes:
+                by_kind[step.kind][step.device].append(step)
+    for devices in by_kind.values():
+        for parts in zip(*devices.values(), strict=False):
+            arrays = [part.result for part in parts if part.result is not None and part.result.ndim]
+            if len(arrays) == len(parts) > 1 and len({array.shape[1:] for array in arrays}) == 1:
+                whole = np.concatenate(arrays)
+                found[whole.shape].append((parts, whole))
+    return found
+
+
+def _equal(one: Array, other: Array) -> bool:
+    if one.dtype != other.dtype:
+        return False
+    wide = np.complex128 if np.iscomplexobj(one) else np.float64
+    have, want = one.astype(wide), other.astype(wide)
+    scale = float(np.max(np.abs(want), initial=0.0, where=np.isfinite(want)))
+    return bool(np.allclose(have, want, rtol=0.0, atol=_ULPS * epsilon_of(one.dtype) * scale, equal_nan=True))
