@@ -16,6 +16,7 @@ import typer
 
 from harness import __version__
 from harness.cli import (
+    burnin,
     calibrate,
     compare,
     explain,
@@ -172,6 +173,7 @@ def trace_function(
 
 profile.register(app)
 profile_machine.register(app)
+burnin.register(app)
 scale.register(app)
 run.register(app)
 serve.register(app)

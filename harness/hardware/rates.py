@@ -218,7 +218,7 @@ class _Judge:
         rates: dict[str, list[Figure]] = {}
         for each in judged:
             if each.quantity in (None, Quantity.RATE) and each.device in self.profiles and each.peer is None:
-                rates.setdefault(each.device, []).append(each)
+                rates.setdefault(each.device or "", []).append(each)
         for label, figures in rates.items():
             name = self.profiles[label].name
             if not any((each.expected_from or "").startswith(f"profile {name} ") for each in figures):

@@ -1,0 +1,121 @@
+"""``harness burnin``: all checks of the hardware, again and again for hours."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness import __version__
+from harness.checking.check import Level
+from harness.cli.endings import Ended
+from harness.cli.errors import clear_errors, exit_code, refuse, say
+from harness.cli.options import DevicesOption, ReportOption, check_spec
+from harness.cli.suite import suite, suite_reference
+from harness.errors import HarnessError, UsageError
+from harness.plural import plural
+from harness.runner.limits import DEFAULT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from harness.checking.run import Event
+    from harness.report.burnin import BurnIn
+    from harness.report.recording import Recording
+
+DEFAULT_FOLDER = Path("harness-burnin")
+#: The checks of a round, in this order: the others follow on cards that are warm. Settings and versions do not change.
+FIRST, LEFT_OUT = "sustained-load", ("software", "memory-settings", "isolation")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("burnin", short_help="Run all checks of the hardware for hours.")(burnin)
+
+
+def burnin(
+    devices: DevicesOption = "auto",
+    hours: Annotated[float, typer.Option("--hours", metavar="H", help="How long, in hours.")] = 0.0,
+    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="How long, in minutes, added to it.")] = 0.0,
+    report: ReportOption = DEFAULT_FOLDER,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin again; without it, a burn-in that was interrupted goes on.")
+    ] = False,
+) -> None:
+    """Run all checks of the hardware in rotation, under load, for a stated time.
+
+    Each result is kept at once, so that after ^C or a reboot the same command goes on. The report says when each error
+    came first and how often, and shows temperature, clock, power and rate of each card over the whole time.
+    """
+    from harness.report.burnin import BurnIn
+    from harness.report.recording import Recording
+    from harness.report.terminal import console_for, print_report
+
+    with clear_errors():
+        limit_s = 3600 * hours + 60 * minutes
+        if not (math.isfinite(limit_s) and limit_s > 0):
+            raise UsageError(f"--hours {hours:g} --minutes {minutes:g}; accepted: a time above 0, such as --hours 8")
+        check_spec(devices)
+        kept = BurnIn.opened(report, devices)
+        if restart or kept.elapsed_s >= limit_s:
+            kept.begin_again()
+    names = [check.id for check in suite().checks if check.hardware and check.id not in LEFT_OUT]
+    checks = tuple(sorted(names, key=lambda name: name != FIRST))
+    recording = Recording(
+        report, harness=__version__, command=tuple(sys.argv), spec=devices, planned=checks, level=str(Level.QUICK)
+    )
+    if kept.entries:
+        say(f"going on after {plural(kept.rounds, 'round')} and {kept.elapsed_s / 60:.1f} min")
+    code = None
+    try:
+        burn(kept, limit_s, lambda: _round(devices, checks, report / "logs"), recording)
+        recording.results_are(kept.results())
+        recording.complete()
+    except Ended as ended:
+        recording.results_are(kept.results())
+        code = ended.exit_code
+        recording.cut_short(code)
+    except HarnessError as error:
+        recording.results_are(kept.results())
+        recording.cut_short(exit_code(error), str(error))
+        refuse(error)
+    print_report(console_for(sys.stdout), recording.record, recording.path, recording.page)
+    raise typer.Exit(recording.record.exit_code if code is None else code)
+
+
+def burn(
+    kept: BurnIn,
+    limit_s: float,
+    begin_round: Callable[[], Iterator[Event]],
+    recording: Recording,
+    clock_s: Callable[[], float] = time.monotonic,
+) -> None:
+    """Run rounds until the time is over, and keep each result with its time. A round ends early with the time."""
+    from harness.hardware.watch import CardWatch
+    from harness.runner.messages import Finished, Ready
+
+    began_s, watch, number = clock_s() - kept.elapsed_s, CardWatch(), kept.rounds
+    while clock_s() - began_s < limit_s:
+        number += 1
+        with contextlib.closing(begin_round()) as events:  # type: ignore[type-var]
+            for event in events:
+                if isinstance(event, Ready):
+                    watch.cards_are(event.cards)
+                    recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
+                elif isinstance(event, Finished):
+                    result = watch.judged(event.result)
+                    kept.add(clock_s() - began_s, number, result)
+                    say(f"round {number}, {(clock_s() - began_s) / 60:.1f} min: {result.verdict} {result.check}")
+                    if clock_s() - began_s >= limit_s:
+                        break
+        recording.results_are(kept.results())
+
+
+def _round(spec: str, checks: tuple[str, ...], logs: Path) -> Iterator[Event]:
+    from harness.checking.run import Plan, run_checks
+
+    return run_checks(Plan(spec, checks, logs, suite_reference(), DEFAULT_TIMEOUT_S, level=Level.QUICK))

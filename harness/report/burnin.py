@@ -1,0 +1,135 @@
+"""A burn-in: what each check found over hours, kept line by line, so that a reboot loses nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.atomic_file import write_atomically
+from harness.plural import plural
+from harness.records import CheckResult, Exercised, Finding, Series, Verdict, overall
+from harness.report.quantities import duration
+
+#: Points of a curve; of a longer one every n-th is kept.
+MOST_POINTS = 600
+FILE = "burnin.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The result of one check in one round, which ended ``at_s`` seconds after the burn-in began."""
+
+    spec: str
+    at_s: float
+    round: int
+    result: CheckResult
+    schema_version: int = 1
+
+
+@dataclass(slots=True)
+class BurnIn:
+    """The entries so far, in a file of one line each. What an earlier run left there is continued."""
+
+    path: Path
+    spec: str
+    entries: list[Entry] = field(default_factory=list)
+
+    @classmethod
+    def opened(cls, folder: Path, spec: str) -> BurnIn:
+        """Read what there is of the same devices; a last line that a crash cut off does not count."""
+        made = cls(folder / FILE, spec)
+        adapter = TypeAdapter(Entry)
+        lines = made.path.read_text(encoding="utf-8").splitlines(keepends=True) if made.path.exists() else []
+        for number, line in enumerate(lines):
+            try:
+                entry = adapter.validate_json(line)
+            except ValidationError:
+                write_atomically(made.path, "".join(lines[:number]))
+                break
+            if entry.spec == spec:
+                made.entries.append(entry)
+        return made
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it has run, without the time between its parts."""
+        return self.entries[-1].at_s if self.entries else 0.0
+
+    @property
+    def rounds(self) -> int:
+        """The rounds that have begun."""
+        return self.entries[-1].round if self.entries else 0
+
+    def begin_again(self) -> None:
+        """Forget what there is."""
+        self.entries.clear()
+        self.path.unlink(missing_ok=True)
+
+    def add(self, at_s: float, number: int, result: CheckResult) -> None:
+        """Keep a result on the disk before anything else happens."""
+        entry = Entry(self.spec, at_s, number, result)
+        self.entries.append(entry)
+        line = TypeAdapter(Entry).dump_json(entry) + b"\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def results(self) -> tuple[CheckResult, ...]:
+        """Return one result for each check: its worst verdict, when each finding came, and curves of the whole time."""
+        by_check: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            by_check.setdefault(entry.result.check, []).append(entry)
+        return tuple(_joined(entries) for entries in by_check.values())
+
+
+def _joined(entries: Sequence[Entry]) -> CheckResult:
+    results = [entry.result for entry in entries]
+    verdict = overall(result.verdict for result in results)
+    worst = next(result for result in results if result.verdict is verdict)
+    reason = worst.reason if verdict is not Verdict.PASS else results[-1].reason
+    return replace(
+        results[-1],
+        verdict=verdict,
+        reason=f"{plural(len(results), 'round')}: {reason}",
+        next_step=worst.next_step,
+        exercised=sum((result.exercised for result in results), Exercised()),
+        findings=tuple(_findings(entries)),
+        elapsed_s=sum(result.elapsed_s for result in results),
+        series=tuple(_curves(entries)),
+    )
+
+
+def _findings(entries: Sequence[Entry]) -> Iterable[Finding]:
+    """Yield each finding once, with when it came first and in how many rounds it came."""
+    seen: dict[tuple[object, ...], list[tuple[float, Finding]]] = {}
+    for entry in entries:
+        for each in entry.result.findings:
+            key = (each.kind, each.device, each.pair, each.subject or each.where)
+            seen.setdefault(key, []).append((entry.at_s, each))
+    for found in seen.values():
+        first_s, first = found[0]
+        fails = any(each.severity is Verdict.FAIL for _, each in found)
+        times = len({at_s for at_s, _ in found})
+        yield replace(
+            first,
+            severity=Verdict.FAIL if fails else Verdict.WARN,
+            message=f"{first.message} (first after {duration(first_s)}, in {times} of {plural(len(entries), 'round')})",
+        )
+
+
+def _curves(entries: Sequence[Entry]) -> Iterable[Series]:
+    joined: dict[tuple[str, str, str], list[tuple[float, float | None]]] = {}
+    for entry in entries:
+        began_s = entry.at_s - entry.result.elapsed_s
+        for each in entry.result.series:
+            points = joined.setdefault((each.name, each.unit, each.device), [])
+            points += [(began_s + at_s, value) for at_s, value in zip(each.at_s, each.values, strict=True)]
+    for key, points in joined.items():
+        kept = points[:: -(-len(points) // MOST_POINTS)]
+        yield Series(*key, tuple(at_s for at_s, _ in kept), tuple(value for _, value in kept))

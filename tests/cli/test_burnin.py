@@ -1,0 +1,111 @@
+"""A burn-in goes on after an interruption, ends in time, and says when each error came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.cli.burnin import burn
+from harness.records import CheckResult, Exercised, Finding, Series, Verdict
+from harness.report.burnin import MOST_POINTS, BurnIn
+from harness.report.recording import Recording
+from harness.runner.messages import Finished
+
+HOT = Finding("sensor", "throttling", "GPU:1", "none", "heat", "GPU:1 throttles", subject="heat")
+CHECKS = ("sustained-load", "memory")
+
+
+def result(check: str, *findings: Finding, value: float = 50.0) -> CheckResult:
+    curve = Series("temperature", "C", "GPU:1", (0.0, 1.0), (value, value + 1))
+    verdict = Verdict.FAIL if findings else Verdict.PASS
+    return CheckResult(check, verdict, "as it is", "", Exercised(values=10), findings, 2.0, series=(curve,))
+
+
+class Clock:
+    """Each look takes a second."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 1.0
+        return self.now_s
+
+
+class Rounds:
+    """Rounds of two checks; the load fails from a round on, and ^C comes in the middle of another."""
+
+    def __init__(self, fails_from: int = 99, stops_in: int = 99) -> None:
+        self.number, self.closed = 0, 0
+        self.fails_from, self.stops_in = fails_from, stops_in
+
+    def __call__(self) -> Iterator[Finished]:
+        self.number += 1
+        try:
+            yield Finished(
+                result(CHECKS[0], *([HOT] if self.number >= self.fails_from else []), value=float(self.number))
+            )
+            if self.number == self.stops_in:
+                raise KeyboardInterrupt
+            yield Finished(result(CHECKS[1]))
+        finally:
+            self.closed += 1
+
+
+def recording(folder: Path) -> Recording:
+    return Recording(folder, harness="0", command=(), spec="gpu", planned=CHECKS)
+
+
+def test_rounds_run_until_the_time_is_over_and_the_report_says_when_an_error_came_first(tmp_path: Path) -> None:
+    kept, rounds, made = BurnIn.opened(tmp_path, "gpu"), Rounds(fails_from=3), recording(tmp_path)
+    burn(kept, 40.0, rounds, made, Clock())
+    assert rounds.closed == rounds.number >= 4, "every process is ended"
+    assert 40.0 <= kept.elapsed_s < 50.0
+    load, memory = made.record.results
+    assert (load.verdict, memory.verdict) == (Verdict.FAIL, Verdict.PASS)
+    (found,) = load.findings
+    assert f"in {rounds.number - 2} of {rounds.number} rounds" in found.message
+    assert "first after" in found.message
+    assert load.exercised.values == 10 * rounds.number
+    (curve,) = load.series
+    assert list(curve.at_s) == sorted(curve.at_s)
+    assert curve.values[0] == 1.0
+    assert curve.values[-1] == rounds.number + 1
+
+
+def test_it_goes_on_where_it_was_stopped_and_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
+    first = BurnIn.opened(tmp_path, "gpu")
+    with pytest.raises(KeyboardInterrupt):
+        burn(first, 1000.0, Rounds(stops_in=3), recording(tmp_path), Clock())
+    with first.path.open("ab") as file:
+        file.write(b'{"spec": "gpu", "at_s": 9')
+    again = BurnIn.opened(tmp_path, "gpu")
+    assert again.entries == first.entries
+    assert (again.rounds, len(again.entries)) == (3, 5)
+    again.add(99.0, 4, result("memory"))
+    assert len(BurnIn.opened(tmp_path, "gpu").entries) == 6, "what follows it counts"
+    assert BurnIn.opened(tmp_path, "gpu:2").entries == [], "other devices are another burn-in"
+
+
+def test_what_went_on_is_one_burn_in(tmp_path: Path) -> None:
+    first = BurnIn.opened(tmp_path, "gpu")
+    burn(first, 20.0, Rounds(), recording(tmp_path), Clock())
+    again = BurnIn.opened(tmp_path, "gpu")
+    burn(again, 60.0, Rounds(fails_from=1), recording(tmp_path), Clock())
+    assert again.entries[: len(first.entries)] == first.entries
+    assert [entry.at_s for entry in again.entries] == sorted(entry.at_s for entry in again.entries)
+    assert again.results()[0].verdict is Verdict.FAIL
+    again.begin_again()
+    assert BurnIn.opened(tmp_path, "gpu").entries == []
+
+
+def test_a_long_curve_is_thinned(tmp_path: Path) -> None:
+    kept = BurnIn.opened(tmp_path, "gpu")
+    for number in range(2):
+        long = Series("clock", "MHz", "GPU:0", tuple(map(float, range(5000))), (1.0,) * 5000)
+        kept.add(10_000.0 * (number + 1), number, replace(result("memory"), series=(long,), elapsed_s=5000.0))
+    (joined,) = kept.results()
+    assert MOST_POINTS / 2 < len(joined.series[0].at_s) <= MOST_POINTS
