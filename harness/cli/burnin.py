@@ -94,12 +94,20 @@ def burn(
     recording: Recording,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Run rounds until the time is over, and keep each result with its time. A round ends early with the time."""
+    """Run rounds until the time is over, and keep each result with its time.
+
+    The first round is run to its end, so that every check has a result; a later one ends early with the time.
+    """
     from harness.hardware.watch import CardWatch
     from harness.runner.messages import Finished, Ready
 
     began_s, watch, number = clock_s() - kept.elapsed_s, CardWatch(), kept.rounds
-    while clock_s() - began_s < limit_s:
+
+    def over() -> bool:
+        seen = {entry.result.check for entry in kept.entries}
+        return seen >= set(recording.record.planned) and clock_s() - began_s >= limit_s
+
+    while not over():
         number += 1
         with contextlib.closing(begin_round()) as events:  # type: ignore[type-var]
             for event in events:
@@ -110,7 +118,7 @@ def burn(
                     result = watch.judged(event.result)
                     kept.add(clock_s() - began_s, number, result)
                     say(f"round {number}, {(clock_s() - began_s) / 60:.1f} min: {result.verdict} {result.check}")
-                    if clock_s() - began_s >= limit_s:
+                    if over():
                         break
         recording.results_are(kept.results())
 

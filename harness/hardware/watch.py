@@ -67,7 +67,7 @@ class CardWatch:
             was, now = (readings.get(card.uuid or "") for readings in (before, self._last))
             if was is None or now is None:
                 continue
-            # What came before was told with an earlier check, or with none.
+            # What came before was reported with an earlier check.
             yield from (each for each in judge_counters(card, [was, now], during) if each.where.endswith(during))
             if any(getattr(now, each) != getattr(was, each) for each in _STATE):
                 yield from judge_repairs(card, now)
