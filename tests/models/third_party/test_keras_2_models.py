@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hugging_face_cases
 import pytest
-import recommender_cases
+from families import KERAS_2
 from model_cases import Case, check, require
 
 from harness import Devices
 
-FAMILIES = {
-    "Hugging Face": hugging_face_cases.CASES,
-    "recommenders": recommender_cases.CASES,
-}
+# What other packages warn of when they are imported is theirs.
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.mark.parametrize(
     "case",
     [
         pytest.param(case, id=f"{family}: {case.name}", marks=pytest.mark.xdist_group(family))
-        for family, cases in FAMILIES.items()
+        for family, cases in KERAS_2.items()
         for case in cases
     ],
 )
