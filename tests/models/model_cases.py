@@ -99,7 +99,8 @@ def step(make: Callable[[], Model], *, colocated: bool = True) -> Callable[[Devi
             def of_batch(**given: Any) -> Any:
                 with tf.GradientTape() as tape:
                     loss = tf.reduce_mean(tf.square(tf.nest.flatten(fn(**given))[0]))
-                return loss, [tf.convert_to_tensor(each) for each in tape.gradient(loss, trained)]
+                gradients = tape.gradient(loss, trained)
+                return loss, [tf.convert_to_tensor(each) for each in gradients if each is not None]
 
             return of_batch
 
