@@ -209,8 +209,8 @@ CASES = [
         modes=GRAPH,
     ),
     Case(
-        "ViT mean of means",
-        mean_of_means(model("ViT", images(5), **_VIT)),
+        "Bert classifier mean of means",
+        mean_of_means(model("Bert", words(5), head="ForSequenceClassification", output="logits", **_BERT)),
         Verdict.FAIL,
         ("mean of means",),
         modes=EAGER,

@@ -88,9 +88,10 @@ def towers(make: Callable[[], Model]) -> Callable[[Devices], Program]:
 
 def step(make: Callable[[], Model], *, colocated: bool = True) -> Callable[[Devices], Program]:
     """The loss and gradients of such towers; a tape runs backward ops where it is called, unless they are colocated."""
-    import tensorflow as tf
 
     def build(devices: Devices) -> Program:
+        import tensorflow as tf
+
         model = make()
         program = towers(lambda: model)(devices)
         trained = _ends(model[2], 1)
@@ -124,9 +125,10 @@ def towers_on_one_device(make: Callable[[], Model]) -> Callable[[Devices], Progr
 def _towers(
     make: Callable[[], Model], size: Callable[[int, int], int], place: Callable[[int], int]
 ) -> Callable[[Devices], Program]:
-    import tensorflow as tf
 
     def build(devices: Devices) -> Program:
+        import tensorflow as tf
+
         fn, inputs, _ = make()
 
         def parallel(**given: Any) -> Any:
@@ -145,9 +147,10 @@ def _towers(
 
 def swapped_parts(make: Callable[[], Model]) -> Callable[[Devices], Program]:
     """The parts are joined in the wrong order."""
-    import tensorflow as tf
 
     def build(devices: Devices) -> Program:
+        import tensorflow as tf
+
         fn, inputs, _ = make()
 
         def parallel(**given: Any) -> Any:
@@ -164,10 +167,11 @@ def swapped_parts(make: Callable[[], Model]) -> Callable[[Devices], Program]:
 
 def mean_of_means(make: Callable[[], Model]) -> Callable[[Devices], Program]:
     """The mean of two parts' means is not the mean of the batch: the parts differ in size."""
-    import tensorflow as tf
 
     def build(devices: Devices) -> Program:
-        fn, inputs, known = make()
+        import tensorflow as tf
+
+        fn, inputs, _ = make()
 
         def loss(**given: Any) -> Any:
             return tf.reduce_mean(tf.square(tf.nest.flatten(fn(**given))[0]))
@@ -179,7 +183,7 @@ def mean_of_means(make: Callable[[], Model]) -> Callable[[Devices], Program]:
                     losses.append(loss(**{name: each[part] for name, each in given.items()}))
             return tf.add_n(losses) / 2.0
 
-        return Program(harness.colocate_gradients()(parallel), loss, inputs, _ends(known, 1))
+        return Program(parallel, loss, inputs)
 
     return build
 
