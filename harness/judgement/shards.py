@@ -100,7 +100,9 @@ class Shards:
             # An assertion in a graph stands in a call that does nothing else.
             guards = [op.name for op in self.wiring.ops if op.type in CALLS]
             guards = [name for name in guards if any(each.startswith(f"{name}/") for each in found)]
-            found |= {name for name in guards if not self.wiring.work_in(name)}
+            guards = [name for name in guards if not self.wiring.work_in(name)]
+            inside = tuple(f"{name}/" for name in guards)
+            found |= {op.name for op in self.wiring.ops if op.name in guards or op.name.startswith(inside)}
         for op in reversed(self.ops if found else []):
             readers = self.wiring.readers(op)
             if readers and all(reader.name in found for reader in readers):
