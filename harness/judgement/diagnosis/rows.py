@@ -116,11 +116,12 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
         return f"{rows_text(missing)} of {count} were dropped, and the others are in another order", True
     if places == list(range(count))[::-1]:
         return f"the {count} rows are in reverse order", False
-    # With one row a shard, rows and shards cannot be told apart.
-    if layout is not None and max(layout.sizes, default=0) > 1 and _whole_shards(places, layout):
+    # With one row a shard, rows that are shifted are whole shards too.
+    shift = places[0] % count
+    shifted = places == [(row + shift) % count for row in range(count)]
+    if layout is not None and _whole_shards(places, layout) and (max(layout.sizes) > 1 or not shifted):
         return "the results of the shards are joined in another order than the batch was split in", False
-    shift = (places[0]) % count
-    if places == [(row + shift) % count for row in range(count)]:
+    if shifted:
         return f"the rows are shifted by {shift if shift <= count // 2 else shift - count}", False
     at = [row for row, place in enumerate(places) if row != place]
     return f"{rows_text(at)} of {count} are in another order", False
