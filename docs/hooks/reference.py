@@ -67,6 +67,14 @@ def checks() -> str:
     return _table(("check", "from level", "devices", "takes", "what a PASS proves"), rows)
 
 
+def planted_faults() -> str:
+    """List what ``harness selftest`` plants."""
+    from harness.faults.catalogue import CATALOGUE
+
+    rows = ((f"`{fault.name}`", fault.group, fault.title, fault.source) for fault in CATALOGUE.values())
+    return _table(("fault", "group", "what is wrong", "seen in"), rows)
+
+
 def commands() -> dict[str, Any]:
     """Give the commands of ``harness`` by name. Typer brings its own copy of Click, hence no type of Click's."""
     from typer.main import get_command
@@ -194,6 +202,7 @@ _STRATEGIES = ("programs", "assert_program", "device_sets", "batches", "exact_ar
 TABLES: dict[str, Callable[[], str]] = {
     "finding-kinds": finding_kinds,
     "checks": checks,
+    "planted-faults": planted_faults,
     "command-line": command_line,
     "plugin-options": plugin_options,
     "device-specs": device_specs,

@@ -28,7 +28,7 @@ from harness.faults import (
     updates,
     variables,
 )
-from harness.faults.fault import Case, Fault
+from harness.faults.fault import Case, Fault, Planted
 
 _FAMILIES = (
     remainder,
@@ -54,7 +54,9 @@ _FAMILIES = (
     strategy,
 )
 
-_ALL: tuple[Fault[Case], ...] = tuple(fault for family in _FAMILIES for fault in family.FAULTS)
+_PROGRAMS: tuple[Fault[Case], ...] = tuple(fault for family in _FAMILIES for fault in family.FAULTS)
 
-#: Every planted fault by its name, in the order of the families.
-FAULTS: Mapping[str, Fault[Case]] = MappingProxyType({fault.name: fault for fault in _ALL})
+#: Faults of programs that ``harness.verify`` judges, by name, in the order of the families.
+FAULTS: Mapping[str, Fault[Case]] = MappingProxyType({fault.name: fault for fault in _PROGRAMS})
+#: Every planted fault by name.
+CATALOGUE: Mapping[str, Fault[Planted]] = FAULTS

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from harness.devices.device import Devices
 from harness.errors import RefusedByWorker, UsageError, WorkerFailed
-from harness.faults.catalogue import FAULTS
+from harness.faults.catalogue import CATALOGUE
 from harness.faults.fault import Fault, Planted
 from harness.judgement.verification import Verification
 from harness.plural import plural
@@ -125,14 +125,14 @@ def select(only: Collection[str]) -> list[Fault[Planted]]:
         UsageError: one of them is not known.
     """
     for wanted in only:
-        if not any(wanted in (fault.name, fault.id, fault.group) for fault in FAULTS.values()):
-            groups = ", ".join(dict.fromkeys(fault.group for fault in FAULTS.values()))
-            near = [name for name in FAULTS if wanted.lower() in name.lower()][:3]
+        if not any(wanted in (fault.name, fault.id, fault.group) for fault in CATALOGUE.values()):
+            groups = ", ".join(dict.fromkeys(fault.group for fault in CATALOGUE.values()))
+            near = [name for name in CATALOGUE if wanted.lower() in name.lower()][:3]
             raise UsageError(
                 f"no planted fault, class or group is named {wanted!r}; accepted: {groups}, a class such as V01, or a "
-                f"name such as {', '.join(near or list(FAULTS)[:3])}"
+                f"name such as {', '.join(near or list(CATALOGUE)[:3])}"
             )
-    return [fault for fault in FAULTS.values() if not only or {fault.name, fault.id, fault.group} & set(only)]
+    return [fault for fault in CATALOGUE.values() if not only or {fault.name, fault.id, fault.group} & set(only)]
 
 
 def try_fault(fault: Fault[Planted], devices: Devices) -> Tried:
@@ -185,12 +185,12 @@ def run(send: Send, spec: str, names: list[str]) -> None:
     from harness.devices.runtime import configure
 
     devices = configure(spec)
-    needed = max(FAULTS[name].devices_needed for name in names)
+    needed = max(CATALOGUE[name].devices_needed for name in names)
     if len(devices) < needed:
         raise UsageError(f"{spec} has {plural(len(devices), 'device')}; accepted: {needed} or more, such as cpu:4")
     send(Ready(devices.names, "", fingerprint(devices)))
     for name in names:
-        answer = plain(try_fault(FAULTS[name], devices))
+        answer = plain(try_fault(CATALOGUE[name], devices))
         assert isinstance(answer, dict)
         send(Answer(answer))
 

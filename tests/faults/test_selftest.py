@@ -9,7 +9,7 @@ from sample_records import fingerprint
 
 import harness
 from harness.errors import UsageError
-from harness.faults.catalogue import FAULTS
+from harness.faults.catalogue import CATALOGUE
 from harness.faults.fault import Fault, Planted
 from harness.faults.selftest import SelfTest, Tried, select, try_fault
 from harness.judgement.verification import Verification
@@ -111,7 +111,7 @@ def test_the_figures_of_groups_and_of_all_add_up() -> None:
 
 
 def test_faults_are_selected_by_name_class_or_group() -> None:
-    assert select(()) == list(FAULTS.values())
+    assert select(()) == list(CATALOGUE.values())
     assert [fault.name for fault in select(["V03-even-split"])] == ["V03-even-split"]
     assert {fault.id for fault in select(["V01", "P05"])} == {"V01", "P05"}
     assert {fault.group for fault in select(["patterns"])} == {"patterns"}
