@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from harness.judgement.verdict import cause_first
 from harness.judgement.verification import Verification
-from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
 if TYPE_CHECKING:
@@ -48,18 +48,14 @@ def conclude(
     ``traced`` says whether the ops of a step can be traced under this strategy. If they can, a training without any
     is UNKNOWN; if not, the reason says so.
     """
-    severities = {finding.severity for finding in findings}
-    if Verdict.FAIL in severities:
-        return (
-            Verdict.FAIL,
-            f"{plural(len(findings), 'finding')}: {', '.join(sorted({each.kind for each in findings}))}",
-        )
+    if failures := [finding for finding in findings if finding.severity is Verdict.FAIL]:
+        return Verdict.FAIL, cause_first(failures)
     if undecided:
         return Verdict.UNKNOWN, "; ".join(undecided)
     if exercised.nothing or (traced and not exercised.ops):
         return Verdict.UNKNOWN, "no computing op was traced, so nothing is proven about where ops ran"
     return (
-        Verdict.WARN if severities else Verdict.PASS,
+        Verdict.WARN if findings else Verdict.PASS,
         passed if traced else f"{passed}; where ops ran cannot be traced, and is not proven",
     )
 

@@ -43,7 +43,8 @@ class Judgement:
     ) -> None:
         """Judge one loop, and look for causes where it diverged. ``broken_rules`` are the findings on how it ran."""
         broken = list(broken_rules)
-        self.findings += broken
+        causes: list[Finding] = []
+        differences: list[Finding] = []
         if facts.random:
             layers = ", ".join(facts.random)
             self.undecided.append(
@@ -52,8 +53,9 @@ class Judgement:
         elif compared.differences or compared.structure:
             # Copies that drift apart may have a cause too; any other broken rule explains the values that follow.
             if all(finding.kind == "sync" for finding in broken):
-                self.findings += find_causes(Case(found, single, compared, facts, data), rerun)
-            self.findings += compared.findings(found.loop)
+                causes = find_causes(Case(found, single, compared, facts, data), rerun)
+            differences = list(compared.findings(found.loop))
+        self.findings += [*causes, *broken, *differences]
         self.undecided += compared.undecided
         self.comparisons += compared.comparisons
         gradients = sum(array.size for array in found.values["gradient"].values())

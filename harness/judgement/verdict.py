@@ -41,7 +41,7 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     verdict = Verdict.PASS
     reason = f"the run on {devices} matches the single-device run, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
-        verdict, reason = Verdict.FAIL, _cause_first([each for each in findings if each.severity is Verdict.FAIL])
+        verdict, reason = Verdict.FAIL, cause_first([each for each in findings if each.severity is Verdict.FAIL])
     elif judged.undecided:
         verdict, reason = Verdict.UNKNOWN, "; ".join(judged.undecided)
     elif exercised.ops == 0:
@@ -59,7 +59,7 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     return Verification(verdict, reason, findings, exercised, tuple(judged.comparisons), dict(examination.traces))
 
 
-def _cause_first(failures: Sequence[Finding]) -> str:
+def cause_first(failures: Sequence[Finding]) -> str:
     """The first failure as a sentence, and what the others are."""
     first, *rest = failures
     place = "" if first.follows and first.kind in VALUE_KINDS else f"{first.where}: "

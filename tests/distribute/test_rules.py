@@ -96,3 +96,13 @@ def test_a_verdict_is_never_better_than_what_it_rests_on(told: dict[str, Any], v
     found, reason = conclude(**everything, passed="match the single-device run")
     assert found is verdict
     assert ("is not proven" in reason) is (verdict is Verdict.PASS and told.get("traced") is False)
+
+
+def test_the_reason_of_a_failure_is_its_first_finding_and_what_the_others_are() -> None:
+    cause = Finding("value", "layer norm (fit)", None, "", "", "it uses the statistics of one replica's rows")
+    copy = Finding("sync", "moving_mean (fit)", None, "", "", "a replica's copy differs")
+    found = conclude([cause, copy], (), Exercised(), "match the single-device run")
+    assert found == (
+        Verdict.FAIL,
+        "layer norm (fit): it uses the statistics of one replica's rows. 1 more finding: sync",
+    )
