@@ -1,0 +1,151 @@
+#!/usr/bin/env python
+"""How many random programs ``verify`` checks per second, beside JAX: ``shard_map`` under ``jit``, with gradients.
+
+    tox -e jax                                            # in an environment with both; two minutes on two cores
+    python profiles/against_shard_map.py --examples 40    # where JAX is installed
+
+Each example is a chain of three dense layers of random sizes and activations, on four logical CPUs. JAX's side compiles
+the sharded program and the same program on one device, both with gradients, and compares values and gradients. The
+harness's side is ``verify`` of ``make_parallel``, in graph mode and in both modes, which proves besides where every op
+ran. All sides check the same examples, in random order, each building its program anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+# The repository's own package, whether it is installed or not.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+_DEVICES = 4
+_ACTIVATIONS = ("tanh", "relu", "sigmoid", "gelu", "softplus")
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a program is made of. All arrays are float32."""
+
+    x: Any
+    weights: list[Any]
+    activations: list[str]
+    #: Weights of the sum of the outputs that is differentiated.
+    projection: Any
+
+
+def example(seed: int) -> Example:
+    """A random chain of three dense layers; the rows divide by the devices, as ``shard_map`` wants it."""
+    import numpy as np
+
+    draw = np.random.default_rng(seed)
+    widths = [int(draw.integers(2, 9)) for _ in range(4)]
+    rows = _DEVICES * int(draw.integers(1, 6))
+
+    def numbers(*shape: int) -> Any:
+        return draw.normal(size=shape).astype(np.float32)
+
+    return Example(
+        numbers(rows, widths[0]),
+        [numbers(*pair) for pair in pairwise(widths)],
+        [str(draw.choice(_ACTIVATIONS)) for _ in range(3)],
+        draw.choice([-2.0, -1.0, 1.0, 2.0], size=(rows, widths[-1])).astype(np.float32),
+    )
+
+
+def with_jax(one: Example) -> None:
+    """Check the example with JAX."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.sharding import Mesh, PartitionSpec
+
+    shard_map = getattr(jax, "shard_map", None)
+    if shard_map is None:  # before JAX 0.7
+        from jax.experimental.shard_map import shard_map
+
+    mesh = Mesh(np.array(jax.devices("cpu")[:_DEVICES]), ("rows",))
+
+    def program(weights: Any, x: Any) -> Any:
+        for weight, name in zip(weights, one.activations, strict=True):
+            x = (jnp.tanh if name == "tanh" else getattr(jax.nn, name))(x @ weight)
+        return x
+
+    by_rows = PartitionSpec("rows")
+    sharded = shard_map(program, mesh=mesh, in_specs=(PartitionSpec(), by_rows), out_specs=by_rows)
+
+    def step(fn: Callable[[Any, Any], Any]) -> Any:
+        def loss(weights: Any, x: Any) -> Any:
+            y = fn(weights, x)
+            return jnp.sum(y * one.projection), y
+
+        return jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+
+    (_, found), grads = step(sharded)(one.weights, one.x)
+    (_, expected), wanted = step(program)(one.weights, one.x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for have, want in zip(jax.tree.leaves(grads), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4)
+
+
+def with_verify(one: Example, devices: Any, modes: tuple[str, ...]) -> None:
+    """Check the example with ``harness.verify``."""
+    import tensorflow as tf
+
+    import harness
+
+    weights = [tf.Variable(weight) for weight in one.weights]
+
+    def program(x: Any) -> Any:
+        for weight, name in zip(weights, one.activations, strict=True):
+            x = (tf.tanh if name == "tanh" else getattr(tf.nn, name))(tf.matmul(x, weight))
+        return x
+
+    parallel = harness.make_parallel(program, devices)
+    found = harness.verify(
+        parallel, program, {"x": one.x}, devices=devices, variables=weights, gradients=True, modes=modes
+    )
+    if found.verdict is not harness.Verdict.PASS:
+        raise SystemExit(str(found))
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=60, help="programs that each side checks")
+    parser.add_argument("--seed", type=int, default=0, help="of the first program")
+    options = parser.parse_args()
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={_DEVICES}"
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+    import numpy as np
+
+    import harness
+
+    devices = harness.configure(f"cpu:{_DEVICES}")
+    sides: dict[str, Callable[[Example], None]] = {
+        "jax: shard_map, jit": with_jax,
+        "verify, graph mode": lambda one: with_verify(one, devices, ("graph",)),
+        "verify, both modes": lambda one: with_verify(one, devices, ("eager", "graph")),
+    }
+    taken_s = dict.fromkeys(sides, 0.0)
+    order = np.random.default_rng(options.seed)
+    for number in range(-3, options.examples):
+        one = example(options.seed + number + 3)
+        for name in map(str, order.permutation(list(sides))):
+            began = time.perf_counter()
+            sides[name](one)
+            if number >= 0:  # the first ones load what is loaded once
+                taken_s[name] += time.perf_counter() - began
+    for name, seconds in taken_s.items():
+        sys.stdout.write(f"{name}: {options.examples / seconds:.1f} examples/s\n")
+
+
+if __name__ == "__main__":
+    main()
