@@ -1,0 +1,73 @@
+"""What an operator is told to do with the cards of a described machine, beside what its faults ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from harness.hardware.machine import Machine
+from harness.records import Card, CheckResult, Exercised, Finding, RunRecord, Verdict
+from harness.report.card_verdicts import card_verdicts
+
+_LINK, _SWAP = "look at the link between them", "swap with another, and see whether the fault moves"
+_FREE, _POWER = "free its memory, or reset", "power the node off and on, and reseat"
+#: What to do about a card, or a pair, with each fault, or with a variant of it.
+ACTIONS = {
+    "link-width": "reseat",
+    "link-generation": "reseat",
+    "hot": "cool",
+    "ecc": "replace",
+    "row-remap": "reset",
+    "row-remap failed": "replace",
+    "retired-pages": "reset",
+    "retired-pages count": "replace",
+    "power-limit": "raise its power limit",
+    "memory-held": _FREE,
+    "stuck-allocation": _FREE,
+    "lost": _POWER,
+    "xid": _POWER,
+    "zeros": _LINK,
+    "pair-flip": _LINK,
+    "shifted": _LINK,
+    "stale": _LINK,
+    "bit-flip": "replace",
+    "wrong-card": "replace",
+    "wrong-arithmetic": "replace",
+    "no-write": "replace",
+    "stuck-bit": "replace",
+    "slow": _SWAP,
+    "misnumbered": "look at CUDA_VISIBLE_DEVICES",
+    "replays": "reseat",
+    "nvlink-down": "reseat",
+}
+_ELSE = "look at it"
+_WHERE = re.compile(r"card = (\d+)|pair = \[(\d+), (\d+)\]|cards = \[(\d+), (\d+)\]")
+
+
+def wrong_actions(machine: Machine, findings: Sequence[Finding], faults: Sequence[str]) -> list[str]:
+    """Return each verdict about a card or a pair whose action is not that of one of its faults."""
+    result = CheckResult("x", Verdict.FAIL, "", "", Exercised(), findings=tuple(findings))
+    record = RunRecord("", "", (), "", Verdict.FAIL, 1, True, (result,), cards=machine.cards)
+    wanted: dict[tuple[int, ...], set[str]] = {}
+    for fault in faults:
+        kind, _, keys = fault.partition(" ")
+        if (where := _WHERE.search(keys)) is None:
+            continue
+        slots = tuple(int(each) for each in where.groups() if each)
+        variant = next((f"{kind} {word}" for word in ("failed", "count") if word in keys), kind)
+        for named in [slots] if ACTIONS.get(kind) == _LINK else [(slot,) for slot in slots]:
+            wanted.setdefault(named, set()).add(ACTIONS.get(variant, ACTIONS.get(kind, _ELSE)))
+    cards = {card.label: card for card in (*machine.cards, *machine.present)}
+    wrong = []
+    for verdict in card_verdicts(record):
+        slots = tuple(_slot(cards[label]) for label in verdict.labels)
+        if verdict.action not in wanted.get(slots, {_ELSE}):
+            wrong.append(f"{slots}: {verdict.action}, and should be {wanted.get(slots)}: {verdict.reasons}")
+    return wrong
+
+
+def _slot(card: Card) -> int:
+    if card.uuid is None:
+        assert card.index is not None
+        return card.index
+    return int(card.uuid.rpartition("-")[2], 16)
