@@ -247,7 +247,7 @@ def parse_xspace(data: bytes, where: str) -> Any:
     try:
         return module.XSpace.FromString(data)
     except decoding.DecodeError as error:
-        raise EvidenceError(f"{where}: no profile of TensorFlow: {error}") from error
+        raise EvidenceError(f"{where}: not a TensorFlow profile: {error}") from error
 
 
 def cluster_addresses() -> dict[str, str]:

@@ -22,7 +22,7 @@ _ALL = (
         "structure",
         "the outputs are nested differently, or an output is missing",
         "the reference returns a dict with `mean` and `loss`, and the parallel program returns a tuple",
-        "one of the two callables was changed alone; a branch returns something else",
+        "only one of the two callables was changed; a branch returns something else",
         "return the same nest of tensors from both",
     ),
     FindingKind(
@@ -49,7 +49,7 @@ _ALL = (
         "the reference is finite",
         "the mean over the batch, taken by each device over its own rows",
         "an op that mixes rows (batch normalisation, a softmax or a mean over the batch); a mean of means of parts of "
-        "different sizes; parts joined in another order; a lower precision on one side; random ops",
+        "different sizes; parts joined in a different order; a lower precision on one side; random ops",
         "compute over the rows of one device only, and join sums and counts instead of means",
     ),
     FindingKind(
@@ -59,7 +59,7 @@ _ALL = (
         "gradients are N times too large on N devices",
         "gradients are added up where they should be averaged, or the other way round; a regulariser counted once per "
         "device; a `tf.stop_gradient`; clipping before the gradients are added up",
-        "divide each device's loss by the number of rows of the whole batch, and add the gradients up",
+        "divide each device's loss by the number of rows of the whole batch, and add up the gradients",
     ),
     FindingKind(
         "H106",
@@ -90,7 +90,7 @@ _ALL = (
     FindingKind(
         "H201",
         "op-placement",
-        "an op ran on another device than its scope asks for (soft placement, XLA, a Python function), works on one "
+        "an op ran on a device that its scope does not name (soft placement, XLA, a Python function), works on one "
         "shard's rows and ran on another shard's device, or ran on a device that the program should not use",
         "a product in the scope of GPU:1 ran on GPU:0",
         "soft placement of an op without a kernel for the device; a variable on another device; a hard-coded "
@@ -101,7 +101,7 @@ _ALL = (
     FindingKind(
         "H202",
         "gradient-placement",
-        "a backward op ran on another device than its forward op",
+        "a backward op did not run on the device of its forward op",
         "all MatMul ops of the backward pass ran on CPU:0",
         "`tape.gradient` is called outside of the device scopes: a tape runs backward ops where it is called",
         "use `harness.make_parallel`, or wrap the step in `harness.colocate_gradients()`",
@@ -109,7 +109,7 @@ _ALL = (
     FindingKind(
         "H203",
         "variable-placement",
-        "a variable is on another device than the work that uses it, or an optimizer slot than its variable",
+        "a variable is not on the device that uses it, or an optimizer slot is not on the device of its variable",
         "the momentum of a weight on GPU:1 is on GPU:0",
         "variables that a layer or an optimizer creates in its first call, outside of the device scope",
         "build layers and optimizers in the scope of their device",
@@ -138,20 +138,20 @@ _ALL = (
         "replicas hold different values of a variable that they share, or a device takes no part in a collective",
         "the moving mean of replica 1 differs from that of replica 0",
         "an update in a branch that one replica does not take; batch normalisation without `synchronized=True`",
-        "let all replicas take the same updates, from reduced gradients",
+        "apply the same updates on all replicas, from reduced gradients",
     ),
     FindingKind(
         "H302",
         "update-count",
         "an optimizer, or a variable that workers add to, was updated too often or too rarely",
-        "the optimizer counts 4 updates in 2 steps",
-        "`apply_gradients` once per shard or in each replica's context twice; lost asynchronous updates",
-        "add the gradients of the whole batch up, and apply them once per step",
+        "the optimizer counted 4 updates in 2 steps",
+        "`apply_gradients` called once per shard, or twice in each replica's context; lost asynchronous updates",
+        "add up the gradients of the whole batch, and apply them once per step",
     ),
     FindingKind(
         "H303",
         "input",
-        "replicas were given some rows twice, or not all of the rows",
+        "some rows were given to replicas twice, or not at all",
         "all 2 replicas were given the same 4 rows",
         "a dataset that each replica reads in full; sharding by file with fewer files than workers",
         "use `strategy.experimental_distribute_dataset`, or shard by `input_pipeline_id`",
@@ -162,7 +162,7 @@ _ALL = (
         "the driver, CUDA, cuDNN, NCCL or the kernels in TensorFlow's wheel do not fit together, or a library "
         "is missing",
         "TensorFlow was built for CUDA 12.5, and the driver supports 11.8",
-        "an old driver; `tensorflow` without `[and-cuda]`; a library path of another installation",
+        "an old driver; `tensorflow` without `[and-cuda]`; a library path that belongs to another installation",
         "update the driver, and run: python -m pip install 'tensorflow[and-cuda]' in a fresh environment",
     ),
     FindingKind(
@@ -185,7 +185,7 @@ _ALL = (
     FindingKind(
         "H404",
         "corruption",
-        "a program with an exactly known result gave another one, or a copy arrived with other bits",
+        "a program whose exact result is known gave a different result, or a copy arrived with different bits",
         "one result in 40,000 is wrong on GPU:5",
         "a defective GPU, cable or riser; overclocking; too little power or cooling",
         "take the device out of service, and run `harness validate --only corruption --level deep` on it",
@@ -211,7 +211,7 @@ _ALL = (
         "link",
         "a PCIe or NVLink connection is narrower or slower than it should be",
         "GPU:1 runs at PCIe x8 instead of x16",
-        "a board that is not seated well; a riser or a slot with fewer lanes; a disabled NVLink bridge",
+        "a badly seated board; a riser or a slot with fewer lanes; a disabled NVLink bridge",
         "reseat the board, check the slot and the firmware settings, and measure again",
     ),
     FindingKind(

@@ -48,7 +48,7 @@ def compare(sharded: Trajectory, single: Trajectory, exact: Trajectory, tally: T
 
 def _compare(kind: str, name: str, sharded: Array, single: Array, exact: Array, tally: Tally) -> None:
     if sharded.shape != single.shape:
-        message = f"the {name} have another shape when sharded"
+        message = f"the {name} have a different shape when sharded"
         tally.fail("shape", name, str(single.shape), str(sharded.shape), message)
         return
     if not np.isfinite(single).all() or not np.isfinite(exact).all():

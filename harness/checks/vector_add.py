@@ -34,7 +34,7 @@ def run(context: CheckContext) -> CheckOutcome:
     )
     tally.require_devices(devices)
     return tally.outcome(
-        f"split, added on {len(devices)} devices and concatenated: bit-identical to one device",
+        f"split, added on {len(devices)} devices and concatenated: bit-identical to the single-device result",
         "read the findings: value means rows were dropped or permuted, op-placement that an addition ran elsewhere",
     )
 
@@ -74,7 +74,8 @@ def _vectors(seed: int, rows: int) -> dict[str, npt.NDArray[np.float32]]:
 CHECK = Check(
     id="vector-add",
     title="vector addition by split and concat",
-    proves="a sum split over all devices and concatenated is bit-identical to one device; each device adds its part",
+    proves="a sum split over all devices and concatenated is bit-identical to the single-device result; "
+    "each device adds its part",
     minimum_devices=2,
     typical_s=1,
     run=run,

@@ -22,10 +22,13 @@ def register(app: typer.Typer) -> None:
 
 def calibrate(
     runs: Annotated[
-        int, typer.Option("--runs", metavar="N", help="How many runs of the same code, each its own process.")
+        int, typer.Option("--runs", metavar="N", help="How many runs of the same code, each in its own process.")
     ] = 20,
     command: Annotated[
-        str, typer.Option("--command", metavar="CMD", help="What measures; {json} is where it writes, see compare.")
+        str,
+        typer.Option(
+            "--command", metavar="CMD", help="The command that measures; {json} is its output file, see compare."
+        ),
     ] = DEFAULT_COMMAND,
     threshold: Annotated[
         str, typer.Option("--threshold", metavar="SHARE", help="The accepted loss of speedup, such as 5% or 0.05.")

@@ -20,18 +20,18 @@ _MOST_CALLS = 10_000
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("profile", short_help="Show where the time of a function of yours goes.")(profile_function)
+    app.command("profile", short_help="Show where a function spends its time.")(profile_function)
 
 
 def profile_function(
     target: Annotated[
-        str, typer.Argument(metavar="FILE.py:FUNCTION", help="A function; each call is without arguments.")
+        str, typer.Argument(metavar="FILE.py:FUNCTION", help="The function; it is called without arguments.")
     ],
     devices: DevicesOption = "auto",
     calls: Annotated[int, typer.Option("--calls", metavar="N", help="How many calls are profiled.")] = DEFAULT_CALLS,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
-    """Show where the time of a function of yours goes: what each device does, how much at once, what waits for what.
+    """Show where a function spends its time: what each device does, how much at once, what waits for what.
 
     The function is warmed up, then called N times, without arguments, under TensorFlow's profiler. Prints a table and
     the usual causes of no gain that it finds, and writes DIR/profile.json, DIR/timeline.png and .svg (a picture),

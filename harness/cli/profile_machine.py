@@ -18,7 +18,7 @@ DEFAULT_OUTPUT = Path("hardware-profile.toml")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("profile-machine", short_help="Measure what the cards of this machine reach.")(profile_machine)
+    app.command("profile-machine", short_help="Measure the rates that this machine's devices reach.")(profile_machine)
 
 
 def profile_machine(
@@ -28,12 +28,12 @@ def profile_machine(
     ] = DEFAULT_OUTPUT,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
-    """Measure what the cards of this machine reach, and write it as a hardware profile.
+    """Measure the rates that this machine's devices reach, and write them as a hardware profile.
 
-    Matrix products in each dtype, the memory, and copies with the host and between cards, a few times each: of each
-    card the fastest time, of the cards the median. Let the machine do nothing else. The file names this machine's
-    cards, has the date, and says "measured on this machine"; it is read as those of profiles/hardware are. Logs go to
-    DIR/logs.
+    It measures matrix products in each dtype, memory, and copies with the host and between devices, a few times each.
+    It takes the fastest time of each device, and the median over the devices. Run nothing else meanwhile.
+    The file names this machine's devices and the date, and is used in the same way as those in profiles/hardware. Logs
+    go to DIR/logs.
     """
     from pydantic import TypeAdapter
 

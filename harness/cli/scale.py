@@ -56,7 +56,7 @@ def scale_function(
     ] = DEFAULT_BUDGET_S,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
-    """Show how the time of a function of yours changes with the number of devices.
+    """Show how the time of a function changes with the number of devices.
 
     FUNCTION is called with the keyword argument devices (a sequence; each has a name for tf.device), once in each
     process, and returns a callable without arguments: all of the work, on those devices. With --weak it is also given
@@ -74,7 +74,7 @@ def scale_function(
         require("scipy", "matplotlib")
         specs = _specs(devices)
         if rounds < 1:
-            raise UsageError(f"--rounds {rounds}: accepted: a number from 1; 5 or more give a useful interval")
+            raise UsageError(f"--rounds {rounds}: accepted: 1 or more; 5 or more give a useful interval")
         if not (math.isfinite(budget) and budget > 0):
             raise UsageError(f"--budget {budget:g}: accepted: a number of seconds above 0")
         found = Target.parse(target)
@@ -134,7 +134,9 @@ def _specs(text: str) -> list[str]:
         else:
             specs.append(part)
     if len(set(specs)) != len(specs) or not all(specs):
-        raise UsageError(f"--devices {text!r}: accepted: device specs that differ, with commas between, as cpu:1,cpu:2")
+        raise UsageError(
+            f"--devices {text!r}: accepted: device specs that differ, separated by commas, such as cpu:1,cpu:2"
+        )
     for spec in specs:
         check_spec(spec)
     return specs

@@ -47,8 +47,8 @@ def serve(
     if server.open_to_others:
         say(
             f"warning: whoever reaches {server.address} can run any TensorFlow op as user {_user()}, and so read and "
-            "write all files of that user: TensorFlow's gRPC asks for no password. Let nobody but the hosts of the "
-            "cluster reach the port, and end this with ^C"
+            "write all files of that user: TensorFlow's gRPC asks for no password. Allow only the hosts of the "
+            "cluster to reach the port, and stop the server with ^C"
         )
     try:
         typer.echo(server.address)

@@ -86,7 +86,9 @@ def validate(
     fake: Annotated[
         str | None,
         typer.Option(
-            "--fake", metavar="FILE", help="Hardware checks of the machine that FILE describes, such as @faulty-8."
+            "--fake",
+            metavar="FILE",
+            help="Run the hardware checks on the machine that FILE describes, such as @faulty-8.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict.")] = False,

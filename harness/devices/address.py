@@ -53,5 +53,5 @@ def distinct(texts: list[str]) -> tuple[Address, ...]:
     addresses = [Address.parse(text) for text in texts]
     for index, address in enumerate(addresses):
         if address in addresses[:index]:
-            raise ValueError(f"host {address} is named twice")
+            raise ValueError(f"host {address} is listed twice")
     return tuple(addresses)

@@ -98,7 +98,7 @@ class CoreServers:
             address = self._read_line(stdout, self._started_s + limit_s)
             if not address.endswith("\n"):
                 late = time.monotonic() >= self._started_s + limit_s
-                what = f"did not start within {limit_s:g} s" if late else "ended while it started"
+                what = f"did not start within {limit_s:g} s" if late else "exited while starting"
                 log = self.log_tail(index)
                 self.stop()
                 raise CoreServerFailed(cpu, what, log)

@@ -66,7 +66,7 @@ def parse_spec(spec: str | os.PathLike[str]) -> Spec:
         text = os.fspath(spec)
         is_file = text.endswith(".toml") and not text.startswith("softgpu:")
     except TypeError as error:
-        raise _refused(repr(spec), f"it is of type {type(spec).__name__}, not a text or a path") from error
+        raise _refused(repr(spec), f"it is of type {type(spec).__name__}, not a string or a path") from error
     if is_file or isinstance(spec, os.PathLike):
         return _profile_file(text)
     if text.startswith("@"):

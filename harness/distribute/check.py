@@ -55,11 +55,15 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training 
         failures = tuple(finding for finding in result.findings if finding.severity is Verdict.FAIL)
         tally.add(replace(result, findings=failures), where)
     outcome = tally.outcome(
-        f"{done} trainings, every strategy with every number of devices and every dtype, match the single-device run",
+        f"{done} training runs, every strategy with every number of devices and every dtype, match the "
+        "single-device run",
         "read the findings: each names the strategy, the number of devices, the dtype and the step",
     )
     # A warning about Keras's own counter of steps under parameter servers says nothing about this machine.
-    lag = f"Keras's step counter lagged behind in {lagging} of the asynchronous trainings, as it may on any machine"
+    lag = (
+        f"Keras's step counter lagged behind in {lagging} of the asynchronous training runs, which can "
+        "happen on any machine"
+    )
     return replace(outcome, scope=(lag,)) if lagging else outcome
 
 
@@ -122,7 +126,7 @@ def _build(policy: str) -> Training:
 
 CHECK = Check(
     id="strategies",
-    title="trainings under every strategy, on 2, 3, 4 and 8 devices, in every dtype",
+    title="training under every strategy, on 2, 3, 4 and 8 devices, in every dtype",
     proves="under MirroredStrategy, CentralStorageStrategy, MultiWorkerMirroredStrategy and DTensor layouts the "
     "training of a Keras model matches the single-device run, and under ParameterServerStrategy no update is lost",
     minimum_devices=1,

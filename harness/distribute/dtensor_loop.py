@@ -65,7 +65,8 @@ class DTensorLoop(CustomLoop):
             if self.shards == "data" and len(x) % len(self.devices):
                 raise TrainingError(
                     f"the batch of step {number} has {len(x)} rows, which DTensor cannot divide among "
-                    f"{len(self.devices)} devices; choose batch_size and the number of rows so that every batch divides"
+                    f"{len(self.devices)} devices; choose batch_size and the number of rows so that every batch "
+                    "divides evenly"
                 )
             rows_layout = [_DIMENSION] if self.shards == "data" else [dtensor.UNSHARDED]
             on_mesh = [self._on_mesh(each, [*rows_layout, *[dtensor.UNSHARDED] * (each.ndim - 1)]) for each in (x, y)]

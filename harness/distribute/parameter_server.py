@@ -142,7 +142,8 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
             None,
             f"at most {bound:.4g}: the loss of one device after half as many updates, plus its variation",
             f"{after:.4g}",
-            "the training got less far than with half as many updates on one device: gradients are too stale, or wrong",
+            "the training made less progress than one device with half as many updates: gradients are too "
+            "stale, or wrong",
         )
 
 

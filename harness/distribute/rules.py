@@ -49,7 +49,7 @@ def judge_updates(history: History, single: History, worker: str = "") -> Iterat
     for step, (got, want) in enumerate(zip(history.iterations, single.iterations, strict=False)):
         if got != want:
             why = "it runs once per shard or replica instead of once per step" if got > want else "one was skipped"
-            message = f"the optimizer counts {got} updates in {plural(step + 1, 'step')}: {why}"
+            message = f"the optimizer counted {got} updates in {plural(step + 1, 'step')}: {why}"
             yield Finding(
                 "update-count",
                 f"{place}, step {step}",
@@ -108,7 +108,7 @@ def judge_workers(histories: Sequence[History]) -> Iterator[Finding]:
                 history.devices[0] if history.devices else None,
                 "the bits of worker 0",
                 f"{float(abs(got - want).max()):.3g} away",
-                f"worker {number} has another value than worker 0: it missed an update, or made a different one",
+                f"worker {number} has a different value from worker 0: it missed an update, or made a different one",
             )
 
 

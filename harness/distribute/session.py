@@ -102,7 +102,9 @@ class Session(ABC):
             self.take_steps(data, steps, recorder, watch)
         except tf.errors.OpError as error:
             if is_collective_clash(str(error)):
-                note = "usually caused by a second strategy in one process, which numbers its collectives alike"
+                note = (
+                    "usually caused by a second strategy in one process, which gives its collectives the same numbers"
+                )
                 add_note(error, note)
             raise
         variables = {**self.weights, **optimizer_slots(self.optimizer)}

@@ -124,7 +124,7 @@ def _device(text: str | None) -> DeviceName | None:
 def _text(record: dict[str, Any], key: str) -> str:
     value = record[key]
     if not isinstance(value, str):
-        raise TypeError(f"{key} = {value!r}; accepted: a text")
+        raise TypeError(f"{key} = {value!r}; accepted: a string")
     return value
 
 

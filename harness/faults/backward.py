@@ -125,7 +125,7 @@ FAULTS = (
     ),
     Fault(
         "P01-by-hand",
-        "the same, done right without make_parallel",
+        "backward ops beside their forward ops without make_parallel",
         "tensorflow 33688",
         _colocated_by_hand,
         "backward op is not on its forward op's device",

@@ -99,7 +99,7 @@ def _coarse_tower(devices: Devices) -> Case:
 FAULTS = (
     Fault(
         "V21-long-sum",
-        "another order of summation, and a lost part in 1000",
+        "a different order of summation, and 1 part in 1,000 lost",
         "tensorflow 2732",
         _long_sum,
         r"0\.999 times",

@@ -148,14 +148,14 @@ FAULTS = (
     ),
     Fault(
         "S01-applied-to-what-nobody-named",
-        "the same, with weights that are not passed as variables",
+        "the optimizer is applied once per shard, to weights not passed as variables",
         "own attack",
         _applied_to_what_nobody_named,
         "optimizer is applied <n> times, once for each shard",
     ),
     Fault(
         "G03-indexed-slices-averaged-by-value",
-        "the IndexedSlices of shards are averaged by their values alone",
+        "the values of the shards' IndexedSlices are averaged, and their indices ignored",
         "tensorflow 5252, horovod PR 2279",
         _indexed_slices,
         "keep the indices of one shard",

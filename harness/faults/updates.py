@@ -178,7 +178,7 @@ def _trained(t: Towers) -> list[Any]:
 FAULTS = (
     Fault(
         "S03-counted-in-each",
-        "a counter that each tower moves on",
+        "a counter that each tower increments",
         "public code",
         _updated(_in_each, _count),
         "(once for each of the <n> shards|<n> times)",
@@ -192,7 +192,7 @@ FAULTS = (
     ),
     Fault(
         "S04-moved-in-each",
-        "a moving average that each tower moves",
+        "a moving average that each tower updates",
         "tensorflow 7439",
         _updated(_in_each, _move),
         "(once for each of the <n> shards|<n> times)",

@@ -98,7 +98,7 @@ def _enter() -> None:
 
 def _leave(*, raised: bool) -> None:
     if not thread.depth:
-        raise UsageError("colocate_gradients was left in another thread than it was entered in; leave it in the same")
+        raise UsageError("colocate_gradients was exited in a different thread; enter and exit it in the same thread")
     thread.depth -= 1
     if thread.depth or not thread.entered:
         return

@@ -114,7 +114,7 @@ class Tasks:
                 time.sleep(_TICK_S)
         finally:
             for task in self._running:
-                self.results.append(self._end(task, None, "ended with the whole run"))
+                self.results.append(self._end(task, None, "stopped with the whole run"))
             self._running.clear()
 
     def running_pid(self, number: int) -> int:

@@ -48,7 +48,8 @@ def add_options(group: pytest.OptionGroup) -> None:
         OPTION_BY_MACHINE,
         action="store_true",
         default=False,
-        help="keep runs in a folder of --benchmark-storage that is named by the fingerprint of hardware and software",
+        help="keep runs in a folder of --benchmark-storage that is named after the fingerprint of hardware "
+        "and software",
     )
 
 
@@ -149,7 +150,7 @@ class _Gate:
 
         if len(files) > 1:
             names = ", ".join(str(file) for file in files)
-            self.problem = f"--benchmark-compare={self.compare} stands for {len(files)} baselines: {names}; name one"
+            self.problem = f"--benchmark-compare={self.compare} matches {len(files)} baselines: {names}; name one"
             return
         try:
             self.baseline = read_run(files[0])

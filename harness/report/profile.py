@@ -46,7 +46,9 @@ def summary(profile: Profile) -> list[str]:
         ),
     ]
     lines += [f"UNKNOWN: {each}" for each in profile.unknown]
-    lines += [f"- {cause.sentence}" for cause in profile.causes] or ["None of the usual causes of no gain was found."]
+    lines += [f"- {cause.sentence}" for cause in profile.causes] or [
+        "None of the usual causes of a missing speedup was found."
+    ]
     return lines
 
 

@@ -31,7 +31,7 @@ class Target:
             raise InvalidTarget(text, "is not of the form FILE.py:FUNCTION")
         path = Path(file)
         if not path.is_file():
-            raise InvalidTarget(text, f"there is no file {file}" if not path.exists() else f"{file} is no file")
+            raise InvalidTarget(text, f"there is no file {file}" if not path.exists() else f"{file} is not a file")
         return cls(path.resolve(), function)
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ def _mismatch(function: Callable[..., Any], given: Sequence[str]) -> str | None:
     parameters = signature.parameters.values()
     needed = [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
     if missing := [name for name in needed if name not in given]:
-        return f"needs the arguments {', '.join(missing)}: wrap it in a function that gives them"
+        return f"needs the arguments {', '.join(missing)}: wrap it in a function that passes them"
     try:
         signature.bind(**dict.fromkeys(given))
     except TypeError as error:
@@ -160,4 +160,4 @@ def _suggestion(module: object) -> str:
         for name, value in vars(module).items()
         if callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == own
     ]
-    return f"; it has {', '.join(names)}" if names else "; it has no function of its own"
+    return f"; it has {', '.join(names)}" if names else "; it defines no functions"

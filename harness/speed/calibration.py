@@ -107,7 +107,7 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
 
     if len(runs) < FEWEST_RUNS:
         raise UsageError(
-            f"{plural(len(runs), 'run')} cannot make a calibration; accepted: at least {FEWEST_RUNS}, better 20"
+            f"{plural(len(runs), 'run')} cannot make a calibration; accepted: at least {FEWEST_RUNS}; 20 are better"
         )
     first = runs[0].fingerprint
     for run in runs:

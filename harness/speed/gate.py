@@ -227,7 +227,7 @@ def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: 
     the same mean time, so a steady drift of the machine is no difference between them.
     """
     runs = (*a_runs, *b_runs)
-    baseline = f"A ({len(a_runs)} runs) in turn with B ({len(b_runs)} runs)"
+    baseline = f"A ({len(a_runs)} runs) alternating with B ({len(b_runs)} runs)"
     judgement = Judgement(Verdict.UNKNOWN, "", rules, baseline, "the variation between runs is from these runs")
     for run in runs:
         if differ := differences(runs[0].fingerprint, run.fingerprint):
@@ -260,7 +260,9 @@ def judged_rounds(
     from scipy.stats import t, ttest_ind
 
     if np.ptp(a_values) == 0.0 and np.ptp(b_values) == 0.0:
-        raise UsageError(f"{name}: all runs of a version have exactly the same speedup, which no measurement gives")
+        raise UsageError(
+            f"{name}: all runs of a version have exactly the same speedup, which real measurements never have"
+        )
     found = ttest_ind(b_values, a_values)
     difference = float(np.mean(b_values) - np.mean(a_values))
     low, high = found.confidence_interval(0.95)

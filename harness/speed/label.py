@@ -40,14 +40,14 @@ def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) ->
         return Label(f"{plural(count, f'{kind} device')} with unknown threads and GPUs: not a speedup", gates=False)
     wrong = []
     if intra_op != 1:
-        wrong.append(f"{intra_op or 'all'} threads in an op instead of 1")
+        wrong.append(f"{intra_op or 'all'} threads per op instead of 1")
     if inter_op != count:
         wrong.append(f"{inter_op or 'all'} threads between ops instead of {count}")
     if cores < count:
         wrong.append(f"{plural(cores, 'core')} for {count} devices")
     if wrong:
         return Label(f"logical CPUs share one thread pool: not a speedup ({', '.join(wrong)})", gates=False)
-    return Label(f"{count} logical CPUs as cores (one thread in an op, {cores} cores)", gates=True)
+    return Label(f"{count} logical CPUs as cores (one thread per op, {cores} cores)", gates=True)
 
 
 def speed_label(devices: Sequence[Device]) -> Label:

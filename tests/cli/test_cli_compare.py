@@ -123,7 +123,7 @@ def test_two_commands_are_run_in_turn_and_judged(measuring: Path) -> None:
     assert order == list("ABBAABBA")
     lost = _compare(measuring, "--ab", _command(1.9, measuring), _command(1.6, measuring), "--rounds", "1")
     assert lost.returncode == ExitCode.FAILURE
-    assert "against A (2 runs) in turn with B (2 runs)" in lost.stdout
+    assert "against A (2 runs) alternating with B (2 runs)" in lost.stdout
     assert "FAIL: worse beyond the threshold" in lost.stdout
 
 

@@ -105,7 +105,7 @@ def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
     record = _tasks(folder)
     assert not record.complete
     assert record.results[0].message == "exit code 7"
-    assert all("ended with the whole run" in result.message for result in record.results[1:])
+    assert all("stopped with the whole run" in result.message for result in record.results[1:])
     assert "INTERRUPTED" in stdout
     for number in (1, 2):
         child = int((folder / f"harness-report/logs/task-{number}.log").read_text().split()[1])

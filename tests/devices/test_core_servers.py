@@ -32,7 +32,7 @@ def test_a_server_that_ends_at_once_is_an_error_with_what_it_said(tmp_path: Path
     with pytest.raises(CoreServerFailed) as caught:
         servers.wait(limit_s=300)
     error = caught.value
-    assert (error.cpu, error.what) == (cpu, "ended while it started")
+    assert (error.cpu, error.what) == (cpu, "exited while starting")
     assert "cannot open shared object file" in error.log
     assert error.log in str(error)
     assert isinstance(error, HarnessError)

@@ -72,7 +72,7 @@ def test_tf_config_says_which_hosts_there_are_and_which_task_this_process_is(
         ("{", "the environment variable TF_CONFIG cannot be used (Expecting"),
         ("3", "cannot be used"),
         ('{"cluster": {"worker": ["a"]}}', "host 'a' has no port"),
-        ('{"cluster": {"worker": ["a:1", "a:1"]}}', "host a:1 is named twice"),
+        ('{"cluster": {"worker": ["a:1", "a:1"]}}', "host a:1 is listed twice"),
         ('{"cluster": {"worker": 3}}', "cannot be used"),
         ('{"cluster": {"localhost": ["a:1"]}}', "has a job 'localhost'"),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}', "besides this process"),
@@ -165,7 +165,7 @@ def test_pods_that_are_not_there_or_do_not_run_or_share_a_machine_are_refused() 
     waiting = Pods(("a", "Pending", "10.0.0.1"))
     assert 'Pod "a" is not running; phase: "Pending"' in _refused("cluster:kubernetes", kubernetes=waiting)
     same = Pods(("a", "Running", "10.0.0.1"), ("b", "Running", "10.0.0.1"))
-    assert "host 10.0.0.1:8470 is named twice" in _refused("cluster:kubernetes", kubernetes=same)
+    assert "host 10.0.0.1:8470 is listed twice" in _refused("cluster:kubernetes", kubernetes=same)
 
 
 def test_without_the_kubernetes_package_it_says_which_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

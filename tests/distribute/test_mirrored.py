@@ -26,7 +26,7 @@ FAULTS = {
             ("sync", "sequential/norm/moving_mean", "a replica's copy differs"),
         ],
     ),
-    "applied_per_shard": (CUSTOM, [("update-count", "step 0", "counts 2 updates in 1 step:")]),
+    "applied_per_shard": (CUSTOM, [("update-count", "step 0", "counted 2 updates in 1 step:")]),
     "misses_an_update": (CUSTOM, [("sync", "step 2", "it missed an update")]),
     "reads_the_same": (CUSTOM, [("input", "step 0", "all 2 replicas were given the same 4 rows")]),
     "reads_a_batch_each": (CUSTOM, [("input", "step 0", "the batch grows with the number of devices")]),

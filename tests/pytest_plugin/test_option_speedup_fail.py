@@ -157,7 +157,7 @@ def test_a_name_that_stands_for_several_baselines_is_refused(gate: GateSession) 
     gate.save()
     result = gate.run(both(), "--benchmark-compare=0", "--harness-speedup-fail=5%")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "--benchmark-compare=0 stands for 2 baselines" in _told(result)
+    assert "--benchmark-compare=0 matches 2 baselines" in _told(result)
 
 
 def test_without_the_option_nothing_is_judged(gate: GateSession) -> None:

@@ -41,7 +41,7 @@ def test_a_curve_is_drawn_with_its_table_and_what_it_is_of() -> None:
         "1.82 (1.7 to 1.9)",
         "91%",
         "cpu:4: it ended",
-        "may be of another time",
+        "may have been measured at a different time",
     ):
         assert said in page.text
     assert "on hardware or software that differs" not in page.text

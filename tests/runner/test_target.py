@@ -63,7 +63,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidTarget, match=r"there is no file .*absent.py"):
         Target.parse(f"{tmp_path}/absent.py:f")
     (tmp_path / "folder.py").mkdir()
-    with pytest.raises(InvalidTarget, match=r"folder.py is no file"):
+    with pytest.raises(InvalidTarget, match=r"folder.py is not a file"):
         Target.parse(f"{tmp_path}/folder.py:f")
 
 

@@ -27,7 +27,7 @@ _ANY: Threads = (0, 0, 1)
             "logical-cpu",
             2,
             (1, 2, 4),
-            Label("2 logical CPUs as cores (one thread in an op, 4 cores)", gates=True),
+            Label("2 logical CPUs as cores (one thread per op, 4 cores)", gates=True),
         ),
     ],
 )
@@ -38,8 +38,8 @@ def test_each_kind_has_its_label(kind: str, count: int, threads: Threads, label:
 @pytest.mark.parametrize(
     ("threads", "why"),
     [
-        ((0, 2, 2), "all threads in an op instead of 1"),
-        ((4, 2, 2), "4 threads in an op instead of 1"),
+        ((0, 2, 2), "all threads per op instead of 1"),
+        ((4, 2, 2), "4 threads per op instead of 1"),
         ((1, 0, 2), "all threads between ops instead of 2"),
         ((1, 4, 2), "4 threads between ops instead of 2"),
         ((1, 2, 1), "1 core for 2 devices"),

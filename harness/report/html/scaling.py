@@ -40,7 +40,9 @@ def scaling_of(record: RunRecord, scale: ScaleRecord | None) -> Scaling | None:
 
 
 def _caveats(record: RunRecord, scale: ScaleRecord) -> list[str]:
-    caveats = ["The curve is from scale.json in the folder of this run, and may be of another time."]
+    caveats = [
+        "The curve is from scale.json in the folder of this run, and may have been measured at a different time."
+    ]
     if not scale.complete:
         caveats.append("The curve is incomplete: the measurement ended early.")
     if record.described:

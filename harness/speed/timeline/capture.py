@@ -124,7 +124,7 @@ def _record_all(
     for task, address in addresses.items():
         path = by_name.get(address.replace(":", "_"))
         if path is None:
-            raise EvidenceError(f"the server {task} at {address} gave no profile")
+            raise EvidenceError(f"the server {task} at {address} returned no profile")
         servers[task] = read_xplane(path, task)
     covered = all(each.begin_ns <= local.begin_ns and local.end_ns <= each.end_ns for each in servers.values())
     return Captured(local, servers) if covered else None

@@ -211,7 +211,7 @@ class Transpose(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = sorted(self.order) == list(range(len(x.shape)))
-        self.require(x.batched and fits, f"order={self.order}", f"each axis of {x.shape} once")
+        self.require(x.batched and fits, f"order={self.order}", f"a permutation of the axes of {x.shape}")
         return Value(tuple(x.shape[axis] for axis in self.order), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
