@@ -32,6 +32,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from harness.errors import EvidenceError, TensorFlowInterfaceChanged
@@ -44,25 +45,24 @@ HOST_DTYPE_NUMBERS = frozenset({3, 7, 20, 21})
 _EXTENSION = ("RegisterGradientFunction", "RegisterVSpace", "FastPathExecute", "TapeSetIsEmpty")
 
 
-@dataclass(frozen=True)
-class Interface:
-    """The private modules, checked."""
+_MODULES = {
+    "context": "eager.context",
+    "op_callbacks": "framework.op_callbacks",
+    "backprop": "eager.backprop",
+    "imperative_grad": "eager.imperative_grad",
+    "pywrap": "pywrap_tfe",
+    "record": "eager.record",
+    "op_def_registry": "framework.op_def_registry",
+    "func_graph": "framework.func_graph",
+    "ops": "framework.ops",
+    "execute": "eager.execute",
+    "gradients_util": "ops.gradients_util",
+    "function_context": "eager.polymorphic_function.function_context",
+}
 
-    context: Any
-    op_callbacks: Any
-    backprop: Any
-    imperative_grad: Any
-    pywrap: Any
-    record: Any
-    op_def_registry: Any
-    attr_value: Any
-    func_graph: Any
-    ops: Any
-    execute: Any
-    gradients_util: Any
-    function_context: Any
-    graph: Any
-    variable: Any
+
+class Interface(SimpleNamespace):
+    """The private modules, by the names in ``_MODULES``, and three classes; checked."""
 
 
 @lru_cache(maxsize=1)
@@ -72,26 +72,12 @@ def interface() -> Interface:
     Raises:
         TensorFlowInterfaceChanged: they do not.
     """
-    ops = _module("tensorflow.python.framework.ops")
+    found = Interface(**{name: _module(f"tensorflow.python.{path}") for name, path in _MODULES.items()})
     variables = _module("tensorflow.python.ops.resource_variable_ops")
     _check_attributes(variables, variables.__name__, ["BaseResourceVariable"])
-    found = Interface(
-        context=_module("tensorflow.python.eager.context"),
-        op_callbacks=_module("tensorflow.python.framework.op_callbacks"),
-        backprop=_module("tensorflow.python.eager.backprop"),
-        imperative_grad=_module("tensorflow.python.eager.imperative_grad"),
-        pywrap=_module("tensorflow.python.pywrap_tfe"),
-        record=_module("tensorflow.python.eager.record"),
-        op_def_registry=_module("tensorflow.python.framework.op_def_registry"),
-        attr_value=_module("tensorflow.core.framework.attr_value_pb2"),
-        func_graph=_module("tensorflow.python.framework.func_graph"),
-        ops=ops,
-        execute=_module("tensorflow.python.eager.execute"),
-        gradients_util=_module("tensorflow.python.ops.gradients_util"),
-        function_context=_module("tensorflow.python.eager.polymorphic_function.function_context"),
-        graph=ops.Graph,
-        variable=variables.BaseResourceVariable,
-    )
+    _check_attributes(found.ops, found.ops.__name__, ["Graph"])
+    found.graph, found.variable = found.ops.Graph, variables.BaseResourceVariable
+    found.attr_value = _module("tensorflow.core.framework.attr_value_pb2")
     check_interface(found)
     unknown = untested(_module("tensorflow").__version__)
     if unknown is not None:
