@@ -37,8 +37,8 @@ class ProfileDocument(_Table):
 
     # Not a Literal: that would take true for 1.
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
-    description: str = Field(default="", description="a text")
-    spec: str = Field(description=f"a text: {accepted_specs(in_profile=True)}")
+    description: str = Field(default="", description="a string")
+    spec: str = Field(description=f"a string: {accepted_specs(in_profile=True)}")
     memory: MemoryTable = Field(default_factory=MemoryTable, description="a table: growth or limit_mib")
     threads: ThreadsTable = Field(default_factory=ThreadsTable, description="a table: intra_op, inter_op")
     determinism: bool = Field(default=False, description="true or false")

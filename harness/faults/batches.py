@@ -11,7 +11,7 @@ from harness.faults.samples import integers, on_each, sample, shares
 from harness.faults.slips import UNUSED, Towers, slip
 
 _NOT_ROW_WISE = "not row-wise"
-_NO_MEAN = "averaged over shards, but it is no mean over rows"
+_NO_MEAN = "averaged over shards, but it is not a mean over rows"
 
 
 def _per_shard(fn: Callable[[Any], Any], *found: str) -> Callable[[Devices], Case]:

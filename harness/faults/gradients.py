@@ -277,7 +277,7 @@ FAULTS = (
         "gradients clipped before they are averaged",
         "tensorflow 33929",
         slip(_clipped_step, _clipped_in_each, _clipped_once),
-        "averaged over shards, but it is no mean over rows|clip",
+        "averaged over shards, but it is not a mean over rows|clip",
     ),
     Fault(
         "G09-names-swapped",

@@ -220,7 +220,7 @@ FAULTS = (
         "results joined in the reverse order of the devices",
         "public code",
         slip(_model, _other_order, _right),
-        "shards are joined in another order",
+        "shards are joined in a different order",
     ),
     Fault(
         "V22-shifted",
@@ -241,7 +241,7 @@ FAULTS = (
         "rows dealt out in turn, and concatenated",
         "public code",
         slip(_model, _strided, _dealt),
-        "joined in another order",
+        "joined in a different order",
     ),
     Fault(
         "V22-a-neighbours-rows",

@@ -165,13 +165,13 @@ FAULTS = (
         "a metric that is not linear is averaged over shards",
         "transformers PR 6998",
         _root_mean_square,
-        "averaged over shards, but it is no mean over rows",
+        "averaged over shards, but it is not a mean over rows",
     ),
     Fault(
         "V17-mean-of-masked-means",
         "a masked mean is taken per shard",
         "transformers PR 6998",
         _masked_mean,
-        "averaged over shards, but it is no mean over rows",
+        "averaged over shards, but it is not a mean over rows",
     ),
 )

@@ -27,7 +27,7 @@ _NVLINK = "look at nvidia-smi nvlink -e, and reseat the card or its bridge"
 #: What NVIDIA's catalogue of Xid errors advises.
 _XID_STEPS = {
     48: f"{RESET}: it has an uncorrectable memory error",
-    63: f"{RESET}: a row of its memory waits to be remapped",
+    63: f"{RESET}: a row of its memory is waiting to be remapped",
     64: REPLACE,
     74: _NVLINK,
     79: LOST,
@@ -110,8 +110,8 @@ def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
     """Yield what the card says of the repair of its memory: rows that it remaps, or pages that it retires."""
     for wrong, where, found, step, severity in (
         (last.remap_failed, "row remapping", "a row could not be remapped", REPLACE, Verdict.FAIL),
-        (last.remap_pending, "row remapping", "a row waits to be remapped", RESET, Verdict.FAIL),
-        (last.retired_pending, "page retirement", "a page waits to be retired", RESET, Verdict.FAIL),
+        (last.remap_pending, "row remapping", "a row is waiting to be remapped", RESET, Verdict.FAIL),
+        (last.retired_pending, "page retirement", "a page is waiting to be retired", RESET, Verdict.FAIL),
         (
             (last.retired_pages or 0) >= MANY_RETIRED,
             "page retirement",

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from harness.records import Card, Finding, Verdict
 
-FREE_MEMORY = "look for another process that holds its memory (nvidia-smi), end it, and reset the card if there is none"
-RESET = "end its programs and reset it (nvidia-smi --gpu-reset), or reboot the node"
+FREE_MEMORY = (
+    "look for another process that holds its memory (nvidia-smi) and stop it; if there is none, reset the card"
+)
+RESET = "stop its programs and reset it (nvidia-smi --gpu-reset), or reboot the node"
 WATCH = "watch its count (nvidia-smi -q -d ECC): replace it if the rate grows"
 LINK = (
     "look at nvidia-smi topo -m, at ACS and IOMMU in the BIOS (peer copies need them off), and at the bridge between "

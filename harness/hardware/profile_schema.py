@@ -37,8 +37,8 @@ class _Table(BaseModel):
 class SourceTable(_Table):
     """``[sources.NAME]``: a source of figures."""
 
-    title: str = Field(min_length=1, description="a text: the title of the document")
-    date: str = Field(pattern=_DATE, description="a text: 'YYYY', 'YYYY-MM' or 'YYYY-MM-DD'")
+    title: str = Field(min_length=1, description="a string: the title of the document")
+    date: str = Field(pattern=_DATE, description="a string: 'YYYY', 'YYYY-MM' or 'YYYY-MM-DD'")
 
 
 class FigureTable(_Table):
@@ -49,7 +49,7 @@ class FigureTable(_Table):
     source: str = Field(description="the name of one of [sources]")
     low: float = Field(gt=0, le=1, description="a number above 0, 1 or less")
     high: float = Field(default=1.05, ge=1, le=10, description="a number from 1 to 10")
-    note: str = Field(default="", description="a text: where low and high come from")
+    note: str = Field(default="", description="a string: where low and high come from")
 
 
 class HardwareDocument(_Table):
@@ -57,9 +57,9 @@ class HardwareDocument(_Table):
 
     # Not a Literal: that would take true for 1.
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
-    name: str = Field(min_length=1, description="a text")
+    name: str = Field(min_length=1, description="a string")
     matches: list[str] = Field(description="a list of names as the driver reports them")
-    note: str = Field(default="", description="a text")
+    note: str = Field(default="", description="a string")
     sources: dict[str, SourceTable] = Field(default_factory=dict, description="tables with title and date")
     figures: list[FigureTable] = Field(default_factory=list, description="a list of tables")
 

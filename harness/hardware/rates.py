@@ -352,7 +352,7 @@ def _offence(figure: Figure, card: Card, reference: Reference) -> Offence | None
 def _scope(figures: Sequence[Figure], unjudged: Sequence[str], informational: set[str]) -> tuple[str, ...]:
     sources = sorted({each.expected_from for each in figures if each.expected_from} - informational)
     scope = [f"rates judged against: {'; '.join(sources)}"] if sources else []
-    scope += [f"rates not judged, only reported beside the {each}" for each in sorted(informational)]
+    scope += [f"rates reported beside the {each}, but not judged" for each in sorted(informational)]
     if unjudged:
         scope.append(f"rates not judged (no profile, no other device like it, no earlier run): {', '.join(unjudged)}")
     return tuple(scope)

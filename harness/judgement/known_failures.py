@@ -36,7 +36,7 @@ class KnownFailure(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     check: str = Field(description="the id of a check")
-    reason: str = Field(description="a text")
+    reason: str = Field(description="a string")
     device: str | None = Field(default=None, description="a device name, such as 'GPU:3'")
     kind: Literal[tuple(KINDS)] | None = Field(  # type: ignore[valid-type]
         default=None, description=f"one of {', '.join(KINDS)}"

@@ -73,7 +73,9 @@ def verify(
     chosen = _known_modes(modes)
     for name, fn in (("parallel", parallel), ("reference", reference)):
         if not callable(fn):
-            raise UsageError(f"{name}={fn!r} is not callable; give a function over **inputs")
+            raise UsageError(
+                f"{name}={fn!r} is not callable; give a function that takes the inputs as keyword arguments"
+            )
     if not isinstance(inputs, Mapping):
         raise UsageError(f"inputs={type(inputs).__name__}; accepted: a mapping of argument names to arrays or nests")
     examination = Examination(

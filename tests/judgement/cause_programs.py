@@ -132,7 +132,7 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         lambda d, x: tf.concat(towers(d, dense, x)[::-1], 0),
         dense,
         EVEN,
-        r"shards are joined in another order",
+        r"shards are joined in a different order",
     ),
     (
         "join along features",
@@ -156,7 +156,7 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         mean_of(lambda p: tf.sqrt(loss(p))),
         lambda x: tf.sqrt(loss(x)),
         EVEN,
-        r"averaged over shards, but it is no mean over rows",
+        r"averaged over shards, but it is not a mean over rows",
     ),
     ("sum of means", lambda d, x: tf.add_n(towers(d, loss, x)), loss, EVEN, r"4 times too large"),
     (

@@ -61,7 +61,7 @@ class Description(_Table):
 
     # Not a Literal: that would take true for 1.
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
-    description: str = Field(default="", description="a text")
+    description: str = Field(default="", description="a string")
     seed: int = Field(default=0, ge=0, description="an integer of 0 or more")
     cards: CardsTable = Field(description="a table: count, model and what differs from the model")
     software: SoftwareTable = Field(default_factory=SoftwareTable, description="a table of versions")

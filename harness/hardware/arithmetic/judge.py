@@ -64,7 +64,8 @@ def judge_card(ran: Ran) -> list[Finding]:
                 ran.operation,
                 expected=f"element {list(again.index)}: {again.expected}, as in the first run",
                 found=f"{again.found} in a second run with the same operands",
-                message=f"gives other bits for {ran.operation} in a second run: {plural(again.elements, 'element')}",
+                message=f"gives different bits for {ran.operation} in a second run: "
+                f"{plural(again.elements, 'element')}",
                 next_step=_NONDETERMINISM,
                 subject=ran.operation,
             )
@@ -82,7 +83,7 @@ def _beyond(ran: Ran, worst: Deviation) -> Finding:
         f"{ran.operation}, element {list(worst.index)}",
         expected=f"{worst.expected}, within its rounding bound",
         found=worst.found,
-        message=f"computes {ran.operation} wrong: {plural(worst.count, 'element')} exceed the rounding bound, "
+        message=f"computes {ran.operation} incorrectly: {plural(worst.count, 'element')} exceed the rounding bound, "
         f"the worst {times}",
         next_step=_ARITHMETIC,
         subject=ran.operation,
@@ -103,7 +104,7 @@ def judge_alike(
     if not named or (not sure and len(named) < len(odd)):
         return []
     if sure:
-        message = f"gives other bits for {operation} than most of the {len(cards)} devices of its model"
+        message = f"gives different bits for {operation} from most of the {len(cards)} devices of its model"
         return [_differs(operation, card, message) for card in named]
     names = " and ".join(card_name(card) for card in named)
     message = f"{names} give different bits for {operation}, and too few devices agree to tell which is wrong"

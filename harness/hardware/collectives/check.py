@@ -86,7 +86,7 @@ def _blame_pairs(machine: Machine, account: Account, context: CheckContext) -> N
                 f"{source} -> {target}",
                 expected="the exact values",
                 found=f"wrong values after {', '.join(wrong)}",
-                message=f"the copy {source} -> {target} delivers wrong data, and with it "
+                message=f"the copy {source} -> {target} delivers wrong data, and so do "
                 f"{plural(len(wrong), 'collective')}: {', '.join(wrong)}",
                 next_step=LINK,
                 pair=(source, target),

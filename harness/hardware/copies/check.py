@@ -53,7 +53,8 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     _judge(course, sizes, find, context)
     count = len(cards)
     account.scope.append(
-        f"{count * (count - 1)} ordered pairs and {plural(count, 'device')} with the host, {len(sizes)} sizes up to "
+        f"{count * (count - 1)} ordered pairs of devices, {plural(count, 'device')} to and from the "
+        f"host, {len(sizes)} sizes up to "
         f"{sizes[-1]:,} bytes"
     )
     if count == 1:

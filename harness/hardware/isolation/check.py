@@ -61,7 +61,7 @@ def _check(machine: Machine, account: Account, spec: str) -> str:
             account.scope.append(
                 f"the process that was given {given.card.label}: the driver does not report which GPUs it used"
             )
-    return f"{len(pairs)} processes at once, each with its own device and a right result"
+    return f"{len(pairs)} processes at once, each with its own device and a correct result"
 
 
 def _spec(devices: Devices) -> str | None:
@@ -109,7 +109,7 @@ CHECK = Check(
     id="isolation",
     title="one process for each device",
     proves="processes that are each given one device, all at once, see only that GPU by its UUID (or run only on those "
-    "CPUs), use no memory of another GPU, and compute right",
+    "CPUs), use no memory of another GPU, and compute correctly",
     minimum_devices=1,
     typical_s=12,
     run=run,

@@ -42,7 +42,7 @@ def judge_isolation(given: Given, seen: Seen | None, why: str = "") -> list[Find
         return [_finding(given, "a result", why, f"failed: {why}")]
     found = []
     if not seen.right:
-        found.append(_finding(given, "the exact product", "another one", "multiplied integers wrong"))
+        found.append(_finding(given, "the exact product", "a different one", "multiplied integers incorrectly"))
     if given.uuid is None:
         if seen.gpus:
             found.append(_finding(given, "no GPU", f"{seen.gpus}", f"sees {plural(seen.gpus, 'GPU')}"))

@@ -46,7 +46,7 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
                     f"{operation.name}, element {list(wrong.index)}",
                     expected=wrong.expected,
                     found=wrong.found,
-                    message=f"multiplies small integers wrong: {plural(wrong.elements, 'element')}",
+                    message=f"multiplies small integers incorrectly: {plural(wrong.elements, 'element')}",
                     next_step="take it out of service, and run the check arithmetic to see what else is wrong",
                     subject=operation.name,
                 )
@@ -56,7 +56,8 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
         labels = ", ".join(card.label for card in machine.cards if card.label in unusable)
         account.scope.append(f"no op was run on {labels}, because none can run there")
     return (
-        f"{compared} comparisons of versions and kernels, and a right product on {plural(len(machine.cards), 'device')}"
+        f"{compared} comparisons of versions and kernels, and a correct product on "
+        f"{plural(len(machine.cards), 'device')}"
     )
 
 
@@ -64,7 +65,7 @@ CHECK = Check(
     id="software",
     title="driver, libraries and TensorFlow",
     proves="driver, CUDA, cuDNN and NCCL are what this TensorFlow was built for, the wheel has kernels for each GPU, "
-    "no library is missing, and each device multiplies small integers right",
+    "no library is missing, and each device multiplies small integers correctly",
     minimum_devices=1,
     typical_s=1,
     run=run,

@@ -26,7 +26,7 @@ def missing(question: Question) -> Iterator[Cause]:
     if unread and len(unread) == len(lost) and not stops:
         yield Cause(
             f"{listed(unread)} {'gets' if len(unread) == 1 else 'get'} no gradient: the program never reads "
-            f"{'it' if len(unread) == 1 else 'them'}, but a copy that was made outside of the tape",
+            f"{'it' if len(unread) == 1 else 'them'}, only a copy that was made outside of the tape",
             None,
             wrong,
             "read the variable inside the program, in each shard's scope",

@@ -111,20 +111,20 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
         verb = "stands" if len(missing) == 1 else "stand"
         sources = [places[row] for row in missing if row < len(places)]
         standing = first_upper(rows_text(sorted(set(sources or doubled))))
-        return f"{standing} {verb} in the place of {rows_text(missing)}, which would belong there", True
+        return f"{standing} {verb} in the place of {rows_text(missing)}, which belong there", True
     if missing:
-        return f"{rows_text(missing)} of {count} were dropped, and the others are in another order", True
+        return f"{rows_text(missing)} of {count} were dropped, and the others are in a different order", True
     if places == list(range(count))[::-1]:
         return f"the {count} rows are in reverse order", False
     # With one row a shard, rows that are shifted are whole shards too.
     shift = places[0] % count
     shifted = places == [(row + shift) % count for row in range(count)]
     if layout is not None and _whole_shards(places, layout) and (max(layout.sizes) > 1 or not shifted):
-        return "the results of the shards are joined in another order than the batch was split in", False
+        return "the results of the shards are joined in a different order from that of the split", False
     if shifted:
         return f"the rows are shifted by {shift if shift <= count // 2 else shift - count}", False
     at = [row for row, place in enumerate(places) if row != place]
-    return f"{rows_text(at)} of {count} are in another order", False
+    return f"{rows_text(at)} of {count} are in a different order", False
 
 
 def _whole_shards(places: list[int], layout: Layout) -> bool:

@@ -74,11 +74,11 @@ def one_factor(question: Question) -> Iterator[Cause]:
             )
         else:
             yield Cause(
-                f"{what} {verb} {count} times too large: the parts of {count} shards are added up although each is a "
-                "mean, or counts the whole, already",
+                f"{what} {verb} {count} times too large: the parts of {count} shards are added up although each is "
+                "already a mean, or covers the whole batch",
                 place,
                 wrong,
-                "divide by the number of shards, or weigh each by its share of the rows",
+                "divide by the number of shards, or weight each by its share of the rows",
             )
     elif abs(ratio * count - 1.0) < 1e-3 and count > 1:
         yield Cause(
@@ -99,7 +99,7 @@ def one_factor(question: Question) -> Iterator[Cause]:
         yield Cause(f"{what} {verb} {how} {round(ratio)} times instead of once", place, wrong)
     elif any(leaf.found is not None and leaf.found.size > 1 for leaf in wrong) or _simple(ratio):
         yield Cause(
-            f"{what} {verb} {factor_text(ratio)} times the single-device result, every element alike", place, wrong
+            f"{what} {verb} {factor_text(ratio)} times the single-device result, in every element", place, wrong
         )
 
 

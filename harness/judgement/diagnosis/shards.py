@@ -160,28 +160,29 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
         on = layout.devices(question, [join.at])
         if join.name == "gradient of":
             return Cause(
-                f"{who}{on} is missing in the gradients: what it computes is outside of the tape", layout.place, wrong
+                f"{who}{on} is missing from the gradients: what it computes is outside of the tape", layout.place, wrong
             )
-        return Cause(f"the gradients count {who}{on} alone", layout.place, wrong)
+        return Cause(f"the gradients are those of {who}{on} alone", layout.place, wrong)
     if join.name in ("only", "without", "mean without", "weighted without"):
         who = f"shard {join.at}{layout.devices(question, [join.at])}"
         if join.name == "only":
             return Cause(
                 f"{name} counts {who} alone; the parts of the other {count - 1} shards are lost", joined, wrong
             )
-        return Cause(f"the part of {who} is missing in {name}", joined, wrong)
+        return Cause(f"the part of {who} is missing from {name}", joined, wrong)
     if join.name == "mean":
         if (right is not None and right.name == "weighted") or (right is None and _weighted(shards, leaf)):
             return Cause(
-                f"{name} is a mean of means of uneven shards: {split} count alike",
+                f"{name} is a mean of means of uneven shards: {split} have equal weight",
                 joined,
                 wrong,
-                "weigh each shard's mean by its number of rows, or divide the sum by the number of all rows",
+                "weight each shard's mean by its number of rows, or divide the sum by the number of all rows",
             )
         if right is not None and right.name == "sum":
             return Cause(f"{name} is {count} times too small: sums of {count} shards are averaged", joined, wrong)
         return Cause(
-            f"{name} is averaged over shards, but it is no mean over rows: the average of {count} shards' results is "
+            f"{name} is averaged over shards, but it is not a mean over rows: the average of {count} shards' "
+            "results is "
             "not the batch's",
             joined,
             wrong,
@@ -189,7 +190,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
         )
     if join.name == "weighted":
         return Cause(
-            f"{name} is averaged over shards, weighted by their rows, but it is no mean over rows", joined, wrong
+            f"{name} is averaged over shards, weighted by their rows, but it is not a mean over rows", joined, wrong
         )
     if join.name == "sum":
         if leaf.part == "state" and written(question, leaf) == count:

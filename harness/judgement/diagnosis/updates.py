@@ -48,9 +48,12 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
             return
         for join, sentence in (
             ("sum", "the shards' gradients are added up although each is a mean"),
-            ("mean", "the shards' gradients count alike although the shards differ in size"),
-            *((f"only {number}", f"the update counts shard {number} alone") for number in range(count)),
-            *((f"without {number}", f"the part of shard {number} is missing in the update") for number in range(count)),
+            ("mean", "the shards' gradients have equal weight although the shards differ in size"),
+            *((f"only {number}", f"the update uses shard {number} alone") for number in range(count)),
+            *(
+                (f"without {number}", f"the part of shard {number} is missing from the update")
+                for number in range(count)
+            ),
         ):
             name, _, at = join.partition(" ")
             joined = _joined(gathered, Join(name, int(at or 0)), layout.sizes)
