@@ -40,16 +40,16 @@ def register(app: typer.Typer) -> None:
 def burnin(
     devices: DevicesOption = "auto",
     hours: Annotated[float, typer.Option("--hours", metavar="H", help="How long, in hours.")] = 0.0,
-    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="How long, in minutes, added to it.")] = 0.0,
+    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Minutes, added to --hours.")] = 0.0,
     report: ReportOption = DEFAULT_FOLDER,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Begin again; without it, a burn-in that was interrupted goes on.")
+        bool, typer.Option("--restart", help="Start over instead of continuing an interrupted burn-in.")
     ] = False,
 ) -> None:
     """Run all checks of the hardware in rotation, under load, for a stated time.
 
-    Each result is kept at once, so that after ^C or a reboot the same command goes on. The report says when each error
-    came first and how often, and shows temperature, clock, power and rate of each card over the whole time.
+    Each result is saved at once, so that after ^C or a reboot the same command continues. The report says when each
+    error first occurred and how often, and shows temperature, clock, power and rate of each card over the whole time.
     """
     from harness.report.burnin import BurnIn
     from harness.report.recording import Recording
@@ -69,7 +69,7 @@ def burnin(
         report, harness=__version__, command=tuple(sys.argv), spec=devices, planned=checks, level=str(Level.QUICK)
     )
     if kept.entries:
-        say(f"going on after {plural(kept.rounds, 'round')} and {kept.elapsed_s / 60:.1f} min")
+        say(f"continuing after {plural(kept.rounds, 'round')} and {kept.elapsed_s / 60:.1f} min")
     code = None
     try:
         burn(kept, limit_s, lambda: _round(devices, checks, report / "logs"), recording)

@@ -273,7 +273,7 @@ FAULTS = (
     ),
     Fault(
         "V23-padding-counted",
-        "rows of padding count in a mean",
+        "rows of padding are counted in a mean",
         "public code",
         slip(_loss, _padding_counted, _padding_left_out, rows=uneven),
         "padd|rows? (more|too many|were added)",

@@ -123,7 +123,7 @@ FAULTS = (
     ),
     Fault(
         "P05-one-too-many",
-        "a tower more than devices",
+        "one more tower than devices",
         "tensorflow 29342",
         _one_device_too_many,
         "MatMul.*not run on the device that its scope requests; soft placement",
@@ -157,7 +157,7 @@ FAULTS = (
     ),
     Fault(
         "P16-in-name-only",
-        "the scopes hold no work",
+        "the device scopes contain no ops",
         "public code",
         _busy_with_nothing,
         "no op of the program ran on this device",

@@ -104,13 +104,19 @@ FAULTS = (
         _long_sum,
         r"0\.999 times",
     ),
-    Fault("V21-large-numbers", "the same of numbers near 1e6", "tensorflow 2732", _large_numbers, r"0\.999 times"),
     Fault(
-        "V21-float16", "the same in float16, a part in 10 lost", "tensorflow 2732", _half_precision, r"0\.9001? times"
+        "V21-large-numbers",
+        "1 part in 1,000 lost from sums of numbers near 1e6",
+        "tensorflow 2732",
+        _large_numbers,
+        r"0\.999 times",
+    ),
+    Fault(
+        "V21-float16", "1 part in 10 lost from sums in float16", "tensorflow 2732", _half_precision, r"0\.9001? times"
     ),
     Fault(
         "V21-float64",
-        "the same in float64, a part in 1e9 lost",
+        "1 part in 1e9 lost from sums in float64",
         "tensorflow 2732",
         _double_precision,
         r"0\.999999999 times",

@@ -181,7 +181,7 @@ FAULTS = (
     ),
     Fault("R01-unseeded", "dropout without a seed", "tensorflow 33297", _unseeded, "drawn without a seed"),
     Fault(
-        "R01-generator", "a generator asked once per shard", "tensorflow 33297", _generator, "each shard draws its own"
+        "R01-generator", "a generator called once per shard", "tensorflow 33297", _generator, "each shard draws its own"
     ),
     Fault(
         "R01-keras-dropout",

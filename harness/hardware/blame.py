@@ -177,7 +177,11 @@ def computing_findings(
     for each in blame:
         rate = _rate(each)
         if each.kind == "card" and each.card is not None:
-            sure = "at every index" if each.sure else "too few trials to tell the card from its index"
+            sure = (
+                "at every index"
+                if each.sure
+                else "but too few trials show whether it depends on the card or on the index"
+            )
             sure = "no other device to compare with" if len(cards) == 1 else sure
             yield finding(
                 "corruption",

@@ -59,7 +59,7 @@ def _unreachable(known: Sequence[nvidia.Card], cards: Sequence[Card]) -> list[Ca
     missing = [address for address in nvidia.cards_on_bus() if address.lower() not in addresses]
     if len(missing) > len(silent):
         made += [
-            Card(f"pci:{address}", "GPU", pci=address, kind="GPU", error="is on the PCI bus, unknown to the driver")
+            Card(f"pci:{address}", "GPU", pci=address, kind="GPU", error="is on the PCI bus, but unknown to the driver")
             for address in missing
         ]
     return made

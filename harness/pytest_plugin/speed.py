@@ -247,8 +247,9 @@ def _hand_over(benchmark: Any, timer: ReplayTimer, record: SpeedupRecord, parall
     slowest_s = max(record.parallel_ns) * 1e-9
     if found != rounds or not math.isclose(benchmark.stats.stats.max, slowest_s, rel_tol=1e-9):
         raise HarnessError(
-            f"pytest-benchmark took {found} rounds of at most {benchmark.stats.stats.max} s over from {rounds} of at "
-            f"most {slowest_s} s: it no longer reads its timer as expected; pytest-benchmark 5.0 to 5.3 do"
+            f"pytest-benchmark recorded {found} rounds of at most {benchmark.stats.stats.max} s instead of "
+            f"{rounds} of at "
+            f"most {slowest_s} s: it does not read its timer as expected; use pytest-benchmark 5.0 to 5.3"
         )
     benchmark.extra_info[EXTRA_INFO_KEY] = asdict(record)
 

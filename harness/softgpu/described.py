@@ -69,7 +69,7 @@ def plant_faults(library: ctypes.CDLL, machine: DescribedGpus) -> None:
     library.harness_softgpu_faults.restype = ctypes.c_char_p
     problem = library.harness_softgpu_faults("\n".join(machine.faults).encode())
     if problem is not None:
-        raise InvalidDescription(machine.name, "fault", problem.decode(), "faults that this TensorFlow can have")
+        raise InvalidDescription(machine.name, "fault", problem.decode(), "faults in ops that this TensorFlow has")
     drivers = install_driver(machine)
     library.harness_softgpu_share_work(str(drivers.work_path).encode())
     for device, number in enumerate(machine.numbers):

@@ -90,7 +90,9 @@ class Drivers:
             found = ctypes.CDLL(name)
             if not hasattr(found, "harness_described_machine"):
                 why = f"this process has loaded the machine's own {name}"
-                raise SoftwareGpusUnavailable(why, "describe a machine before anything looks for real GPUs")
+                raise SoftwareGpusUnavailable(
+                    why, "configure the described machine before anything looks for real GPUs"
+                )
             found.harness_described_machine(str(made.path).encode())
         return made
 

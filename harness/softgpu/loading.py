@@ -49,7 +49,7 @@ def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
     if _loaded is not None:
         raise DevicesAlreadyConfigured(str(_loaded), str(gpus))
     if real := tensorflow.config.list_physical_devices("GPU"):
-        why = f"TensorFlow sees {plural(len(real), 'real GPU')}, and cannot have both"
+        why = f"TensorFlow sees {plural(len(real), 'real GPU')}, and cannot use real and software GPUs in one process"
         raise SoftwareGpusUnavailable(why, "hide them with CUDA_VISIBLE_DEVICES=-1, or use them with 'gpu'")
     path = build_library(tensorflow)
     library = ctypes.CDLL(str(path))

@@ -103,7 +103,7 @@ UNFITTING: list[tuple[Step, str]] = [
     (Combine("xor", "x3", "y3"), "how='xor'"),
     (Reduce("x53", "sum", axis=2), "axis=2"),
     (Reduce("x53", "median"), "how='median'"),
-    (Reshape("x53", (4, 4)), "15 features a row"),
+    (Reshape("x53", (4, 4)), "15 features per row"),
     (Transpose("x53", (0, 0)), "each axis"),
     (Slice("x53", 2, 2), "inside the last"),
     (Gather("x53", (3,)), "numbers of the last features"),

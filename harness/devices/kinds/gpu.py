@@ -49,5 +49,5 @@ class GpuSpec(DeviceSpec):
         physical = [gpu.physical for gpu in found[:wanted]]
         settings = tuple(GpuSettings(name, limits, options.memory_growth) for name in physical)
         runtime = RuntimeSettings(1, settings, options.intra_op_threads, options.inter_op_threads)
-        reason = f"{plural(wanted, 'real GPU')} of {len(found)}, as requested"
+        reason = f"{wanted} of {plural(len(found), 'real GPU')}, as requested"
         return local_plan("GPU", "gpu", physical, runtime, options, reason)

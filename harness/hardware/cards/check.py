@@ -30,7 +30,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     account.scope += scope
     _compute(machine, context, account)
     labels = ", ".join(card.label for card in machine.cards)
-    return f"{plural(len(machine.cards), 'device')} visible once, in order, and computing: {labels}"
+    return f"{plural(len(machine.cards), 'device')} visible, each once and in order, and computing: {labels}"
 
 
 def _compute(machine: Machine, context: CheckContext, account: Account) -> None:

@@ -94,7 +94,7 @@ def judge_numbering(
         if any(card.is_gpu for card in cards):
             scope.append("the driver's list of GPUs is unavailable, so a missing GPU would not be noticed")
         else:
-            scope.append("no GPU: there is no driver whose numbers could be compared")
+            scope.append("no GPU, so the order of GPUs was not compared with the driver")
         return found, scope
     expected = _expected(known, visible)
     found += _missing(expected, numbering, len(known))

@@ -110,8 +110,9 @@ def _judge(course: Course, sizes: tuple[int, ...], find: ProfileOf, context: Che
 CHECK = Check(
     id="copies",
     title="copies between host and devices",
-    proves="what is copied from the host to a device, back, and from each device to each other one, one way and both "
-    "at once, arrives unchanged, and no device or pair is slower than it should be",
+    proves="copies from the host to each device and back, and between each pair of devices, in one "
+    "direction and in both "
+    "at once, arrive unchanged, and none is slower than it should be",
     minimum_devices=1,
     typical_s=4,
     run=run,

@@ -46,9 +46,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 
     runs = count // max(1, len(cards))
     account.scope.append(
-        f"{runs:,} runs on each of {plural(len(cards), 'device')}, each index on each device: finds "
-        "with 95 % confidence what "
-        f"is wrong once in {round(1 / unseen_rate(runs)):,} runs or more often"
+        f"{runs:,} runs on each of {plural(len(cards), 'device')}, each index on each device: detects with "
+        f"95 % confidence an error that occurs in 1 of {round(1 / unseen_rate(runs)):,} runs or more often"
     )
     account.measured["runs_per_card"] = float(runs)
     return (
@@ -60,8 +59,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 CHECK = Check(
     id="corruption",
     title="silent corruption",
-    proves="programs with an exact result give every bit of it on each device and at each index, again and again, and "
-    "every ordered pair of devices delivers what was sent",
+    proves="programs with a known exact result give it bit for bit on each device and at each index, every time, and "
+    "copies between all ordered pairs of devices deliver what was sent",
     minimum_devices=1,
     typical_s=4,
     run=run,

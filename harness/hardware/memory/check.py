@@ -103,7 +103,7 @@ def _leaks(machine: Machine, context: CheckContext, account: Account) -> bool:
         if card.is_gpu and len(known) >= 6:
             account.add(judge_growth(card, known, steps, host=True))
     if unknown:
-        account.scope.append(f"memory in use unknown on {', '.join(unknown)}: leaks there were not looked for")
+        account.scope.append(f"memory in use unknown on {', '.join(unknown)}, so leaks were not looked for there")
     return not unknown
 
 

@@ -42,7 +42,7 @@ def judge_setting(card: Card, setting: MemorySetting, seen: MemorySeen | str) ->
         yield _finding(card, name, plural(setting.parts, "logical device"), str(len(seen.parts)), message)
     elsewhere = [place for place in seen.placed if not place.endswith(tuple(f":{part}" for part in seen.parts))]
     if elsewhere:
-        message = f"with {name} places what belongs on {', '.join(seen.parts)} on {', '.join(elsewhere)}"
+        message = f"with {name} places tensors for {', '.join(seen.parts)} on {', '.join(elsewhere)}"
         yield _finding(card, name, ", ".join(seen.parts), ", ".join(elsewhere), message)
     if seen.wrong:
         message = f"with {name} changed the content of {plural(seen.wrong, 'buffer')}"

@@ -191,7 +191,7 @@ class Reshape(Step):
 
     def infer(self, types: Types) -> Value:
         x = types[self.x]
-        self.require(x.batched and prod(self.shape) == x.size, f"shape={self.shape}", f"{x.size} features a row")
+        self.require(x.batched and prod(self.shape) == x.size, f"shape={self.shape}", f"{x.size} features per row")
         return Value(self.shape, x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
