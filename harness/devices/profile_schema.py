@@ -28,8 +28,8 @@ class MemoryTable(_Table):
 class ThreadsTable(_Table):
     """``[threads]``: sizes of TensorFlow's thread pools."""
 
-    intra_op: int | None = Field(default=None, ge=0, description="an integer of 0 (TensorFlow chooses) or more")
-    inter_op: int | None = Field(default=None, ge=0, description="an integer of 0 (TensorFlow chooses) or more")
+    intra_op: int | None = Field(default=None, ge=0, description="an integer of 0 or more; with 0, TensorFlow chooses")
+    inter_op: int | None = Field(default=None, ge=0, description="an integer of 0 or more; with 0, TensorFlow chooses")
 
 
 class ProfileDocument(_Table):

@@ -166,7 +166,7 @@ FAULTS = (
     ),
     Fault(
         "P17-all-but-a-scaling",
-        "all but a scaling on device 0",
+        "everything but a scaling runs on device 0",
         "public code",
         _all_but_a_scaling,
         "MatMul.*in a device scope that is not the shard's",

@@ -26,10 +26,10 @@ def known_acceptances(accept: Any) -> tuple[Acceptance, ...]:
     for each in accept:
         pair = isinstance(each, (tuple, list)) and len(each) == 2
         if not pair or not all(isinstance(text, str) and text.strip() for text in each):
-            raise UsageError(f"accept has {each!r}; accepted: {form}")
+            raise UsageError(f"accept contains {each!r}; accepted: {form}")
         if each[0].upper()[:1] == "H" and each[0][1:].isdigit() and find_kind(each[0]) is None:
             raise UsageError(
-                f"accept has {each[0]!r}; accepted codes: {', '.join(kind.code for kind in KINDS.values())}"
+                f"accept contains {each[0]!r}; accepted codes: {', '.join(kind.code for kind in KINDS.values())}"
             )
     return tuple((what.strip(), reason.strip()) for what, reason in accept)
 

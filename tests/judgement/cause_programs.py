@@ -235,14 +235,14 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         lambda d, x: joined(d, lambda p: tf.nn.softplus(tf.matmul(p, shared())), x),
         dense,
         X,
-        r"first result that differs is that of Tanh .* of the reference.*; the program does Softplus there",
+        r"first op of the reference whose result differs is Tanh .*; the program runs Softplus there",
     ),
     (
         "no activation",
         lambda d, x: tf.exp(joined(d, lambda p: tf.matmul(p, shared()), x)),
         lambda x: tf.exp(dense(x)),
         X,
-        r"first result that differs is that of Tanh .* of the reference.*; the program does Exp there",
+        r"first op of the reference whose result differs is Tanh .*; the program runs Exp there",
     ),
     (
         "no penalty",

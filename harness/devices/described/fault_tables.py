@@ -156,7 +156,7 @@ class BitFlip(_OnCard):
     op: str | None = Field(default=None, description="the name of an op, such as 'MatMul'; products when left out")
     dtype: str | None = Field(default=None, description="a dtype, such as 'float32'; all when left out")
     bits: int = Field(default=1, ge=1, le=8, description="how many bits of an element, from 1 to 8")
-    run: int = Field(default=1, ge=1, le=1024, description="how many elements in a row, aligned: 1 to 1024")
+    run: int = Field(default=1, ge=1, le=1024, description="how many consecutive elements, aligned: 1 to 1024")
     least_elements: int = Field(
         default=0, ge=0, description="only results of so many elements, 0 or more: smaller ones use few multiprocessors"
     )

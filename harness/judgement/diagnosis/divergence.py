@@ -88,10 +88,10 @@ def _cause(question: Question, origin: _Step, before: list[_Step], program: list
                 break
             reached.update(step.outputs)
     where = f" ({origin.place})" if origin.place else ""
-    sentence = f"the first result that differs is that of {origin.kind}{where} of the reference: what it reads is equal"
+    sentence = f"the first op of the reference whose result differs is {origin.kind}{where}: its inputs are equal"
     sentence += f", as are {count} results before it" if count > 1 else ""
     if other is not None and other.kind != origin.kind:
-        return Cause(f"{sentence}; the program does {other.kind} there", other.place, wrong)
+        return Cause(f"{sentence}; the program runs {other.kind} there", other.place, wrong)
     return Cause(sentence, other.place if other is not None and other.place != origin.place else None, wrong)
 
 
