@@ -129,7 +129,7 @@ def test_a_profile_that_says_little_leaves_the_rest_to_tensorflow(tmp_path: Path
         (f"{_HEAD}[memory]\nlimit_mib = 1.5", "memory.limit_mib", 1.5, "1 or more, in MiB"),
         (f'{_HEAD}[memory]\nlimit_mib = "1"', "memory.limit_mib", "1", "1 or more, in MiB"),
         (f"{_HEAD}[memory]\ngrowth = true\nlimit_mib = 9", "memory.limit_mib", 9, "not both"),
-        (f"{_HEAD}[threads]\nintra_op = -1", "threads.intra_op", -1, "0 (TensorFlow chooses) or more"),
+        (f"{_HEAD}[threads]\nintra_op = -1", "threads.intra_op", -1, "0 or more; with 0, TensorFlow chooses"),
         (f"{_HEAD}[threads]\ninter = 1", "threads.inter", 1, "intra_op, inter_op"),
         ('schema_version = 1\nspec = "cpu:2"\n[memory]\ngrowth = true', "memory.growth", True, "it is for real GPUs"),
         ('schema_version = 1\nspec = "auto"\n[memory]\nlimit_mib = 9', "memory.limit_mib", 9, "it is for real GPUs"),

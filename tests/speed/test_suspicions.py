@@ -67,7 +67,7 @@ def test_tracing_within_the_times_is_told_of() -> None:
 def test_waiting_that_is_a_large_part_of_a_call_is_told_of() -> None:
     assert about_waiting(0.9e6, _samples(1.9)) == []
     [said] = about_waiting(1.2e6, _samples(1.9))
-    assert "1,200 µs of it to wait for its outputs" in said
+    assert "of which it waits 1,200 µs for its outputs" in said
 
 
 def test_rates_that_no_device_reaches_are_told_of() -> None:

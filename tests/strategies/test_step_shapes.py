@@ -104,7 +104,7 @@ UNFITTING: list[tuple[Step, str]] = [
     (Reduce("x53", "sum", axis=2), "axis=2"),
     (Reduce("x53", "median"), "how='median'"),
     (Reshape("x53", (4, 4)), "15 features per row"),
-    (Transpose("x53", (0, 0)), "each axis"),
+    (Transpose("x53", (0, 0)), "a permutation of the axes"),
     (Slice("x53", 2, 2), "inside the last"),
     (Gather("x53", (3,)), "numbers of the last features"),
     (Normalise("scalar"), "normalise over"),
