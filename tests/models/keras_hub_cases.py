@@ -105,7 +105,7 @@ _BERT: dict[str, Any] = {"segments": True, **_ENCODER}
 _RESNET: dict[str, Any] = {
     "input_conv_filters": [8],
     "input_conv_kernel_sizes": [3],
-    "stackwise_num_filters": [8, 16],
+    "stackwise_num_filters": [64, 64],
     "stackwise_num_blocks": [1, 1],
     "stackwise_num_strides": [1, 2],
     "block_type": "basic_block",
