@@ -82,13 +82,14 @@ def _of_the_model(op: Op) -> bool:
 
 def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
     own = {device.parsed for device in devices}
+    host = DeviceName.parse(devices.host)
 
     def wrong(edge: _Edge) -> str:
         source, reader, start, end = edge
         if computes(reader) and reader.requested is None and reader.role == "forward":
             return ""  # after the pipeline, in no scope: what the caller does with the results
         if source.role == "gradient" and (
-            (reader.requested is None and start == 0) or _to_its_maker(wiring, source, reader)
+            (reader.requested is None and start == 0) or _to_its_maker(wiring, source, reader, host)
         ):
             return ""
         if start < 0 and source.role == "forward" and not _comes_from(wiring, source, own):
@@ -104,12 +105,12 @@ def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
     return wrong
 
 
-def _to_its_maker(wiring: Wiring, source: Op, reader: Op, arguments: DeviceName | None = None) -> bool:
+def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName) -> bool:
     """Whether a gradient goes to the device that its tensor was made on, or was handed on by.
 
     Stages hand on what they do not use, and the gradient of an identity is no op: it goes back in one step. The
-    gradient of an argument may be added up or joined wherever that happens without a scope, and on the device of
-    the ``arguments``.
+    gradient of an argument may be added up or joined wherever that happens without a scope, and on the host, where
+    arguments are.
     """
     names, seen = [source.name], set()
     while names:
@@ -128,7 +129,7 @@ def _to_its_maker(wiring: Wiring, source: Op, reader: Op, arguments: DeviceName 
                     return True
                 before = wiring.by_name.get(before.inputs[0])
             if before is None or before.role == "data":
-                if reader.requested is None or reader.device == arguments:
+                if reader.requested is None or reader.device == host:
                     return True
             elif before.device == reader.device and before.role != "variable":
                 return True

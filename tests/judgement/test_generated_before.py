@@ -65,6 +65,14 @@ def test_sums_of_gradients_are_where_their_tensor_is(verify: Any, example: Any, 
     assert verify(example, devices).findings == ()
 
 
+@pytest.mark.parametrize("rows", [0, 2])
+def test_the_gradient_of_an_argument_is_added_up_on_the_host_beside_a_pipeline(rows: int, devices: Devices) -> None:
+    steps = (Normalise("x"), Activation("v0", "tanh"), Activation("v1", "sigmoid"))
+    staged = StagedProgram(Program((Argument("x", (2, 3)),), (), steps, (("", "v2"),), rows=rows), (1, 2))
+    some = Some(list(devices)[1:], spec=devices.spec, host=devices.host)
+    assert verify_staged(staged, some).findings == ()
+
+
 @pytest.mark.parametrize("number", [2, 3])
 def test_the_check_of_rows_is_no_work_on_a_shard(number: int, devices: Devices) -> None:
     some = Some(list(devices)[:number], spec=devices.spec, host=devices.host)
