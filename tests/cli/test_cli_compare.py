@@ -180,7 +180,7 @@ def test_ended_by_sigterm_it_leaves_no_process(tmp_path: Path) -> None:
     )
     with start(tmp_path, "compare", "--ab", sleeper, sleeper, planted=False) as process:
         assert wait_until(lambda: pid.exists() and pid.read_text() != "")
-        time.sleep(0.1)
+        time.sleep(2)
         process.terminate()
         process.communicate(timeout=600)
     assert process.returncode == 143

@@ -213,7 +213,7 @@ def _answer(connection: socket.socket, key: Key, path: list[str]) -> None:
         if not size:
             return
         request = json.loads(_receive(connection, int.from_bytes(size, "big")))
-        read_end, write_end = os.pipe()
+        (read_end, write_end), (go, told) = os.pipe(), os.pipe()
         child = os.fork()
         if not child:
             process = os.fork()
@@ -223,10 +223,13 @@ def _answer(connection: socket.socket, key: Key, path: list[str]) -> None:
             connection.close()
             os.close(read_end)
             os.close(write_end)
+            os.close(told)
+            os.read(go, 1)  # whoever asked for the process knows its number before it does anything
+            os.close(go)
             _become(request, descriptors, key, path)
         os.waitpid(child, 0)  # from now on the process is an orphan, which whoever asked for it adopts
         connection.sendall(os.read(read_end, 8))
-        for each in (read_end, write_end, *descriptors):
+        for each in (read_end, write_end, go, told, *descriptors):
             os.close(each)
 
 
