@@ -3,23 +3,8 @@
 Everything that is touched behind it is checked first: what is not as expected raises
 :class:`~harness.errors.TensorFlowInterfaceChanged`, never an empty recording.
 
-The interfaces used, as found in the versions that ``harness.tensorflow_version`` names:
-
-- ``eager.context``: collected graphs after placement, the kernel cache, function definitions;
-- ``framework.op_callbacks``: each eager op as it runs, each graph op as it is built;
-- ``eager.backprop._gradient_function``: called once per forward op when a tape is played back;
-- ``eager.imperative_grad``: plays a tape back;
-- ``eager.record``, ``eager.execute.record_gradient``, ``backprop._default_vspace``, ``gradients_util``: the rest of it;
-- ``polymorphic_function.function_context``: what a ``tf.function`` is traced anew for;
-- ``framework.ops.Graph``, ``resource_variable_ops.BaseResourceVariable``: how ops are made, and rows looked up;
-- ``framework.op_def_registry``: the dtypes of a node's outputs;
-- ``framework.func_graph.FuncGraph``: made whenever a function is traced;
-- ``framework.ops._EagerTensorBase._numpy``: every reading of a tensor by Python goes through it;
-- ``tsl.profiler.protobuf.xplane_pb2``: the classes of the profiler's files;
-- ``eager.context.Context.get_server_def``: the addresses of a cluster;
-- ``pywrap_tfe.TFE_ContextListDevices`` and ``pywrap_tf_session``: what the allocator of each device may have;
-- ``framework.load_library.load_pluggable_device_library``: takes in a library of devices;
-- Keras's ``Trainer._resolve_auto_jit_compile``: what ``compile(jit_compile="auto")`` comes to.
+The modules used are in ``_MODULES``, as found in the versions that ``harness.tensorflow_version`` names. A function
+that needs another one, such as the classes of the profiler's files, imports and checks it itself.
 """
 
 from __future__ import annotations
@@ -46,18 +31,18 @@ _EXTENSION = ("RegisterGradientFunction", "RegisterVSpace", "FastPathExecute", "
 
 
 _MODULES = {
-    "context": "eager.context",
-    "op_callbacks": "framework.op_callbacks",
-    "backprop": "eager.backprop",
-    "imperative_grad": "eager.imperative_grad",
-    "pywrap": "pywrap_tfe",
-    "record": "eager.record",
-    "op_def_registry": "framework.op_def_registry",
-    "func_graph": "framework.func_graph",
-    "ops": "framework.ops",
-    "execute": "eager.execute",
-    "gradients_util": "ops.gradients_util",
-    "function_context": "eager.polymorphic_function.function_context",
+    "context": "eager.context",  # collected graphs after placement, the kernel cache, function definitions
+    "op_callbacks": "framework.op_callbacks",  # each eager op as it runs, each graph op as it is built
+    "backprop": "eager.backprop",  # _gradient_function, called once per forward op when a tape is played back
+    "imperative_grad": "eager.imperative_grad",  # plays a tape back
+    "pywrap": "pywrap_tfe",  # what the tape calls
+    "record": "eager.record",  # regions with a backward function of their own
+    "op_def_registry": "framework.op_def_registry",  # the dtypes of a node's outputs
+    "func_graph": "framework.func_graph",  # FuncGraph, made whenever a function is traced
+    "ops": "framework.ops",  # _EagerTensorBase._numpy, through which Python reads every tensor; Graph
+    "execute": "eager.execute",  # record_gradient
+    "gradients_util": "ops.gradients_util",  # gradients in graphs
+    "function_context": "eager.polymorphic_function.function_context",  # what a tf.function is traced anew for
 }
 
 
