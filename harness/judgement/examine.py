@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.devices.device import Devices
 from harness.devices.lost import lost_hosts, naming_hosts
@@ -28,6 +27,8 @@ from harness.judgement.runs import (
     Program,
     Result,
     as_result,
+    rows_of,
+    same_bits,
     to_array,
     variable_name,
 )
@@ -68,6 +69,7 @@ class Examination:
     expected: dict[str, Result] = field(default_factory=dict)
     #: The modes in which results differ, each with what is needed to find out why.
     questions: list[Question] = field(default_factory=list)
+    progress: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
         wanted = bool(self.gradients)
@@ -96,6 +98,7 @@ class Examination:
 
     def _run(self, mode: Mode, snapshot: Snapshot) -> None:
         # The program under test goes first: what it makes on its first call has to be its own doing.
+        self.progress(f"tracing the parallel program, {mode}")
         with writes_noted(snapshot):
             traced = self._traced(mode)
         snapshot.restore()
@@ -107,6 +110,7 @@ class Examination:
                 self.tested.forget_graphs()
                 traced = self._traced(mode)
                 snapshot.restore()
+        self.progress(f"running the reference, {mode}")
         try:
             with writes_noted(snapshot):
                 expected = self._result(self.single, mode)
@@ -121,12 +125,15 @@ class Examination:
         if traced is None:
             return
         evidence, found = traced
-        self.expected[mode] = expected
+        # Of another mode only the outputs are compared with these.
+        self.expected[mode] = replace(expected, gradients=(), state=())
         snapshot.restore()
+        self.progress(f"running the parallel program again, {mode}")
         again = self._result(self.tested, mode)
         snapshot.restore()
         self.programs += 1
         self.traces[mode] = evidence
+        self.progress(f"comparing, {mode}")
         self._compare(found, expected, again, evidence, mode, snapshot)
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
@@ -159,8 +166,8 @@ class Examination:
             return None
         self.judged.findings.extend(judge_variables(made, self.devices, mode))
         own = tuple(op for op in evidence.ops if PROJECTION_SCOPE not in op.name)
-        evidence = replace(evidence, ops=own)
-        return evidence, as_result(evidence.outputs, self.watched)
+        found = as_result(evidence.outputs, self.watched)
+        return replace(evidence, ops=own, outputs=None), found
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
         place = place_of_error(error)
@@ -194,7 +201,7 @@ class Examination:
         self.judged.arithmetic = self._arithmetic(evidence, expected, mode, snapshot)
         self.judged.undecided.extend(judge_modes(self.expected, mode, self.judged.arithmetic))
         exact = self._is_exact(expected, evidence) if self.exact is None else self.exact
-        terms = max(2, self.rows() or 1)
+        terms = max(2, rows_of(self.parallel, self.inputs) or 1)
         measured = Measuring(self.single, mode, expected, snapshot, self.watched, terms, self.judged.arithmetic)
         judged = self.judged
         leaves: list[Leaf] = []
@@ -314,7 +321,7 @@ class Examination:
         ]
         pairs = zip(names, [*first.outputs, *first.gradients], [*second.outputs, *second.gradients], strict=False)
         for index, (name, one, other) in enumerate(pairs):
-            if one is None or other is None or _identical(one, other):
+            if one is None or other is None or same_bits(one, other):
                 continue
             repeated = Judged(arithmetic=self.judged.arithmetic)
             compare(
@@ -341,27 +348,10 @@ class Examination:
     def _batch(self, expected: Result) -> int | None:
         """Size of the batch. A table among the inputs may be larger: the outputs tell which size is the batch's."""
         if hasattr(self.parallel, "broadcast"):
-            return self.rows()
+            return rows_of(self.parallel, self.inputs)
         sizes = {array.shape[0] for array in expected.outputs if array is not None and array.ndim}
         given = {shape[0] for leaf in self.tested.leaves() if (shape := tuple(getattr(leaf, "shape", ())))}
-        return max(sizes & given, default=self.rows())
-
-    def rows(self) -> int | None:
-        """Size of the batch: what ``make_parallel`` splits, or the largest first dimension of the inputs."""
-        import tensorflow as tf
-
-        axis = getattr(self.parallel, "axis", 0)
-        whole = getattr(self.parallel, "broadcast", ())
-        if not isinstance(axis, int) or not isinstance(whole, tuple):
-            axis, whole = 0, ()
-        sizes = [
-            int(leaf.shape[axis])
-            for name, value in self.inputs.items()
-            if name not in whole
-            for leaf in tf.nest.flatten(value)
-            if tf.is_tensor(leaf) and leaf.shape.rank is not None and -leaf.shape.rank <= axis < leaf.shape.rank
-        ]
-        return max(sizes, default=None)
+        return max(sizes & given, default=rows_of(self.parallel, self.inputs))
 
 
 @dataclass(frozen=True)
@@ -381,12 +371,6 @@ class _Of:
     def _of(self, spread: Spread) -> Sensitivity:
         found: Sensitivity = getattr(spread, self.part)[self.index]
         return found
-
-
-def _identical(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    if one.dtype == object or other.dtype == object:
-        return bool(np.array_equal(one, other))
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
 def _coarsest(evidence: Trace) -> float:

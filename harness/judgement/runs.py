@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -136,6 +136,24 @@ class Program:
         return names + [variable_name(variable) for variable in self.variables]
 
 
+def rows_of(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> int | None:
+    """Size of the batch: what ``make_parallel`` splits, or the largest first dimension of the inputs."""
+    import tensorflow as tf
+
+    axis = getattr(parallel, "axis", 0)
+    whole = getattr(parallel, "broadcast", ())
+    if not isinstance(axis, int) or not isinstance(whole, tuple):
+        axis, whole = 0, ()
+    sizes = [
+        int(leaf.shape[axis])
+        for name, value in inputs.items()
+        if name not in whole
+        for leaf in tf.nest.flatten(value)
+        if tf.is_tensor(leaf) and leaf.shape.rank is not None and -leaf.shape.rank <= axis < leaf.shape.rank
+    ]
+    return max(sizes, default=None)
+
+
 def projection(target: Any, seed: int, one: Any) -> Any:
     """Random weights of a target's shape for the projection that is differentiated: integers from -2 to 2, never 0.
 
@@ -175,16 +193,35 @@ def differentiable(tensor: Any) -> bool:
 
 
 def as_result(raw: Any, state: Sequence[Any] = ()) -> Result:
-    """Bring what a run returned to NumPy."""
+    """Bring what a run returned to NumPy, and take the gradients out of ``raw``, so that no two copies are held."""
     import tensorflow as tf
 
     outputs, gradients = raw
     return Result(
         structure=tf.nest.map_structure(_layout, outputs),
         outputs=tuple(to_array(leaf) for leaf in tf.nest.flatten(outputs)),
-        gradients=tuple(to_array(leaf) for leaf in gradients),
+        gradients=tuple(map(to_array, _taken(gradients))),
         state=tuple(variable.numpy() for variable in state),
     )
+
+
+def _taken(gradients: list[Any]) -> Iterator[Any]:
+    gradients.reverse()
+    while gradients:
+        yield gradients.pop()
+
+
+def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays have one shape, dtype and content, to the last bit."""
+    if one.dtype == object or other.dtype == object:
+        return bool(np.array_equal(one, other))
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(np.array_equal(_as_bytes(one), _as_bytes(other)))
+
+
+def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def to_array(leaf: Any) -> NDArray[Any] | None:

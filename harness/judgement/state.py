@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.judgement.runs import same_bits
 from harness.judgement.slots import device_of
 from harness.parallel.closure import carried, keras_classes
 from harness.parallel.making import is_made_in_place
@@ -96,7 +97,7 @@ class Snapshot:
         """Restore the values that have changed."""
         for variable, value in zip(self.variables, self.values, strict=True):
             now = variable.numpy()
-            if now.shape != value.shape or now.tobytes() != value.tobytes():
+            if not same_bits(now, value):
                 put(variable, value)
 
 

@@ -12,6 +12,7 @@ from harness.devices.name import DeviceName
 from harness.errors import DevicesUnavailable, UsageError, VerificationError
 from harness.judgement.accepted import Acceptance, known_acceptances
 from harness.judgement.patterns import PATTERNS
+from harness.judgement.progress import Progress
 from harness.judgement.runs import MODES, Mode
 from harness.judgement.verdict import conclude
 from harness.judgement.verification import Verification
@@ -91,9 +92,13 @@ def verify(
         seed=seed,
     )
     acceptances = known_acceptances(accept)
-    for mode in chosen:
-        examination.run(mode)
-    return observed(conclude(examination, acceptances))
+    with Progress() as progress:
+        examination.progress = progress
+        for mode in chosen:
+            examination.run(mode)
+        progress("looking for causes")
+        verification = conclude(examination, acceptances)
+    return observed(verification)
 
 
 def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
