@@ -34,7 +34,8 @@ SELFTEST_SCHEMA_VERSION = 1
 
 #: A line of a program of the catalogue, as a message names it.
 _LINE = re.compile(r"\(\w+\.py:\d+|\w+\.py:\d+\)")
-_NO_CAUSE = "no known cause"
+#: What the first line says where no known cause gives the numbers: so, or which op was the first to differ.
+NO_CAUSE = ("no known cause", "first op of the reference whose result differs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ def try_fault(fault: Fault[Planted], devices: Devices) -> Tried:
     failed = found.verdict is Verdict.FAIL
     accused = tuple(mode for mode in modes if kinds_in(clean, mode))
     named = fault.names_cause(found.reason, len(devices))
+    unnamed = not failed or any(words in found.reason for words in NO_CAUSE)
     return Tried(
         name=fault.name,
         group=fault.group,
@@ -160,7 +162,7 @@ def try_fault(fault: Fault[Planted], devices: Devices) -> Tried:
         missed=tuple(mode for mode in modes if not failed or not by_mode[mode] & case.kinds),
         accused=accused,
         undecided=not accused and clean.verdict is not Verdict.PASS,
-        cause="right" if failed and named else "none" if _NO_CAUSE in found.reason or not failed else "wrong",
+        cause="right" if failed and named else "none" if unnamed else "wrong",
         line_named=_LINE.search(found.reason) is not None,
         unexpected=unexpected,
         said=found.reason,

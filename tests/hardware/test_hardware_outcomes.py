@@ -123,18 +123,17 @@ def _profile(name: str, value: float) -> CardProfile:
     return CardProfile("a profile", (L4,), (Expected(name, value, "GB/s", "a data sheet", "2024-01-01"),))
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(26.0, Verdict.PASS), (90.0, Verdict.FAIL), (12.0, Verdict.FAIL)])
-def test_a_profile_judges_cards_that_are_all_alike(value: float, verdict: Verdict) -> None:
-    """All links of the machine carry about 26 GB/s: too little for one profile, and too much for another."""
+@pytest.mark.parametrize("value", [26.0, 90.0, 12.0])
+def test_copies_with_the_host_are_compared_with_the_peak_of_their_link(value: float) -> None:
+    """They are pageable, and at half the rate of a sound link: reported beside its peak, and judged by its state."""
 
     def profile_for(card: Card) -> CardProfile:
         return _profile(measure.TO_CARD, value)
 
     outcome = copies.run(context(2), profile_for)
-    assert outcome.verdict is verdict
-    assert {
-        figure.expected_from for figure in outcome.figures if figure.name == measure.TO_CARD and figure.expected
-    } == {"profile a profile (a data sheet, 2024-01-01)"}
+    assert outcome.verdict is Verdict.PASS
+    found = [figure for figure in outcome.figures if figure.name == measure.TO_CARD and figure.expected]
+    assert {figure.expected_from for figure in found} == {"peak of the PCIe link"}
 
 
 @pytest.mark.parametrize(("tf32", "figure"), [(True, "matmul tfloat32"), (False, "matmul float32")])
