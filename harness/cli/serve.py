@@ -52,7 +52,10 @@ def serve(
         )
     try:
         typer.echo(server.address)
-        threading.Event().wait()
+        # In turns: a signal that arrives just before a wait is seen only after it.
+        never = threading.Event()
+        while not never.wait(timeout=1.0):
+            pass
     except Ended as ended:
         say(f"ended by {ended}")
         sys.stdout.flush()
