@@ -34,7 +34,7 @@ def test_a_process_with_its_card_alone_is_right() -> None:
         (GIVEN, replace(SEEN, gpus=2, uuids=("GPU-00000000", "GPU-00000001")), "sees 2 GPUs"),
         (GIVEN, replace(SEEN, uuids=("GPU-00000000",)), "sees 1 GPU, GPU-00000000"),
         (GIVEN, replace(SEEN, used=("GPU-00000000", "GPU-00000001")), "memory on other GPUs: GPU-00000000"),
-        (GIVEN, replace(SEEN, right=False), "wrong"),
+        (GIVEN, replace(SEEN, right=False), "incorrectly"),
         (GIVEN, replace(SEEN, device="/job:localhost/replica:0/task:0/device:CPU:0"), "computed on"),
         (GIVEN, None, "failed: exit code 1"),
         (ON_CPU, replace(SEEN_ON_CPU, cpus=(2, 3)), "has threads on CPUs 2, 3"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -238,6 +239,9 @@ def test_many_threads_train_at_once_and_each_gets_its_own_gradients(devices: Dev
 
 
 def test_notes_of_ops_are_dropped_with_their_tapes(towers: Towers) -> None:
+    gc.collect()
+    recording.sweep()
+    before = {*recording.notes}  # of what other tests of this process still hold
     with colocate_gradients():
         with tf.GradientTape(persistent=True) as tape:
             loss = loss_of(on_each(towers.devices, towers.dense, towers.x))
@@ -248,7 +252,9 @@ def test_notes_of_ops_are_dropped_with_their_tapes(towers: Towers) -> None:
         del tape
         recording.sweep()
         assert len(recording.notes) < kept
-    assert recording.notes == {}
+    gc.collect()
+    recording.sweep()
+    assert {*recording.notes} <= before
 
 
 def test_replicas_of_a_strategy_are_within_the_context_of_their_caller(devices: Devices, fresh_process: Any) -> None:

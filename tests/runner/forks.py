@@ -256,6 +256,7 @@ def _become(request: dict[str, Any], descriptors: list[int], key: Key, path: lis
         os.close(own)
     _open_streams(unbuffered)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which a test within the process that starts servers may ignore
     status = _run(how, what, arguments)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
