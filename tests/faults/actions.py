@@ -1,4 +1,4 @@
-"""What an operator is told to do with the cards of a described machine, beside what its faults ask for."""
+"""The actions that the report names for the cards of a described machine, and those that its faults call for."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ def test_what_a_card_counts_during_any_check_is_named_from_outside_also_after_a_
         assert [(each.device, each.where) for each in new] == [("GPU:1", where)]
         assert action in new[0].next_step
         assert judged.verdict is verdict
-        assert watch.judged(ended) == ended, "it is told once"
+        assert watch.judged(ended) == ended, "each event is reported once"
     clean = machine(3, H100)
     watch = CardWatch()
     watch.cards_are([card(known) for known in read_cards()])

@@ -1,4 +1,4 @@
-"""What an operator is told to do with each card: the right action, on the right card, and none on a clean machine."""
+"""The action that the report names for each card: the right one, on the right card, and none on a clean machine."""
 
 from __future__ import annotations
 

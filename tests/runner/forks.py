@@ -224,10 +224,10 @@ def _answer(connection: socket.socket, key: Key, path: list[str]) -> None:
             os.close(read_end)
             os.close(write_end)
             os.close(told)
-            os.read(go, 1)  # whoever asked for the process knows its number before it does anything
+            os.read(go, 1)  # the process begins when its starter knows its number
             os.close(go)
             _become(request, descriptors, key, path)
-        os.waitpid(child, 0)  # from now on the process is an orphan, which whoever asked for it adopts
+        os.waitpid(child, 0)  # from now on the process is an orphan, which its starter adopts
         connection.sendall(os.read(read_end, 8))
         for each in (read_end, write_end, go, told, *descriptors):
             os.close(each)
