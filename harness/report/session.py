@@ -10,6 +10,9 @@ from typing import Any
 from harness.plural import plural
 from harness.records import Exercised
 
+#: Tests that a summary lists by name; of more it lists the files.
+_MOST_TESTS = 10
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
@@ -68,6 +71,15 @@ class SessionTotals:
         """Whether all tests that need devices were skipped, and there were some."""
         return bool(self.tests) and self.tests == set(self.skipped)
 
+    def _unpassed_places(self) -> Counter[str]:
+        """The tests whose verifications did not pass, or their files where these are many."""
+        if len(self.unpassed) <= _MOST_TESTS:
+            return self.unpassed
+        files: Counter[str] = Counter()
+        for test, count in self.unpassed.items():
+            files[test.partition("::")[0]] += count
+        return files
+
     def lines(self) -> list[str]:
         """Summarise the session; empty where no test needed devices."""
         lines = sorted(self.configured)
@@ -75,7 +87,7 @@ class SessionTotals:
             lines.append(f"{plural(self.verifications, 'verification')}: {self.exercised}")
         if self.unpassed:
             lines.append(f"{sum(self.unpassed.values())} of them did not pass:")
-            lines += [f"  {count} in {test}" for test, count in self.unpassed.items()]
+            lines += [f"  {count} in {place}" for place, count in self._unpassed_places().items()]
         if self.nothing_exercised:
             lines.append(
                 f"UNKNOWN: nothing was exercised. All tests that need devices ({len(self.tests)}) were skipped, "

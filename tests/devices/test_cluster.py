@@ -16,7 +16,7 @@ from serving import ServingHost, serving, spec_of
 
 import harness
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
+pytestmark = [pytest.mark.usefixtures("forked_workers"), pytest.mark.long]
 
 FreshProcess = Callable[..., subprocess.CompletedProcess[str]]
 

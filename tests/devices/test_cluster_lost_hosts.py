@@ -14,7 +14,7 @@ from core_processes import is_gone, wait_until
 from serving import serving, spec_of
 from test_cluster import _harness
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
+pytestmark = [pytest.mark.usefixtures("forked_workers"), pytest.mark.long]
 
 FreshProcess = Callable[..., subprocess.CompletedProcess[str]]
 

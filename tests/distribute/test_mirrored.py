@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
+pytestmark = [pytest.mark.usefixtures("forked_workers"), pytest.mark.long]
 
 FreshProcess = Callable[..., CompletedProcess[str]]
 CUSTOM, BOTH = ("custom",), ("custom", "fit")

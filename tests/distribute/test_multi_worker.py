@@ -12,7 +12,7 @@ import sample_trainings as samples
 import harness
 from harness.distribute import Equivalence, equivalent
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
+pytestmark = [pytest.mark.usefixtures("forked_workers"), pytest.mark.long]
 
 
 def train(build: Any, folder: Path, steps: int = 3, **options: Any) -> Equivalence:

@@ -20,6 +20,7 @@ def train(build: Any, folder: Path) -> Equivalence:
     return equivalent("parameter_server", build, samples.data(), STEPS, logs=folder)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forked_workers")
 def test_a_lost_update_is_found_and_with_assign_add_none_is_lost(tmp_path: Path) -> None:
     found = train(samples.loses_updates, tmp_path / "planted")

@@ -51,8 +51,14 @@ def patterns(devices: Devices, w: Any) -> tuple[Call, list[Call]]:
     return unsplit, [make_parallel(unsplit, devices), lambda x: pipe(x=x)]
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-@pytest.mark.parametrize("tapes", ["eager", "inside", "outside", "outside, any batch"])
+@pytest.mark.parametrize(
+    ("tapes", "order"),
+    [
+        pytest.param(tapes, order, marks=[pytest.mark.long] if order + ("any" in tapes) > 2 else [])
+        for tapes in ("eager", "inside", "outside", "outside, any batch")
+        for order in (1, 2, 3)
+    ],
+)
 def test_each_order_is_that_of_one_device_and_in_its_place(devices: Devices, tapes: str, order: int) -> None:
     w = tf.Variable(_W)
     unsplit, calls = patterns(devices, w)

@@ -28,6 +28,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", list(_LOOPS))
 def test_generated_trainings_give_no_finding(
     strategy: str, devices: Devices, fresh_process: Callable[..., subprocess.CompletedProcess[str]]

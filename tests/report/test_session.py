@@ -38,6 +38,14 @@ def test_verifications_that_did_not_pass_are_told_with_their_tests() -> None:
     assert totals.lines()[2:] == ["1 of them did not pass:", "  1 in a"]
 
 
+def test_of_many_tests_whose_verifications_did_not_pass_the_files_are_told() -> None:
+    totals = SessionTotals()
+    for number in range(12):
+        test = f"tests/test_{number % 2}.py::test_it[{number}]"
+        totals.add(test, DeviceUse(True, "2 devices", 1, Exercised(programs=1), 1), None)
+    assert totals.lines()[2:] == ["12 of them did not pass:", "  6 in tests/test_0.py", "  6 in tests/test_1.py"]
+
+
 def test_a_session_in_which_every_test_was_skipped_exercised_nothing() -> None:
     totals = SessionTotals()
     totals.add("a", DeviceUse(True, "2 devices"), "no GPU")
