@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -83,11 +84,6 @@ def _harness(
     heed_signals()
 
 
-validate.register(app)
-selftest.register(app)
-
-
-@app.command("devices", short_help="Show the devices and profiles of this machine.")
 def show_devices(
     devices: Annotated[
         str | None, typer.Option("--devices", metavar="SPEC", help="Configure and show these devices.")
@@ -109,7 +105,6 @@ def show_devices(
         print_machine(console_for(sys.stdout), Machine.of(answer), shipped_profiles())
 
 
-@app.command("list", short_help="List the checks.")
 def list_checks(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
@@ -125,7 +120,6 @@ def list_checks(
         print_checks(console_for(sys.stdout), checks)
 
 
-@app.command("trace", short_help="Show where the ops of a function run.")
 def trace_function(
     target: Annotated[
         str, typer.Argument(metavar="FILE.py:FUNCTION", help="The function; it is called once, without arguments.")
@@ -171,16 +165,27 @@ def trace_function(
         typer.echo(f"trace: {save}")
 
 
-profile.register(app)
-profile_machine.register(app)
-burnin.register(app)
-scale.register(app)
-run.register(app)
-serve.register(app)
-compare.register(app)
-calibrate.register(app)
-explain.register(app)
-report.register(app)
+#: In the order of the help text: name, function, and what it does in a line.
+_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("validate", validate.validate, "Check that this machine runs multi-device TensorFlow correctly."),
+    ("selftest", selftest.selftest, "Plant known faults, and show how many are found."),
+    ("devices", show_devices, "Show the devices and profiles of this machine."),
+    ("list", list_checks, "List the checks."),
+    ("trace", trace_function, "Show where the ops of a function run."),
+    ("profile", profile.profile_function, "Show where a function spends its time."),
+    ("profile-machine", profile_machine.profile_machine, "Measure the rates that this machine's devices reach."),
+    ("burnin", burnin.burnin, "Run all checks of the hardware for hours."),
+    ("scale", scale.scale_function, "Show how the time of a function changes with its devices."),
+    ("run", run.run_tasks, "Run several programs at once, each with a device of its own."),
+    ("serve", serve.serve, "Offer this host's devices to --devices cluster:HOST:PORT."),
+    ("compare", compare.compare, "Find lost speedups between two runs, commands or revisions."),
+    ("calibrate", calibrate.calibrate, "Measure how reliable the speedup gate is on this machine."),
+    ("explain", explain.explain, "Explain a kind of finding."),
+    ("report", report.report, "Render saved runs again, several side by side."),
+    ("diff", report.diff_runs, "Show what changed between two saved runs."),
+)
+for _name, _function, _summary in _COMMANDS:
+    app.command(_name, short_help=_summary)(_function)
 
 
 if __name__ == "__main__":

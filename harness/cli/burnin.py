@@ -32,11 +32,6 @@ DEFAULT_FOLDER = Path("harness-burnin")
 FIRST, LEFT_OUT = "sustained-load", ("software", "memory-settings", "isolation")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("burnin", short_help="Run all checks of the hardware for hours.")(burnin)
-
-
 def burnin(
     devices: DevicesOption = "auto",
     hours: Annotated[float, typer.Option("--hours", metavar="H", help="How long, in hours.")] = 0.0,

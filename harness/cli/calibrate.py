@@ -9,15 +9,10 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.compare import DEFAULT_COMMAND
 from harness.cli.errors import clear_errors, say
+from harness.cli.options import DEFAULT_BASELINES, DEFAULT_COMMAND, DEFAULT_THRESHOLD, BaselinesOption, ThresholdOption
 from harness.errors import UsageError
 from harness.extras import require
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("calibrate", short_help="Measure how reliable the speedup gate is on this machine.")(calibrate)
 
 
 def calibrate(
@@ -30,12 +25,8 @@ def calibrate(
             "--command", metavar="CMD", help="The command that measures; {json} is its output file, see compare."
         ),
     ] = DEFAULT_COMMAND,
-    threshold: Annotated[
-        str, typer.Option("--threshold", metavar="SHARE", help="The accepted loss of speedup, such as 5% or 0.05.")
-    ] = "5%",
-    baselines: Annotated[
-        Path, typer.Option("--baselines", metavar="DIR", file_okay=False, help="Where calibrations are kept.")
-    ] = Path("profiles/benchmarks"),
+    threshold: ThresholdOption = DEFAULT_THRESHOLD,
+    baselines: BaselinesOption = DEFAULT_BASELINES,
 ) -> None:
     """Run the same code several times and compare every run with every later one.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.errors import clear_errors, say
+from harness.cli.options import DEFAULT_BASELINES, DEFAULT_COMMAND, DEFAULT_THRESHOLD, BaselinesOption, ThresholdOption
 from harness.errors import UsageError
 from harness.extras import require
 from harness.plural import plural
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
     from harness.speed.baseline import SavedRun
     from harness.speed.change import Rules
     from harness.speed.gate import Judgement
-
-DEFAULT_COMMAND = "python -m pytest tests/benchmarks"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("compare", short_help="Find lost speedups between two runs, commands or revisions.")(compare)
 
 
 def compare(
@@ -50,12 +44,8 @@ def compare(
         typer.Option("--command", metavar="CMD", help="The command that measures a revision, in its own folder."),
     ] = DEFAULT_COMMAND,
     rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How many times A B B A.")] = 2,
-    threshold: Annotated[
-        str, typer.Option("--threshold", metavar="SHARE", help="The accepted loss of speedup, such as 5% or 0.05.")
-    ] = "5%",
-    baselines: Annotated[
-        Path, typer.Option("--baselines", metavar="DIR", file_okay=False, help="Where calibrations are kept.")
-    ] = Path("profiles/benchmarks"),
+    threshold: ThresholdOption = DEFAULT_THRESHOLD,
+    baselines: BaselinesOption = DEFAULT_BASELINES,
 ) -> None:
     """Judge the change of each speedup, with its interval, corrected for the number of benchmarks.
 
@@ -64,6 +54,7 @@ def compare(
 
     Exit codes: 0 no loss, 1 a loss, 2 usage or a damaged file, 3 UNKNOWN: not comparable, or nothing compared.
     """
+    from harness.report.gate import gate_lines
     from harness.speed.change import Rules
     from harness.speed.options import parse_share
 
@@ -82,7 +73,8 @@ def compare(
             judgement = _revisions(revisions, command, rounds, rules)
         else:
             judgement = _files(files or [], baselines, rules)
-    _print(judgement)
+    for line in gate_lines(judgement):
+        typer.echo(line)
     raise typer.Exit(exit_code(judgement.verdict))
 
 
@@ -143,10 +135,3 @@ def _in_turn(
 
 def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="harness-compare-"))
-
-
-def _print(judgement: Judgement) -> None:
-    from harness.report.gate import gate_lines
-
-    for line in gate_lines(judgement):
-        typer.echo(line)

@@ -14,11 +14,6 @@ from harness.finding_kinds import KINDS, find_kind
 _WIDTH = 100
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("explain", short_help="Explain a kind of finding.")(explain)
-
-
 def explain(
     code: Annotated[
         str | None, typer.Argument(metavar="CODE", help="A code such as H202, or a name such as gradient-placement.")

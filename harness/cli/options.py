@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from harness.devices.spec import accepted_specs
+from harness.errors import UsageError
 
 DevicesOption = Annotated[
     str,
@@ -21,6 +23,16 @@ ReportOption = Annotated[
     Path, typer.Option("--report", metavar="DIR", file_okay=False, help="Folder for the record and the logs.")
 ]
 DEFAULT_REPORT = Path("harness-report")
+ThresholdOption = Annotated[
+    str, typer.Option("--threshold", metavar="SHARE", help="The accepted loss of speedup, such as 5% or 0.05.")
+]
+DEFAULT_THRESHOLD = "5%"
+BaselinesOption = Annotated[
+    Path, typer.Option("--baselines", metavar="DIR", file_okay=False, help="Where calibrations are kept.")
+]
+DEFAULT_BASELINES = Path("profiles/benchmarks")
+#: The command that measures speedups, unless the user says otherwise.
+DEFAULT_COMMAND = "python -m pytest tests/benchmarks"
 
 
 def check_spec(spec: str) -> None:
@@ -28,6 +40,12 @@ def check_spec(spec: str) -> None:
     from harness.devices.request import resolve
 
     resolve(spec)
+
+
+def check_seconds(option: str, value: float) -> None:
+    """Refuse a time that is not a positive number."""
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{option} {value:g}: accepted: a number of seconds above 0")
 
 
 def is_spec(text: str) -> bool:

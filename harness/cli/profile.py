@@ -18,11 +18,6 @@ DEFAULT_CALLS = 10
 _MOST_CALLS = 10_000
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("profile", short_help="Show where a function spends its time.")(profile_function)
-
-
 def profile_function(
     target: Annotated[
         str, typer.Argument(metavar="FILE.py:FUNCTION", help="The function; it is called without arguments.")

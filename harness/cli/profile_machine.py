@@ -16,11 +16,6 @@ from harness.plural import plural
 DEFAULT_OUTPUT = Path("hardware-profile.toml")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("profile-machine", short_help="Measure the rates that this machine's devices reach.")(profile_machine)
-
-
 def profile_machine(
     devices: DevicesOption = "auto",
     output: Annotated[

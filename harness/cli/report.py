@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 COMPARISON_FILE = "comparison.html"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("report", short_help="Render saved runs again, several side by side.")(report)
-    app.command("diff", short_help="Show what changed between two saved runs.")(diff_runs)
-
-
 def report(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUN.json …", help="Saved runs, or the folders that they are in.")
@@ -82,11 +76,12 @@ def _lay_side_by_side(console: Console, columns: list[Column], folder: Path) -> 
     from harness.report.comparison import compare, print_comparison
     from harness.report.html.comparison_page import comparison_page
     from harness.report.storage import save_text
+    from harness.report.terminal import print_line
 
     found = compare(columns)
     page = save_text(comparison_page(found), folder, COMPARISON_FILE)
     print_comparison(console, found)
-    console.print(f"Report: {page}", markup=False, soft_wrap=True)
+    print_line(console, f"Report: {page}")
 
 
 def diff_runs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,17 +11,11 @@ import typer
 
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors
-from harness.cli.options import DEFAULT_REPORT, ReportOption, check_spec
-from harness.errors import UsageError
+from harness.cli.options import DEFAULT_REPORT, ReportOption, check_seconds, check_spec
 from harness.records import ExitCode
 
 if TYPE_CHECKING:
     from harness.parallel.task_processes import Tasks
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("run", short_help="Run several programs at once, each with a device of its own.")(run_tasks)
 
 
 def run_tasks(
@@ -51,12 +44,12 @@ def run_tasks(
     from harness.devices.nvidia import memory_by_process
     from harness.parallel.task_processes import TaskResult, Tasks
     from harness.parallel.tasks import Script, slots
-    from harness.report.terminal import console_for
+    from harness.report.terminal import console_for, print_line
 
     with clear_errors():
         check_spec(devices)
-        if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
-            raise UsageError(f"--timeout {timeout:g}: accepted: a number of seconds above 0")
+        if timeout is not None:
+            check_seconds("--timeout", timeout)
         found = [Script.parse(text) for text in scripts]
         own = slots(devices)
     memory = memory_by_process if any(slot.uuid for slot in own) else None
@@ -70,7 +63,7 @@ def run_tasks(
                     line = f"task {event.number}, {event.command}: {outcome} after {event.elapsed_s:.1f} s"
                 else:
                     line = f"task {event[0]}, {found[event[0]]}: started on {event[1].name}"
-                console.print(line, markup=False, soft_wrap=True)
+                print_line(console, line)
     except Ended:
         _finish(tasks, devices, report, complete=False)
         raise

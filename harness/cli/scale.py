@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code
-from harness.cli.options import DEFAULT_REPORT, ReportOption, check_spec, is_spec
+from harness.cli.options import DEFAULT_REPORT, ReportOption, check_seconds, check_spec, is_spec
 from harness.errors import ReportError, UsageError
 from harness.extras import require
 from harness.records import ExitCode
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
 #: Enough for an interval that says something: Student's t with four degrees of freedom is 2.8.
 DEFAULT_ROUNDS = 5
 DEFAULT_BUDGET_S = 2.0
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("scale", short_help="Show how the time of a function changes with its devices.")(scale_function)
 
 
 def scale_function(
@@ -66,7 +60,7 @@ def scale_function(
     efficiency of each with their intervals, fits Amdahl's serial fraction (Gustafson's with --weak), and writes
     DIR/scale.json and DIR/scale.png. A device set that fails is reported, and the others go on; ^C keeps what is there.
     """
-    from harness.report.terminal import console_for
+    from harness.report.terminal import console_for, print_line
     from harness.runner.target import Target
     from harness.speed.scaling.processes import Rounds
 
@@ -75,8 +69,7 @@ def scale_function(
         specs = _specs(devices)
         if rounds < 1:
             raise UsageError(f"--rounds {rounds}: accepted: 1 or more; 5 or more give a useful interval")
-        if not (math.isfinite(budget) and budget > 0):
-            raise UsageError(f"--budget {budget:g}: accepted: a number of seconds above 0")
+        check_seconds("--budget", budget)
         found = Target.parse(target)
         mode: Mode = "weak" if weak else "strong"
         measuring = Rounds(found, specs, mode, rounds, budget, report / "logs")
@@ -85,7 +78,7 @@ def scale_function(
         with contextlib.closing(measuring.measure()) as steps:
             for number, point in steps:
                 done = f"{point.rounds[-1].median_ns / 1e6:.2f} ms" if point.error is None else f"failed: {point.error}"
-                console.print(f"round {number + 1} of {rounds}, {point.spec}: {done}", markup=False, soft_wrap=True)
+                print_line(console, f"round {number + 1} of {rounds}, {point.spec}: {done}")
     except Ended:
         _finish(measuring, report, complete=False)
         raise

@@ -15,11 +15,6 @@ from harness.records import ExitCode
 SELFTEST_FILE = "selftest.json"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("selftest", short_help="Plant known faults, and show how many are found.")(selftest)
-
-
 def selftest(
     devices: DevicesOption = "cpu:4",
     only: Annotated[
@@ -39,7 +34,7 @@ def selftest(
 
     from harness.faults.selftest import COLUMNS, select, self_test
     from harness.report.storage import save_json
-    from harness.report.terminal import console_for
+    from harness.report.terminal import console_for, print_line
 
     with clear_errors():
         check_spec(devices)
@@ -53,7 +48,7 @@ def selftest(
                 record = stop.value
                 break
             if not quiet:
-                console.print(f"{each.name}: {each.result} ({each.elapsed_s:.1f} s)", markup=False, soft_wrap=True)
+                print_line(console, f"{each.name}: {each.result} ({each.elapsed_s:.1f} s)")
         saved = save_json(record, report, SELFTEST_FILE)
     table = Table(*COLUMNS)
     for row in record.rows():
@@ -65,6 +60,6 @@ def selftest(
             lines = [f"{each.name} ({each.title}): {each.result}"]
             lines += [f"  {said}" for said in (each.said if each.cause != "right" else "", each.said_of_twin) if said]
         for line in lines:
-            console.print(line, markup=False, soft_wrap=True, highlight=False)
+            print_line(console, line)
     typer.echo(f"Record: {saved}")
     raise typer.Exit(ExitCode.SUCCESS if record.good else ExitCode.FAILURE)

@@ -17,11 +17,6 @@ from harness.errors import UsageError
 _LARGEST_PORT = 65535
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("serve", short_help="Offer this host's devices to --devices cluster:HOST:PORT.")(serve)
-
-
 def serve(
     port: Annotated[int, typer.Option("--port", metavar="P", help="Port to listen on; 0: any free port.")] = 0,
     bind: Annotated[

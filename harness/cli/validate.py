@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import shlex
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from harness import __version__
 from harness.checking.check import Level
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code, refuse, say
-from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_seconds, check_spec
 from harness.cli.suite import suite, suite_reference
 from harness.errors import HarnessError, RefusedByWorker, UsageError
 from harness.records import CheckResult, ExitCode
@@ -51,11 +50,6 @@ class Request:
         """The command that runs a check alone again."""
         where = ["--devices", self.spec]
         return shlex.join(["harness", "validate", *where, "--only", check, "--level", str(self.level)])
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("validate", short_help="Check that this machine runs multi-device TensorFlow correctly.")(validate)
 
 
 def validate(
@@ -258,6 +252,5 @@ def _known(path: Path | None) -> tuple[KnownFailure, ...]:
 def _time_limit(timeout: float | None, level: Level) -> float:
     if timeout is None:
         return DEEP_TIMEOUT_S if level is Level.DEEP else DEFAULT_TIMEOUT_S
-    if not (math.isfinite(timeout) and timeout > 0):
-        raise UsageError(f"--timeout {timeout:g}: accepted: a number of seconds above 0")
+    check_seconds("--timeout", timeout)
     return timeout

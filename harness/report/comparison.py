@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from statistics import median
 from typing import TYPE_CHECKING
 
-from harness.records import CheckResult, Exercised, Figure, RunRecord, Verdict
+from harness.records import CheckResult, Figure, RunRecord, Verdict
 from harness.report.printable import device_label, one_line
 from harness.report.quantities import NOTHING, quantity, size
-from harness.report.terminal import print_line
+from harness.report.terminal import make_table, print_line
 from harness.report.verdicts import STYLES, effective_verdict
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Figures:
     values: tuple[float | None, ...]
     outliers: frozenset[int]
 
+    @property
+    def shown(self) -> list[tuple[str, bool]]:
+        """Each value as text, and whether it is an outlier."""
+        return [(quantity(value, self.unit), place in self.outliers) for place, value in enumerate(self.values)]
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -77,11 +83,6 @@ class Comparison:
     columns: tuple[Column, ...]
     verdicts: tuple[Verdicts, ...]
     figures: tuple[Figures, ...]
-
-    @property
-    def exercised(self) -> tuple[Exercised, ...]:
-        """What each run exercised."""
-        return tuple(sum((r.exercised for r in column.record.results), Exercised()) for column in self.columns)
 
 
 def compare(columns: Sequence[Column]) -> Comparison:
@@ -98,9 +99,13 @@ def compare(columns: Sequence[Column]) -> Comparison:
 
 def figure_key(result: CheckResult, figure: Figure) -> tuple[str, str, str, str]:
     """Identify a figure across runs by check, name, place and unit."""
-    ends = " → ".join(filter(None, (device_label(figure.device), device_label(figure.peer))))
     of_size = size(figure.size_bytes) if figure.size_bytes is not None else ""
-    return result.check, figure.name, ", ".join(filter(None, (ends, of_size))), figure.unit
+    return result.check, figure.name, ", ".join(filter(None, (place(figure), of_size))), figure.unit
+
+
+def place(figure: Figure) -> str:
+    """Name the device of a figure, or both ends of a copy."""
+    return " → ".join(filter(None, (device_label(figure.device), device_label(figure.peer))))
 
 
 def outliers(values: Sequence[float | None]) -> frozenset[int]:
@@ -146,12 +151,10 @@ def _figures(
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print a table of the verdicts, and one of the figures that have an outlier."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     names = [one_line(column.name) for column in comparison.columns]
-    verdicts = Table("check", *names, box=box.SIMPLE_HEAD, pad_edge=False)
+    rows: list[list[str | Text]] = []
     for row in comparison.verdicts:
         cells = [
             Text.assemble(
@@ -160,19 +163,18 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
             )
             for place, verdict in enumerate(row.verdicts)
         ]
-        verdicts.add_row(Text(one_line(row.check)), *cells)
-    if comparison.verdicts:
-        console.print(verdicts)
+        rows.append([one_line(row.check), *cells])
+    if rows:
+        head = ("check", *names)
+        console.print(make_table(head, rows, long=head))
     marked = [row for row in comparison.figures if row.outliers]
     if marked:
-        table = Table("figure", "where", *names, box=box.SIMPLE_HEAD, pad_edge=False)
-        for figure in marked[:MOST_ROWS]:
-            values = (
-                _value(quantity(value, figure.unit), place in figure.outliers)
-                for place, value in enumerate(figure.values)
-            )
-            table.add_row(Text(one_line(figure.name)), Text(one_line(figure.where) or NOTHING), *values)
-        console.print(table)
+        head = ("figure", "where", *names)
+        rows = [
+            [one_line(each.name), one_line(each.where) or NOTHING, *starmap(_value, each.shown)]
+            for each in marked[:MOST_ROWS]
+        ]
+        console.print(make_table(head, rows, long=head))
     more = f"; {len(marked) - MOST_ROWS} of them are only in the page" if len(marked) > MOST_ROWS else ""
     print_line(console, f"{len(marked)} of {len(comparison.figures)} figures have an outlier{more}")
     print_line(console, RULE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.records import Verdict
-from harness.speed.change import Change
 from harness.speed.gate import Judged, Judgement
 
 _HEAD = f"{'base':>7}  {'now':>7}  {'change':>8}  {'interval':^18}  {'p':>7}  verdict"
@@ -65,8 +64,4 @@ def _verdict(each: Judged) -> str:
         text += ", contradicted by the second measurement"
     elif each.change.verdict == "worse":
         text += ", possibly within the threshold"
-    return text + (_second(each.second) if each.second is not None else "")
-
-
-def _second(second: Change) -> str:
-    return f" ({second.interval.value:+.1%})"
+    return text if each.second is None else f"{text} ({each.second.interval.value:+.1%})"

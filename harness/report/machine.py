@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from harness.devices.device import Device
 from harness.devices.profile import Profile
 from harness.records import Fingerprint
+from harness.report.terminal import print_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,15 +52,15 @@ def print_machine(console: Console, machine: Machine, profiles: tuple[Profile, .
         rows.append(("configured", machine.reason or ""))
     width = max(len(name) for name, _ in rows) + 2
     for name, value in rows:
-        _line(console, f"{name:<{width}}{value}")
+        print_line(console, f"{name:<{width}}{value}")
     for device in machine.devices:
-        _line(console, f"{'':<{width}}{device.name}  {device.kind} on {device.physical}")
-    _line(console, "")
-    _line(console, "shipped profiles:")
+        print_line(console, f"{'':<{width}}{device.name}  {device.kind} on {device.physical}")
+    print_line(console, "")
+    print_line(console, "shipped profiles:")
     name_width = max((len(profile.name) for profile in profiles), default=0) + 3
     spec_width = max((len(str(profile.spec)) for profile in profiles), default=0) + 2
     for profile in profiles:
-        _line(console, f"  {'@' + profile.name:<{name_width}}{profile.spec!s:<{spec_width}}{profile.description}")
+        print_line(console, f"  {'@' + profile.name:<{name_width}}{profile.spec!s:<{spec_width}}{profile.description}")
 
 
 def _cores(facts: Fingerprint) -> str:
@@ -74,7 +75,3 @@ def _gpu_software(facts: Fingerprint) -> str:
         return "no usable GPU"
     known = (("driver", facts.driver), ("CUDA", facts.cuda), ("cuDNN", facts.cudnn))
     return ", ".join(f"{name} {version or 'unknown'}" for name, version in known)
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)

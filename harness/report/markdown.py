@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from harness.plural import plural
 from harness.records import Finding, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines
+from harness.report.comparison import place
 from harness.report.printable import device_label, one_line, shortened
-from harness.report.quantities import NOTHING, duration, percent, quantity, size
+from harness.report.quantities import MEASURED, NOTHING, duration, measured
 from harness.report.verdicts import (
     all_exercised,
     by_severity,
@@ -122,23 +123,15 @@ def _results(record: RunRecord) -> Iterator[str]:
 def _figures(record: RunRecord) -> Iterator[str]:
     yield "## Figures"
     yield ""
-    figures = [(result.check, figure) for result in record.results for figure in result.figures]
+    figures = [figure for result in record.results for figure in result.figures]
     if not figures:
         yield "No figure was measured."
         return
     rows = (
-        (
-            figure.name,
-            " → ".join(filter(None, (device_label(figure.device), device_label(figure.peer)))) or NOTHING,
-            size(figure.size_bytes),
-            quantity(figure.value, figure.unit),
-            quantity(figure.expected, figure.unit),
-            percent(figure.value / figure.expected) if figure.expected else NOTHING,
-            figure.expected_from or NOTHING,
-        )
-        for _, figure in figures[:MOST_FIGURES]
+        (each.name, place(each) or NOTHING, *measured(each), each.expected_from or NOTHING)
+        for each in figures[:MOST_FIGURES]
     )
-    yield from _table(("figure", "where", "size", "measured", "expected", "share", "expected from"), rows)
+    yield from _table(("figure", "where", *MEASURED, "expected from"), rows)
     if len(figures) > MOST_FIGURES:
         yield ""
         yield f"And {len(figures) - MOST_FIGURES} more, in `run.json`."

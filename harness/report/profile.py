@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.devices.name import DeviceName
 from harness.plural import plural
+from harness.report.terminal import make_table, print_line
 from harness.speed.timeline.record import DeviceTimes, Profile
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def print_profile(console: Console, profile: Profile) -> None:
     """Print the table, the totals, what is unknown, and the causes."""
     console.print(_table(profile))
     for line in summary(profile):
-        console.print(line, markup=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def summary(profile: Profile) -> list[str]:
@@ -62,21 +63,12 @@ def _share_text(profile: Profile) -> str:
 
 
 def _table(profile: Profile) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="ms, sum of all calls", title_justify="left")
-    table.add_column("device", no_wrap=True)
     names = ("compute", "transfer", "collective", "input", "host", "waiting", "idle", "ops", "forward", "gradient")
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    for times in profile.times:
-        table.add_row(*_cells(times))
+    rows = [_cells(times) for times in profile.times]
     if profile.unattributed_ops:
-        table.add_row(
-            "UNKNOWN", f"{profile.unattributed_ns / 1e6:.2f}", *[""] * 6, str(profile.unattributed_ops), "", ""
-        )
-    return table
+        unknown_ms = f"{profile.unattributed_ns / 1e6:.2f}"
+        rows.append(["UNKNOWN", unknown_ms, *[""] * 6, str(profile.unattributed_ops), "", ""])
+    return make_table(("device", *names), rows, right=names, title="ms, sum of all calls")
 
 
 def _cells(times: DeviceTimes) -> list[str]:

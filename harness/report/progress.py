@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from harness.records import CheckResult, Verdict
+from harness.report.terminal import print_line
 from harness.report.verdicts import STYLES
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class LineDisplay:
         self._line(f"      {result.verdict} {result.check} after {result.elapsed_s:.1f} s: {basis}")
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_line(self._console, text)
         self._console.file.flush()
 
 
@@ -87,7 +88,7 @@ class BarDisplay:
 
     def note(self, text: str) -> None:
         """Show a line that stays."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_line(self._console, text)
 
     def started(self, check: str, title: str, typical_s: float) -> None:
         """A check begins."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from harness.records import Figure
+
 #: Shown where nothing was measured.
 NOTHING = "\u2013"
 #: Units of time. Of a figure in one of them, less is better.
@@ -32,6 +34,16 @@ def count(value: int) -> str:
 def quantity(value: float | None, unit: str) -> str:
     """Format ``value`` with its unit."""
     return NOTHING if value is None else f"{number(value)} {unit}".rstrip()
+
+
+#: The columns of :func:`measured`.
+MEASURED = ("size", "measured", "expected", "share")
+
+
+def measured(figure: Figure) -> tuple[str, str, str, str]:
+    """Format what was measured: its size, the value, the expected value, and the share of it that was reached."""
+    share = percent(figure.value / figure.expected if figure.expected else None)
+    return size(figure.size_bytes), quantity(figure.value, figure.unit), quantity(figure.expected, figure.unit), share
 
 
 def percent(share: float | None) -> str:

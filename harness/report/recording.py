@@ -55,7 +55,7 @@ class Recording:
             level=level,
         )
         self._store()
-        self._attempt(self._withdraw)
+        self._attempt(lambda: withdraw(self.folder))
 
     @property
     def text(self) -> str:
@@ -110,9 +110,6 @@ class Recording:
 
     def _save(self) -> None:
         self.path = save_run(self.record, self.folder)
-
-    def _withdraw(self) -> None:
-        withdraw(self.folder)
 
     def _publish(self) -> None:
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.report.storage import load_versioned
+from harness.report.terminal import make_table, print_line
 from harness.speed.record import Interval
 from harness.speed.scaling.curve import is_vague
 from harness.speed.scaling.picture import law_text
@@ -30,20 +31,11 @@ def load_scale(path: Path) -> ScaleRecord:
 
 def print_scale(console: Console, record: ScaleRecord) -> None:
     """Print a row for each device set, then notes, errors and the fitted law."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("devices", no_wrap=True)
-    for name in ("rounds", "calls", "time", "speedup", "efficiency"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("what they are", overflow="fold")
-    for point in record.points:
-        table.add_row(*map(Text, _cells(point)))
-    console.print(table)
+    numbers = ("rounds", "calls", "time", "speedup", "efficiency")
+    head = ("devices", *numbers, "what they are")
+    console.print(make_table(head, map(_cells, record.points), right=numbers, long=head[-1:]))
     for line in summary(record):
-        console.print(line, markup=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def summary(record: ScaleRecord) -> list[str]:

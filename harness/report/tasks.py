@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.parallel.task_processes import TasksRecord
 from harness.plural import plural
+from harness.report.terminal import make_table, print_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,19 +17,13 @@ TASKS_FILE = "tasks.json"
 
 def print_tasks(console: Console, record: TasksRecord) -> None:
     """Print a row for each task, and a summary."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("task", "verdict", "exit", "time", "device", "what is wrong"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("exit", "time") else "left")
+    head = ("task", "verdict", "exit", "time", "device", "what is wrong")
+    rows = []
     for each in sorted(record.results, key=lambda result: result.number):
         code = "" if each.exit_code is None else str(each.exit_code)
-        cells = (each.command, str(each.verdict), code, f"{each.elapsed_s:.1f} s", each.device, each.message)
-        table.add_row(*map(Text, cells))
-    console.print(table)
-    console.print(summary(record), markup=False, soft_wrap=True)
+        rows.append((each.command, str(each.verdict), code, f"{each.elapsed_s:.1f} s", each.device, each.message))
+    console.print(make_table(head, rows, right=("exit", "time"), long=head))
+    print_line(console, summary(record))
 
 
 def summary(record: TasksRecord) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from harness.plural import plural
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines
-from harness.report.printable import device_label, shortened
+from harness.report.printable import device_label, one_line, shortened
 from harness.report.verdicts import STYLES
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 #: Findings shown of one check; the record has all of them.
 FINDINGS_SHOWN = 20
@@ -79,25 +81,46 @@ def _all_about_gpus(result: CheckResult) -> bool:
 
 def _table(results: tuple[CheckResult, ...], *, short: bool = False) -> Table:
     """Return a row for each result; ``short``: of one line."""
+    from rich.text import Text
+
+    longest = SHORT_CELL if short else sys.maxsize
+    rows = (
+        (
+            result.check,
+            Text(str(result.verdict), style=STYLES[result.verdict]),
+            shortened(str(result.exercised), longest),
+            f"{result.elapsed_s:.1f} s",
+            shortened(result.reason, longest),
+        )
+        for result in results
+    )
+    return make_table(
+        ("check", "verdict", "exercised", "time", "reason"), rows, right=("time",), long=("exercised", "reason")
+    )
+
+
+def make_table(
+    head: Sequence[str],
+    rows: Iterable[Iterable[str | Text]],
+    *,
+    right: Collection[str] = (),
+    long: Collection[str] = (),
+    title: str | None = None,
+) -> Table:
+    """Make a table of texts as they are. Columns in ``right`` are flush right, cells of ``long`` take many lines."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
-    table.add_column("check", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("exercised", ratio=3, overflow="fold")
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("reason", ratio=4, overflow="fold")
-    longest = SHORT_CELL if short else sys.maxsize
-    for result in results:
-        table.add_row(
-            Text(result.check),
-            Text(str(result.verdict), style=STYLES[result.verdict]),
-            Text(shortened(str(result.exercised), longest)),
-            Text(f"{result.elapsed_s:.1f} s"),
-            Text(shortened(result.reason, longest)),
-        )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for name in head:
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        if name in long:
+            table.add_column(Text(name), justify=justify, overflow="fold")
+        else:
+            table.add_column(Text(name), justify=justify, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
 
 
@@ -113,9 +136,9 @@ def _print_details(console: Console, result: CheckResult) -> None:
     if len(result.findings) > FINDINGS_SHOWN:
         print_line(console, f"  - and {len(result.findings) - FINDINGS_SHOWN:,} more, in the record")
     if not result.findings:
-        print_line(console, f"  {_one_line(result.reason)}")
+        print_line(console, f"  {one_line(result.reason)}")
     if result.next_step:
-        print_line(console, f"  next: {_one_line(result.next_step)}")
+        print_line(console, f"  next: {one_line(result.next_step)}")
 
 
 def finding_line(finding: Finding) -> str:
@@ -124,7 +147,7 @@ def finding_line(finding: Finding) -> str:
     facts = f"expected {finding.expected}, found {finding.found}"
     short = "\n" not in facts and len(facts) <= FACTS_SHOWN_CHARACTERS
     what = f"{finding.code} {finding.kind}: {finding.where}{device}: {finding.message}"
-    return _one_line(f"{what} ({facts})" if short else what)
+    return one_line(f"{what} ({facts})" if short else what)
 
 
 def print_verdict(console: Console, record: RunRecord) -> None:
@@ -153,7 +176,3 @@ def print_verdict(console: Console, record: RunRecord) -> None:
 def print_line(console: Console, text: str) -> None:
     """Print ``text`` as it is."""
     console.print(text, markup=False, soft_wrap=True)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -48,10 +48,7 @@ def not_run(record: RunRecord) -> tuple[str, ...]:
 
 def all_exercised(record: RunRecord) -> Exercised:
     """Add up what all checks exercised."""
-    total = Exercised()
-    for result in record.results:
-        total += result.exercised
-    return total
+    return sum((result.exercised for result in record.results), Exercised())
 
 
 def replay_of(record: RunRecord, result: CheckResult) -> str | None:

@@ -8,8 +8,8 @@ from harness.records import RunRecord, Verdict, overall
 from harness.report.comparison import RULE, Comparison, Figures
 from harness.report.html.environment import render
 from harness.report.html.page import environment_facts, machine_name
-from harness.report.quantities import NOTHING, quantity
-from harness.report.verdicts import SEVERITY
+from harness.report.quantities import NOTHING
+from harness.report.verdicts import SEVERITY, all_exercised
 
 #: Rows of figures shown, those with an outlier first.
 MOST_ROWS = 2000
@@ -27,12 +27,12 @@ def comparison_page(comparison: Comparison) -> str:
                 "note": column.note,
                 "machine": machine_name(column.record),
                 "verdict": column.record.verdict,
-                "exercised": str(exercised),
+                "exercised": str(all_exercised(column.record)),
                 "outliers": stand_out[place],
                 "incomplete": not column.record.complete,
                 "described": column.record.described,
             }
-            for place, (column, exercised) in enumerate(zip(comparison.columns, comparison.exercised, strict=True))
+            for place, column in enumerate(comparison.columns)
         ],
         verdict=worst(comparison),
         verdicts=[
@@ -50,8 +50,7 @@ def comparison_page(comparison: Comparison) -> str:
 
 
 def _row(row: Figures) -> tuple[tuple[str, str, str], list[tuple[str, bool]]]:
-    values = [(quantity(value, row.unit), place in row.outliers) for place, value in enumerate(row.values)]
-    return (row.name, row.where or NOTHING, row.check), values
+    return (row.name, row.where or NOTHING, row.check), row.shown
 
 
 def worst(comparison: Comparison) -> Verdict:

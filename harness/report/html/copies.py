@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from harness.records import Figure, RunRecord
+from harness.report.comparison import place
 from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.heat_map import heat_map
-from harness.report.html.tables import Table, table
+from harness.report.html.tables import Charted, Table, table
 from harness.report.printable import device_label
-from harness.report.quantities import TIMES, percent, quantity, size
+from harness.report.quantities import MEASURED, TIMES, measured, quantity, size
 
 #: Left out of names, so that ``copy host-to-device`` and ``copy device-to-device`` share a chart.
 _ENDS = re.compile(r"\b(?:device|host)-to-(?:device|host)\b\s*")
@@ -23,21 +23,13 @@ _HOST = "host"
 _MOST_CHARTS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """A matrix for each kind of copy, at its largest size, and a table of all copies."""
-
-    charts: tuple[Chart, ...]
-    table: Table
-
-
 def is_copy(figure: Figure) -> bool:
     """Whether the figure is a cell of a matrix."""
     return figure.device is not None and figure.peer is not None
 
 
-def copies_of(record: RunRecord) -> Copies | None:
-    """Make the section; ``None`` where no copy was measured."""
+def copies_of(record: RunRecord) -> Charted | None:
+    """Make a matrix for each kind of copy, at its largest size; ``None`` where no copy was measured."""
     figures = [each for result in record.results for each in result.figures if is_copy(each)]
     if not figures:
         return None
@@ -52,7 +44,7 @@ def copies_of(record: RunRecord) -> Copies | None:
         _matrix(f"copies-{index}", way, unit, groups[way, unit], order, named)
         for index, (way, unit) in enumerate(ways[:_MOST_CHARTS])
     ]
-    return Copies(tuple(charts), _table(figures))
+    return Charted(tuple(charts), _table(figures))
 
 
 def _way(figure: Figure) -> str:
@@ -110,16 +102,5 @@ def _labels(seen: Iterable[str], order: Sequence[str]) -> list[str]:
 
 
 def _table(figures: Sequence[Figure]) -> Table:
-    rows = [
-        (
-            f"{device_label(each.device)} → {device_label(each.peer)}",
-            each.name,
-            size(each.size_bytes),
-            quantity(each.value, each.unit),
-            quantity(each.expected, each.unit),
-            percent(each.value / each.expected) if each.expected else percent(None),
-        )
-        for each in figures
-    ]
-    head = ("pair", "copy", "size", "measured", "expected", "share")
-    return table("All copies", head, rows, numeric=(2, 3, 4, 5))
+    rows = [(place(each), each.name, *measured(each)) for each in figures]
+    return table("All copies", ("pair", "copy", *MEASURED), rows, numeric=(2, 3, 4, 5))

@@ -107,13 +107,9 @@ def unknown_facts(facts: Fingerprint | None) -> tuple[str, ...]:
 
 
 def _lines(value: object) -> tuple[str, ...]:
-    return tuple(map(_item, value)) or ("none",) if isinstance(value, tuple) else (_fact(value),)
-
-
-def _fact(value: object) -> str:
     if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
+        return ("on" if value else "off",)
+    return tuple(map(_item, value)) or ("none",) if isinstance(value, tuple) else (str(value),)
 
 
 def _item(item: object) -> str:
@@ -136,17 +132,7 @@ def _exercised(record: RunRecord) -> Table:
                 duration(result.elapsed_s),
             )
         )
-    head = (
-        "check",
-        "verdict",
-        "programs",
-        "values",
-        "gradient values",
-        "ops",
-        "gradient ops",
-        "ran on",
-        "time",
-    )
+    head = ("check", "verdict", "programs", "values", "gradient values", "ops", "gradient ops", "ran on", "time")
     return table("What each check exercised", head, rows, numeric=(2, 3, 4, 5, 6, 8))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from harness.plural import plural
@@ -13,9 +12,9 @@ from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.lines import lines_chart
 from harness.report.html.charts.shares import shares_chart
 from harness.report.html.copies import is_copy
-from harness.report.html.tables import Table, table
+from harness.report.html.tables import Charted, Table, table
 from harness.report.printable import device_label
-from harness.report.quantities import NOTHING, number, percent, quantity, size
+from harness.report.quantities import MEASURED, NOTHING, measured, number, percent
 
 #: Rows of one chart, which stays readable.
 _MOST_ROWS = 24
@@ -23,20 +22,12 @@ _DEVICES = re.compile(r"\b(\d+) (?:devices?|cards?|GPUs?|CPUs?|cores?)\b", re.IG
 _WHOLE = "the machine"
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Charts of figures, and a table of all of them."""
-
-    charts: tuple[Chart, ...]
-    table: Table
-
-
 def is_speedup(figure: Figure) -> bool:
     """Whether the figure is a speedup on several devices."""
     return figure.name.startswith(("speedup", "scaling"))
 
 
-def rates_of(record: RunRecord) -> Measured | None:
+def rates_of(record: RunRecord) -> Charted | None:
     """Make the section of judged figures; ``None`` where there are none."""
     judged = [each for each in _single(record) if each.expected and not is_speedup(each)]
     if not judged:
@@ -53,10 +44,10 @@ def rates_of(record: RunRecord) -> Measured | None:
         f"({least[1]} on {least[2]}); median: {percent(median(shares))}; highest: {percent(max(shares))}."
     )
     chart = shares_chart("rates-chart", "Measured rates as shares of the expected values", description, drawn, devices)
-    return Measured((chart,), _table("All judged figures", judged))
+    return Charted((chart,), _table("All judged figures", judged))
 
 
-def speedups_of(record: RunRecord) -> Measured | None:
+def speedups_of(record: RunRecord) -> Charted | None:
     """Make the section of speedups; ``None`` where there are none."""
     figures = [each for each in _single(record) if is_speedup(each)]
     if not figures:
@@ -73,7 +64,7 @@ def speedups_of(record: RunRecord) -> Measured | None:
         if len(points) > 1
     }
     charts = (_curves(curves),) if curves else ()
-    return Measured(charts, _table("All speedups", figures))
+    return Charted(charts, _table("All speedups", figures))
 
 
 def others_of(record: RunRecord) -> Table | None:
@@ -108,17 +99,6 @@ def _curves(curves: dict[str, tuple[list[float], list[float]]]) -> Chart:
 
 
 def _table(caption: str, figures: Sequence[Figure]) -> Table:
-    rows = [
-        (
-            each.name,
-            _where(each),
-            size(each.size_bytes),
-            quantity(each.value, each.unit),
-            quantity(each.expected, each.unit),
-            percent(each.value / each.expected) if each.expected else NOTHING,
-            each.expected_from or NOTHING,
-        )
-        for each in figures
-    ]
-    head = ("figure", "device", "size", "measured", "expected", "share", "expected from")
+    rows = [(each.name, _where(each), *measured(each), each.expected_from or NOTHING) for each in figures]
+    head = ("figure", "device", *MEASURED, "expected from")
     return table(caption, head, rows, numeric=(2, 3, 4, 5))

@@ -11,7 +11,7 @@ from harness.report.html.tables import Table, table
 from harness.report.quantities import NOTHING, number, percent
 from harness.speed.record import Interval
 from harness.speed.scaling.picture import law_text
-from harness.speed.scaling.record import Point, ScaleRecord
+from harness.speed.scaling.record import ScaleRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _rows(scale: ScaleRecord) -> list[tuple[str, ...]]:
             NOTHING if point.time_ns is None else f"{number(point.time_ns / 1e6)} ms",
             _with_interval(point.speedup, point.speedup_interval),
             percent(point.efficiency),
-            _label(point),
+            point.error or point.label or NOTHING,
         )
         for point in scale.points
     ]
@@ -87,7 +87,3 @@ def _with_interval(value: float | None, interval: Interval | None) -> str:
     if value is None or interval is None:
         return number(value)
     return f"{number(value)} ({number(interval.lower)} to {number(interval.upper)})"
-
-
-def _label(point: Point) -> str:
-    return point.error or point.label or NOTHING

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 
 from harness.records import RunRecord, Series
 from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.lines import lines_chart
-from harness.report.html.tables import Table, table
+from harness.report.html.tables import Charted, Table, table
 from harness.report.printable import device_label
 from harness.report.quantities import duration, quantity
 
@@ -20,15 +19,7 @@ _MOST_LINES = 16
 _FIRST = ("temperature", "clock", "power", "rate")
 
 
-@dataclass(frozen=True, slots=True)
-class Sensors:
-    """The charts, and a table of the minimum, median and maximum of each series."""
-
-    charts: tuple[Chart, ...]
-    table: Table
-
-
-def sensors_of(record: RunRecord) -> Sensors | None:
+def sensors_of(record: RunRecord) -> Charted | None:
     """Make the section; ``None`` where no sensor was read."""
     series = [(result.check, each) for result in record.results for each in result.series if each.at_s]
     if not series:
@@ -42,7 +33,7 @@ def sensors_of(record: RunRecord) -> Sensors | None:
         for index, key in enumerate(ordered[:_MOST_CHARTS])
         if any(value is not None for each in groups[key] for value in each.values)
     ]
-    return Sensors(tuple(charts), _table(series))
+    return Charted(tuple(charts), _table(series))
 
 
 def _chart(name: str, sensor: str, unit: str, check: str, series: list[Series]) -> Chart:

@@ -1,10 +1,11 @@
-"""Tables of the page."""
+"""Tables of the page, and sections of charts and a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.report.html.charts.drawing import Chart
 from harness.report.quantities import NOTHING
 
 #: Rows shown of one table; the record has all of them.
@@ -20,6 +21,14 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[int] = frozenset()
     left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Charted:
+    """A section of figures: charts of some, and a table of all."""
+
+    charts: tuple[Chart, ...]
+    table: Table
 
 
 def table(caption: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], numeric: tuple[int, ...] = ()) -> Table:

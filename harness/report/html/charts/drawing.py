@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -29,6 +29,7 @@ _VARIABLES = {
     **{colour: f"var(--series-{index})" for index, colour in enumerate(SERIES, start=1)},
 }
 _COLOUR = re.compile("|".join(_VARIABLES), re.IGNORECASE)
+_LEGEND_COLUMNS = 8
 #: Matplotlib's fonts; the page's own is used instead.
 _FONT = re.compile(r"font-family:[^;]*;\s*")
 _REFERENCE = re.compile(r"(url\(#|^#)([^)]+)")
@@ -87,6 +88,20 @@ def draw(
         written = io.BytesIO()
         figure.savefig(written, format="svg", transparent=True, metadata=_NO_METADATA)
     return Chart(name, title, description, _for_page(written.getvalue(), name, one_line(title), one_line(description)))
+
+
+def add_legend(axes: Axes, entries: int, handles: Sequence[Any] | None = None) -> None:
+    """Add a legend above the axes, for which :func:`legend_inches` leaves room."""
+    figure = axes.get_figure()
+    if figure is not None:
+        options: dict[str, Any] = {} if handles is None else {"handles": handles}
+        columns = min(entries, _LEGEND_COLUMNS)
+        figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize=9, **options)
+
+
+def legend_inches(entries: int) -> float:
+    """Give the height of a legend."""
+    return 0.28 * (1 + (entries - 1) // _LEGEND_COLUMNS)
 
 
 def _for_page(svg: bytes, name: str, title: str, description: str) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from harness.report.html.charts.drawing import MUTED, SERIES, Chart, draw
+from harness.report.html.charts.drawing import MUTED, SERIES, Chart, add_legend, draw, legend_inches
 from harness.report.html.charts.shares import MARKS
 from harness.report.printable import shortened
 
@@ -56,9 +56,8 @@ def lines_chart(
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if from_zero:
             axes.set_ylim(bottom=0)
-        figure = axes.get_figure()
-        if figure is not None and len(lines) > 1:
-            figure.legend(loc="outside upper left", ncols=min(len(lines), 8), frameon=False, fontsize=9)
+        if len(lines) > 1:
+            add_legend(axes, len(lines))
 
-    legend = 0.28 * (1 + (len(lines) - 1) // 8) if len(lines) > 1 else 0.0
+    legend = legend_inches(len(lines)) if len(lines) > 1 else 0.0
     return draw(name, title, description, (8.4, 2.5 + legend), paint)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from harness.report.html.charts.drawing import MUTED, SERIES, Chart, draw
+from harness.report.html.charts.drawing import MUTED, SERIES, Chart, add_legend, draw, legend_inches
 from harness.report.printable import device_label, shortened
 
 if TYPE_CHECKING:
@@ -45,15 +45,11 @@ def op_timeline(name: str, title: str, description: str, ops: Sequence[PlacedOp]
         axes.tick_params(length=0)
         axes.set_xlabel("ops in the order in which they ran", color=MUTED)
         axes.grid(axis="y", linewidth=0.5)
-        figure = axes.get_figure()
-        if figure is not None:
-            patches = [Patch(facecolor=SERIES[ROLES.index(role) % len(SERIES)], label=role) for role in present]
-            figure.legend(
-                handles=patches, loc="outside upper left", ncols=min(len(present), 8), frameon=False, fontsize=9
-            )
+        patches = [Patch(facecolor=SERIES[ROLES.index(role) % len(SERIES)], label=role) for role in present]
+        add_legend(axes, len(present), patches)
 
-    legend = 0.28 * (1 + (len(present) - 1) // 8)
-    return draw(name, title, description, (8.4, 0.75 + legend + _ROW_INCHES * len(devices)), paint)
+    height = 0.75 + legend_inches(len(present)) + _ROW_INCHES * len(devices)
+    return draw(name, title, description, (8.4, height), paint)
 
 
 def _role(op: PlacedOp) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from harness.report.html.charts.drawing import GROUND, INK, MUTED, SERIES, Chart, draw
+from harness.report.html.charts.drawing import GROUND, INK, MUTED, SERIES, Chart, add_legend, draw, legend_inches
 from harness.report.printable import shortened
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ def shares_chart(
         axes.grid(axis="both")
         axes.tick_params(length=0)
         axes.set_xlabel("share of the expected value", color=MUTED)
-        figure = axes.get_figure()
-        if figure is not None and len(devices) > 1:
-            figure.legend(loc="outside upper left", ncols=min(len(devices), 8), frameon=False, fontsize=9)
+        if len(devices) > 1:
+            add_legend(axes, len(devices))
 
-    legend = 0.28 * (1 + (len(devices) - 1) // 8) if len(devices) > 1 else 0.0
+    legend = legend_inches(len(devices)) if len(devices) > 1 else 0.0
     return draw(name, title, description, (_WIDTH_INCHES, 0.9 + legend + _ROW_INCHES * len(rows)), paint)
