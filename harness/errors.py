@@ -141,8 +141,8 @@ class CoreServerFailed(HarnessError, RuntimeError):
         self.log = log
         output = f"its output: {log}" if log else "it wrote no output"
         super().__init__(
-            f"the TensorFlow server on CPU {cpu} {what}; {output}; free memory and processes on this machine, "
-            "or use logical CPUs with 'cpu:N'"
+            f"the TensorFlow server on CPU {cpu} {what}; {output}; free memory or end processes on this machine, or use"
+            " logical CPUs with 'cpu:N'"
         )
 
 

@@ -30,7 +30,8 @@ _ALL = (
         "shape",
         "an output has the wrong shape: rows are missing, or the batch was split along the wrong axis",
         "expected (10, 4), found (8, 4): ten rows were split into four equal parts",
-        "integer division of the batch size; the last, shorter part is left out; `axis` of the split or of the join",
+        "integer division of the batch size; the last, shorter part is left out; a different `axis` in the split and "
+        "in the join",
         "split with `tf.split(x, sizes)` and sizes that add up, or use `harness.make_parallel`",
     ),
     FindingKind(
@@ -50,7 +51,7 @@ _ALL = (
         "the mean over the batch, taken by each device over its own rows",
         "an op that mixes rows (batch normalisation, a softmax or a mean over the batch); a mean of means of parts of "
         "different sizes; parts joined in a different order; a lower precision on one side; random ops",
-        "compute over the rows of one device only, and join sums and counts instead of means",
+        "let each device compute only what needs no rows of the others, and join sums and counts instead of means",
     ),
     FindingKind(
         "H105",
@@ -125,12 +126,11 @@ _ALL = (
     FindingKind(
         "H205",
         "transfer",
-        "a tensor crosses between devices that should not exchange data: in a pipeline, anything but "
-        "neighbours, or the "
-        "wrong direction; in an ensemble, anything but arguments and results",
+        "a tensor moves between devices that should not exchange it: in a pipeline, tensors move only to the next "
+        "stage and gradients only to the previous one; in an ensemble, only arguments and results move",
         "an activation goes from GPU:0 to GPU:2",
         "a skip connection over a stage; a variable that two stages or members share; a loss on the first device",
-        "put what shares a variable into one stage, and compute the loss on the last device",
+        "put layers that share a variable into one stage, and compute the loss on the last device",
     ),
     FindingKind(
         "H301",
@@ -193,7 +193,7 @@ _ALL = (
     FindingKind(
         "H405",
         "arithmetic",
-        "an operation is further from its float64 reference than its bound allows",
+        "the result of an operation differs from its float64 reference by more than rounding allows",
         "matmul float32 has TF32's precision although TF32 is off",
         "TF32 or a reduced-precision setting; a faulty kernel; a defective GPU",
         "switch TF32 off, try another version of TensorFlow, and compare with a GPU of the same model",

@@ -51,8 +51,9 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its 
             if result.verdict in (Verdict.UNKNOWN, Verdict.SKIP):
                 tally.unproven(f"{result.check} on {HOSTS} hosts: {result.reason}")
     return tally.outcome(
-        f"{', '.join(CHECKS)} passed on {HOSTS} hosts of this machine, each op proven on its host",
-        "the finding names the host; docs/guides/other-hosts.md lists what can be wrong with one",
+        f"{', '.join(CHECKS)} passed on {HOSTS} hosts simulated on this machine, and each op is proven to have run on "
+        "its host",
+        "the finding names the host; docs/guides/other-hosts.md lists the usual causes",
     )
 
 
@@ -92,8 +93,7 @@ def _wrong(where: str, expected: str, found: str) -> Finding:
 CHECK = Check(
     id="cluster",
     title="three hosts on loopback",
-    proves="devices of other hosts pass the data-parallel and pipeline checks that one process passes, each op proven "
-    "on its host",
+    proves="the data-parallel and pipeline checks also pass on devices of other hosts, and each op runs on its host",
     minimum_devices=1,
     typical_s=25,
     run=run,

@@ -32,7 +32,9 @@ def check_programs(context: CheckContext, examples: int) -> CheckOutcome:
     if search.run(strategy, examples, context.seed) and search.proven:
         search.tally.require_devices(context.devices)
     proven = f"{search.proven} generated programs match the single-device run, each op on its device"
-    return search.tally.outcome(search.summary(proven), "run the program in the finding by itself; run.json has it")
+    return search.tally.outcome(
+        search.summary(proven), "run the program in the finding by itself; its source is in run.json"
+    )
 
 
 def verify_program(program: Program, devices: Devices) -> Verification:

@@ -47,7 +47,7 @@ def run(context: CheckContext) -> CheckOutcome:
     return tally.outcome(
         f"A^{POWER} + B^{POWER} equals NumPy's float64 result; {POWER - 1} products proven on {pair[0].parsed.short} "
         f"and {POWER - 1} on {pair[1].parsed.short}",
-        "read the findings: op-placement names the misplaced chain, value the wrong side",
+        "read the findings: an op-placement finding names the misplaced chain, a value finding the wrong side",
     )
 
 

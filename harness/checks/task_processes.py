@@ -54,8 +54,8 @@ def run(context: CheckContext) -> CheckOutcome:
         for result in sorted(tasks.results, key=lambda each: each.number):
             _judge(result, spec, tally)
     return tally.outcome(
-        f"two programs at once on {spec}, each on its own device with the right result; one that failed and one that "
-        "crashed did not affect them",
+        f"two programs at once on {spec}, each on its own device with the right result; a program that failed and one "
+        "that crashed did not affect them",
         "run the program in the finding by itself with `harness run`",
     )
 

@@ -21,9 +21,7 @@ def calibrate(
     ] = 20,
     command: Annotated[
         str,
-        typer.Option(
-            "--command", metavar="CMD", help="The command that measures; {json} is its output file, see compare."
-        ),
+        typer.Option("--command", metavar="CMD", help="The command that measures; {json} stands for its output file."),
     ] = DEFAULT_COMMAND,
     threshold: ThresholdOption = DEFAULT_THRESHOLD,
     baselines: BaselinesOption = DEFAULT_BASELINES,
@@ -42,7 +40,7 @@ def calibrate(
     with clear_errors():
         require("scipy")
         if runs < calibration.FEWEST_RUNS:
-            raise UsageError(f"--runs {runs}: accepted: at least {calibration.FEWEST_RUNS}; 20 give a better estimate")
+            raise UsageError(f"--runs {runs}; accepted: at least {calibration.FEWEST_RUNS}; 20 give a better estimate")
         rules, parsed = Rules(parse_share(threshold)), parse_command(command)
         kept = Path(tempfile.mkdtemp(prefix="harness-calibrate-"))
         say(f"{runs} runs; their output is in {kept}")

@@ -31,12 +31,14 @@ def compare(
     ] = None,
     ab: Annotated[
         tuple[str, str] | None,
-        typer.Option("--ab", metavar="CMD_A CMD_B", help="Two commands that measure; run in turn, A B B A."),
+        typer.Option("--ab", metavar="CMD_A CMD_B", help="Two commands that measure; they run in the order A B B A."),
     ] = None,
     revisions: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            "--ab-revisions", metavar="REV_A REV_B", help="Two git revisions; --command runs in each, in turn."
+            "--ab-revisions",
+            metavar="REV_A REV_B",
+            help="Two git revisions; --command runs in each of them, in the order A B B A.",
         ),
     ] = None,
     command: Annotated[
@@ -64,8 +66,8 @@ def compare(
         ways = [way for way in (files, ab, revisions) if way]
         if len(ways) != 1:
             raise UsageError(
-                f"{len(ways)} things to compare; accepted: one of BASE.json NEW.json, --ab CMD_A CMD_B, or "
-                "--ab-revisions REV_A REV_B"
+                f"found {len(ways)} of BASE.json NEW.json, --ab CMD_A CMD_B and --ab-revisions REV_A REV_B; "
+                "accepted: exactly one of them"
             )
         if ab is not None:
             judgement = _commands(ab, rounds, rules)

@@ -68,7 +68,7 @@ def scale_function(
         require("scipy", "matplotlib")
         specs = _specs(devices)
         if rounds < 1:
-            raise UsageError(f"--rounds {rounds}: accepted: 1 or more; 5 or more give a useful interval")
+            raise UsageError(f"--rounds {rounds}; accepted: 1 or more; 5 or more give a useful interval")
         check_seconds("--budget", budget)
         found = Target.parse(target)
         mode: Mode = "weak" if weak else "strong"
@@ -128,7 +128,7 @@ def _specs(text: str) -> list[str]:
             specs.append(part)
     if len(set(specs)) != len(specs) or not all(specs):
         raise UsageError(
-            f"--devices {text!r}: accepted: device specs that differ, separated by commas, such as cpu:1,cpu:2"
+            f"--devices {text!r}; accepted: device specs that differ, separated by commas, such as cpu:1,cpu:2"
         )
     for spec in specs:
         check_spec(spec)

@@ -35,9 +35,9 @@ def serve(
 
     with clear_errors():
         if not 0 <= port <= _LARGEST_PORT:
-            raise UsageError(f"--port {port}: accepted: 0 (any free port) to {_LARGEST_PORT}")
+            raise UsageError(f"--port {port}; accepted: 0 (any free port) to {_LARGEST_PORT}")
         if not 1 <= devices <= MAX_COUNT:
-            raise UsageError(f"--devices {devices}: accepted: 1 to {MAX_COUNT} logical CPUs")
+            raise UsageError(f"--devices {devices}; accepted: 1 to {MAX_COUNT} logical CPUs")
         server = start_server(port, bind, devices)
     if server.open_to_others:
         say(

@@ -235,9 +235,9 @@ def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
 def _described(machine: str, devices: str) -> str:
     """Return the spec of a described machine's software GPUs: a file of the user's, or a shipped one (``@NAME``)."""
     if devices != "auto":
-        raise UsageError(f"--devices {devices} with --fake: accepted: one of the two; the file names the devices")
+        raise UsageError(f"--devices {devices} with --fake; accepted: one of the two; the file names the devices")
     if not machine.startswith("@") and not machine.endswith(".toml"):
-        raise UsageError(f"--fake {machine}: accepted: a .toml file, or @NAME for a shipped description")
+        raise UsageError(f"--fake {machine}; accepted: a .toml file, or @NAME for a shipped description")
     return f"softgpu:{machine}"
 
 

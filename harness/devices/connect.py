@@ -50,7 +50,7 @@ def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
     except (OSError, RuntimeError, ValueError, tensorflow.errors.OpError) as error:
         log = servers.log_tail(0)
         servers.stop()
-        raise CoreServerFailed(running[0].cpu, f"could not be connected to ({error})", log) from error
+        raise CoreServerFailed(running[0].cpu, f"started, but could not be reached ({error})", log) from error
     _running.append(servers)
     return running
 
@@ -75,7 +75,7 @@ def connect_hosts(tensorflow: Any, hosts: Sequence[Host], spec: str) -> None:
         here, sources = _seen_from(hosts)
         _join(tensorflow, jobs, here, passing(sources))
     except (OSError, RuntimeError, ValueError, tensorflow.errors.OpError) as error:
-        quiet = silent(hosts) or tuple(Silence(host, f"cannot be connected to ({error})") for host in hosts)
+        quiet = silent(hosts) or tuple(Silence(host, f"answers, but the connection failed ({error})") for host in hosts)
         raise HostUnreachable(spec, [str(each) for each in quiet]) from error
 
 

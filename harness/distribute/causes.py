@@ -98,7 +98,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
                 "the mean over the rows of all replicas",
                 f"{loss / want if want else np.nan:.3g} times the single-device loss, with {replicas} replicas",
                 f"the loss {facts.loss} returns one number for all its rows instead of one per row, so each replica's "
-                "counts in full instead of by its share of the batch; return a value for each row",
+                "loss counts in full, not in proportion to its share of the batch; return a value for each row",
             ),
         )
     if facts.clipping:
@@ -123,7 +123,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
                 f"layer {names} ({loop})",
                 None,
                 "the mean and variance of the whole batch",
-                "those of each replica's rows",
+                "the mean and variance of each replica's rows",
                 f"batch normalisation in {names} uses the statistics of one replica's rows; with synchronized=True the "
                 "training matches the single-device run",
             ),
@@ -139,9 +139,9 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
                 None,
                 f"the mean over {rows} rows",
                 f"the mean of the means of {replicas} replicas with different numbers of rows",
-                f"a batch of {rows} rows does not divide among {replicas} replicas, and {loop} averages the replicas' "
-                "means, so that rows on a replica with fewer of them count for more; drop the remainder, or divide a "
-                "sum by the number of rows in the whole batch in a custom loop",
+                f"a batch of {rows} rows does not divide evenly among {replicas} replicas, and {loop} averages the "
+                "replicas' means, so a row on a replica with fewer rows counts for more; drop the remainder, or "
+                "write a custom loop that divides a sum by the number of rows in the whole batch",
             ),
         )
 

@@ -55,8 +55,8 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training 
         failures = tuple(finding for finding in result.findings if finding.severity is Verdict.FAIL)
         tally.add(replace(result, findings=failures), where)
     outcome = tally.outcome(
-        f"{done} training runs, every strategy with every number of devices and every dtype, match the "
-        "single-device run",
+        f"{done} training runs match the single-device run: every strategy with every number of devices and every "
+        "dtype",
         "read the findings: each names the strategy, the number of devices, the dtype and the step",
     )
     # A warning about Keras's own counter of steps under parameter servers says nothing about this machine.

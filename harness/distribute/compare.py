@@ -104,7 +104,9 @@ def compare(found: History, single: History, moved: Sequence[History], epsilon: 
                 structure.append((f"{quantity} {name}", str(reference.shape), str(value.shape)))
                 continue
             if not np.isfinite(reference).all():
-                undecided.append(f"{quantity} {name} is not finite on one device, so it proves nothing")
+                undecided.append(
+                    f"{quantity} {name} is not finite in the single-device run, so there is nothing to compare with"
+                )
                 continue
             from_keras = quantity == "metric" or (quantity == "loss" and found.loop == "fit")
             own = max(epsilon, _METRICS_EPSILON) if from_keras else epsilon

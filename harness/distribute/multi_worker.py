@@ -152,7 +152,7 @@ def _refused(loop: str, why: str) -> Finding:
         None,
         "it runs",
         why,
-        "Keras's fit fails in Keras's own code with several processes; use a custom loop",
+        "Keras's fit does not work with several processes: it fails in Keras's own code; use a custom loop",
     )
 
 

@@ -36,7 +36,7 @@ def table(trace: Trace) -> Group:
         )
     open_ones = sum(op.branch is not None and op.device is not None for op in trace.ops)
     if open_ones:
-        parts.append(Text(f"{open_ones} op(s) run only if a condition takes their branch, which is unknown"))
+        parts.append(Text(f"{plural(open_ones, 'op')} in branches of conditions: unknown whether they ran"))
     return Group(*parts)
 
 

@@ -108,7 +108,7 @@ FAULTS = (
     Fault("R03-seed-of-shard", "a seed for each shard", "own", slip(_noisy, _seed_of_shard, _noisy_right), _OWN),
     Fault(
         "R04-another-seed",
-        "the numbers of another seed",
+        "random numbers drawn with another seed",
         "own attack",
         slip(_noisy, _other_seed, _noisy_right),
         "random numbers.*(another|other) seed|drawn with another seed",

@@ -144,7 +144,7 @@ FAULTS = (
     ),
     Fault(
         "P06-compiled-absent",
-        "jit_compile=True takes any name",
+        "jit_compile=True accepts the name of a missing device",
         "tensorflow 124880",
         _compiled_for_absent,
         "Tanh.*XLA compiled the function for one device",

@@ -135,14 +135,14 @@ FAULTS = (
     ),
     Fault(
         "V01-fewer-rows",
-        "3 rows on 4 devices: none remains",
+        "3 rows on 4 devices: every row is dropped",
         "keras-extras issue 11",
         _fewer_rows,
         r"All \d+ rows were dropped",
     ),
     Fault(
         "V01-get-slice",
-        "remainder dropped, sizes known at run time",
+        "remainder dropped; sizes known only at run time",
         "keras-extras issue 7",
         _get_slice,
         r"Rows \d+.* were dropped",
@@ -163,7 +163,7 @@ FAULTS = (
     ),
     Fault(
         "V04-cut-by-zero",
-        "x[:-cut] with cut 0 is empty",
+        "x[:-cut] is empty if cut is 0",
         "public code",
         _cut_to_a_multiple,
         r"All \d+ rows were dropped",

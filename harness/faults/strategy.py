@@ -64,7 +64,7 @@ FAULTS = (
     ),
     Fault(
         "C06-one-device-more",
-        "a device works that the program should not use",
+        "an op runs on a device that the program should not use",
         "own attack",
         _one_more,
         "names a device that the program must not use",

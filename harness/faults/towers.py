@@ -152,7 +152,7 @@ FAULTS = (
     ),
     Fault(
         "P17-copied-index",
-        "the index of a neighbour in the second layer",
+        "the second layer runs on the device of a neighbour",
         "public code",
         _copied_index,
         "MatMul.*in a device scope that is not the shard's",

@@ -217,7 +217,7 @@ FAULTS = (
     Fault("S06-twice", "an update that is made twice", "public code", _updated(_twice, _add), "(twice|2 times)"),
     Fault(
         "S07-read-before",
-        "the towers read what was there before the update",
+        "the towers read values from before the update",
         "own attack",
         slip(_read_late, _read_before, _read_after, variables=_state),
         "from before their update",

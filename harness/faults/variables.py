@@ -152,14 +152,14 @@ FAULTS = (
     ),
     Fault(
         "P11-embedding-lookup",
-        "embedding_lookup runs at its table",
+        "embedding_lookup runs on the device of its table",
         "tensorflow 30537",
         _embedding_lookup,
         "ResourceGather.*TensorFlow runs a lookup on its variable's device",
     ),
     Fault(
         "P11-gather",
-        "gather of a variable runs at the variable",
+        "a gather runs on the device of its variable",
         "tensorflow 30537",
         _gather,
         "ResourceGather.*TensorFlow runs a lookup on its variable's device",

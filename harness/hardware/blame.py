@@ -194,7 +194,7 @@ def computing_findings(
             )
         elif each.kind == "index":
             name = f"index {each.index}"
-            message = f"results at {name} of the shards are wrong on every device, {rate}; {details.get(name, '')}"
+            message = f"results of {name} of the shards are wrong on every device, {rate}; {details.get(name, '')}"
             yield finding(
                 "corruption",
                 None,
@@ -202,8 +202,8 @@ def computing_findings(
                 expected="the exact result",
                 found=rate,
                 message=message.rstrip("; "),
-                next_step="no device is to blame, because the index moved over all of them; look at the program and "
-                "its libraries, and try another version of TensorFlow and the driver",
+                next_step="no device is to blame: each one got this index in turn, and all were wrong; look at the "
+                "program and its libraries, and try another version of TensorFlow and the driver",
                 subject=name,
             )
         else:

@@ -330,7 +330,7 @@ class TensorFlowMachine:
 
 def _require_repeats(repeats: int) -> None:
     if repeats < 1:
-        raise UsageError(f"repeats={repeats}: accepted: 1 or more")
+        raise UsageError(f"repeats={repeats}; accepted: 1 or more")
 
 
 @contextlib.contextmanager

@@ -164,7 +164,10 @@ def _between_members(devices: Devices, wiring: Wiring) -> Callable[[_Edge], str]
             return ""
         if source.role == "gradient" and reader.device == host and _to_its_maker(wiring, source, reader, host):
             return ""
-        return f"one model's {source.role} op is read by another model; only arguments and results may cross"
+        return (
+            f"another model reads the result of one model's {source.role} op; only arguments and results may move "
+            "between models"
+        )
 
     return wrong
 

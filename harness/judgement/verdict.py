@@ -47,7 +47,7 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     elif exercised.ops == 0:
         verdict, reason = (
             Verdict.UNKNOWN,
-            "no traced op computes, or moves data in a device scope, so placement is not proven",
+            "no traced op computes or moves data inside a device scope, so placement is not proven",
         )
     elif examination.gradients and not any(c.where.startswith("gradient") for c in judged.comparisons):
         verdict, reason = Verdict.UNKNOWN, "gradients=True, but the program has no gradients to compare"

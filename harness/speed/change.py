@@ -39,9 +39,9 @@ class Rules:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.threshold < 1.0:
-            raise UsageError(f"threshold={self.threshold!r}: accepted: above 0 and below 1, such as 0.05")
+            raise UsageError(f"threshold={self.threshold!r}; accepted: above 0 and below 1, such as 0.05")
         if not 0.5 < self.confidence < 1.0:
-            raise UsageError(f"confidence={self.confidence!r}: accepted: above 0.5 and below 1, such as 0.99")
+            raise UsageError(f"confidence={self.confidence!r}; accepted: above 0.5 and below 1, such as 0.99")
 
     @property
     def log_loss(self) -> float:

@@ -146,11 +146,11 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
             f"{', '.join(unconfirmed)}; record with --harness-speedup-twice to confirm it"
         )
     elif not judged:
-        reason = "nothing was compared: no gating benchmark is in both runs"
+        reason = "nothing was compared: the two runs have no benchmark in common that the gate can judge"
     elif judgement.missing:
         reason = (
-            f"the baseline has {plural(len(judgement.missing), 'benchmark')} that this run did not measure or that no "
-            f"longer gate: {', '.join(judgement.missing)}; run them all, or record a new baseline"
+            f"the baseline has {plural(len(judgement.missing), 'benchmark')} that this run did not measure or that the "
+            f"gate can no longer judge: {', '.join(judgement.missing)}; run them all, or record a new baseline"
         )
     elif undecided == len(names):
         reason = "no benchmark is precise enough to rule out a loss: measure longer or calibrate"
@@ -214,7 +214,7 @@ def _why_ungated(base: SpeedupRecord, new: SpeedupRecord) -> str | None:
 def order_of(rounds: int) -> tuple[Version, ...]:
     """Order the versions: ``rounds`` times A B B A. Raise UsageError for fewer than one round."""
     if rounds < 1:
-        raise UsageError(f"--rounds {rounds}: accepted: at least 1; each round is A B B A")
+        raise UsageError(f"--rounds {rounds}; accepted: at least 1; each round is A B B A")
     return ("A", "B", "B", "A") * rounds
 
 

@@ -317,4 +317,4 @@ def _check(
     numbers = (("budget_s", budget_s, 1e6), ("half_width", half_width, 1.0), ("confidence", confidence, 1.0))
     for name, value, most in numbers:
         if not 0.0 < value < most:
-            raise UsageError(f"{name}={value!r}: accepted: a number above 0 and below {most:g}")
+            raise UsageError(f"{name}={value!r}; accepted: a number above 0 and below {most:g}")

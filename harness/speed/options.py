@@ -9,7 +9,7 @@ def parse_budget_s(text: str) -> float:
     """Parse seconds, such as ``5`` or ``0.5``. Raise UsageError if it is not a positive number of at most a day."""
     seconds = _number(text)
     if seconds is None or not 0.0 < seconds <= 86_400.0:
-        raise UsageError(f"budget {text!r}: accepted: seconds above 0 and up to 86,400, such as 5")
+        raise UsageError(f"budget {text!r}; accepted: seconds above 0 and up to 86,400, such as 5")
     return seconds
 
 

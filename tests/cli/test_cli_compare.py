@@ -93,16 +93,16 @@ def test_nothing_in_common_is_unknown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ((), "0 things to compare; accepted: one of BASE.json NEW.json, --ab CMD_A CMD_B, or --ab-revisions"),
+        ((), "found 0 of BASE.json NEW.json, --ab CMD_A CMD_B and --ab-revisions"),
         (("base.json",), "1 file given; accepted: two"),
         (("base.json", "gone.json"), "gone.json: No such file or directory"),
         (("base.json", "empty.json"), "empty.json: is not JSON"),
-        (("base.json", "base.json", "--ab", "a", "b"), "2 things to compare"),
+        (("base.json", "base.json", "--ab", "a", "b"), "found 2 of BASE.json NEW.json"),
         (("base.json", "base.json", "--threshold", "much"), "'much' is not a share"),
         (("--ab", "", "b"), "command '' is empty"),
         (("--ab", "'a", "b"), "No closing quotation"),
         (("--ab", "no-such-program", "b"), "no-such-program cannot be started"),
-        (("--ab", "true", "true", "--rounds", "0"), "--rounds 0: accepted: at least 1"),
+        (("--ab", "true", "true", "--rounds", "0"), "--rounds 0; accepted: at least 1"),
         (("--ab", "true", "true"), "a command that does not run pytest must contain {json}"),
         (("--ab-revisions", "HEAD", "HEAD~1"), "accepted: revisions of the repository in"),
     ],
@@ -170,7 +170,7 @@ def test_a_calibration_is_made_kept_and_used(measuring: Path) -> None:
 def test_too_few_runs_calibrate_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "calibrate", "--runs", "3", planted=False)
     assert done.returncode == ExitCode.USAGE
-    assert "--runs 3: accepted: at least 4" in done.stderr
+    assert "--runs 3; accepted: at least 4" in done.stderr
 
 
 def test_ended_by_sigterm_it_leaves_no_process(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
     ("arguments", "why"),
     [
         (("gone.py",), "script gone.py: no such file; give the path of a Python script"),
-        (("fails.py", "--timeout", "0"), "--timeout 0: accepted: a number of seconds above 0"),
+        (("fails.py", "--timeout", "0"), "--timeout 0; accepted: a number of seconds above 0"),
         (("fails.py", "--devices", "gpu"), "needs 1 GPU whose UUID the driver reports; available: none"),
         (("fails.py", "--devices", "gpu:2x100"), "tasks are processes, and need a device each"),
         (

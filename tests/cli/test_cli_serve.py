@@ -82,9 +82,9 @@ def test_where_other_hosts_reach_it_a_warning_says_who_can_run_what(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--port", "70000"), "--port 70000: accepted: 0 (any free port) to 65535"),
-        (("--port", "-1"), "--port -1: accepted: 0 (any free port) to 65535"),
-        (("--devices", "0"), "--devices 0: accepted: 1 to "),
+        (("--port", "70000"), "--port 70000; accepted: 0 (any free port) to 65535"),
+        (("--port", "-1"), "--port -1; accepted: 0 (any free port) to 65535"),
+        (("--devices", "0"), "--devices 0; accepted: 1 to "),
         (("--bind", "198.51.100.1"), "--bind 198.51.100.1: not an address of this host"),
         (("--bind", "no-such-host.invalid"), "--bind no-such-host.invalid: not an address of this host"),
         (("--bind", ""), "--bind"),

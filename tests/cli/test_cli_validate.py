@@ -148,9 +148,9 @@ def test_a_killed_run_leaves_no_process_and_an_incomplete_record(tmp_path: Path)
         (["--devices", "broken.toml"], "profile broken.toml: soft_placement = 3"),
         (["--devices", "cpu:7"], "device spec 'cpu:7' needs 7 moons; available: CPU:0"),
         (["--only", "nope"], "check 'nope' does not exist; accepted: passes, finds"),
-        (["--timeout", "0"], "--timeout 0: accepted: a number of seconds above 0"),
-        (["--timeout", "nan"], "--timeout nan: accepted: a number of seconds above 0"),
-        (["--timeout", "-1"], "--timeout -1: accepted: a number of seconds above 0"),
+        (["--timeout", "0"], "--timeout 0; accepted: a number of seconds above 0"),
+        (["--timeout", "nan"], "--timeout nan; accepted: a number of seconds above 0"),
+        (["--timeout", "-1"], "--timeout -1; accepted: a number of seconds above 0"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -201,7 +201,7 @@ def test_memory_that_a_dead_process_holds_is_found_with_the_process() -> None:
     first, second = (judge_held(card(known), memory_by_process(), alive) for known in read_cards())
     assert first is None
     assert second is not None
-    assert "process 4242, which is not alive, holds" in second.message
+    assert "process 4242, which no longer runs, holds" in second.message
     machine(2, H100, "memory-held card = 1, share = 0.2")
     assert [judge_held(card(known), memory_by_process(), alive) for known in read_cards()] == [None, None]
 

@@ -61,7 +61,9 @@ def test_a_card_in_slices_is_not_missed_where_cuda_shows_a_slice_of_it() -> None
     for present, numbering in ((divided, ["MIG-aaaa"]), ([*divided, *DRIVER[2:]], ["MIG-aaaa", *UUIDS[2:]])):
         found, scope = judge_numbering([shown], present, numbering, None)
         assert found == []
-        assert scope[0] == "2 GPUs with MIG: CUDA shows a process one slice, which one is not judged"
+        assert (
+            scope[0] == "2 GPUs with MIG: CUDA shows each process one slice; whether it is the right one is not judged"
+        )
     found, _ = judge_numbering([shown], [*divided, *DRIVER[2:]], ["MIG-aaaa", UUIDS[2]], None)
     assert [each.device for each in found] == ["nvml:3"], "a whole card beside them is missed"
 

@@ -59,12 +59,12 @@ def test_a_setting_that_does_what_it_says_is_right(setting: MemorySetting, seen:
         (
             GROWTH,
             replace(GREW, held_bytes=18_000 * _MIB),
-            "gives a process 18,000 MiB where it uses 64 MiB",
+            "reserves 18,000 MiB for a process that uses 64 MiB",
         ),
         (GROWTH, replace(GREW, had_bytes=(16 * _MIB,)), "only 16 MiB on its GPU:0"),
         (LIMIT, replace(LIMITED, had_bytes=(272 * _MIB,)), "allocate 272 MiB on its GPU:0"),
         (LIMIT, replace(LIMITED, had_bytes=(128 * _MIB,)), "only 128 MiB"),
-        (LIMIT, replace(LIMITED, held_bytes=18_000 * _MIB), "with a limit of 256 MiB gives a process 18,000 MiB"),
+        (LIMIT, replace(LIMITED, held_bytes=18_000 * _MIB), "with a limit of 256 MiB reserves 18,000 MiB"),
         (LIMIT, replace(LIMITED, wrong=1), "changed the content of 1 buffer"),
         (
             SPLIT,

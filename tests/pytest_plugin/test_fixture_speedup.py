@@ -112,7 +112,7 @@ def test_saved_runs_are_compared_as_ever_and_without_a_word_on_the_machine_and_o
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ("--harness-speedup-budget=soon", "*--harness-speedup-budget: budget 'soon': accepted: seconds above 0*"),
+        ("--harness-speedup-budget=soon", "*--harness-speedup-budget: budget 'soon'; accepted: seconds above 0*"),
         ("--harness-speedup-precision=2", "*--harness-speedup-precision: '2' is not a share; accepted: above 0%*"),
     ],
 )

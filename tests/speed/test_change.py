@@ -112,5 +112,5 @@ def test_false_alarms_are_as_rare_as_the_confidence_says() -> None:
 
 @pytest.mark.parametrize("rules", [{"threshold": 0.0}, {"threshold": 1.0}, {"confidence": 0.5}, {"confidence": 1.0}])
 def test_rules_that_make_no_sense_are_refused(rules: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match=rf"{next(iter(rules))}={next(iter(rules.values()))}: accepted: above"):
+    with pytest.raises(UsageError, match=rf"{next(iter(rules))}={next(iter(rules.values()))}; accepted: above"):
         Rules(**rules)

@@ -26,7 +26,7 @@ def test_both_versions_have_the_same_mean_time() -> None:
     when = {version: [n for n, each in enumerate(order) if each == version] for version in "AB"}
     assert len(when["A"]) == len(when["B"]) == 6
     assert sum(when["A"]) == sum(when["B"])
-    with pytest.raises(UsageError, match="--rounds 0: accepted: at least 1"):
+    with pytest.raises(UsageError, match="--rounds 0; accepted: at least 1"):
         order_of(0)
 
 

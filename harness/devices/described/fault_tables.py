@@ -56,9 +56,11 @@ class Ecc(_OnCard):
     corrected_per_s: float = Field(default=10.0, ge=0, description="a number of 0 or more")
     uncorrected_per_s: float = Field(default=0.0, ge=0, description="a number of 0 or more")
     old_corrected: int = Field(
-        default=OLD_CORRECTED, ge=0, description="errors corrected before the driver was loaded, 0 or more"
+        default=OLD_CORRECTED, ge=0, description="corrected errors before the driver was loaded, 0 or more"
     )
-    old_uncorrected: int = Field(default=0, ge=0, description="others from before the driver was loaded, 0 or more")
+    old_uncorrected: int = Field(
+        default=0, ge=0, description="uncorrected errors before the driver was loaded, 0 or more"
+    )
 
 
 class RowRemap(_OnCard):
@@ -153,12 +155,12 @@ class BitFlip(_OnCard):
 
     kind: Literal["bit-flip"]
     probability: float = Field(default=0.05, gt=0, le=1, description="a number above 0, up to 1")
-    op: str | None = Field(default=None, description="the name of an op, such as 'MatMul'; products when left out")
-    dtype: str | None = Field(default=None, description="a dtype, such as 'float32'; all when left out")
+    op: str | None = Field(default=None, description="the name of an op, such as 'MatMul'; default: matrix products")
+    dtype: str | None = Field(default=None, description="a dtype, such as 'float32'; default: all")
     bits: int = Field(default=1, ge=1, le=8, description="how many bits of an element, from 1 to 8")
     run: int = Field(default=1, ge=1, le=1024, description="how many consecutive elements, aligned: 1 to 1024")
     least_elements: int = Field(
-        default=0, ge=0, description="only results of so many elements, 0 or more: smaller ones use few multiprocessors"
+        default=0, ge=0, description="the size of the smallest result that it affects, in elements: 0 or more"
     )
 
 
@@ -252,7 +254,7 @@ class CollectiveDrop(_OnCard):
 
     kind: Literal["collective-drop"]
     algorithm: Literal["nccl", "ring", "hierarchical-copy", "reduce-to-one"] | None = Field(
-        default=None, description="'nccl', 'ring', 'hierarchical-copy' or 'reduce-to-one'; all when left out"
+        default=None, description="'nccl', 'ring', 'hierarchical-copy' or 'reduce-to-one'; default: all"
     )
 
 

@@ -30,7 +30,12 @@ AUTO_MEMORY_LEAST_MIB = 256
 class AutoSpec(DeviceSpec):
     """Two or more real GPUs, else two logical GPUs on the one GPU, else four logical CPUs."""
 
-    FORMS = (Form("auto", f"two or more real GPUs, else two logical GPUs on the one GPU, else cpu:{AUTO_CPUS}"),)
+    FORMS = (
+        Form(
+            "auto",
+            f"the real GPUs if there are two or more, else two logical GPUs on the only GPU, else cpu:{AUTO_CPUS}",
+        ),
+    )
 
     def __str__(self) -> str:
         return "auto"

@@ -138,7 +138,8 @@ class _Course:
             found = timed.get(card.label)
             if found is None:
                 self.account.unproven(
-                    f"the clock did not advance while {name} ran on {card.label}: no rate", "look at the host's clock"
+                    f"the clock did not advance while {name} ran on {card.label}, so its rate is unknown",
+                    "look at the host's clock",
                 )
                 continue
             self.account.count(card.label, programs=1, ops=found.runs + 1)

@@ -25,7 +25,7 @@ _ARITHMETIC = (
 )
 _NONDETERMINISM = (
     "take it out of service until it passes ten times in a row; look at its ECC counts and temperature (check "
-    "sustained-load), and at TF_CUDNN_USE_AUTOTUNE=0"
+    "sustained-load), and try TF_CUDNN_USE_AUTOTUNE=0"
 )
 _CORRUPTION = (
     "move it to another slot: if the difference moves with the card, the card is faulty; for a convolution, set "

@@ -59,8 +59,8 @@ def judge_cuda(cards: Sequence[Card], present: Sequence[Card], software: Softwar
             expected=gpus,
             found="none",
             message=f"the driver has {gpus}, and TensorFlow uses none",
-            next_step="read TensorFlow's log of its start (TF_CPP_MIN_LOG_LEVEL=0), which says why it skips each; if "
-            "the CPUs were meant, ask for them: --devices cpu:4",
+            next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log, which says why it skips each GPU; to "
+            "test the CPUs instead, use --devices cpu:4",
         )
     cause = _CAUSES.get(error, "look it up in the CUDA driver API under CUresult, and read dmesg")
     return finding(
@@ -86,7 +86,10 @@ def judge_numbering(
     found = list(_duplicates(cards))
     divided = [card for card in present if card.part == MIG]
     if divided:
-        scope.append(f"{plural(len(divided), 'GPU')} with MIG: CUDA shows a process one slice, which one is not judged")
+        scope.append(
+            f"{plural(len(divided), 'GPU')} with MIG: CUDA shows each process one slice; whether it is the right one "
+            "is not judged"
+        )
     known = [card for card in present if card.uuid is not None and card.part != MIG]
     if not known or not numbering:
         if divided:
@@ -159,8 +162,8 @@ def _missing(expected: Sequence[Card], numbering: Sequence[str], known: int) -> 
                 expected=f"all {known} GPUs of the driver that are not hidden",
                 found="missing",
                 message=f"is number {card.index} of the driver, but not visible to TensorFlow",
-                next_step="read TensorFlow's log of its start (TF_CPP_MIN_LOG_LEVEL=0) and the kernel's log (dmesg), "
-                "and look at MIG, the compute mode and the permissions of /dev/nvidia*",
+                next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log and the kernel's log (dmesg), and "
+                "look at MIG, the compute mode and the permissions of /dev/nvidia*",
             )
 
 

@@ -64,7 +64,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
     account.scope += [
         f"algorithms: {', '.join(algorithms) or 'none'}; float32 integers, {shares} from each device",
-        "bandwidths include the time to start the ops, which dominates short ones; they are not judged",
+        "bandwidths are not judged: they include the time to start the ops, which dominates for small tensors",
     ]
     return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards)} devices: every value is exact"
 

@@ -78,7 +78,7 @@ def judge_collective(
     if culprit is not None:
         card, how = cards[culprit[0]], culprit[1]
         message = f"has a share that {how} {where}, on {plural(len(wrong), 'device')}"
-        return [_finding(where, algorithm, card, "the shares of all devices, once each", f"one {how} it", message)]
+        return [_finding(where, algorithm, card, "the share of each device, counted once", f"one {how} it", message)]
     findings = []
     for number in wrong:
         card, each = cards[number], differ[number]
@@ -114,7 +114,10 @@ def _finding(where: str, algorithm: str, card: Card | None, wanted: str, found: 
     copies = f"copies {'to and from it' if card is not None else 'between all devices'} (check copies)"
     step = f"look at the {copies}"
     if algorithm == "nccl":
-        step = f"run it with NCCL_DEBUG=INFO, then with NCCL_P2P_DISABLE=1: if that is right, look at the {copies}"
+        step = (
+            "run it with NCCL_DEBUG=INFO, then with NCCL_P2P_DISABLE=1; if the values are right without peer-to-peer, "
+            f"look at the {copies}"
+        )
     return finding(
         "corruption", card, where, expected=wanted, found=found, message=message, next_step=step, subject=algorithm
     )

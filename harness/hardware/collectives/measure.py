@@ -63,7 +63,7 @@ class Collectives:
             NoLibrary: NCCL is not installed, or does not work.
         """
         if kind not in KINDS:
-            raise UsageError(f"collective {kind!r}: accepted: {', '.join(KINDS)}")
+            raise UsageError(f"collective {kind!r}; accepted: {', '.join(KINDS)}")
         known = algorithms_for(self._devices)
         if algorithm not in known:
             there = ", ".join(known) or "none, because that takes two or more devices of this process"
@@ -78,7 +78,7 @@ class Collectives:
         rows = int(tensors[0].shape[0]) if tensors[0].shape.rank else 0
         if not rows or rows % len(self._devices):
             raise UsageError(
-                f"reduce-scatter of {plural(rows, 'row')}: accepted: a multiple of {len(self._devices)} cards"
+                f"reduce-scatter of {plural(rows, 'row')}; accepted: a multiple of {len(self._devices)} cards"
             )
 
     def _by_ops(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:

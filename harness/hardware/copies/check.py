@@ -97,7 +97,7 @@ def _judge(course: Course, sizes: tuple[int, ...], find: ProfileOf, context: Che
     )
     if course.full_links:
         account.scope.append(
-            f"copies with the host over PCIe links of full width and speed are reported and not judged, because "
+            "copies to and from the host are not judged where the PCIe link has full width and speed, because "
             f"pageable memory limits them: {', '.join(sorted(course.full_links))}"
         )
     account.figures += judged.figures

@@ -40,7 +40,10 @@ def run(context: CheckContext) -> CheckOutcome:
         if exclusive := [card.label for card in machine.cards if card.exclusive]:
             return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
         if _spec(context.devices) is None:
-            why = f"{context.devices.spec}: parts of a GPU or other hosts, which no process can have to itself"
+            why = (
+                f"{context.devices.spec}: a process cannot be given a part of a GPU, or a device of another host, to "
+                "itself"
+            )
             step = "use whole devices of this host: --devices gpu, cpu:N or cores:N"
             return CheckOutcome(Verdict.SKIP, why, step)
     return on_machine(context, lambda machine, account: _check(machine, account, _spec(context.devices) or "gpu"))
@@ -59,7 +62,7 @@ def _check(machine: Machine, account: Account, spec: str) -> str:
         account.count(given.card.label, programs=1, values=SIZE**2, ops=TIMES + 1)
         if given.uuid is not None and seen.used is None:
             account.scope.append(
-                f"the process that was given {given.card.label}: the driver does not report which GPUs it used"
+                f"the driver does not report which GPUs were used by the process that was given {given.card.label}"
             )
     return f"{len(pairs)} processes at once, each with its own device and a correct result"
 

@@ -74,6 +74,6 @@ def _finding(given: Given, expected: str, found: str, message: str) -> Finding:
         expected=expected,
         found=found,
         message=f"was given to a process that {message}",
-        next_step="compare nvidia-smi -L with CUDA_VISIBLE_DEVICES of the process; a container may have other GPUs "
-        "than it names",
+        next_step="compare nvidia-smi -L with CUDA_VISIBLE_DEVICES of the process; a container may lack GPUs that the "
+        "variable names",
     )

@@ -84,8 +84,9 @@ def _cover(region: Region, account: Account) -> None:
     elif region.free is None:
         account.scope.append(f"{label}: {had}; free memory unknown")
         account.unproven(
-            f"{label}: free memory unknown, so testing {LEAST_SHARE:.0%} of it is not proven",
-            "install nvidia-ml-py, or a TensorFlow that reports its memory in use; check a GPU of another host there",
+            f"{label}: free memory unknown, so it is not proven that {LEAST_SHARE:.0%} of it was tested",
+            "install nvidia-ml-py, or a TensorFlow that reports its memory in use; run this check for a GPU of "
+            "another host on that host",
         )
     else:
         share = region.had / region.free if region.free else 0.0

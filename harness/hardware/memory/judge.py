@@ -47,7 +47,7 @@ def judge_held(
     if held <= MOST_HELD * card.memory_bytes:
         return None
     who = [
-        f"process {process}{'' if alive(process) else ', which is not alive,'} holds "
+        f"process {process}{'' if alive(process) else ', which no longer runs,'} holds "
         f"{'an unknown part' if mib is None else gigabytes(mib * 2**20)}"
         for (uuid, process), mib in sorted(by_process.items())
         if uuid == card.uuid

@@ -31,7 +31,10 @@ def run(context: CheckContext) -> CheckOutcome:
     if kinds == {"software-gpu"} and not (context.machine is not None and context.machine.described):
         return CheckOutcome(Verdict.SKIP, "TensorFlow ignores memory settings of software GPUs", "use hardware")
     if context.machine is not None and not context.machine.described and not kinds <= {"gpu", "logical-cpu"}:
-        why = f"{context.devices.spec}: memory settings of logical GPUs, cores and other hosts are made elsewhere"
+        why = (
+            f"{context.devices.spec}: logical GPUs, cores and devices of other hosts have no memory settings that can "
+            "be tested here"
+        )
         return CheckOutcome(Verdict.SKIP, why, "use whole devices of this host: --devices gpu or cpu:N")
     cards = context.machine.cards if context.machine is not None else ()
     if exclusive := [card.label for card in cards if card.exclusive]:
@@ -55,7 +58,10 @@ def _check(machine: Machine, account: Account) -> str:
         # All logical CPUs belong to one physical device.
         (each,) = machine.memory_settings([(cpu.label, CPU_SPLIT)])
         _judge(cpu, CPU_SPLIT, each, account)
-        account.scope.append("CPUs: only the split; TensorFlow has no memory growth and no limit for a CPU")
+        account.scope.append(
+            "CPUs: only the split into logical CPUs was tested; TensorFlow has neither memory growth nor a memory "
+            "limit for a CPU"
+        )
     settings = (GROWTH, LIMIT, SPLIT) if gpus else (CPU_SPLIT,)
     return f"{', '.join(map(setting_name, settings))}: each works on {plural(len(gpus) or 1, 'device')}"
 

@@ -60,7 +60,7 @@ def judge_setting(card: Card, setting: MemorySetting, seen: MemorySeen | str) ->
     own = sum(seen.had_bytes) if limit is None else limit * setting.parts
     most = CONTEXT_BYTES + 2 * own
     if seen.held_bytes is not None and seen.held_bytes > most:
-        message = f"with {name} gives a process {_mib(seen.held_bytes)} where it uses {_mib(own)}"
+        message = f"with {name} reserves {_mib(seen.held_bytes)} for a process that uses {_mib(own)}"
         yield _finding(card, name, f"at most {_mib(most)}", _mib(seen.held_bytes), message)
 
 

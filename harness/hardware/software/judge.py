@@ -142,8 +142,8 @@ class _Judge:
                 continue
             if library.startswith(_OF_DRIVER):
                 step = (
-                    f"{library} comes with the driver: install the NVIDIA driver; start a container with --gpus all "
-                    "and the NVIDIA Container Toolkit"
+                    f"install the NVIDIA driver, which contains {library}; for a container, use the NVIDIA Container "
+                    "Toolkit and --gpus all"
                 )
             else:
                 known = f"ldconfig -p | grep {library.partition('.so')[0]} shows whether the system finds it"

@@ -42,8 +42,8 @@ def _not_comparable(question: Question) -> str:
     random = draws(question.seen_reference)
     if random:
         return (
-            f"the reference draws random numbers, so that two runs of it differ: {random}; pass a seed, or a "
-            "tf.random.Generator that the programs carry, so that both draw the same"
+            f"the reference draws random numbers, so that two runs of it differ: {random}; pass a seed, or let both "
+            "programs draw from a tf.random.Generator of their own, so that both draw the same numbers"
         )
     return (
         "two runs of the reference on the same inputs differ, but no random op ran: its state was not restored between "

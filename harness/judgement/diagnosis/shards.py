@@ -186,7 +186,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
             "not the batch's",
             joined,
             wrong,
-            "add up what it is made of over the shards, and compute it once from that",
+            "add up its parts, such as sums and counts, over the shards, and compute it once from the totals",
         )
     if join.name == "weighted":
         return Cause(

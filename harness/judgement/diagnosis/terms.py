@@ -110,8 +110,8 @@ def unused(question: Question) -> Iterator[Cause]:
             rest = [leaf for leaf in question.wrong if leaf.part == "outputs"]
             if result is not None and rest and all(leaf.explained_by(leaf.of(result)) for leaf in rest):
                 yield Cause(
-                    f"{variable_name(variable)} is never read: {rest[0].name} is what it would be with {value} in its "
-                    "place",
+                    f"{variable_name(variable)} is never read: {rest[0].name} has the value that it would have if the "
+                    f"variable were {value}",
                     place_of(question, rest[0]),
                     tuple(question.wrong),
                 )
