@@ -45,7 +45,7 @@ def check_spec(spec: str) -> None:
 def check_seconds(option: str, value: float) -> None:
     """Refuse a time that is not a positive number."""
     if not (math.isfinite(value) and value > 0):
-        raise UsageError(f"{option} {value:g}: accepted: a number of seconds above 0")
+        raise UsageError(f"{option} {value:g}; accepted: a number of seconds above 0")
 
 
 def is_spec(text: str) -> bool:
