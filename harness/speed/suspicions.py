@@ -80,9 +80,8 @@ def about_waiting(wait_ns: float, samples: Samples) -> list[str]:
     """Warn of calls so short that waiting for the devices dominates."""
     call_ns = min(median(samples.single_ns), median(samples.parallel_ns))
     sentence = (
-        f"a call takes {call_ns / 1e3:,.0f} µs, of which it waits {wait_ns / 1e3:,.0f} µs for its "
-        "outputs: too little work "
-        "per call to show a speedup"
+        f"a call takes {call_ns / 1e3:,.0f} µs, of which it waits {wait_ns / 1e3:,.0f} µs for its outputs: too little "
+        "work per call to show a speedup"
     )
     return [sentence] if wait_ns > _LARGEST_WAIT * call_ns else []
 

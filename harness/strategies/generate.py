@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from harness.strategies.program import Program
 from harness.strategies.recipes import KINDS, RECIPES, UNPLACEABLE_WHEN_TRACED, activations, kinds as kinds_of
 from harness.strategies.sketch import Sketch
 from harness.strategies.steps.features import Activation, Combine
-from harness.strategies.steps.step import Step
+from harness.strategies.steps.step import Step, Value
 
 #: Names of arguments, as a function of how many there are before: separate, a tuple, a dict, one and a tuple.
 _ARGUMENT_NAMES = (
@@ -127,22 +128,19 @@ def _needed(sketch: Sketch, outputs: Sequence[str]) -> list[int]:
 
 def _outputs(sketch: Sketch) -> list[str]:
     """Results of steps that can be the main output, the newest first."""
-    names = [f"v{index}" for index in range(len(sketch.steps))][::-1]
-    return [
-        n for n in names if sketch.types[n].dtype == sketch.dtype and sketch.types[n].below is None and _fits(sketch, n)
-    ]
+    return [name for name in sketch.values(partial(_fits, sketch)) if name.startswith("v")]
 
 
-def _fits(sketch: Sketch, name: str) -> bool:
+def _fits(sketch: Sketch, value: Value) -> bool:
     """Whether a value has a place for the batch axis."""
-    return len(sketch.types[name].shape) >= sketch.axis
+    return len(value.shape) >= sketch.axis
 
 
 def _finish(sketch: Sketch, traced: bool) -> Program:
     draw = sketch.draw
     outputs = _outputs(sketch)[:1]
-    others = [name for name in sketch.types if sketch.types[name].batched and _fits(sketch, name)]
-    others = [name for name in others[::-1] if name not in outputs and sketch.types[name].dtype != "bool"]
+    values = [(name, value) for name, value in sketch.types.items() if value.batched and _fits(sketch, value)][::-1]
+    others = [name for name, value in values if name not in outputs and value.dtype != "bool"]
     if others:
         outputs += draw(st.lists(st.sampled_from(others), max_size=3, unique=True))
     if (sketch.exact or not sketch.differentiable) and not sketch.stays_exact(outputs):

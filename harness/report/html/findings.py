@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.printable import device_label
 from harness.report.verdicts import by_severity, effective_verdict, needs_attention, replay_of
@@ -16,44 +14,24 @@ _LONG = 240
 _LONGEST = 8000
 
 
-@dataclass(frozen=True, slots=True)
-class FindingView:
-    """One finding; ``expected`` and ``found`` are folded away where they are long."""
-
-    finding: Finding
-    device: str
-    expected: str
-    found: str
-    long: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ResultView:
-    """One result with its findings; ``more`` are only in ``run.json``. ``reason`` is empty if a finding repeats it."""
-
-    result: CheckResult
-    verdict: Verdict
-    reason: str
-    findings: tuple[FindingView, ...]
-    more: int
-    replay: str | None
+def results_to_show(record: RunRecord) -> list[dict[str, object]]:
+    """List the results that need attention, the worst first. ``more`` findings of each are only in ``run.json``."""
+    return [
+        {
+            "result": result,
+            "verdict": effective_verdict(result),
+            "reason": "" if _says_the_same(result) else result.reason,
+            "findings": [_view(finding) for finding in _worst_first(result)[:MOST_FINDINGS]],
+            "more": max(0, len(result.findings) - MOST_FINDINGS),
+            "replay": replay_of(record, result),
+        }
+        for result in by_severity(record.results)
+        if needs_attention(result)
+    ]
 
 
-def results_to_show(record: RunRecord) -> tuple[ResultView, ...]:
-    """List the results that need attention, the worst first."""
-    return tuple(_view(record, result) for result in by_severity(record.results) if needs_attention(result))
-
-
-def _view(record: RunRecord, result: CheckResult) -> ResultView:
-    worst_first = sorted(result.findings, key=lambda finding: finding.severity is not Verdict.FAIL)
-    return ResultView(
-        result,
-        effective_verdict(result),
-        "" if _says_the_same(result) else result.reason,
-        tuple(_finding(finding) for finding in worst_first[:MOST_FINDINGS]),
-        max(0, len(result.findings) - MOST_FINDINGS),
-        replay_of(record, result),
-    )
+def _worst_first(result: CheckResult) -> list[Finding]:
+    return sorted(result.findings, key=lambda finding: finding.severity is not Verdict.FAIL)
 
 
 def _says_the_same(result: CheckResult) -> bool:
@@ -63,10 +41,10 @@ def _says_the_same(result: CheckResult) -> bool:
     return result.reason in (finding.message, f"{finding.kind}: {finding.message}")
 
 
-def _finding(finding: Finding) -> FindingView:
-    expected, found = _cut(device_label(finding.expected)), _cut(device_label(finding.found))
+def _view(finding: Finding) -> dict[str, object]:
+    expected, found = (_cut(device_label(fact)) for fact in (finding.expected, finding.found))
     long = len(expected) + len(found) > _LONG or "\n" in expected + found
-    return FindingView(finding, device_label(finding.device), expected, found, long)
+    return {"finding": finding, "expected": expected, "found": found, "long": long}
 
 
 def _cut(text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harness.records import Card, Figure, RunRecord, Verdict
 from harness.report.printable import device_label
 from harness.report.quantities import TIMES, number, quantity, size
@@ -13,27 +11,15 @@ from harness.report.verdicts import SEVERITY
 _LINK_WORDS = ("link", "pcie", "host-to-device", "device-to-host", "replay")
 
 
-@dataclass(frozen=True, slots=True)
-class CardView:
-    """One device: its facts and links, as names with texts, and the worst severity of the findings on it.
+def cards_of(record: RunRecord) -> list[dict[str, object]]:
+    """List the devices of the machine with their facts and links; empty where no check looked at them.
 
     ``worst`` is ``None`` without findings, which is not a pass: the device may not have been checked.
     """
-
-    label: str
-    name: str
-    facts: tuple[tuple[str, str], ...]
-    links: tuple[tuple[str, str], ...]
-    worst: Verdict | None
-    findings: int
+    return [_view(record, card) for card in record.cards]
 
 
-def cards_of(record: RunRecord) -> tuple[CardView, ...]:
-    """List the devices of the machine; empty where no check looked at them."""
-    return tuple(_view(record, card) for card in record.cards)
-
-
-def _view(record: RunRecord, card: Card) -> CardView:
+def _view(record: RunRecord, card: Card) -> dict[str, object]:
     known = {card.label, card.device} - {None}
     severities = [
         Verdict.WARN if result.accepted_as is not None else finding.severity
@@ -41,14 +27,13 @@ def _view(record: RunRecord, card: Card) -> CardView:
         for finding in result.findings
         if finding.device in known or device_label(finding.device) == card.label
     ]
-    return CardView(
-        label=card.label,
-        name=card.name,
-        facts=_facts(card),
-        links=_links(record, card),
-        worst=min(severities, key=SEVERITY.index, default=None),
-        findings=len(severities),
-    )
+    return {
+        "card": card,
+        "facts": _facts(card),
+        "links": _links(record, card),
+        "worst": min(severities, key=SEVERITY.index, default=None),
+        "findings": len(severities),
+    }
 
 
 def _facts(card: Card) -> tuple[tuple[str, str], ...]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from harness.records import Placement, RunRecord
-from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.op_timeline import ROLES, op_timeline
-from harness.report.html.tables import Table, table
+from harness.report.html.tables import table
 from harness.report.printable import device_label
 
 #: Charts of one run: the first program of each check before the second of any. All programs have tables.
@@ -16,26 +14,7 @@ _MOST_CHARTS = 10
 _MOST_DEVICES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """One program: its chart, if any, the number of ops on each device, and the ops."""
-
-    title: str
-    extent: str
-    chart: Chart | None
-    devices: Table
-    ops: Table
-
-
-@dataclass(frozen=True, slots=True)
-class CheckPrograms:
-    """The programs of one check."""
-
-    check: str
-    programs: tuple[Program, ...]
-
-
-def programs_of(record: RunRecord) -> tuple[CheckPrograms, ...]:
+def programs_of(record: RunRecord) -> dict[str, list[dict[str, object]]]:
     """Make the section, by check; empty where nothing was traced."""
     every = [
         (place, number, placement)
@@ -44,21 +23,16 @@ def programs_of(record: RunRecord) -> tuple[CheckPrograms, ...]:
         if placement.ops
     ]
     drawn = {(place, number) for place, number, _ in sorted(every, key=lambda each: each[:2])[:_MOST_CHARTS]}
-    return tuple(
-        CheckPrograms(
-            result.check,
-            tuple(
-                _program(f"program-{number}-{place}", result.check, placement, drawn=(place, number) in drawn)
-                for place, placement in enumerate(result.placements)
-                if placement.ops
-            ),
-        )
-        for number, result in enumerate(record.results)
-        if any(placement.ops for placement in result.placements)
-    )
+    programs: dict[str, list[dict[str, object]]] = {}
+    for place, number, placement in every:
+        check = record.results[number].check
+        made = _program(f"program-{number}-{place}", check, placement, drawn=(place, number) in drawn)
+        programs.setdefault(check, []).append(made)
+    return programs
 
 
-def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> Program:
+def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> dict[str, object]:
+    """Make one program: its chart, if any, the number of ops on each device, and the ops."""
     devices = sorted({op.device for op in placement.ops}, key=_in_order)
     counted = Counter((op.device, op.role) for op in placement.ops)
     roles = [role for role in ROLES if any(op.role == role for op in placement.ops)]
@@ -79,13 +53,13 @@ def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> Pro
         for device in devices
     ]
     ops = [(str(op.order), op.name, op.type, op.role, device_label(op.device)) for op in placement.ops]
-    return Program(
-        placement.program,
-        extent,
-        chart,
-        table("Ops on each device", ("device", "ops", *roles), by_device, tuple(range(1, len(roles) + 2))),
-        table("Ops in the order in which they ran", ("order", "op", "type", "role", "device"), ops, (0,)),
-    )
+    return {
+        "title": placement.program,
+        "extent": extent,
+        "chart": chart,
+        "devices": table("Ops on each device", ("device", "ops", *roles), by_device, tuple(range(1, len(roles) + 2))),
+        "ops": table("Ops in the order in which they ran", ("order", "op", "type", "role", "device"), ops, (0,)),
+    }
 
 
 def _in_order(device: str) -> tuple[str, int, str]:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harness.records import Fingerprint, RunRecord
 from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.lines import lines_chart
-from harness.report.html.tables import Table, table
+from harness.report.html.tables import table
 from harness.report.quantities import NOTHING, number, percent
 from harness.speed.record import Interval
 from harness.speed.scaling.picture import law_text
 from harness.speed.scaling.record import ScaleRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """A curve, what it is of in words, and what has to be known before it is believed."""
+def scaling_of(record: RunRecord, scale: ScaleRecord | None) -> dict[str, object] | None:
+    """Make the section of the curve ``scale`` in the report of ``record``; ``None`` without one.
 
-    summary: str
-    caveats: tuple[str, ...]
-    chart: Chart | None
-    table: Table
-
-
-def scaling_of(record: RunRecord, scale: ScaleRecord | None) -> Scaling | None:
-    """Make the section of the curve ``scale`` in the report of ``record``; ``None`` without one."""
+    ``caveats`` are what has to be known before it is believed.
+    """
     if scale is None:
         return None
     kind = "the same work on more devices" if scale.mode == "strong" else "work that grows with the number of devices"
-    return Scaling(
-        f"harness scale, {scale.mode} scaling of {scale.target}: {kind}. {law_text(scale)}.",
-        tuple(_caveats(record, scale)),
-        _chart(scale),
-        table(
-            "Each device set", ("devices", "time", "speedup", "efficiency", "what they are"), _rows(scale), (1, 2, 3)
-        ),
-    )
+    head = ("devices", "time", "speedup", "efficiency", "what they are")
+    return {
+        "summary": f"harness scale, {scale.mode} scaling of {scale.target}: {kind}. {law_text(scale)}.",
+        "caveats": _caveats(record, scale),
+        "chart": _chart(scale),
+        "table": table("Each device set", head, _rows(scale), (1, 2, 3)),
+    }
 
 
 def _caveats(record: RunRecord, scale: ScaleRecord) -> list[str]:

@@ -37,16 +37,15 @@ def backward_on_one_device(profile: Profile) -> Cause | None:
     """Find forward ops on several devices with all gradient ops on one (FAULTS P01)."""
     forward = [each for each in profile.listed if each.forward_ops]
     without = [each for each in forward if not each.gradient_ops]
-    gradient = sum(each.gradient_ops for each in profile.times)
     there = [each for each in profile.times if each.gradient_ops]
-    if len(forward) < 2 or not without or len(there) != 1 or not gradient:
+    if len(forward) < 2 or not without or len(there) != 1:
         return None
     return Cause(
         "backward-on-one-device",
-        f"Backward on one device: all {gradient:,} gradient ops of a call ran on {_short(there[0])}, while forward ops "
-        f"ran on {len(forward)} devices; a tape runs backward ops where gradient() is called: use "
-        "harness.make_parallel, "
-        "which keeps each on the device of its forward op, or take each tower's gradient in its device scope.",
+        f"Backward on one device: all {there[0].gradient_ops:,} gradient ops of a call ran on {_short(there[0])}, "
+        f"while forward ops ran on {len(forward)} devices; a tape runs backward ops where gradient() is called: use "
+        "harness.make_parallel, which keeps each on the device of its forward op, or take each tower's gradient in its "
+        "device scope.",
     )
 
 

@@ -28,13 +28,6 @@ class Span:
     eager: bool = False
 
 
-def busy(spans: Iterable[Span], device: str | None, *kinds: Kind) -> Intervals:
-    """Give the intervals in which a device did something of these kinds (by default of all)."""
-    return union(
-        (span.begin_ns, span.end_ns) for span in spans if span.device == device and (not kinds or span.kind in kinds)
-    )
-
-
 def union(parts: Iterable[tuple[int, int]]) -> Intervals:
     """Join pairs that may overlap, in any order; empty ones are dropped."""
     joined: Intervals = []
