@@ -114,6 +114,6 @@ def untested(version: str) -> str | None:
     if minor is None or first <= (int(minor[1]), int(minor[2])) <= last:
         return None
     return (
-        f"TensorFlow {version} is not among the tested versions, {SUPPORTED}; if its private interface differs, "
-        "TensorFlowInterfaceChanged says where"
+        f"TensorFlow {version} is not among the tested versions, {SUPPORTED}; where its private interface differs, the "
+        "harness raises TensorFlowInterfaceChanged"
     )

@@ -132,7 +132,7 @@ def trace_function(
 ) -> None:
     """Call a function once, without arguments, and show which op ran on which device.
 
-    A function that needs arguments is refused: wrap it in one without.
+    A function that needs arguments is refused: wrap it in a function without arguments.
     The devices are configured before the file is loaded.
     """
     from harness.evidence.trace import Trace

@@ -29,7 +29,7 @@ def calibrate(
     """Run the same code several times and compare every run with every later one.
 
     The calibration goes to DIR/KEY/calibration.json, where KEY names this hardware and software. Every comparison uses
-    it, and prints its line. Do it again when the machine, TensorFlow or the benchmarks change.
+    it and prints its figures. Calibrate again when the machine, TensorFlow or the benchmarks change.
     """
     from harness.speed import calibration
     from harness.speed.calibration import save_calibration

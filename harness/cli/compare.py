@@ -51,10 +51,11 @@ def compare(
 ) -> None:
     """Judge the change of each speedup, with its interval, corrected for the number of benchmarks.
 
-    A command gets the path of the JSON that it has to write where it says {json}, and otherwise --benchmark-json in
-    PYTEST_ADDOPTS. Their output goes to files in a folder that is printed.
+    A command writes its measurements to a JSON file, whose path replaces {json} in the command. Without {json}, the
+    path is passed to pytest as --benchmark-json, in PYTEST_ADDOPTS. What commands print goes to files in a folder,
+    whose path is shown.
 
-    Exit codes: 0 no loss, 1 a loss, 2 usage or a damaged file, 3 UNKNOWN: not comparable, or nothing compared.
+    Exit codes: 0 no loss, 1 a loss, 2 a usage error or a damaged file, 3 UNKNOWN: not comparable, or nothing compared.
     """
     from harness.report.gate import gate_lines
     from harness.speed.change import Rules

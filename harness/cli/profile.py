@@ -26,10 +26,10 @@ def profile_function(
     calls: Annotated[int, typer.Option("--calls", metavar="N", help="How many calls are profiled.")] = DEFAULT_CALLS,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
-    """Show where a function spends its time: what each device does, how much at once, what waits for what.
+    """Show where a function spends its time: what each device does, what overlaps, what waits for what.
 
     The function is warmed up, then called N times, without arguments, under TensorFlow's profiler. Prints a table and
-    the usual causes of no gain that it finds, and writes DIR/profile.json, DIR/timeline.png and .svg (a picture),
+    the causes that it finds for a missing speedup. Writes DIR/profile.json, DIR/timeline.png and .svg (a picture),
     DIR/timeline.json (open it in ui.perfetto.dev or chrome://tracing) and DIR/tensorboard (for TensorBoard). What the
     function prints goes to DIR/logs/profile.log. The devices are configured before the file is loaded.
     """

@@ -90,7 +90,8 @@ def diff_runs(
 ) -> None:
     """Show what changed: verdicts, findings that are new or gone, figures that moved by more than 8 %, the environment.
 
-    Exit codes: 0 nothing is worse, 1 something is worse, 2 usage, a damaged file, or runs that cannot be compared.
+    Exit codes: 0 nothing is worse, 1 something is worse, 2 a usage error, a damaged file, or runs that
+    cannot be compared.
     """
     from harness.report.diff import diff, print_diff
     from harness.report.terminal import console_for

@@ -52,13 +52,15 @@ def scale_function(
 ) -> None:
     """Show how the time of a function changes with the number of devices.
 
-    FUNCTION is called with the keyword argument devices (a sequence; each has a name for tf.device), once in each
-    process, and returns a callable without arguments: all of the work, on those devices. With --weak it is also given
-    scale, the number of devices, and has to make scale times as much work. What the callable returns is waited for.
+    FUNCTION is called once in each process, with the keyword argument devices: a sequence, each with a name for
+    tf.device. It returns a callable without arguments, which does all of the work on those devices. With --weak,
+    FUNCTION is also given scale, the number of devices, and the callable has to do scale times as much work. A
+    measured time ends when what the callable returns has been computed.
 
     Each device set is measured in N processes, a fresh one in each round, in random order. Prints the speedup and the
     efficiency of each with their intervals, fits Amdahl's serial fraction (Gustafson's with --weak), and writes
-    DIR/scale.json and DIR/scale.png. A device set that fails is reported, and the others go on; ^C keeps what is there.
+    DIR/scale.json and DIR/scale.png. A device set that fails is reported, and the others go on; ^C keeps what was
+    measured.
     """
     from harness.report.terminal import console_for, print_line
     from harness.runner.target import Target

@@ -27,7 +27,7 @@ def selftest(
     """Plant each fault of the catalogue and its clean twin, verify both, and print how many faults are found.
 
     A fault is found if each mode of the program (eager, graph) gives one of the expected kinds of finding. A twin with
-    a finding is accused. The cause is right if the first line of the verification names it, and wrong if it names
+    a finding is a false alarm. The cause is right if the first line of the verification names it, and wrong if it names
     another one. The record is DIR/selftest.json. The exit code is 0 if every fault is found and every twin passes.
     """
     from rich.table import Table

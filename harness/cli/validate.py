@@ -63,7 +63,9 @@ def validate(
     ] = Level.QUICK,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="S", help="Time limit of a check, in seconds: 120; 3600 with --level deep."),
+        typer.Option(
+            "--timeout", metavar="S", help="Time limit of a check, in seconds (default: 120; with --level deep, 3600)."
+        ),
     ] = None,
     require: Annotated[
         list[str] | None,

@@ -74,7 +74,7 @@ class Tried:
         if self.error:
             return f"ended in an error: {self.error}"
         parts = [f"missed ({', '.join(self.missed)})"] if self.missed else ["found"]
-        parts += [f"twin accused ({', '.join(self.accused)})"] if self.accused else []
+        parts += [f"false alarm on the twin ({', '.join(self.accused)})"] if self.accused else []
         parts += ["twin not proven"] if self.undecided else []
         parts += [f"also gives {', '.join(self.unexpected)}"] if self.unexpected else []
         parts += [f"cause {self.cause}"] if not self.missed else []
@@ -116,7 +116,7 @@ class SelfTest:
 
 
 #: The heads of :meth:`SelfTest.rows`.
-COLUMNS = ("group", "faults", "runs", "found", "missed", "accused", "cause right", "cause wrong", "time")
+COLUMNS = ("group", "faults", "runs", "found", "missed", "false alarms", "cause right", "cause wrong", "time")
 
 
 def select(only: Collection[str]) -> list[Fault[Planted]]:

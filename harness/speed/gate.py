@@ -146,7 +146,7 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
             f"{', '.join(unconfirmed)}; record with --harness-speedup-twice to confirm it"
         )
     elif not judged:
-        reason = "nothing was compared: the two runs have no benchmark in common that the gate can judge"
+        reason = "nothing was compared: the runs have no benchmark in common that the gate can judge"
     elif judgement.missing:
         reason = (
             f"the baseline has {plural(len(judgement.missing), 'benchmark')} that this run did not measure or that the "

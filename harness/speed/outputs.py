@@ -89,10 +89,10 @@ def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float
     """Compare two arrays of one shape and dtype, and return how many elements could be compared."""
     unknown = 0
     if epsilon_of(want.dtype) == 0.0:
-        rule, wrong = "and must be equal", np.asarray(want != have)
+        rule, wrong = "but must be equal", np.asarray(want != have)
         error = wrong.astype(float)
     else:
-        rule = f"by more than {tolerance:.2g} of their own and the typical magnitude"
+        rule = f"by more than {tolerance:.2g} times the sum of their own and the typical magnitude"
         wide = np.complex128 if np.iscomplexobj(want) else np.float64
         expected, found = want.astype(wide), have.astype(wide)
         with np.errstate(invalid="ignore", over="ignore"):

@@ -94,7 +94,7 @@ def exact_arrays(
     most = exact_magnitude(name, terms=terms, factors=factors)
     mantissa, exponent = frexp(scale)
     if mantissa != 0.5 or exponent - 1 not in _SCALES or (scale != 1 and not is_float(name)):
-        raise UsageError(f"scale={scale!r} for {name}; accepted: a power of two from 2**-4 to 2**3, 1 for integers")
+        raise UsageError(f"scale={scale!r} for {name}; accepted: a power of two from 2**-4 to 2**3; for integers, 1")
     shapes = st.just((shape,) if isinstance(shape, int) else shape) if isinstance(shape, (int, tuple)) else shape
     elements = st.integers(-most, most)
     if nonzero:

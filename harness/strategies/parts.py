@@ -43,7 +43,7 @@ class Argument(Compact):
         """The properties of the argument in a program of that type."""
         own = self.dtype or dtype
         if self.below is not None and (is_float(own) or self.below < 1):
-            raise InvalidProgram(repr(self), f"below={self.below} for {own}", "an integer type, and at least 1")
+            raise InvalidProgram(repr(self), f"below={self.below} for {own}", "an integer type, and below at least 1")
         if self.below is not None:
             bound: float = self.below - 1
         elif own == "bool":

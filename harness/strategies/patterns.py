@@ -195,7 +195,7 @@ class Models(Compact):
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise InvalidProgram("models", "no model", "a seed for each model")
+            raise InvalidProgram("models", "seeds is empty", "a seed for each model")
 
     @property
     def each(self) -> tuple[str, ...]:

@@ -64,7 +64,9 @@ class Program(Compact):
             value = self.types.get(name)
             if value is None or not value.batched:
                 raise InvalidProgram(
-                    f"output {path!r}", f"{name!r} is not a value of the batch", "an argument or a step"
+                    f"output {path!r}",
+                    f"{name!r} is not a value of the batch",
+                    "an argument or a step with the batch axis",
                 )
         placed = [(a.name, a.shape) for a in self.arguments if not a.broadcast]
         placed += [(f"output {path!r}", self.types[name].shape) for path, name in self.outputs]
@@ -81,7 +83,9 @@ class Program(Compact):
         parts: tuple[Argument | Variable, ...] = (*self.arguments, *self.variables)
         for part in parts:
             if part.name in types:
-                raise InvalidProgram(repr(part), "the name is taken", "a name for each argument and variable")
+                raise InvalidProgram(
+                    repr(part), "the name is used twice", "a different name for each argument and variable"
+                )
             types[part.name] = part.value(self.dtype, exact=self.exact)
         for index, step in enumerate(self.steps):
             types[f"v{index}"] = infer(step, types, exact=self.exact)
@@ -134,7 +138,7 @@ class Program(Compact):
         packed = pack([*leaves.items(), ("*", None)])  # the mark keeps a single "0" from becoming a tuple
         packed.pop("*")
         if not all(name.isidentifier() for name in packed):
-            raise InvalidProgram("program", f"arguments {', '.join(packed)}", "names of arguments in Python")
+            raise InvalidProgram("program", f"arguments {', '.join(packed)}", "Python identifiers")
         return dict(packed)
 
     def _require_rows(self, rows: int) -> None:
@@ -176,7 +180,7 @@ def gradient_bounds(types: Types, steps: Sequence[Step], outputs: Sequence[str],
         step = steps[index]
         edges = step.edges(types)
         if edges is None:
-            step.fault("its arithmetic is not that of integers", "steps that are exact, or exact=False")
+            step.fault("its arithmetic is not exact in integers", "exact steps, or exact=False")
         for edge in edges:
             repeats = 1 if types[edge.name].batched else max(rows, 1)
             bounds[edge.name] += edge.fan * edge.gain * bounds[f"v{index}"] * repeats

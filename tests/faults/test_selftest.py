@@ -59,7 +59,11 @@ def test_a_fault_that_is_found_with_its_cause_and_a_twin_that_passes_are_good() 
         (PASSED, PASSED, "missed (eager, graph)"),
         (replace(FOUND, findings=(_finding("value", "eager"),)), PASSED, "missed (graph)"),
         (replace(FOUND, findings=(_finding("transfer", "eager, graph"),)), PASSED, "missed (eager, graph)"),
-        (FOUND, replace(FOUND, findings=(_finding("dtype", "graph"),)), "found, twin accused (graph), cause right"),
+        (
+            FOUND,
+            replace(FOUND, findings=(_finding("dtype", "graph"),)),
+            "found, false alarm on the twin (graph), cause right",
+        ),
         (FOUND, replace(PASSED, verdict=Verdict.UNKNOWN), "found, twin not proven, cause right"),
     ],
 )

@@ -62,7 +62,7 @@ def test_another_order_of_summation_is_no_difference() -> None:
         (
             np.array([1, 2]),
             np.array([1, 3]),
-            r"1 of 2 elements differ and must be equal; the worst at \[1\]: single 2, ",
+            r"1 of 2 elements differ but must be equal; the worst at \[1\]: single 2, ",
         ),
         ({"a": _VALUES}, {"b": _VALUES}, r"single returns \{'a': a ndarray\}, parallel returns \{'b': a ndarray\}"),
         ([_VALUES], [_VALUES, _VALUES], "a list of 1, parallel returns a list of 2"),

@@ -93,7 +93,7 @@ def test_variables_are_as_large_as_their_use_asks() -> None:
         ({"steps": (Dense("y", "w0"),)}, r"Dense\('y', 'w0'\): 'y' is not known"),
         ({"steps": (Dense("v0", "w0"),)}, "'v0' is not known"),
         ({"steps": (Dense("x", "w0", transposed=True),)}, "2 last features"),
-        ({"variables": (W, Variable("x", (3,)))}, "the name is taken"),
+        ({"variables": (W, Variable("x", (3,)))}, "the name is used twice"),
         ({"variables": (Variable("w0", (3, 2), "heavy"),)}, "init='heavy'"),
         ({"arguments": (Argument("x", (3,), below=4),)}, "below=4 for float32"),
         ({"arguments": (X, Argument("y", (), "int32", below=0))}, "at least 1"),
@@ -129,7 +129,7 @@ def test_an_exact_program_refuses_what_would_not_stay_exact() -> None:
     program(steps=squares, outputs=outputs, exact=True, dtype="float64")
     with pytest.raises(InvalidProgram, match="not exact in bfloat16"):
         program(steps=squares, outputs=outputs, exact=True, dtype="bfloat16")
-    with pytest.raises(InvalidProgram, match="arithmetic is not that of integers"):
+    with pytest.raises(InvalidProgram, match="arithmetic is not exact in integers"):
         program(steps=(Dense("x", "w0"), Reduce("v0", "mean")), exact=True)
 
 

@@ -28,7 +28,11 @@ class Branch(Step):
         x, w, v = (types[name] for name in self.reads)
         self.require(self.on in CONDITIONS, f"on={self.on!r}", ", ".join(CONDITIONS))
         fits = bool(x.shape) and x.shape[-1:] == w.shape == v.shape and not w.batched and not v.batched
-        self.require(x.batched and fits, f"w {w.shape}, v {v.shape} for {x.shape}", "the last features' shape")
+        self.require(
+            x.batched and fits,
+            f"w has shape {w.shape} and v {v.shape} for features {x.shape}",
+            "the shape of the last features",
+        )
         return Value(x.shape, x.dtype, max(x.bound * w.bound, x.bound + v.bound))
 
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
@@ -66,16 +70,24 @@ class Loop(Step):
         x, w = types[self.x], types[self.w]
         self.require(self.how in LOOPS, f"how={self.how!r}", ", ".join(LOOPS))
         self.require(1 <= self.trips <= 4, f"trips={self.trips}", "1 to 4")
-        self.require((self.how == "rows") == (self.ids is not None), f"ids={self.ids!r}", "ids for 'rows' only")
+        self.require(
+            (self.how == "rows") == (self.ids is not None),
+            f"ids={self.ids!r}",
+            "ids with how='rows', and without it None",
+        )
         if self.ids is not None:
             ids = types[self.ids]
             self.require(
-                ids.batched and ids.below is not None, f"{self.ids} is not an index", "numbers that count from 0"
+                ids.batched and ids.below is not None,
+                f"{self.ids} is not an index",
+                "integers from 0 up to a known bound",
             )
         last = x.shape[-1:]
         if self.v is None:
             self.require(
-                x.batched and bool(last) and w.shape == last, f"w {w.shape} for {x.shape}", "the last features"
+                x.batched and bool(last) and w.shape == last,
+                f"w has shape {w.shape} for features {x.shape}",
+                "the shape of the last features",
             )
             return Value(x.shape, x.dtype, x.bound + self.trips * w.bound)
         v = types[self.v]

@@ -38,7 +38,7 @@ class Activation(Step):
         x = types[self.x]
         known = (*SMOOTH_ACTIVATIONS, *EXACT_ACTIVATIONS)
         self.require(self.fn in known, f"fn={self.fn!r}", ", ".join(known))
-        self.require(bool(x.shape) or "softmax" not in self.fn, "x has no features", "features to take it over")
+        self.require(bool(x.shape) or "softmax" not in self.fn, "x has no features", "a value with features")
         bound = x.bound if self.fn in EXACT_ACTIVATIONS else _SMOOTH[self.fn](x.bound, x.shape[-1] if x.shape else 1)
         return Value(x.shape, x.dtype, bound, levelled="softmax" in self.fn)
 
@@ -110,7 +110,11 @@ class Select(Step):
         self.require(on.batched and on.stable, f"on={self.on!r} may differ by an ulp", "an argument or integers")
         self.require(x.shape[: len(on.shape)] == on.shape, f"on has features {on.shape}", f"the first of {x.shape}")
         y = x if self.y is None else types[self.y]
-        self.require(x.batched and (y.shape, y.dtype) == (x.shape, x.dtype), f"y is {y.shape} {y.dtype}", "as x is")
+        self.require(
+            x.batched and (y.shape, y.dtype) == (x.shape, x.dtype),
+            f"y is {y.shape} {y.dtype}",
+            f"as x: {x.shape} {x.dtype}",
+        )
         return Value(x.shape, x.dtype, max(x.bound, y.bound), levelled=x.levelled or y.levelled)
 
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
@@ -139,7 +143,7 @@ class Normalise(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(self.how in NORMALISATIONS, f"how={self.how!r}", ", ".join(NORMALISATIONS))
-        self.require(x.batched and bool(x.shape), f"features {x.shape}", "features to normalise over")
+        self.require(x.batched and bool(x.shape), f"features {x.shape}", "a batch with features")
         self.require(self.eps > 0, f"eps={self.eps}", "a positive number")
         bound = 1.0 if self.how == "length" else sqrt(x.shape[-1])
         return Value(x.shape, x.dtype, bound, levelled=self.how == "layer")

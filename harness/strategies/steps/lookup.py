@@ -20,7 +20,7 @@ class Gather(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = bool(x.shape and self.indices) and all(0 <= index < x.shape[-1] for index in self.indices)
-        self.require(x.batched and fits, f"indices={self.indices}", f"numbers of the last features of {x.shape}")
+        self.require(x.batched and fits, f"indices={self.indices}", f"indices into the last axis of {x.shape}")
         return Value((*x.shape[:-1], len(self.indices)), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
@@ -42,7 +42,9 @@ class Slice(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = bool(x.shape) and self.start >= 0 and 1 <= self.size <= x.shape[-1] - self.start
-        self.require(x.batched and fits, f"start={self.start}, size={self.size}", f"inside the last of {x.shape}")
+        self.require(
+            x.batched and fits, f"start={self.start}, size={self.size}", f"a range within the last axis of {x.shape}"
+        )
         return Value((*x.shape[:-1], self.size), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
@@ -104,8 +106,14 @@ class Remap(Step):
 
     def infer(self, types: Types) -> Value:
         ids = types[self.ids]
-        self.require(ids.batched and ids.below is not None, f"{self.ids} is not an index", "integers that count from 0")
-        self.require(min(self.times, self.plus) >= 0 < self.below, "negative factors", "0 or more, below at least 1")
+        self.require(
+            ids.batched and ids.below is not None, f"{self.ids} is not an index", "integers from 0 up to a known bound"
+        )
+        self.require(
+            min(self.times, self.plus) >= 0 < self.below,
+            f"times={self.times}, plus={self.plus}, below={self.below}",
+            "times and plus at least 0, below at least 1",
+        )
         return Value(ids.shape, ids.dtype, self.below - 1, below=self.below)
 
     def apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
@@ -131,4 +139,4 @@ class Argmax(Step):
 
 def _require_ids(step: Step, ids: Value, rows: int) -> None:
     fits = ids.batched and ids.below is not None and ids.below <= rows
-    step.require(fits, f"numbers below {ids.below} for {rows} rows", "integers that count from 0, inside the table")
+    step.require(fits, f"numbers below {ids.below} for a table of {rows} rows", f"integers from 0 to {rows - 1}")

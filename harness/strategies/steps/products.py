@@ -78,7 +78,9 @@ class Gain(Step):
 
 def _require_suffix(step: Step, x: Value, weight: Value, name: str) -> None:
     fits = x.batched and not weight.batched and len(weight.shape) and x.shape[-len(weight.shape) :] == weight.shape
-    step.require(bool(fits), f"{name} has shape {weight.shape} for features {x.shape}", "the last features' shape")
+    step.require(
+        bool(fits), f"{name} has shape {weight.shape} for features {x.shape}", "the shape of the last features"
+    )
 
 
 def _repeats(x: Value, weight: Value) -> float:
@@ -118,7 +120,9 @@ class Einsum(Step):
                 same = sizes.setdefault(letter, size) == size
                 self.require(same, f"{letter!r} is both {sizes[letter]} and {size}", "one size for each letter")
         known = types[self.x].batched and set(result[1:]) <= set(sizes)
-        self.require(known, f"equation={self.equation!r}", "a batch first, and a result of its operands' letters")
+        self.require(
+            known, f"equation={self.equation!r}", "the batch first, and in the result only letters of the operands"
+        )
         return sizes
 
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
@@ -158,7 +162,11 @@ class _Convolution(Step):
         self.require(x.batched and not k.batched and fits, f"features {x.shape}, kernel {k.shape}", "matching channels")
         self.require(self.padding in ("SAME", "VALID"), f"padding={self.padding!r}", "'SAME' or 'VALID'")
         inside = all(width <= length for length, width in zip(x.shape, k.shape[:axes], strict=False))
-        self.require(inside and self.stride >= 1, f"kernel {k.shape} over {x.shape}", "a kernel no longer than that")
+        self.require(
+            inside and self.stride >= 1,
+            f"kernel {k.shape} with stride {self.stride} over features {x.shape}",
+            "a kernel that fits, and a stride of 1 or more",
+        )
         lengths = convolved(x.shape[:axes], k.shape[:axes], self.stride, self.padding)
         return Value((*lengths, k.shape[-1]), x.dtype, prod(k.shape[:-1]) * x.bound * k.bound)
 
@@ -199,7 +207,11 @@ class Pool(Step):
 
     def infer(self, types: Types) -> Value:
         x = types[self.x]
-        self.require(len(x.shape) == 2 and x.shape[0] >= 2, f"features {x.shape}", "(length of 2 or more, channels)")
+        self.require(
+            len(x.shape) == 2 and x.shape[0] >= 2,
+            f"features {x.shape}",
+            "(length, channels) with a length of 2 or more",
+        )
         self.require(self.how in ("max", "avg"), f"how={self.how!r}", "'max' or 'avg'")
         return Value((x.shape[0] // 2, x.shape[1]), x.dtype, x.bound)
 
