@@ -8,7 +8,7 @@ from typing import cast
 from harness.checking.check import CheckContext, CheckOutcome
 from harness.hardware.finding import FREE_MEMORY, device_of, finding
 from harness.hardware.machine import DeviceMemoryFull, Machine
-from harness.records import Exercised, Figure, Finding, Series, Verdict, overall
+from harness.records import Card, Exercised, Figure, Finding, Series, Verdict, overall
 
 #: Next steps shown for a whole check; the findings have all of them.
 MOST_STEPS = 4
@@ -32,17 +32,7 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
         passed = body(machine, account)
     except DeviceMemoryFull as full:
         card = next((card for card in machine.cards if full.device in (card.label, card.device)), machine.cards[0])
-        account.add(
-            finding(
-                "memory",
-                card,
-                "allocation",
-                expected=f"{full.size_bytes:,} bytes",
-                found="no memory",
-                message=f"could not allocate {full.size_bytes:,} bytes",
-                next_step=FREE_MEMORY,
-            )
-        )
+        account.add_full(card, full)
     return account.outcome(passed)
 
 
@@ -73,6 +63,21 @@ class Account:
         """Add a finding unless there is one of its kind about its device: one broken cell is seen many times."""
         if found is not None and (found.kind, found.device) not in {(each.kind, each.device) for each in self.findings}:
             self.findings.append(found)
+
+    def add_full(self, card: Card, full: DeviceMemoryFull) -> None:
+        """Add a finding, once for a card, that it lacks memory."""
+        size = f"{full.size_bytes:,} bytes"
+        self.add_once(
+            finding(
+                "memory",
+                card,
+                "allocation",
+                expected=size,
+                found="no memory",
+                message=f"could not allocate {size}",
+                next_step=FREE_MEMORY,
+            )
+        )
 
     def unproven(self, why: str, next_step: str) -> None:
         """Note that something could not be proven, which makes the check UNKNOWN at best."""

@@ -312,6 +312,9 @@ class TensorFlowMachine:
         """
         there, made_s = self._counting.get(card, (None, 0.0))
         if there is None or there.shape[0] < words or self.clock_s() - made_s > _COUNTING_KEPT_S:
+            # The old ones are given back first, because the card may be full of buffers.
+            there = None
+            self._counting.pop(card, None)
             with on(self._device(card)):
                 there = patterns.count_up(words)
             self._counting[card] = there, self.clock_s()

@@ -92,14 +92,23 @@ def verdict_lines(record: RunRecord) -> Iterator[str]:
     cards = {card.label: card for card in record.cards}
     named = {label for each in verdicts for label in each.labels}
     others = sum(card.is_gpu and card.label not in named for card in record.cards)
-    healthy = [f"{plural(others, 'other GPU')} healthy"] if others else []
-    yield "; ".join([*_summary(verdicts), *healthy])
+    yield "; ".join([*_summary(verdicts), *([_without_finding(record, others)] if others else [])])
     for each in verdicts:
         yield f"{subject(each, cards)}: {each.action}"
         more = each.findings - len(each.reasons)
         for number, reason in enumerate(each.reasons, start=1):
             rest = f" (and {plural(more, 'finding')} more)" if more and number == len(each.reasons) else ""
             yield f"    {shortened(reason, _LONGEST)}{rest}"
+
+
+def _without_finding(record: RunRecord, count: int) -> str:
+    """Say of the other GPUs that they are healthy, but not after a check that may have missed a fault."""
+    ended = [each.check for each in record.results if any(finding.kind == "error" for finding in each.findings)]
+    ended += [each.check for each in record.results if each.verdict is Verdict.UNKNOWN]
+    if not ended and record.complete:
+        return f"{plural(count, 'other GPU')} healthy"
+    which = f"not completed: {', '.join(ended)}" if ended else "the run was interrupted"
+    return f"{plural(count, 'other GPU')} without a finding ({which})"
 
 
 def subject(verdict: CardVerdict, cards: Mapping[str, Card]) -> str:

@@ -15,7 +15,7 @@ from numpy_machine import CPU_SOFTWARE, Change, NumpyMachine, context, cpus, gpu
 from harness.checking.check import CheckOutcome, Level
 from harness.hardware.arithmetic.check import CHECK
 from harness.hardware.arithmetic.trials import Trial, rates_of, values_of
-from harness.hardware.machine import Operation
+from harness.hardware.machine import DeviceMemoryFull, Operation
 from harness.records import Card, Verdict
 
 FOUR = gpus(4)
@@ -56,6 +56,22 @@ def test_a_wrong_digit_on_one_card_is_arithmetic_and_names_the_card(operation: s
     assert first.where.startswith(operation)
     assert "0000:03:00.0" in first.message
     assert "GPU:2" in outcome.next_step
+
+
+class _Full(NumpyMachine):
+    """A machine whose second card has no memory."""
+
+    def put(self, array: NDArray[Any], card: str) -> Any:
+        if card == "GPU:1":
+            raise DeviceMemoryFull(card, array.nbytes)
+        return super().put(array, card)
+
+
+def test_a_card_without_memory_is_named_once_and_the_others_are_tested() -> None:
+    outcome = _run(_Full(FOUR, change=wrong_element("sort float32", "GPU:2", 1.0)))
+    assert {("memory", FOUR[1].device), ("arithmetic", FOUR[2].device)} <= _found(outcome)
+    assert {device for _, device in _found(outcome)} == {FOUR[1].device, FOUR[2].device}
+    assert [each.kind for each in outcome.findings].count("memory") == 1
 
 
 def test_a_last_bit_on_one_card_is_found_though_every_bound_allows_it() -> None:

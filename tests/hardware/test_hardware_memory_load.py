@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from threading import Barrier
 from typing import Any
 
 import pytest
-from numpy_machine import NumpyMachine, context
+from numpy_machine import NumpyMachine, context, gpus
 
-from harness.hardware.machine import Mismatch, Pattern
+from harness.hardware.machine import DeviceMemoryFull, Mismatch, Pattern
 from harness.hardware.memory.check import CHECK
 from harness.hardware.memory.judge import judge_coverage, judge_growth, judge_pattern
 from harness.records import Card, Verdict
@@ -96,3 +98,49 @@ def test_memory_of_a_gpu_on_another_host_is_not_taken_for_host_memory(
     result = CHECK.run(context(_Filled((card,))))
     assert result.verdict is verdict, result.reason
     assert scope in result.scope
+
+
+@dataclass
+class _AtOnce(NumpyMachine):
+    """Eight cards of 64 MiB; a call of one waits until all have made it. ``room`` is what a card really has."""
+
+    described: bool = False
+    room: dict[str, int] = field(default_factory=dict)
+    had: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+    together: Barrier = field(default_factory=lambda: Barrier(8, timeout=300))
+
+    def free_bytes(self, card: str) -> int | None:
+        return 64 * MIB
+
+    def used_bytes(self, card: str) -> int | None:
+        return None
+
+    def fill(self, card: str, size_bytes: int, pattern: Pattern) -> Any:
+        if not self.had.get(card) and not self.room:
+            self.together.wait()
+        if self.had.get(card, 0) + size_bytes > self.room.get(card, 64 * MIB):
+            self.refused += 1
+            raise DeviceMemoryFull(card, size_bytes)
+        self.had[card] = self.had.get(card, 0) + size_bytes
+        return card, lambda: None
+
+    def mismatch(self, buffer: Any, pattern: Pattern) -> Mismatch:
+        self.had[buffer[0]] = 0
+        return Mismatch(int(buffer[0] == "GPU:5"), 2, 7)
+
+
+def test_the_memory_of_all_cards_is_tested_at_once() -> None:
+    outcome = CHECK.run(context(_AtOnce(gpus(8))))
+    (wrong,) = outcome.findings
+    assert wrong.device is not None
+    assert wrong.device.endswith("GPU:5")
+    assert len(outcome.exercised.devices) == 8
+
+
+def test_a_card_that_has_too_little_is_refused_memory_once_because_each_refusal_takes_ten_seconds() -> None:
+    machine = _AtOnce(gpus(8), room={"GPU:2": 32 * MIB})
+    found = {each.device: each.message for each in CHECK.run(context(machine)).findings}
+    assert "only 29 MB could be allocated" in found[machine.cards[2].device]
+    assert set(found) == {machine.cards[each].device for each in (2, 5)}
+    assert machine.refused == 1

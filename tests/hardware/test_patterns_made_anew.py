@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.devices.device import Device, Devices
+from harness.hardware import patterns
 from harness.hardware.machine import Pattern
 from harness.hardware.real import TensorFlowMachine
 
@@ -27,3 +30,23 @@ def test_a_bit_that_flipped_in_what_patterns_are_made_from_does_not_stay(monkeyp
     now_s[0] += 2
     assert machine.mismatch(made, PATTERN).count == 0
     assert machine.fetch(machine.fill(card, 80, PATTERN)).tolist() == list(range(1, 31, 3))
+
+
+def test_they_are_given_back_before_they_are_made_again_because_the_card_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = TensorFlowMachine(Devices([FIRST], spec="cpu:1"))
+    card = machine.cards[0].label
+    now_s, held = [100.0], []
+    monkeypatch.setattr(machine, "clock_s", lambda: now_s[0])
+    count_up = patterns.count_up
+
+    def made_anew(length: int) -> Any:
+        held.append(card in machine._counting)
+        return count_up(length)
+
+    monkeypatch.setattr(patterns, "count_up", made_anew)
+    made = machine.fill(card, 80, PATTERN)
+    now_s[0] += 2
+    assert machine.mismatch(made, PATTERN).count == 0
+    assert held == [False, False]

@@ -76,6 +76,21 @@ def test_a_pair_is_named_with_both_cards_and_neither_counts_as_healthy() -> None
     ]
 
 
+def test_a_card_is_not_called_healthy_where_a_check_was_lost_or_proved_nothing() -> None:
+    made = record(finding(2, "throttles", "look at its fans"))
+    lost = Finding("error", "check memory", None, "it completes", "a time-out", "its process timed out after 120 s")
+    crashed = replace(passed(check="memory"), verdict=Verdict.FAIL, findings=(lost,))
+    unknown = replace(passed(check="copies"), verdict=Verdict.UNKNOWN)
+    for more, complete, text in (
+        ((crashed,), True, "3 other GPUs without a finding (not completed: memory)"),
+        ((unknown,), True, "3 other GPUs without a finding (not completed: copies)"),
+        ((), False, "3 other GPUs without a finding (the run was interrupted)"),
+        ((), True, "3 other GPUs healthy"),
+    ):
+        ended = replace(made, results=(*made.results, *more), complete=complete)
+        assert next(iter(verdict_lines(ended))) == f"GPU:2: cool; {text}"
+
+
 def test_a_card_that_tensorflow_does_not_see_is_named_by_the_driver_s_number() -> None:
     step = "power the node off and on, reseat the card"
     lost = Finding("missing-device", "x", "nvml:3", "x", "y", "nvml:3 does not answer", next_step=step)

@@ -16,7 +16,7 @@ from harness.hardware.arithmetic.judge import Ran, judge_alike, judge_card
 from harness.hardware.arithmetic.measure import time_operation
 from harness.hardware.arithmetic.trials import Trial, both_ways, rates_of, tfloat32, values_of
 from harness.hardware.card import alike
-from harness.hardware.machine import Buffer, Machine
+from harness.hardware.machine import Buffer, DeviceMemoryFull, Machine
 from harness.hardware.operations import NoKernel, raising_no_kernel, wide
 from harness.hardware.profile import profiles_of
 from harness.hardware.rates import judge_rates, rate_finding
@@ -109,13 +109,16 @@ class _Course:
     def _run_twice(
         self, trial: Trial, operands: tuple[NDArray[Any], ...], card: Card
     ) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        given = self._put(operands, card)
         try:
+            given = self._put(operands, card)
             with tf32_set(trial.tf32), raising_no_kernel():
                 # The first result is kept: a second one in its place would be right even if a kernel wrote nothing.
                 first, second = (self.machine.run(trial.operation, card.label, given) for _ in range(2))
         except NoKernel:
             self.missing.setdefault(trial.operation.name, []).append(card.label)
+            return None
+        except DeviceMemoryFull as full:
+            self.account.add_full(card, full)
             return None
         return self.machine.fetch(first), self.machine.fetch(second)
 
@@ -124,11 +127,14 @@ class _Course:
         buffers: dict[str, list[Buffer]] = {}
         firsts: dict[str, Buffer] = {}
         for card in self.cards:
-            given = self._put(operands, card)
             try:
+                given = self._put(operands, card)
                 with tf32_set(trial.tf32), raising_no_kernel():
                     firsts[card.label] = self.machine.run(trial.operation, card.label, given)
             except NoKernel:
+                continue
+            except DeviceMemoryFull as full:
+                self.account.add_full(card, full)
                 continue
             buffers[card.label] = given
         with tf32_set(trial.tf32):

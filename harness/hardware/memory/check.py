@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.hardware.account import Account, on_machine
-from harness.hardware.machine import DeviceMemoryFull, Machine
+from harness.hardware.machine import Machine
 from harness.hardware.memory.judge import (
     LEAST_SHARE,
     gigabytes,
@@ -13,7 +15,7 @@ from harness.hardware.memory.judge import (
     judge_held,
     judge_pattern,
 )
-from harness.hardware.memory.measure import Region, fill, patterns, regions_of, repeat_step
+from harness.hardware.memory.measure import Region, fill, on_all, patterns, read, regions_of, repeat_step
 from harness.plural import plural
 
 #: How long each pattern is held before it is read back, in seconds.
@@ -38,10 +40,16 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     count, held_s = len(patterns(0)), HELD_S[context.level]
     reported: set[str] = set()
     for number in range(count):
-        fill(machine, regions, number)
+        on_all(regions, partial(fill, machine, number), at_once=not machine.described)
         machine.wait_s(held_s)
-        for region in regions:
-            _read(machine, region, number, account, reported)
+        changes = on_all(regions, partial(read, machine, number), at_once=not machine.described)
+        for region, change in zip(regions, changes, strict=True):
+            label = region.card.label
+            account.count(label, values=region.had // 8, ops=2 * len(region.sizes))
+            # One finding per card: the same cell is wrong with several patterns.
+            if change is not None and label not in reported:
+                account.add(judge_pattern(region.card, *change))
+                reported.add(label)
     for region in regions:
         _cover(region, account)
     account.scope.append(f"{count} patterns, each held for {held_s} s")
@@ -53,28 +61,6 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         tested = f"at least {least:.0%} of the free memory of each of {plural(len(regions), 'GPU')}"
     leaks = f"no leak in {STEPS[context.level]:,} steps" if sampled else "leaks were not looked for on all devices"
     return f"{count} patterns read back unchanged, {leaks}: {tested}"
-
-
-def _read(machine: Machine, region: Region, number: int, account: Account, reported: set[str]) -> None:
-    offset, at, label = 0, 0, region.card.label
-    while at < len(region.buffers):
-        size = region.sizes[at]
-        name, pattern = patterns(offset // 8)[number]
-        try:
-            mismatch = machine.mismatch(region.buffers[at], pattern)
-        except DeviceMemoryFull:
-            # Comparing needs memory too: it takes that of the last buffer, which no longer counts.
-            region.buffers.pop()
-            region.sizes.pop()
-            continue
-        wrong = judge_pattern(region.card, pattern, name, offset, mismatch)
-        # One finding per card: the same cell is wrong with several patterns.
-        if wrong is not None and label not in reported:
-            account.add(wrong)
-            reported.add(label)
-        account.count(label, values=size // 8, ops=2)
-        offset += size
-        at += 1
 
 
 def _cover(region: Region, account: Account) -> None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from harness.checking.check import Level
 from harness.hardware.known_answers import known_answers
-from harness.hardware.machine import HOST, Buffer, DeviceMemoryFull, Machine, Pattern
+from harness.hardware.machine import HOST, Buffer, DeviceMemoryFull, Machine, Mismatch, Pattern
+from harness.hardware.memory.judge import LEAST_SHARE
 from harness.hardware.patterns import STEP
 from harness.records import Card
 
+_T = TypeVar("_T")
 _MODULUS = 2**64
 #: Share of a GPU's free memory that is filled: a little above what must be tested, as comparing needs memory too.
 _WANTED = 0.92
 #: Buffers of a GPU: large enough to be fast, small enough that gaps of the allocator do not matter.
 _CHUNK_BYTES, _SMALLEST_BYTES = 2**30, 2**20
+#: Buffers that a card gives back on which not enough could be allocated: comparing needs their memory.
+_SPARE = 4
 #: The host's memory is shared with everything else: what all CPU devices together test of it, and for how long.
 _HOST_BYTES = {Level.QUICK: 256 * 2**20, Level.STANDARD: 2**30, Level.DEEP: 2**32}
 _HOST_SHARE = 0.25
@@ -36,6 +42,15 @@ def patterns(offset_words: int) -> list[tuple[str, Pattern]]:
         ("addresses", Pattern(first, STEP)),
         ("complement of addresses", Pattern(_MODULUS - 1 - first, _MODULUS - STEP)),
     ]
+
+
+class Change(NamedTuple):
+    """How a pattern changed in the buffer that begins at byte ``offset`` of the tested memory."""
+
+    pattern: Pattern
+    name: str
+    offset: int
+    mismatch: Mismatch
 
 
 @dataclass(slots=True)
@@ -84,30 +99,64 @@ def _affordable(machine: Machine, card: Card, level: Level) -> int:
     return int(_HOST_LIMIT_S[level] / spent) * _HOST_CHUNK_BYTES
 
 
-def fill(machine: Machine, regions: Sequence[Region], number: int) -> None:
+def on_all(regions: Sequence[Region], work: Callable[[Region], _T], *, at_once: bool) -> list[_T]:
+    """Call ``work`` with each region: with those of GPUs at once, a thread each, and with those of the host in turn."""
+    gpus = [region for region in regions if at_once and region.card.is_gpu]
+    with ThreadPoolExecutor(max(len(gpus), 1), thread_name_prefix="memory") as pool:
+        started = {region.card.label: pool.submit(work, region) for region in gpus}
+        return [
+            started[region.card.label].result() if region.card.label in started else work(region) for region in regions
+        ]
+
+
+def fill(machine: Machine, number: int, region: Region) -> None:
     """Fill with pattern ``number``; the first time, find out how much can be allocated."""
-    for region in regions:
-        region.buffers.clear()
-        if not number:
-            _allocate(machine, region)
+    region.buffers.clear()
+    if not number:
+        _allocate(machine, region)
+        return
+    sizes, region.sizes = region.sizes, []
+    for size in sizes:
+        try:
+            _append(machine, region, size, number)
+        except DeviceMemoryFull:
+            # What could be allocated before and cannot be now does not count.
+            break
+
+
+def read(machine: Machine, number: int, region: Region) -> Change | None:
+    """Compare with pattern ``number``, and return the first change."""
+    first, offset, at, spare = None, 0, 0, 1
+    while at < len(region.buffers):
+        name, pattern = patterns(offset // 8)[number]
+        try:
+            mismatch = machine.mismatch(region.buffers[at], pattern)
+        except DeviceMemoryFull:
+            # Comparing takes the memory of the last buffers, which no longer count: each time of twice as many.
+            del region.buffers[-spare:], region.sizes[-spare:]
+            spare *= 2
             continue
-        sizes, region.sizes = region.sizes, []
-        for size in sizes:
-            try:
-                _append(machine, region, size, number)
-            except DeviceMemoryFull:
-                # What could be allocated before and cannot be now does not count.
-                break
+        if mismatch.count and first is None:
+            first = Change(pattern, name, offset, mismatch)
+        offset += region.sizes[at]
+        at += 1
+    return first
 
 
 def _allocate(machine: Machine, region: Region) -> None:
-    """Allocate buffers until there is enough, smaller ones where a large one does not fit."""
+    """Allocate buffers until there is enough, smaller ones where a large one does not fit.
+
+    TensorFlow waits for 10 s each time before it refuses memory.
+    """
     size = region.chunk
-    while region.had < region.wanted and size >= min(_SMALLEST_BYTES, region.chunk):
+    while region.had < region.wanted and size >= max(_SMALLEST_BYTES, region.chunk // 64):
         try:
             _append(machine, region, min(size, region.wanted - region.had), 0)
         except DeviceMemoryFull:
-            size = size // 2 // 8 * 8
+            size = size // 8 // 8 * 8
+    if region.free and region.had < LEAST_SHARE * region.free:
+        # The card fails, and comparing needs memory too.
+        del region.buffers[-_SPARE:], region.sizes[-_SPARE:]
 
 
 def _append(machine: Machine, region: Region, size: int, number: int) -> None:
