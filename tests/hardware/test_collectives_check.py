@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from harness.checking.check import CheckContext
 from harness.checking.execute import execute
 from harness.checks import mirrored_strategy
 from harness.devices.device import Device, Devices
+from harness.hardware.collectives import check, judge
 from harness.hardware.collectives.check import CHECK
-from harness.hardware.collectives.judge import KINDS, bandwidth, expected, judge_collective
+from harness.hardware.collectives.judge import KINDS, bandwidth, common_gbs, expected, judge_collective
+from harness.hardware.links import PairLink
 from harness.hardware.machine import NoLibrary
 from harness.records import Verdict
 
@@ -134,6 +136,52 @@ def test_what_an_earlier_run_left_in_memory_cannot_pass_for_a_result() -> None:
     outcome = CHECK.run(context(_Stale(CARDS)))
     assert outcome.verdict is Verdict.FAIL
     assert {finding.where.partition(" by ")[0] for finding in outcome.findings} == set(KINDS)
+
+
+@dataclass
+class _Linked(NumpyMachine):
+    """Four GPUs joined by NVLinks of 450 GB/s, of which NCCL uses a share. Starting takes a millisecond."""
+
+    share: float = 0.8
+    links: dict[tuple[str, str], PairLink] = field(
+        default_factory=lambda: {(a.label, b.label): PairLink(18, 25.0) for a in CARDS for b in CARDS if a is not b}
+    )
+
+    def pair_links(self) -> dict[tuple[str, str], PairLink]:
+        return self.links
+
+    def algorithms(self) -> tuple[str, ...]:
+        return ("nccl",)
+
+    def collective(self, kind: str, algorithm: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        before_s = self.now_s
+        found = super().collective(kind, algorithm, arrays)
+        self.now_s = before_s + 1e-3 + bandwidth(kind, arrays[0].nbytes, 4, 1.0).bus / (450.0 * self.share)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("share", "severity"), [(0.8, None), (1.7, None), (0.41, None), (0.3, Verdict.WARN), (0.1, Verdict.FAIL)]
+)
+def test_the_bus_bandwidth_of_nccl_is_judged_by_the_links_where_all_are_known(
+    monkeypatch: pytest.MonkeyPatch, share: float, severity: Verdict | None
+) -> None:
+    monkeypatch.setattr(check, "ELEMENTS_DESCRIBED", (2**2, 2**12))
+    monkeypatch.setattr(judge, "LEAST_S", 1e-8)
+    outcome = CHECK.run(context(_Linked(CARDS, share=share)))
+    assert {each.severity for each in outcome.findings} == ({severity} if severity else set())
+    assert {each.where for each in outcome.findings} == ({f"{kind} by nccl" for kind in KINDS} if severity else set())
+    assert any("NCCL is judged where the NVLinks, 450 GB/s one way" in said for said in outcome.scope)
+
+
+def test_bus_bandwidths_are_left_alone_where_a_pair_has_no_nvlink_or_the_arrays_are_short() -> None:
+    slow = _Linked(CARDS, share=0.01)
+    assert CHECK.run(context(slow)).verdict is Verdict.PASS, "a few kilobytes are over in microseconds"
+    slow.links["GPU:0", "GPU:3"] = PairLink(way="a host bridge")
+    assert common_gbs(slow.links, CARDS) is None
+    assert common_gbs({}, CARDS) is None
+    parts = [replace(card, part="logical GPU") for card in CARDS]
+    assert common_gbs(_Linked(CARDS).links, parts) is None
 
 
 @dataclass

@@ -68,7 +68,6 @@ WRONG: dict[str, tuple[dict[str, Any], Verdict, str, str]] = {
         "python -m pip install 'tensorflow[and-cuda]'",
     ),
     "no kernels": ({"kernels_sass": ("6.0", "9.0"), "kernels_ptx": ("9.0",)}, Verdict.FAIL, "no kernels", "GPU:0"),
-    "PTX alone": ({"kernels_sass": ("6.0",), "kernels_ptx": ("8.0",)}, Verdict.WARN, "first start", "GPU:0"),
     "PTX that the driver cannot compile": (
         {"kernels_sass": ("6.0",), "kernels_ptx": ("8.0",), "driver": "535.54.03"},
         Verdict.FAIL,
@@ -96,6 +95,14 @@ def test_what_does_not_fit_is_named_with_its_cure(what: str) -> None:
     assert {finding.kind for finding in outcome.findings} <= {"software"}
     assert said in outcome.reason
     assert step in outcome.next_step
+
+
+def test_kernels_that_the_driver_compiles_are_mentioned_once_and_nothing_is_wrong() -> None:
+    facts = with_software(kernels_sass=("6.0",), kernels_ptx=("8.0",))
+    outcome = _run(NumpyMachine(TWO, facts=facts))
+    assert (outcome.verdict, outcome.findings) == (Verdict.PASS, ())
+    (said,) = (each for each in outcome.scope if "PTX when it is first used" in each)
+    assert said.startswith("GPU:0, GPU:1: ")
 
 
 def test_the_card_without_kernels_alone_is_named_and_nothing_is_run_there() -> None:

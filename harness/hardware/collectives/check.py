@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import blame_copying
-from harness.hardware.collectives.judge import KINDS, bandwidth, judge_collective
+from harness.hardware.collectives.judge import (
+    KINDS,
+    LEAST_S,
+    bandwidth,
+    common_gbs,
+    judge_bandwidth,
+    judge_collective,
+)
 from harness.hardware.corruption.measure import Trials, copy
-from harness.hardware.finding import LINK, finding
+from harness.hardware.finding import LINK, amount, finding
 from harness.hardware.machine import Machine, NoLibrary
 from harness.plural import plural
 from harness.records import Figure, Finding, Quantity, Verdict
@@ -45,6 +52,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     real = (ELEMENTS if not all(card.on_host for card in cards) else ELEMENTS_CPU)[context.level]
     sizes = ELEMENTS_DESCRIBED if machine.described else real
     broken: set[str] = set()
+    start_s: dict[str, float] = {}
+    expected_gbs = common_gbs(machine.pair_links(), cards)
     for number, elements in enumerate(sizes):
         arrays = _shares(context.seed + number, elements, len(cards))
         runs = itertools.count()
@@ -53,10 +62,16 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                 if algorithm in broken:
                     continue
                 try:
-                    _measure(machine, kind, algorithm, (_rotated(arrays, run) for run in runs), account)
+                    taken_s = _measure(machine, kind, algorithm, (_rotated(arrays, run) for run in runs), account)
                 except NoLibrary as error:
                     broken.add(algorithm)
                     account.add(_no_library(error, f"{kind} by {algorithm}"))
+                    continue
+                if taken_s is not None and algorithm == "nccl" and expected_gbs is not None:
+                    # What starting the ops takes is left out, as the smallest collective shows it.
+                    start_s.setdefault(kind, taken_s)
+                    course_s = taken_s - start_s[kind]
+                    account.add(judge_bandwidth(kind, arrays[0].nbytes, len(cards), course_s, expected_gbs))
     if any(each.kind == "corruption" for each in account.findings):
         _blame_pairs(machine, account, context)
     if not algorithms:
@@ -64,7 +79,11 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
     account.scope += [
         f"algorithms: {', '.join(algorithms) or 'none'}; float32 integers, {shares} from each device",
-        "bandwidths are not judged: they include the time to start the ops, which dominates for small tensors",
+        "bandwidths include the time to start the ops, which dominates for small tensors",
+        "bandwidths are not judged: that takes NVLinks of a known rate between all GPUs"
+        if expected_gbs is None
+        else f"NCCL is judged where the NVLinks, {amount(expected_gbs, 'GB/s')} one way, need "
+        f"{LEAST_S * 1000:g} ms or more",
     ]
     return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards)} devices: every value is exact"
 
@@ -109,7 +128,8 @@ def _no_library(error: NoLibrary, where: str) -> Finding:
 
 def _measure(
     machine: Machine, kind: str, algorithm: str, shares: Iterator[list[NDArray[Any]]], account: Account
-) -> None:
+) -> float | None:
+    """Return the time of the fastest run, in seconds; ``None`` where the clock did not advance."""
     cards = machine.cards
     fastest: float | None = None
     # The clock of a described machine is exact.
@@ -127,7 +147,7 @@ def _measure(
         wrong = judge_collective(kind, algorithm, cards, arrays, found)
         account.add(*(each for each in wrong if (each.where, each.device) not in known))
     if not fastest:
-        return
+        return None
     measured = bandwidth(kind, arrays[0].nbytes, len(cards), fastest)
     for name, value in (("algorithm", measured.algorithm), ("bus", measured.bus)):
         account.figures.append(
@@ -139,6 +159,7 @@ def _measure(
                 quantity=Quantity.BANDWIDTH,
             )
         )
+    return fastest
 
 
 def _rotated(arrays: Sequence[NDArray[Any]], run: int) -> list[NDArray[Any]]:

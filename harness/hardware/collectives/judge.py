@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.hardware.bits import changed_bits
-from harness.hardware.finding import finding
+from harness.hardware.finding import amount, finding
+from harness.hardware.links import Pair, PairLink
 from harness.plural import plural
-from harness.records import Card, Finding
+from harness.records import Card, Finding, Verdict
 
+#: A collective that takes less than this at the rate of the links, in seconds, is too short to be judged.
+LEAST_S = 1e-4
+#: Shares of the links' rate below which the bus bandwidth warns and fails. NCCL reaches 0.7 to 0.9 with large arrays.
+WARN_SHARE, FAIL_SHARE = 0.4, 0.2
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
 
 
@@ -57,6 +63,40 @@ def bandwidth(kind: str, share_bytes: int, cards: int, seconds: float) -> Ratio:
     factor = {"all-reduce": 2 * part, "all-gather": part, "reduce-scatter": part, "broadcast": 1.0}[kind]
     algorithm = size / seconds / 1e9
     return Ratio(algorithm, algorithm * factor, size)
+
+
+def common_gbs(links: Mapping[Pair, PairLink], cards: Sequence[Card]) -> float | None:
+    """Return what the NVLinks between every two cards carry one way, in GB/s; ``None`` where a pair has none."""
+    if any(card.part is not None for card in cards):
+        return None
+    rates = [links[pair].gbs if pair in links else None for pair in permutations((card.label for card in cards), 2)]
+    known = [rate for rate in rates if rate is not None]
+    return min(known) if known and len(known) == len(rates) else None
+
+
+def judge_bandwidth(kind: str, share_bytes: int, cards: int, seconds: float, expected_gbs: float) -> Finding | None:
+    """Report a collective of NCCL that took much longer than the links between the cards need.
+
+    Faster is no fault: switches that add up do half of the work.
+    """
+    bus = bandwidth(kind, share_bytes, cards, seconds).bus if seconds > 0 else expected_gbs
+    least_s = bandwidth(kind, share_bytes, cards, 1.0).bus / expected_gbs
+    if least_s < LEAST_S or bus >= WARN_SHARE * expected_gbs:
+        return None
+    rate = amount(bus, "GB/s")
+    return finding(
+        "link",
+        None,
+        f"{kind} by nccl",
+        expected=f"at least {amount(WARN_SHARE * expected_gbs, 'GB/s')}",
+        found=rate,
+        message=f"{kind} by nccl reaches a bus bandwidth of {rate}, {bus / expected_gbs:.0%} of the "
+        f"{amount(expected_gbs, 'GB/s')} that the NVLinks between all GPUs carry",
+        next_step="run it with NCCL_DEBUG=INFO, which shows whether NCCL uses NVLink (P2P, NVLS) or the host (SHM), "
+        "and look at the copies between the GPUs (check copies)",
+        severity=Verdict.FAIL if bus < FAIL_SHARE * expected_gbs else Verdict.WARN,
+        subject="bus bandwidth",
+    )
 
 
 def judge_collective(

@@ -154,7 +154,7 @@ def _allocate(machine: Machine, region: Region) -> None:
             _append(machine, region, min(size, region.wanted - region.had), 0)
         except DeviceMemoryFull:
             size = size // 8 // 8 * 8
-    if region.free and region.had < LEAST_SHARE * region.free:
+    if region.had < LEAST_SHARE / _WANTED * region.wanted:
         # The card fails, and comparing needs memory too.
         del region.buffers[-_SPARE:], region.sizes[-_SPARE:]
 

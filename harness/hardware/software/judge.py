@@ -51,6 +51,8 @@ class _Judge:
     def __init__(self, software: Software, account: Account) -> None:
         self.software, self.account = software, account
         self.unusable: set[str] = set()
+        #: The labels of cards for which the wheel has PTX instead of machine code.
+        self.compiled: list[str] = []
         self.pinned = _INSTALL.replace("[and-cuda]", f"[and-cuda]=={software.tensorflow}")
 
     def add(
@@ -133,6 +135,11 @@ class _Judge:
         self._nccl(gpus)
         for card in gpus:
             self._kernels(card)
+        if self.compiled:
+            self.account.scope.append(
+                f"{', '.join(self.compiled)}: the driver compiles each kernel from PTX when it is first used, so the "
+                "first start takes minutes; CUDA_CACHE_MAXSIZE=4294967296 keeps what was compiled"
+            )
 
     def _libraries(self) -> None:
         for library in self.software.missing_libraries:
@@ -256,16 +263,7 @@ class _Judge:
                 card=card,
             )
             return
-        self.add(
-            "kernels",
-            expected,
-            there,
-            "needs every kernel compiled from PTX by the driver when it is first used: the first start takes minutes",
-            "nothing is wrong: set CUDA_CACHE_MAXSIZE=4294967296 to keep what was compiled, or use a TensorFlow with "
-            f"machine code for {card.compute_capability}",
-            severity=Verdict.WARN,
-            card=card,
-        )
+        self.compiled.append(card.label)
 
 
 def _listed(versions: Sequence[str]) -> str:
