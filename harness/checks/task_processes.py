@@ -10,10 +10,11 @@ from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
 from harness.devices.nvidia import memory_by_process
+from harness.hardware.finding import only_one_process
 from harness.parallel.task_processes import TaskResult, Tasks
 from harness.parallel.tasks import Script, slots
 from harness.plural import plural
-from harness.records import Exercised, Finding
+from harness.records import Exercised, Finding, Verdict
 
 #: Time limit of one program, in seconds. Each loads TensorFlow.
 LIMIT_S = 90.0
@@ -39,6 +40,8 @@ _FAILURES = {"fails.py": "exit code 7", "crashes.py": "killed by SIGABRT"}
 
 def run(context: CheckContext) -> CheckOutcome:
     """Run two programs that compute, one that fails and one that crashes, on two devices."""
+    if exclusive := [card.label for card in getattr(context.machine, "cards", ()) if card.exclusive]:
+        return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
     spec = _spec(context.devices)
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="harness-tasks-") as name:

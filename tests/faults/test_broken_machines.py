@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,16 +43,11 @@ from harness.softgpu.compiler import NAMES
 from harness.softgpu.drivers import Drivers
 
 _WITHOUT = not any(shutil.which(name) for name in NAMES)
-pytestmark = pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
+pytestmark = [
+    pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs"),
+    pytest.mark.usefixtures("no_machine_afterwards"),
+]
 V100, L4 = "Tesla V100-SXM2-16GB", "NVIDIA L4"
-
-
-@pytest.fixture(autouse=True)
-def _no_machine_afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    yield
-    if described._drivers is not None:
-        described._drivers.write({})
 
 
 def machine(count: int, model: str, *faults: str, **lines: str) -> Drivers:

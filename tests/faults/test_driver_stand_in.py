@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pynvml
 import pytest
@@ -24,16 +23,11 @@ from harness.softgpu.compiler import NAMES
 from harness.softgpu.drivers import Drivers
 
 _WITHOUT = not any(shutil.which(name) for name in NAMES)
-pytestmark = pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
+pytestmark = [
+    pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs"),
+    pytest.mark.usefixtures("no_machine_afterwards"),
+]
 V100, A100 = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB"
-
-
-@pytest.fixture(autouse=True)
-def _no_machine_afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    yield
-    if described._drivers is not None:
-        described._drivers.write({})
 
 
 def machine(count: int, model: str = H100, *faults: str, **lines: str) -> Drivers:

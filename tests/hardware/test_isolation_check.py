@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from numpy_machine import CPU_SOFTWARE, NumpyMachine, context, cpus, gpus
 
 from harness.checking.check import CheckContext
+from harness.checks import task_processes
 from harness.devices.device import Device, Devices
 from harness.hardware.isolation import check as isolation
 from harness.hardware.isolation.check import CHECK
 from harness.hardware.isolation.judge import Given, Seen, judge_isolation
+from harness.hardware.memory_settings import check as memory_settings
 from harness.records import Verdict
 
 CARD = gpus(2)[1]
@@ -94,3 +97,31 @@ def test_where_no_process_can_have_a_card_it_is_skipped_with_the_reason() -> Non
     shared = CHECK.run(CheckContext(parts, machine=NumpyMachine(gpus(1), described=False)))
     assert shared.verdict is Verdict.SKIP
     assert "a part of a GPU" in shared.reason
+
+
+@pytest.mark.parametrize("module", [isolation, memory_settings, task_processes], ids=lambda each: each.CHECK.id)
+def test_no_process_is_started_beside_this_one_on_a_card_that_admits_one(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object) -> None:
+        raise _Started
+
+    for name in ("on_machine", "slots"):
+        monkeypatch.setattr(module, name, start, raising=False)
+    names = [f"/job:localhost/replica:0/task:0/device:GPU:{index}" for index in range(2)]
+    devices = Devices([Device(name, "gpu", f"/physical_device:GPU:{name[-1]}") for name in names], spec="gpu")
+    for exclusive in (True, False):
+        cards = tuple(replace(card, exclusive=exclusive) for card in gpus(2))
+        given = CheckContext(devices, machine=NumpyMachine(cards, described=False))
+        if not exclusive:
+            with pytest.raises(_Started):
+                module.CHECK.run(given)
+            continue
+        outcome = module.CHECK.run(given)
+        assert outcome.verdict is Verdict.SKIP
+        assert "GPU:0, GPU:1: the compute mode EXCLUSIVE_PROCESS admits one process" in outcome.reason
+        assert "--compute-mode DEFAULT" in outcome.next_step
+
+
+class _Started(Exception):
+    """A check gets to where it starts processes."""

@@ -41,6 +41,7 @@ class CardsTable(_Table):
         default_factory=list, description="sensors that the cards lack, such as ['ecc_corrected', 'power_w']"
     )
     exclusive: bool = Field(default=False, description="whether one process at a time may use a card: true or false")
+    slices: int = Field(default=0, ge=0, le=7, description="slices of each card under MIG: 0 (off) to 7")
     software_mib: int = Field(
         default=128, ge=16, le=65536, description="the memory of each software GPU: 16 to 65536 MiB"
     )

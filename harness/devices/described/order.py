@@ -37,6 +37,9 @@ def order_of(description: Description) -> Order:
         if isinstance(fault, tables.Misnumbered) and set(fault.cards) <= set(seen):
             one, other = (seen.index(slot) for slot in fault.cards)
             seen[one], seen[other] = seen[other], seen[one]
+    if description.cards.slices:
+        # CUDA shows a process one slice, and no card.
+        seen = seen[:1]
     return Order(tuple(by_driver), tuple(slot for slot in seen if slot not in missing))
 
 
@@ -84,6 +87,11 @@ def kernels_of(description: Description) -> tuple[tuple[str, ...], tuple[str, ..
 def uuid_of(slot: int) -> str:
     """Return the UUID of the card in a slot."""
     return f"GPU-{0xC0FFEE00 + slot:08x}-0000-4000-8000-{slot:012x}"
+
+
+def slice_uuid_of(slot: int, number: int) -> str:
+    """Return the UUID of a slice of the card in a slot."""
+    return f"MIG-{0xC0FFEE00 + slot:08x}-{number + 1:04x}-4000-8000-{slot:012x}"
 
 
 def serial_of(slot: int) -> str:

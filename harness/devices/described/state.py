@@ -18,6 +18,7 @@ from harness.devices.described.order import (
     order_of,
     pci_of,
     serial_of,
+    slice_uuid_of,
     uuid_of,
 )
 from harness.softgpu.described import DescribedGpus, total_mib
@@ -102,6 +103,8 @@ def _system(description: Description, visible: tuple[int, ...]) -> dict[str, obj
             f"cuda.{at}.pci": pci_of(slot),
             f"cuda.{at}.name": description.cards.model,
         }
+        if description.cards.slices:
+            values[f"cuda.{at}.mig_uuid"] = slice_uuid_of(slot, 0)
     return values
 
 
@@ -131,8 +134,12 @@ def _identity(description: Description, slot: int) -> dict[str, object]:
         "memory": total,
         "processes": "",
         "compute_mode": 3 if description.cards.exclusive else 0,
-        "mig": 0,
+        "mig": int(description.cards.slices > 0),
+        "slices": description.cards.slices,
     }
+    for number in range(description.cards.slices):
+        memory = total // description.cards.slices
+        card |= {f"slice.{number}.uuid": slice_uuid_of(slot, number), f"slice.{number}.memory": memory}
     for fault in _on(description, slot):
         if isinstance(fault, tables.Lost) and not fault.after_ops:
             card["error"] = _LOST

@@ -12,14 +12,21 @@ enum Return {
   kLost = 15,
 };
 
+// A card, or a slice of one under MIG.
 struct Card {
   int index;
+  int slice = -1;
 };
 using Device = Card*;
+constexpr int kMostSlices = 7;
 Card cards[driver::kMostCards];
+Card slices[driver::kMostCards][kMostSlices];
 int initialized = 0;
 
-std::string Key(Device card, const std::string& name) { return "card." + std::to_string(card->index) + "." + name; }
+std::string Key(Device card, const std::string& name) {
+  const std::string slice = card->slice < 0 ? "" : "slice." + std::to_string(card->slice) + ".";
+  return "card." + std::to_string(card->index) + "." + slice + name;
+}
 
 int Count() { return static_cast<int>(State::Get().Number("cards", 0)); }
 
@@ -190,7 +197,29 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* device) {
   if (static_cast<int>(index) >= Count()) return kInvalid;
   return FindCard(device, [index](Device card) { return card->index == static_cast<int>(index); });
 }
+int nvmlDeviceGetMaxMigDeviceCount(Device card, unsigned* count) {
+  *count = kMostSlices;
+  return Health(card);
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(Device card, unsigned number, Device* device) {
+  unsigned count = 0;
+  if (const int error = Number(card, "slices", &count)) return error;
+  if (number >= count || number >= kMostSlices) return kNotFound;
+  *device = &slices[card->index][number];
+  **device = {card->index, static_cast<int>(number)};
+  return kSuccess;
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device slice, Device* device) {
+  if (slice == nullptr || slice->slice < 0) return kInvalid;
+  return FindCard(device, [slice](Device card) { return card->index == slice->index; });
+}
 int nvmlDeviceGetHandleByUUID(const char* uuid, Device* device) {
+  for (unsigned index = 0; index < static_cast<unsigned>(Count()); index++) {
+    cards[index].index = index;
+    for (unsigned slice = 0; nvmlDeviceGetMigDeviceHandleByIndex(&cards[index], slice, device) == kSuccess; slice++) {
+      if (Is(*device, "uuid", uuid)) return kSuccess;
+    }
+  }
   return FindCard(device, [uuid](Device card) { return Is(card, "uuid", uuid); });
 }
 int nvmlDeviceGetHandleBySerial(const char* serial, Device* device) {
