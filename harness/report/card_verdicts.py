@@ -90,9 +90,7 @@ def verdict_lines(record: RunRecord) -> Iterator[str]:
     if not verdicts:
         return
     cards = {card.label: card for card in record.cards}
-    named = {label for each in verdicts for label in each.labels}
-    others = sum(card.is_gpu and card.label not in named for card in record.cards)
-    yield "; ".join([*_summary(verdicts), *([_without_finding(record, others)] if others else [])])
+    yield "; ".join([*_summary(verdicts), *filter(None, [others(record, verdicts)])])
     for each in verdicts:
         yield f"{subject(each, cards)}: {each.action}"
         more = each.findings - len(each.reasons)
@@ -101,13 +99,17 @@ def verdict_lines(record: RunRecord) -> Iterator[str]:
             yield f"    {shortened(reason, _LONGEST)}{rest}"
 
 
-def _without_finding(record: RunRecord, count: int) -> str:
+def others(record: RunRecord, verdicts: Iterable[CardVerdict]) -> str:
     """Say of the other GPUs that they are healthy, but not after a check that may have missed a fault."""
-    ended = [each.check for each in record.results if any(finding.kind == "error" for finding in each.findings)]
-    ended += [each.check for each in record.results if each.verdict is Verdict.UNKNOWN]
-    if not ended and record.complete:
+    named = {label for each in verdicts for label in each.labels}
+    count = sum(card.is_gpu and card.label not in named for card in record.cards)
+    if not count:
+        return ""
+    lost = [each.check for each in record.results if any(finding.kind == "error" for finding in each.findings)]
+    lost += [each.check for each in record.results if each.verdict is Verdict.UNKNOWN]
+    if not lost and record.complete:
         return f"{plural(count, 'other GPU')} healthy"
-    which = f"not completed: {', '.join(ended)}" if ended else "the run was interrupted"
+    which = f"not completed: {', '.join(lost)}" if lost else "the run was interrupted"
     return f"{plural(count, 'other GPU')} without a finding ({which})"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from harness.records import CheckResult, RunRecord, Verdict
+from harness.report.card_verdicts import card_verdicts
 from harness.report.printable import one_line, printable
 from harness.report.terminal import finding_line
 from harness.report.verdicts import effective_verdict, not_run
@@ -39,6 +40,7 @@ def junit_xml(record: RunRecord) -> str:
 
 
 def _properties(suite: ET.Element, record: RunRecord) -> None:
+    actions = card_verdicts(record)
     facts = {
         "verdict": str(record.verdict),
         "complete": str(record.complete).lower(),
@@ -46,6 +48,7 @@ def _properties(suite: ET.Element, record: RunRecord) -> None:
         "level": record.level,
         "devices": record.spec,
         "described_machine": str(record.described).lower(),
+        **{" -> ".join(each.labels) if each.pair else ", ".join(each.labels): each.action for each in actions},
     }
     element = ET.SubElement(suite, "properties")
     for name, value in facts.items():

@@ -11,6 +11,8 @@ from harness.hardware import finding as steps
 from harness.hardware.rates import SLOW
 from harness.records import Card, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts, verdict_lines
+from harness.report.html.page import report_page
+from harness.report.junit import junit_xml
 
 CARDS = tuple(
     Card(
@@ -53,6 +55,16 @@ def test_each_card_has_its_action_what_identifies_it_and_its_strongest_findings(
         "GPU:0 (serial S0, GPU-0, slot 0, PCI 0000:0B:00.0): cool",
         "    throttles",
     ]
+
+
+def test_the_page_says_of_the_others_that_they_are_healthy_and_junit_has_each_action() -> None:
+    pair = Finding("corruption", "copy", None, "x", "y", "delivers zeros", pair=("GPU:1", "GPU:3"))
+    made = record(finding(2, "throttles", "look at its fans"), pair)
+    assert "<p><bdi>1 other GPU healthy</bdi>.</p>" in report_page(made)
+    assert '<property name="GPU:2" value="cool" />' in junit_xml(made)
+    assert '<property name="GPU:1 -&gt; GPU:3" value="look at the link between them" />' in junit_xml(made)
+    assert "healthy" not in report_page(record())
+    assert "GPU:" not in junit_xml(record())
 
 
 def test_a_warning_does_not_outweigh_what_fails() -> None:

@@ -83,7 +83,7 @@ def _beyond(ran: Ran, worst: Deviation) -> Finding:
         f"{ran.operation}, element {list(worst.index)}",
         expected=f"{worst.expected}, within its rounding bound",
         found=worst.found,
-        message=f"computes {ran.operation} incorrectly: {plural(worst.count, 'element')} exceed the rounding bound, "
+        message=f"computes {ran.operation} incorrectly: {plural(worst.count, 'element')} beyond the rounding bound, "
         f"the worst {times}",
         next_step=_ARITHMETIC,
         subject=ran.operation,

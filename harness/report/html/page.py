@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.plural import plural
 from harness.records import Fingerprint, RunRecord
-from harness.report.card_verdicts import card_verdicts, subject
+from harness.report.card_verdicts import card_verdicts, others, subject
 from harness.report.html.copies import copies_of
 from harness.report.html.environment import render
 from harness.report.html.findings import results_to_show
@@ -64,6 +64,7 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         missing=not_run(record),
         shown=results_to_show(record),
         verdicts=[(each, subject(each, {card.label: card for card in record.cards})) for each in card_verdicts(record)],
+        other_cards=others(record, card_verdicts(record)),
         cards=cards_of(record),
         copies=copies_of(record),
         rates=rates_of(record),
