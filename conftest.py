@@ -114,3 +114,14 @@ def _without_modules(*packages: str) -> Iterator[None]:
     finally:
         drop()
         sys.modules.update(kept)
+
+
+@pytest.fixture
+def no_machine_afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the stand-ins for the driver know no card after a test, and hide none."""
+    from harness.softgpu import described
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    yield
+    if described._drivers is not None:
+        described._drivers.write({})
