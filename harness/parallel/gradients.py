@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -30,13 +32,19 @@ class ColocateGradients(AbstractContextManager[None]):
         _leave(raised=error[0] is not None)
 
     def __call__(self, fn: _Fn) -> _Fn:
-        """``fn``, run within the context."""
+        """``fn``, run within the context; gradients of its ops are colocated wherever a tape asks for them."""
 
         @functools.wraps(fn)
         def colocated(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            stay_installed()
+            with self, Pinned():
                 return fn(*args, **kwargs)
 
+        # TensorFlow unwraps what a tf.function takes as an argument or a default, and would call ``fn`` itself.
+        with contextlib.suppress(TypeError, ValueError):
+            colocated.__signature__ = inspect.signature(fn)  # type: ignore[attr-defined]
+        colocated.fn = fn  # type: ignore[attr-defined]
+        del colocated.__wrapped__
         return colocated  # type: ignore[return-value]
 
 
@@ -53,8 +61,8 @@ def colocate_gradients(fn: Any = None) -> Any:
     TensorFlow 1 had ``colocate_gradients_with_ops=True`` for it. No value changes.
 
     Use it as a context manager around the forward pass and ``tape.gradient``, or as a decorator of a function that does
-    both. It holds for the thread that enters it, and for the replica threads of a strategy that are started within it.
-    A ``tf.function`` has a trace of its own within the context. Contexts can be nested.
+    both, or the forward pass alone. It holds for the thread that enters it, and for the replica threads of a strategy
+    that are started within it. A ``tf.function`` has a trace of its own within the context. Contexts can be nested.
 
     Args:
         fn: a function to decorate; without it the context manager is returned.

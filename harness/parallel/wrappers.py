@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from harness._tensorflow import interface
@@ -37,6 +37,10 @@ def _sums() -> Sums:
     return thread.plays[-1] if thread.plays else Sums()
 
 
+def _pinned_if(pinned: bool) -> AbstractContextManager[None]:
+    return Pinned() if pinned and not thread.pinned else UNCHANGED
+
+
 def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
     def gradient(
         op_name: str, attrs: Any, count: int, inputs: Any, outputs: Any, out_grads: Any, skip: Any, scope: Any
@@ -53,7 +57,7 @@ def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
             thread.strangers += op_name != "ReadVariableOp"
             return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         sums.consume(out_grads)
-        with Pinned() if pinned else UNCHANGED, entered(device, runtime.context):
+        with _pinned_if(pinned), entered(device, runtime.context):
             out_grads = sums.zeros_here(out_grads, device)
             grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         return sums.register(grads, places)
@@ -99,7 +103,7 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
                 return backward_function(*out_grads)
             sums = _sums()
             sums.consume(out_grads)
-            with Pinned() if pinned else UNCHANGED, entered(device, runtime.context):
+            with _pinned_if(pinned), entered(device, runtime.context):
                 grads = backward_function(*sums.zeros_here(out_grads, device))
             return sums.register(grads, places)
 
@@ -150,7 +154,7 @@ def _colocated_graph_sum(original: Callable[..., Any]) -> Callable[..., Any]:
         pinned = any(_is_pinned(grad) for part in parts for grad in part)
         if not parts or not (pinned or active()):
             return original(grads, op, *rest, **named)
-        with Pinned() if pinned else UNCHANGED, entered(device_of_argument(op), runtime.context):
+        with _pinned_if(pinned), entered(device_of_argument(op), runtime.context):
             return original(grads, op, *rest, **named)
 
     return aggregate

@@ -1,0 +1,61 @@
+"""``colocate_gradients`` as the decorator of a forward pass alone, whose gradients are asked for outside of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tower_programs import Towers, elsewhere, on_each
+
+from harness import Devices, colocate_gradients, trace, verify
+
+
+@pytest.fixture
+def towers(devices: Devices) -> Towers:
+    return Towers(devices)
+
+
+@pytest.mark.parametrize("kind", ["eager", "decorated tf.function", "in tf.function", "step in tf.function"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_of_a_decorated_forward_pass_a_gradient_is_in_place_wherever_it_is_asked_for(
+    towers: Towers, kind: str, order: int
+) -> None:
+    def forward(x: Any) -> Any:
+        return tf.concat(on_each(towers.devices, towers.dense, x), axis=0)
+
+    predict = {
+        "eager": colocate_gradients(forward),
+        "decorated tf.function": colocate_gradients(tf.function(forward)),
+        "in tf.function": tf.function(colocate_gradients(forward)),
+        "step in tf.function": colocate_gradients(forward),
+    }[kind]
+
+    # TensorFlow unwraps decorated defaults of a tf.function, as this one.
+    def step(predict: Any = predict, order: int = order) -> Any:
+        with tf.GradientTape() as tape:
+            if order == 2:
+                loss = sum(tf.reduce_sum(grad**2) for grad in step(predict, 1))
+            else:
+                loss = tf.reduce_mean(predict(towers.x) ** 2)
+        return tape.gradient(loss, [towers.w, towers.b])
+
+    run = tf.function(step) if kind == "step in tf.function" else step
+    for found, expected in zip(run(), step(forward), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    assert elsewhere(trace(run)) == []
+    assert elsewhere(trace(lambda: step(forward)))
+
+
+def test_a_decorated_forward_pass_passes_verification_and_one_without_does_not(towers: Towers) -> None:
+    def model(x: Any) -> Any:
+        return tf.tanh(tf.matmul(x, towers.w))
+
+    def by_hand(x: Any) -> Any:
+        return tf.concat(on_each(towers.devices, model, x), axis=0)
+
+    faulty = verify(by_hand, model, {"x": towers.x}, devices=towers.devices, gradients=True)
+    right = verify(colocate_gradients(by_hand), model, {"x": towers.x}, devices=towers.devices, gradients=True)
+    assert {finding.kind for finding in faulty.findings} == {"gradient-placement"}
+    assert right.passed, str(right)
