@@ -27,6 +27,17 @@ class UsageError(HarnessError):
     """The caller's input cannot be used: the command line exits with code 2."""
 
 
+class FileProblem(UsageError):
+    """A file or folder cannot be used. ``MESSAGE`` is the text of its class, from ``path`` and ``why``."""
+
+    MESSAGE = "{path}: {why}"
+
+    def __init__(self, path: Path | str, why: str) -> None:
+        self.path = str(path)
+        self.why = why
+        super().__init__(self.MESSAGE.format(path=self.path, why=why))
+
+
 class MissingExtra(UsageError, ModuleNotFoundError):
     """A package is missing that an extra installs."""
 
@@ -225,22 +236,16 @@ class TensorFlowInterfaceChanged(EvidenceError):
         )
 
 
-class InvalidRecord(UsageError, ValueError):
+class InvalidRecord(FileProblem, ValueError):
     """A stored record (trace, run) cannot be read."""
 
-    def __init__(self, path: Path | str, why: str) -> None:
-        self.path = str(path)
-        self.why = why
-        super().__init__(f"{self.path}: {why}; accepted: a file that this harness has saved")
+    MESSAGE = "{path}: {why}; accepted: a file that this harness has saved"
 
 
-class TraceNotSaved(UsageError, OSError):
+class TraceNotSaved(FileProblem, OSError):
     """A trace cannot be written to the requested path."""
 
-    def __init__(self, path: Path | str, why: str) -> None:
-        self.path = str(path)
-        self.why = why
-        super().__init__(f"trace cannot be saved to {path}: {why}; name a file in a writable folder")
+    MESSAGE = "trace cannot be saved to {path}: {why}; name a file in a writable folder"
 
 
 class UnknownCheck(UsageError, LookupError):
@@ -279,13 +284,10 @@ class WorkerFailed(HarnessError, RuntimeError):
         super().__init__(message)
 
 
-class ReportError(UsageError, OSError):
+class ReportError(FileProblem, OSError):
     """The report folder is not writable."""
 
-    def __init__(self, path: Path | str, why: str) -> None:
-        self.path = str(path)
-        self.why = why
-        super().__init__(f"report folder {self.path} cannot be written: {why}; name another with --report")
+    MESSAGE = "report folder {path} cannot be written: {why}; name another with --report"
 
 
 class ReportNotRendered(ReportError):
@@ -309,25 +311,19 @@ class InvalidProgram(UsageError, ValueError):
         super().__init__(f"{part}: {why}; accepted: {accepted}")
 
 
-class InvalidBaseline(UsageError, ValueError):
+class InvalidBaseline(FileProblem, ValueError):
     """A pytest-benchmark file that should hold speedups is missing, empty or damaged, or holds none."""
 
-    def __init__(self, path: Path | str, why: str) -> None:
-        self.path = str(path)
-        self.why = why
-        super().__init__(
-            f"{self.path}: {why}; accepted: a pytest-benchmark JSON file with speedups; record one with "
-            "pytest --benchmark-save=NAME or --benchmark-json=FILE"
-        )
+    MESSAGE = (
+        "{path}: {why}; accepted: a pytest-benchmark JSON file with speedups; record one with "
+        "pytest --benchmark-save=NAME or --benchmark-json=FILE"
+    )
 
 
-class InvalidCalibration(UsageError, ValueError):
+class InvalidCalibration(FileProblem, ValueError):
     """A stored calibration cannot be read, or the given runs cannot make one."""
 
-    def __init__(self, path: Path | str, why: str) -> None:
-        self.path = str(path)
-        self.why = why
-        super().__init__(f"{self.path}: {why}; make a new one with `harness calibrate`")
+    MESSAGE = "{path}: {why}; make a new one with `harness calibrate`"
 
 
 class OutputsDiffer(HarnessError, AssertionError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from harness.records import CheckResult, Verdict
@@ -38,7 +37,7 @@ class LineDisplay:
     def __enter__(self) -> LineDisplay:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         return None
 
     def note(self, text: str) -> None:
@@ -83,7 +82,7 @@ class BarDisplay:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._progress.stop()
 
     def note(self, text: str) -> None:

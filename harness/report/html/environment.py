@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from harness.plural import plural
 from harness.report.printable import device_label, one_line, printable
-from harness.report.quantities import count, duration, number, percent, quantity, size
-from harness.report.verdicts import effective_verdict
+from harness.report.quantities import count, duration
 
 
 def render(template: str, **values: object) -> str:
@@ -29,18 +28,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        count=count,
-        device=device_label,
-        duration=duration,
-        number=number,
-        one_line=one_line,
-        percent=percent,
-        plural=plural,
-        quantity=quantity,
-        size=size,
-        effective_verdict=effective_verdict,
-    )
+    environment.filters.update(count=count, device=device_label, duration=duration, one_line=one_line, plural=plural)
     sheet = files("harness.report.html").joinpath("templates").joinpath("style.css").read_text(encoding="utf-8")
     environment.globals["style"] = Markup(sheet)  # noqa: S704 - shipped with the harness
     return environment

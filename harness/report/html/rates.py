@@ -86,16 +86,8 @@ def _curves(curves: dict[str, tuple[list[float], list[float]]]) -> Chart:
     description = (
         f"{plural(len(curves), 'curve')} by number of devices; the highest point is {number(best[0])} ({best[1]})."
     )
-    return lines_chart(
-        "speedups-chart",
-        "Speedup over the number of devices",
-        description,
-        curves,
-        "devices",
-        "times as fast",
-        whole_x=True,
-        from_zero=True,
-    )
+    title = "Speedup over the number of devices"
+    return lines_chart("speedups-chart", title, description, curves, "devices", "times as fast", counts=True)
 
 
 def _table(caption: str, figures: Sequence[Figure]) -> Table:

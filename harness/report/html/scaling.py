@@ -55,9 +55,7 @@ def _chart(scale: ScaleRecord) -> Chart | None:
     lines = {"measured": (counts, speedups), "ideal": (counts, [each / counts[0] for each in counts])}
     description = "; ".join(f"{devices} devices: {number(speedup)} times as fast" for devices, speedup in points) + "."
     title = f"Scaling of {scale.target}"
-    return lines_chart(
-        "scaling-chart", title, description, lines, "devices", "times as fast", whole_x=True, from_zero=True
-    )
+    return lines_chart("scaling-chart", title, description, lines, "devices", "times as fast", counts=True)
 
 
 def _rows(scale: ScaleRecord) -> list[tuple[str, ...]]:

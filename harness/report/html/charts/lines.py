@@ -28,10 +28,9 @@ def lines_chart(
     x_label: str,
     y_label: str,
     *,
-    whole_x: bool = False,
-    from_zero: bool = False,
+    counts: bool = False,
 ) -> Chart:
-    """Draw a line for each label, with x and values; ``None`` is a gap."""
+    """Draw a line for each label, with x and values; ``None`` is a gap. ``counts``: x are counts, values start at 0."""
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
@@ -52,9 +51,8 @@ def lines_chart(
         axes.set_ylabel(shortened(y_label, _LABEL_CHARACTERS), color=MUTED)
         axes.tick_params(axis="y", labelcolor=MUTED)
         axes.grid(axis="y")
-        if whole_x:
+        if counts:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if from_zero:
             axes.set_ylim(bottom=0)
         if len(lines) > 1:
             add_legend(axes, len(lines))
