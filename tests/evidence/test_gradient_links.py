@@ -28,9 +28,13 @@ from sample_programs import (
     with_autograph,
 )
 
-from harness import Devices, make_parallel, trace
+import harness
+from harness import Devices, make_parallel, session, trace
 
 pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
+
+#: XLA has no compiler for software GPUs.
+WITH_XLA = pytest.mark.devices(min=4, kind="logical-cpu")
 
 Case = tuple[Callable[[Any], Any], Any]
 
@@ -211,9 +215,7 @@ def parallel_in_a_graph() -> Case:
 
 
 def _devices() -> Devices:
-    import harness
-
-    return harness.configure("cpu:4")
+    return harness.configure(session.devices or "cpu:4")
 
 
 CASES = [
@@ -243,9 +245,9 @@ CASES = [
     second_derivative_in_a_graph,
     second_derivative_of_a_function,
     gradients_in_a_graph,
-    compiled,
-    compiled_per_shard,
-    compiled_per_shard_called_eagerly,
+    pytest.param(compiled, marks=WITH_XLA),
+    pytest.param(compiled_per_shard, marks=WITH_XLA),
+    pytest.param(compiled_per_shard_called_eagerly, marks=WITH_XLA),
     parallel,
     parallel_in_a_graph,
 ]

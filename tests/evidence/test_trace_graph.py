@@ -117,6 +117,7 @@ def test_a_loop_within_a_branch_within_a_function_within_a_loop() -> None:
     assert where(trace(outer, rows()), "Cumsum") == ["CPU:3"]
 
 
+@pytest.mark.devices(min=4, kind="logical-cpu")  # TensorFlow fuses these ops on CPUs alone
 def test_a_fused_kernel_is_where_all_the_ops_that_it_took_in_are() -> None:
     weights, bias = variable(3, 5), variable(5)
 

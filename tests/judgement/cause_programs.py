@@ -228,7 +228,7 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         lambda d, x: scaled(d, x, 2, lambda p: tf.tanh(tf.matmul(x[4:6], OLD)) + 0.0 * p),
         dense,
         EVEN,
-        r"Only rows 4 and 5, those of shard 2 \(CPU:2\), differ",
+        r"Only rows 4 and 5, those of shard 2 \([CG]PU:2\), differ",
     ),
     (
         "another activation",

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from harness import Devices, Verdict, make_parallel, verify
 
+#: An error in the scope of a GPU: ragged tensors made dense, and texts.
+NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
 X = np.random.default_rng(5).normal(size=(8, 3)).astype(np.float32)
 
 
@@ -85,7 +87,7 @@ def test_a_table_of_counts_that_each_shard_moves_on_is_found(devices: Devices) -
     assert verify(once, counted, {"x": X}, devices=devices[:2]).passed
 
 
-@pytest.mark.parametrize("kind", ["ragged", "sparse"])
+@pytest.mark.parametrize("kind", [pytest.param("ragged", marks=NO_GPU_KERNEL), "sparse"])
 def test_ragged_and_sparse_inputs_whose_results_differ_are_compared(devices: Devices, kind: str) -> None:
     ragged = tf.RaggedTensor.from_tensor(tf.constant(X), lengths=[1, 2, 3, 1, 2, 3, 1, 2])
     x = ragged if kind == "ragged" else ragged.to_sparse()
@@ -95,6 +97,7 @@ def test_ragged_and_sparse_inputs_whose_results_differ_are_compared(devices: Dev
     assert verify(lambda x: dense(x), dense, {"x": x}, devices=devices[:1]).passed
 
 
+@NO_GPU_KERNEL
 def test_a_text_beside_a_number_goes_through_a_tape(devices: Devices) -> None:
     fn = lambda x: (tf.tanh(x), tf.strings.as_string(tf.range(tf.shape(x)[0])))  # noqa: E731
     found = verify(make_parallel(fn, devices[:2]), fn, {"x": X}, devices=devices[:2], gradients=True)

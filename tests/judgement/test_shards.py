@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import clean_joins
 import clean_models
@@ -17,7 +18,13 @@ import harness
 from harness.faults.samples import sample, shares
 from harness.records import Verdict
 
+#: An error in the scope of a GPU: Python functions, and the loop that computes a Jacobian.
+NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
 PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS}
+
+
+def _on_cpus_alone(value: Any, alone: object) -> Any:
+    return pytest.param(value, marks=NO_GPU_KERNEL) if value == alone else value
 
 
 def _verify(program: Program, devices: harness.Devices) -> harness.Verification:
@@ -27,7 +34,7 @@ def _verify(program: Program, devices: harness.Devices) -> harness.Verification:
     )
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", [_on_cpus_alone(name, "numpy_function") for name in PAIRS])
 def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: str, devices: harness.Devices) -> None:
     program = PAIRS[name](devices, True)
     found = _verify(program, devices)
@@ -40,13 +47,20 @@ def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: 
     assert clean.verdict is Verdict.PASS, clean
 
 
-@pytest.mark.parametrize("make", [*clean_joins.CLEAN, *clean_shards.CLEAN, *clean_models.CLEAN])
+@pytest.mark.parametrize(
+    "make",
+    [
+        _on_cpus_alone(make, clean_shards.jacobian_of_each_row)
+        for make in (*clean_joins.CLEAN, *clean_shards.CLEAN, *clean_models.CLEAN)
+    ],
+)
 def test_a_right_program_passes(make: Callable[[harness.Devices], Program], devices: harness.Devices) -> None:
     clean = _verify(make(devices), devices)
     assert clean.findings == (), clean
     assert clean.verdict is Verdict.PASS, clean
 
 
+@NO_GPU_KERNEL
 def test_a_jacobian_that_is_taken_outside_of_the_scopes_is_found(devices: harness.Devices) -> None:
     weights = tf.Variable(sample(6, 5))
 

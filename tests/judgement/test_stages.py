@@ -93,7 +93,8 @@ def test_what_a_stage_fetches_to_a_device_that_is_no_part_of_the_pipeline_is_fou
     assert "not part of the pipeline" in str(found)
 
 
-@pytest.mark.parametrize("scope", [None, _HOST])
+# Beside GPUs, TensorFlow takes the gradient of what the host prepares on GPU:0.
+@pytest.mark.parametrize("scope", [None, pytest.param(_HOST, marks=pytest.mark.devices(min=4, kind="logical-cpu"))])
 def test_arguments_may_be_prepared_on_a_device_that_is_no_part_of_the_pipeline(
     scope: str | None, devices: harness.Devices
 ) -> None:

@@ -214,8 +214,26 @@ def _deep_and_both_ways(tf: Any, mode: str) -> None:
             assert_close(f"{mode}: input {at}", [np.sum(gradient.numpy() * direction)], [difference], 1e-6)
 
 
+_IMAGES = normal(2, 8, 6, 3)
+
+
+def crops() -> None:
+    """Their CPU kernels are asynchronous, and so are those of a GPU."""
+    tf = start("softgpu:2x256")
+    results = []
+    for device in ("CPU:0", "GPU:1"):
+        with tf.device(device):
+            images, boxes = tf.constant(_IMAGES), tf.constant([[0.1, 0.0, 0.7, 0.9], [0.2, 0.3, 1.0, 0.6]])
+            with tf.GradientTape() as tape:
+                tape.watch([images, boxes])
+                made = tf.image.crop_and_resize(images, boxes, [1, 0], (4, 5))
+                loss = tf.reduce_sum(made**2)
+            results.append([made, *tape.gradient(loss, [images, boxes])])
+    assert_close("crop_and_resize", results[1], results[0])
+
+
 def programs() -> None:
-    run_all(convolutions, image_ops, recurrent)
+    run_all(convolutions, image_ops, recurrent, crops)
 
 
 def test_kernels_compute_what_a_gpu_computes(fresh_process: Any) -> None:

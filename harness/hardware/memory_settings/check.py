@@ -29,7 +29,10 @@ def run(context: CheckContext) -> CheckOutcome:
     """Try each setting on each card, and judge what the processes got."""
     kinds = {device.kind for device in context.devices}
     if kinds == {"software-gpu"} and not (context.machine is not None and context.machine.described):
-        return CheckOutcome(Verdict.SKIP, "TensorFlow ignores memory settings of software GPUs", "use hardware")
+        why = (
+            "each setting is tried in a process of its own, and no other process can be given this one's software GPUs"
+        )
+        return CheckOutcome(Verdict.SKIP, why, "use hardware")
     if context.machine is not None and not context.machine.described and not kinds <= {"gpu", "logical-cpu"}:
         why = (
             f"{context.devices.spec}: logical GPUs, cores and devices of other hosts have no memory settings that can "

@@ -75,7 +75,7 @@ def _judge(loads: list[Load], operation: Operation, find: ProfileOf, account: Ac
 
 def _sensors(loads: list[Load]) -> str:
     if not any(load.card.is_gpu for load in loads):
-        return "CPUs have no sensors of their own"
+        return "CPUs and software GPUs without a description have no sensors"
     silent = silent_sensors(loads)
     if len(silent) == len(Reading.__dataclass_fields__) - 1 - len(REPAIRS):
         return "no sensors on these devices: only the rates were judged"

@@ -234,7 +234,9 @@ class TwinKernel : public tf::OpKernel {
                 tf::errors::Unimplemented("a software GPU has no variables of TensorFlow 1 (", construction->def().op(),
                                           " takes a reference); use resource variables"));
     OP_REQUIRES_OK(construction, CpuKernel(construction, &twin_, construction->def(), &kernel_));
-    OP_REQUIRES(construction, kernel_->AsAsync() == nullptr,
+    // Those of CropAndResize are made to wait for the device that checks their boxes, which here is this one.
+    OP_REQUIRES(construction,
+                kernel_->AsAsync() == nullptr || absl::StartsWith(construction->def().op(), "CropAndResize"),
                 tf::errors::Unimplemented("a software GPU cannot run ", construction->def().op(),
                                           ", whose CPU kernel waits for other ops; put the op on a CPU"));
   }
