@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import harness
+from harness import session
 
 pytest_plugins = ["pytester", "harness.pytest_plugin.plugin", "watchdog"]
 
@@ -56,6 +57,13 @@ def fresh_process() -> Callable[..., subprocess.CompletedProcess[str]]:
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def spec_of() -> Callable[[int], str]:
+    """The spec of so many devices of the session's kind: software GPUs if it was given some, else logical CPUs."""
+    kind = "softgpu" if (session.devices or "").startswith("softgpu:") else "cpu"
+    return lambda count: f"{kind}:{count}"
 
 
 @pytest.fixture(scope="module")

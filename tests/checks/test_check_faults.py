@@ -1,9 +1,11 @@
-"""The shipped checks on three logical CPUs, each with faults planted under it that it must find.
+"""The shipped checks on three devices, each with faults planted under it that it must find.
 
 That they pass where all is right is shown in ``tests/cli/test_cli_shipped_checks.py``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
@@ -49,9 +51,9 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckResult]:
+def faulty(tmp_path_factory: pytest.TempPathFactory, spec_of: Callable[[int], str]) -> dict[str, CheckResult]:
     logs = tmp_path_factory.mktemp("faulty")
-    plan = Plan("cpu:3", load_suite(FAULTY).ids, logs, FAULTY, timeout_s=300)
+    plan = Plan(spec_of(3), load_suite(FAULTY).ids, logs, FAULTY, timeout_s=300)
     return {event.result.check: event.result for event in run_checks(plan) if isinstance(event, Finished)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,22 @@ from harness.errors import InvalidTarget, RefusedByWorker, TrainingError, Unknow
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
 
-def train(strategy: str, build: Any, folder: Path, **options: Any) -> Equivalence:
-    given: dict[str, Any] = {"loops": ("custom",), "logs": folder, "devices": "cpu:2", **options}
-    return equivalent(strategy, build, samples.data(), 3, **given)
+@pytest.fixture
+def train(spec_of: Callable[[int], str]) -> Callable[..., Equivalence]:
+    def run(strategy: str, build: Any, folder: Path, **options: Any) -> Equivalence:
+        given: dict[str, Any] = {"loops": ("custom",), "logs": folder, "devices": spec_of(2), **options}
+        return equivalent(strategy, build, samples.data(), 3, **given)
+
+    return run
 
 
 def named(found: Equivalence, kind: str, text: str) -> list[harness.Finding]:
     return [each for each in found.findings if each.kind == kind and text in f"{each.where}: {each.message}"]
 
 
-def test_central_storage_trains_right_and_reports_wrong_metrics(tmp_path: Path) -> None:
+def test_central_storage_trains_right_and_reports_wrong_metrics(
+    train: Callable[..., Equivalence], tmp_path: Path
+) -> None:
     twin = train("central_storage", samples.loss_per_row, tmp_path / "twin")
     assert twin.verdict is harness.Verdict.PASS, twin
     assert len(twin.exercised.devices) == 2
@@ -37,7 +44,9 @@ def test_central_storage_trains_right_and_reports_wrong_metrics(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("strategy", "build"), [("dtensor_data", samples.clean), ("dtensor_model", samples.eight_units)]
 )
-def test_a_dtensor_layout_is_equal_to_one_device(strategy: str, build: Any, tmp_path: Path) -> None:
+def test_a_dtensor_layout_is_equal_to_one_device(
+    train: Callable[..., Equivalence], strategy: str, build: Any, tmp_path: Path
+) -> None:
     found = train(strategy, build, tmp_path)
     assert found.verdict is harness.Verdict.PASS, found
     assert found.exercised.gradients > 0
@@ -55,7 +64,7 @@ def test_a_dtensor_layout_is_equal_to_one_device(strategy: str, build: Any, tmp_
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_one_line(
-    strategy: str, build: Any, options: dict[str, Any], said: str, tmp_path: Path
+    train: Callable[..., Equivalence], strategy: str, build: Any, options: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RefusedByWorker, match=said) as raised:
         train(strategy, build, tmp_path, **options)

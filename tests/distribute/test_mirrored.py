@@ -1,4 +1,4 @@
-"""Trainings under ``MirroredStrategy``, each fault beside the same done right, on two logical CPUs."""
+"""Trainings under ``MirroredStrategy``, each fault beside the same done right, on two devices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CLEAN = {
 }
 
 
-def judge_all() -> None:
+def judge_all(spec: str) -> None:
     """Judge every training in this process, and print what was found as one line of JSON."""
     import sample_trainings
 
@@ -54,7 +54,7 @@ def judge_all() -> None:
     from harness.distribute.training import Data
     from harness.runner.messages import plain
 
-    devices = harness.configure("cpu:2")
+    devices = harness.configure(spec)
     x, y = sample_trainings.data()
     results: dict[str, Any] = {}
     for name, loops in {**{name: loops for name, (loops, _) in FAULTS.items()}, **CLEAN, "dropped_out": CUSTOM}.items():
@@ -71,14 +71,15 @@ def judge_all() -> None:
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def judged(tmp_path_factory: pytest.TempPathFactory, spec_of: Callable[[int], str]) -> dict[str, Any]:
     import os
     import subprocess
     import sys
     from pathlib import Path
 
     here = str(Path(__file__).parent)
-    code = f"import sys; sys.path[:] = {[here, *sys.path]!r}; import test_mirrored; test_mirrored.judge_all()"
+    call = f"import test_mirrored; test_mirrored.judge_all({spec_of(2)!r})"
+    code = f"import sys; sys.path[:] = {[here, *sys.path]!r}; {call}"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path_factory.mktemp("mirrored"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,12 +10,12 @@ import harness
 
 
 @pytest.fixture(scope="session")
-def four_cpus() -> Iterator[harness.Devices]:
-    """Four logical CPUs. Soft placement is as the harness leaves it, before the tests and after them."""
+def four_cpus(spec_of: Callable[[int], str]) -> Iterator[harness.Devices]:
+    """Four devices of the session's kind. Soft placement is as the harness leaves it, before the tests and after."""
     import tensorflow as tf
 
-    devices = harness.configure("cpu:4")
-    assert [device.parsed.short for device in devices] == ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
+    devices = harness.configure(spec_of(4))
+    assert [device.parsed.index for device in devices] == [0, 1, 2, 3]
     assert tf.config.get_soft_device_placement() is False
     yield devices
     assert tf.config.get_soft_device_placement() is False

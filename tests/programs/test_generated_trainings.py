@@ -31,11 +31,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", list(_LOOPS))
 def test_generated_trainings_give_no_finding(
-    strategy: str, devices: Devices, fresh_process: Callable[..., subprocess.CompletedProcess[str]]
+    strategy: str,
+    devices: Devices,
+    fresh_process: Callable[..., subprocess.CompletedProcess[str]],
+    spec_of: Callable[[int], str],
 ) -> None:
     if len(devices) < 2:
         pytest.skip("a strategy over one device is one device")
-    done = fresh_process(train, timeout_s=900 + 60 * EXAMPLES, STRATEGY=strategy, DEVICES=f"cpu:{len(devices)}")
+    done = fresh_process(train, timeout_s=900 + 60 * EXAMPLES, STRATEGY=strategy, DEVICES=spec_of(len(devices)))
     print(done.stdout)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,41 @@ def started_before() -> None:
 
 def test_a_runtime_that_has_started_gets_no_software_gpus(fresh_process: Any) -> None:
     fresh_process(started_before, timeout_s=_TIMEOUT_S)
+
+
+_NO_SUCH_OP = """
+schema_version = 1
+[cards]
+count = 2
+model = "NVIDIA H100 80GB HBM3"
+[[fault]]
+kind = "bit-flip"
+card = 1
+op = "MatMull"
+"""
+
+
+def a_fault_in_no_op() -> None:
+    import harness
+    from harness.errors import InvalidDescription
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "machine.toml")
+        path.write_text(_NO_SUCH_OP, encoding="utf-8")
+        message = refusal(lambda: harness.configure(f"softgpu:{path}"), InvalidDescription)
+        assert "TensorFlow has no op MatMull" in message, message
+        assert "\n" not in message, message
+        # The process has no software GPUs yet, so that the same file without the mistake is no second configuration.
+        path.write_text(_NO_SUCH_OP.replace("MatMull", "MatMul"), encoding="utf-8")
+        assert len(harness.configure(f"softgpu:{path}")) == 2
+        other = Path(folder, "other.toml")
+        other.write_text(_NO_SUCH_OP.replace("count = 2", "count = 4").replace("MatMull", "MatMul"), encoding="utf-8")
+        message = refusal(lambda: harness.configure(f"softgpu:{other}"), harness.DevicesAlreadyConfigured)
+        assert "\n" not in message, message
+
+
+def test_a_fault_in_an_op_that_does_not_exist_is_refused_in_one_line(fresh_process: Any) -> None:
+    fresh_process(a_fault_in_no_op, timeout_s=_TIMEOUT_S)
 
 
 def test_the_guides_test_passes_and_fails_where_an_op_is_on_the_wrong_gpu_or_has_no_kernel(
