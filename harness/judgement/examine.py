@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.devices.device import Devices
 from harness.devices.lost import lost_hosts, naming_hosts
@@ -29,14 +32,15 @@ from harness.judgement.runs import (
     as_result,
     rows_of,
     same_bits,
+    taken,
     to_array,
     variable_name,
 )
-from harness.judgement.sensitivity import Measuring, Spread
+from harness.judgement.sensitivity import Measuring, Of
 from harness.judgement.slots import judge_slots
 from harness.judgement.state import Snapshot, variables_made, variables_of, watched, writes_noted
 from harness.judgement.structure import judge_structure
-from harness.judgement.tolerance import Sensitivity, coarsest_epsilon, epsilon_of
+from harness.judgement.tolerance import coarsest_epsilon, epsilon_of
 from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
 from harness.records import Finding
 
@@ -69,6 +73,7 @@ class Examination:
     expected: dict[str, Result] = field(default_factory=dict)
     #: The modes in which results differ, each with what is needed to find out why.
     questions: list[Question] = field(default_factory=list)
+    measured: Measuring | None = None
     progress: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
@@ -100,7 +105,7 @@ class Examination:
         # The program under test goes first: what it makes on its first call has to be its own doing.
         self.progress(f"tracing the parallel program, {mode}")
         with writes_noted(snapshot):
-            traced = self._traced(mode)
+            traced = self._traced(mode, snapshot)
         snapshot.restore()
         if self.gradients is None and traced is not None:
             # A second derivative through a training step, taken outside of its scopes, would be no part of it.
@@ -108,12 +113,14 @@ class Examination:
             self.gradients = self.tested.gradients = self.single.gradients = bool(self.variables) and not own
             if self.gradients:
                 self.tested.forget_graphs()
-                traced = self._traced(mode)
+                self.progress(f"tracing the parallel program with gradients, {mode}")
+                traced = None
+                traced = self._traced(mode, snapshot)
                 snapshot.restore()
         self.progress(f"running the reference, {mode}")
         try:
             with writes_noted(snapshot):
-                expected = self._result(self.single, mode)
+                expected = as_result(self._raw(self.single, mode), self.watched, snapshot.starts)
         except HarnessError:
             raise
         except Exception as error:  # noqa: BLE001 - the user's reference may raise anything; nothing is proven then
@@ -129,7 +136,7 @@ class Examination:
         self.expected[mode] = replace(expected, gradients=(), state=())
         snapshot.restore()
         self.progress(f"running the parallel program again, {mode}")
-        again = self._result(self.tested, mode)
+        again = self._raw(self.tested, mode)
         snapshot.restore()
         self.programs += 1
         self.traces[mode] = evidence
@@ -144,7 +151,7 @@ class Examination:
             self.judged.findings.extend(judge_pattern(evidence, self.devices, self.pattern, mode))
         self.judged.findings.extend(judge_slots(self.parallel, mode))
 
-    def _traced(self, mode: Mode) -> tuple[Trace, Result] | None:
+    def _traced(self, mode: Mode, snapshot: Snapshot) -> tuple[Trace, Result] | None:
         raised: list[Exception] = []
         runner = self.tested.runner(mode)
 
@@ -166,7 +173,7 @@ class Examination:
             return None
         self.judged.findings.extend(judge_variables(made, self.devices, mode))
         own = tuple(op for op in evidence.ops if PROJECTION_SCOPE not in op.name)
-        found = as_result(evidence.outputs, self.watched)
+        found = as_result(evidence.outputs, self.watched, snapshot.starts)
         return replace(evidence, ops=own, outputs=None), found
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
@@ -188,11 +195,11 @@ class Examination:
             )
         )
 
-    def _result(self, program: Program, mode: Mode, leaves: Sequence[Any] | None = None) -> Result:
-        return as_result(program.runner(mode)(*program.arguments(mode, leaves)), self.watched)
+    def _raw(self, program: Program, mode: Mode) -> Any:
+        return program.runner(mode)(*program.arguments(mode))
 
     def _compare(
-        self, found: Result, expected: Result, again: Result, evidence: Trace, mode: Mode, snapshot: Snapshot
+        self, found: Result, expected: Result, again: Any, evidence: Trace, mode: Mode, snapshot: Snapshot
     ) -> None:
         wrong = judge_structure(found, expected, mode)
         self.judged.findings.extend(wrong)
@@ -200,9 +207,24 @@ class Examination:
             return
         self.judged.arithmetic = self._arithmetic(evidence, expected, mode, snapshot)
         self.judged.undecided.extend(judge_modes(self.expected, mode, self.judged.arithmetic))
-        exact = self._is_exact(expected, evidence) if self.exact is None else self.exact
+        starts = snapshot.starts
+        exact = self._is_exact(expected, evidence, starts) if self.exact is None else self.exact
         terms = max(2, rows_of(self.parallel, self.inputs) or 1)
-        measured = Measuring(self.single, mode, expected, snapshot, self.watched, terms, self.judged.arithmetic)
+        left_alone = all(
+            one is other is starts[id(variable)]
+            for variable, one, other in zip(self.watched, found.state, expected.state, strict=True)
+        )
+        measured = self.measured = Measuring(
+            self.single,
+            mode,
+            expected,
+            snapshot,
+            () if left_alone else self.watched,
+            terms,
+            self.judged.arithmetic,
+            self.measured,
+            self.progress,
+        )
         judged = self.judged
         leaves: list[Leaf] = []
         first = len(judged.findings)
@@ -211,7 +233,7 @@ class Examination:
         def leaf(part: Part, index: int, name: str, before: int, start: Any = None) -> None:
             have, want = getattr(found, part)[index], getattr(expected, part)[index]
             wrong = len(judged.findings) > before
-            spread = _Of(measured, part, index).moved
+            spread = Of(measured, part, index).fully_moved
             leaves.append(Leaf(part, index, name, have, want, wrong, spread, start))
 
         for index, name in enumerate(names_of(expected.structure)):
@@ -228,12 +250,16 @@ class Examination:
                     have,
                     want,
                     exact=exact,
-                    measure=_Of(measured, "outputs", index).moved,
-                    rounded=_Of(measured, "outputs", index).rounded,
+                    measure=Of(measured, "outputs", index).moved,
+                    rounded=Of(measured, "outputs", index).rounded,
                 )
             leaf("outputs", index, name, known)
         before = judged.compared
-        scale = max((typical_magnitude(array) for array in expected.gradients if array is not None), default=0.0)
+
+        @cache
+        def scale() -> float:
+            return max((typical_magnitude(array) for array in expected.gradients if array is not None), default=0.0)
+
         for index, name in enumerate(self.tested.source_names() if self.gradients else ()):
             subject = Subject("gradient", f"gradient for {name}", mode)
             known = len(judged.findings)
@@ -244,18 +270,18 @@ class Examination:
                     subject,
                     *pair,
                     exact=exact,
-                    measure=_Of(measured, "gradients", index).moved,
-                    rounded=_Of(measured, "gradients", index).rounded,
+                    measure=Of(measured, "gradients", index).moved,
+                    rounded=Of(measured, "gradients", index).rounded,
                     scale=scale,
                 )
             leaf("gradients", index, subject.where, known)
         self.gradient_values += judged.compared - before
-        starts = {id(variable): value for variable, value in zip(snapshot.variables, snapshot.values, strict=True)}
         for index, variable in enumerate(self.watched):
             start = starts[id(variable)]
-            changed = not np.array_equal(expected.state[index], start)
+            changed = expected.state[index] is not start and not np.array_equal(expected.state[index], start)
             # Of those that nobody named, one that the reference leaves alone may be a replica's copy.
-            if not changed and (index >= len(self.variables) or np.array_equal(found.state[index], start)):
+            same = found.state[index] is start or np.array_equal(found.state[index], start)
+            if not changed and (index >= len(self.variables) or same):
                 continue
             known = len(judged.findings)
             name = f"{self._name(index)} after the call"
@@ -265,8 +291,8 @@ class Examination:
                 found.state[index],
                 expected.state[index],
                 exact=exact,
-                measure=_Of(measured, "state", index).moved,
-                rounded=_Of(measured, "state", index).rounded,
+                measure=Of(measured, "state", index).moved,
+                rounded=Of(measured, "state", index).rounded,
             )
             leaf("state", index, name, known, start)
         if wrong := judged.findings[first:]:
@@ -312,14 +338,21 @@ class Examination:
         snapshot.restore()
         return _coarsest(of_reference)
 
-    def _same_again(self, first: Result, second: Result, mode: Mode, exact: bool, measured: Measuring) -> bool:
-        """Whether two runs on the same inputs differ by more than what another order of summation explains."""
+    def _same_again(self, first: Result, second: Any, mode: Mode, exact: bool, measured: Measuring) -> bool:
+        """Whether two runs on the same inputs differ by more than what another order of summation explains.
+
+        ``second`` is as the program returned it: its results are brought to NumPy one by one.
+        """
+        import tensorflow as tf
+
         steady = True
         names = [
             *names_of(first.structure),
             *(f"gradient for {name}" for name in (self.tested.source_names() if self.gradients else ())),
         ]
-        pairs = zip(names, [*first.outputs, *first.gradients], [*second.outputs, *second.gradients], strict=False)
+        outputs, gradients = second
+        repeated_leaves = map(to_array, chain(tf.nest.flatten(outputs), taken(gradients)))
+        pairs = zip(names, [*first.outputs, *first.gradients], repeated_leaves, strict=False)
         for index, (name, one, other) in enumerate(pairs):
             if one is None or other is None or same_bits(one, other):
                 continue
@@ -330,15 +363,15 @@ class Examination:
                 other,
                 one,
                 exact=exact,
-                measure=lambda index=index: measured().results[index].capped(_REPEAT_ULPS),  # type: ignore[misc]
+                measure=lambda wanted, index=index: measured(wanted).results[index].capped(_REPEAT_ULPS),  # type: ignore[misc]
             )
             self.judged.findings.extend(repeated.findings)
             steady = steady and not repeated.findings
         return not steady
 
-    def _is_exact(self, expected: Result, evidence: Trace) -> bool:
+    def _is_exact(self, expected: Result, evidence: Trace, starts: Mapping[int, NDArray[Any]]) -> bool:
         sources = [to_array(leaf) for leaf in self.tested.leaves() if hasattr(leaf, "dtype")]
-        sources += [variable.numpy() for variable in self.variables]
+        sources += [starts[id(variable)] for variable in self.state[: len(self.variables)]]
         named = expected.state[: len(self.variables)]
         results = [array for array in (*expected.outputs, *expected.gradients, *named) if array is not None]
         types = {op.type for op in evidence.ops if op.role != "control"}
@@ -352,25 +385,6 @@ class Examination:
         sizes = {array.shape[0] for array in expected.outputs if array is not None and array.ndim}
         given = {shape[0] for leaf in self.tested.leaves() if (shape := tuple(getattr(leaf, "shape", ())))}
         return max(sizes & given, default=rows_of(self.parallel, self.inputs))
-
-
-@dataclass(frozen=True)
-class _Of:
-    """How to measure the sensitivity of one result."""
-
-    measured: Measuring
-    part: Part
-    index: int
-
-    def moved(self) -> Sensitivity:
-        return self._of(self.measured())
-
-    def rounded(self) -> Sensitivity:
-        return self._of(self.measured.rounded())
-
-    def _of(self, spread: Spread) -> Sensitivity:
-        found: Sensitivity = getattr(spread, self.part)[self.index]
-        return found
 
 
 def _coarsest(evidence: Trace) -> float:

@@ -20,7 +20,7 @@ def ask_oracle(
     inputs: Mapping[str, Any],
     results: Mapping[str, Result],
     mode: str,
-    measured: Callable[[], Spread],
+    measured: Callable[[int], Spread],
 ) -> None:
     """Compare the outputs of each of the ``results``, by the name of its program, with the oracle's answers."""
     import tensorflow as tf
@@ -50,7 +50,7 @@ def ask_oracle(
                 have,
                 want.astype(have.dtype),
                 exact=False,
-                measure=lambda index=index: measured().outputs[index].widened(4.0),  # type: ignore[misc]
+                measure=lambda wanted, index=index: measured(wanted).outputs[index].widened(4.0),  # type: ignore[misc]
             )
 
 

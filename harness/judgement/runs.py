@@ -192,20 +192,30 @@ def differentiable(tensor: Any) -> bool:
     return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
 
 
-def as_result(raw: Any, state: Sequence[Any] = ()) -> Result:
-    """Bring what a run returned to NumPy, and take the gradients out of ``raw``, so that no two copies are held."""
+def as_result(raw: Any, state: Sequence[Any] = (), starts: Mapping[int, NDArray[Any]] | None = None) -> Result:
+    """Bring what a run returned to NumPy, and take the gradients out of ``raw``, so that no two copies are held.
+
+    Of a variable in ``state`` that still has the value that ``starts`` has by its id, that very array is taken.
+    """
     import tensorflow as tf
 
     outputs, gradients = raw
+
+    def value(variable: Any) -> NDArray[Any]:
+        now: NDArray[Any] = variable.numpy()
+        start = (starts or {}).get(id(variable))
+        return start if start is not None and same_bits(now, start) else now
+
     return Result(
         structure=tf.nest.map_structure(_layout, outputs),
         outputs=tuple(to_array(leaf) for leaf in tf.nest.flatten(outputs)),
-        gradients=tuple(map(to_array, _taken(gradients))),
-        state=tuple(variable.numpy() for variable in state),
+        gradients=tuple(map(to_array, taken(gradients))),
+        state=tuple(map(value, state)),
     )
 
 
-def _taken(gradients: list[Any]) -> Iterator[Any]:
+def taken(gradients: list[Any]) -> Iterator[Any]:
+    """The gradients, taken out of the list one by one."""
     gradients.reverse()
     while gradients:
         yield gradients.pop()
@@ -213,10 +223,10 @@ def _taken(gradients: list[Any]) -> Iterator[Any]:
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
     """Whether two arrays have one shape, dtype and content, to the last bit."""
-    if one.dtype == object or other.dtype == object:
-        return bool(np.array_equal(one, other))
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
+    if one.dtype == object:
+        return bool(np.array_equal(one, other))
     return bool(np.array_equal(_as_bytes(one), _as_bytes(other)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ class Spread:
         """No change yet; ``terms`` is the number of terms in the longest sum."""
 
         def nothing(array: NDArray[Any] | None) -> Sensitivity:
-            return Sensitivity(np.zeros(() if array is None else array.shape), terms)
+            return Sensitivity(np.broadcast_to(np.float32(0.0), () if array is None else array.shape), terms)
 
         return cls(*([nothing(array) for array in part] for part in _parts(expected)))
 
@@ -39,6 +39,15 @@ class Spread:
     def results(self) -> list[Sensitivity]:
         """Those of the outputs, then those of the gradients."""
         return [*self.outputs, *self.gradients]
+
+    def fits(self, expected: Result) -> bool:
+        """Whether these are sensitivities of results of such shapes."""
+        own = [[each.change.shape for each in part] for part in (self.outputs, self.gradients, self.state)]
+        return own == [[() if array is None else array.shape for array in part] for part in _parts(expected)]
+
+    def copy(self) -> Spread:
+        """One that can be added to by itself."""
+        return Spread(list(self.outputs), list(self.gradients), list(self.state))
 
     def add(self, expected: Result, moved: Result, size: int = 1) -> None:
         """Add one run whose inputs, or whose roundings, were moved by ``size`` units in the last place.
@@ -48,14 +57,17 @@ class Spread:
         for own, base, other in zip(
             (self.outputs, self.gradients, self.state), _parts(expected), _parts(moved), strict=True
         ):
-            for index, (one, two) in enumerate(zip(base, other, strict=True)):
+            # The state is left out of runs in which nobody asks for it.
+            for index, (one, two) in enumerate(zip(base, other, strict=False)):
                 if one is None or two is None or one.shape != two.shape:
                     continue
                 if epsilon_of(one.dtype) or one.dtype.kind in "iub":
-                    wide = np.complex128 if np.iscomplexobj(one) else np.float64
-                    with np.errstate(invalid="ignore"):
+                    # As exact as it need be, and no larger than the results themselves: of a model there are many.
+                    wide = np.result_type(one.dtype, np.float32) if one.dtype.kind in "fc" else np.float64
+                    with np.errstate(invalid="ignore", over="ignore"):
                         change = np.abs(two.astype(wide) - one.astype(wide))
-                    change = change / size if epsilon_of(one.dtype) else change
+                    if epsilon_of(one.dtype) and size > 1:
+                        change /= size
                     own[index] = Sensitivity(np.fmax(own[index].change, change), own[index].terms)
 
 
@@ -72,36 +84,54 @@ class Measuring:
     terms: int
     #: The largest epsilon of the dtypes that the reference computes in.
     arithmetic: float
+    #: What the same results of another mode were found to be.
+    earlier: Measuring | None = None
+    progress: Callable[[str], None] = lambda _: None
     _moved: Spread | None = None
     _rounded: Spread | None = None
+    _replays: int = 0
 
-    def __call__(self) -> Spread:
-        """Sensitivities to moves of one unit in the last place of the inputs and variables."""
+    def __post_init__(self) -> None:
+        self._random = np.random.default_rng(self.single.seed + 1)
+        earlier, self.earlier = self.earlier, None
+        if earlier is not None and earlier._moved is not None and earlier._moved.fits(self.expected):
+            self._moved = earlier._moved.copy()
+            # One replay at least in this mode before its results are found to differ.
+            self._replays = min(earlier._replays, replays() - 1)
+
+    def __call__(self, wanted: int | None = None) -> Spread:
+        """Sensitivities to moves of one unit in the last place of the inputs and variables, of ``wanted`` replays."""
         if self._moved is None:
-            self._moved = self._measured()
+            self._moved = Spread.start(self.expected, self.terms)
+        while self._replays < (replays() if wanted is None else wanted):
+            self._replays += 1
+            self.progress(f"measuring rounding errors, replay {self._replays} of at most {replays()}")
+            self._replay(self._moved)
         return self._moved
 
-    def _measured(self) -> Spread:
-        random = np.random.default_rng(self.single.seed + 1)
-        spread = Spread.start(self.expected, self.terms)
+    def _replay(self, spread: Spread) -> None:
+        moving = {
+            id(variable)
+            for variable, value in zip(self.snapshot.variables, self.snapshot.values, strict=True)
+            if self._moves(epsilon_of(value.dtype)) and getattr(variable, "trainable", True)
+        }
         try:
-            for _ in range(replays()):
-                self.snapshot.restore()  # a generator's state, say, which is no floating variable
-                leaves = [self._leaf_moved(leaf, random) for leaf in self.single.leaves()]
-                for variable, value in zip(self.snapshot.variables, self.snapshot.values, strict=True):
-                    if self._moves(epsilon_of(value.dtype)) and getattr(variable, "trainable", True):
-                        put(variable, move(value, random, self.arithmetic))
-                raw = self.single.runner(self.mode)(*self.single.arguments(self.mode, leaves))
-                spread.add(self.expected, as_result(raw, self.watched))
+            # A generator's state, say, which is no floating variable.
+            self.snapshot.restore(lambda variable: id(variable) in moving)
+            leaves = [self._leaf_moved(leaf) for leaf in self.single.leaves()]
+            for variable, value in zip(self.snapshot.variables, self.snapshot.values, strict=True):
+                if id(variable) in moving:
+                    put(variable, move(value, self._random, self.arithmetic))
+            raw = self.single.runner(self.mode)(*self.single.arguments(self.mode, leaves))
+            spread.add(self.expected, as_result(raw, self.watched))
         finally:
             self.snapshot.restore()
-        return spread
 
     def _moves(self, epsilon: float) -> bool:
         """Whether to move numbers of this epsilon: one of a coarser type than the arithmetic has no rounding error."""
         return 0.0 < epsilon <= (self.arithmetic or epsilon)
 
-    def _leaf_moved(self, leaf: Any, random: np.random.Generator) -> Any:
+    def _leaf_moved(self, leaf: Any) -> Any:
         """A leaf of the inputs, its floating numbers moved; those of ragged and of sparse tensors too."""
         import tensorflow as tf
 
@@ -111,7 +141,7 @@ class Measuring:
             array = tensor.numpy()
             if not self._moves(epsilon_of(array.dtype)):
                 return tensor
-            return tf.constant(move(array, random, self.arithmetic), tensor.dtype)
+            return tf.constant(move(array, self._random, self.arithmetic), tensor.dtype)
 
         return tf.nest.map_structure(moved, leaf, expand_composites=True)
 
@@ -122,7 +152,8 @@ class Measuring:
         return self._rounded
 
     def _with_rounding(self, spread: Spread) -> Spread:
-        spread = Spread(list(spread.outputs), list(spread.gradients), list(spread.state))
+        spread = spread.copy()
+        self.progress("measuring rounding errors of each op")
         self.snapshot.restore()
         try:
             run = rounded(self.single)
@@ -135,6 +166,31 @@ class Measuring:
         finally:
             self.snapshot.restore()
         return spread
+
+
+@dataclass(frozen=True)
+class Of:
+    """How to measure the sensitivity of one result."""
+
+    measured: Measuring
+    part: str
+    index: int
+
+    def moved(self, wanted: int) -> Sensitivity:
+        """From so many replays with moved inputs."""
+        return self._of(self.measured(wanted))
+
+    def fully_moved(self) -> Sensitivity:
+        """From all of them."""
+        return self._of(self.measured())
+
+    def rounded(self) -> Sensitivity:
+        """From these, and replays in which each op rounds otherwise."""
+        return self._of(self.measured.rounded())
+
+    def _of(self, spread: Spread) -> Sensitivity:
+        found: Sensitivity = getattr(spread, self.part)[self.index]
+        return found
 
 
 def _parts(result: Result) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:

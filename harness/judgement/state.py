@@ -93,12 +93,16 @@ class Snapshot:
         """Save the current values."""
         return cls(variables, [variable.numpy() for variable in variables])
 
-    def restore(self) -> None:
-        """Restore the values that have changed."""
+    def restore(self, leave: Callable[[Any], bool] = lambda _: False) -> None:
+        """Restore the values that have changed, but of those variables that ``leave`` is true of."""
         for variable, value in zip(self.variables, self.values, strict=True):
-            now = variable.numpy()
-            if not same_bits(now, value):
+            if not leave(variable) and not same_bits(variable.numpy(), value):
                 put(variable, value)
+
+    @property
+    def starts(self) -> dict[int, Any]:
+        """The values by the variables' ids."""
+        return {id(variable): value for variable, value in zip(self.variables, self.values, strict=True)}
 
 
 @contextmanager

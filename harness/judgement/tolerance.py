@@ -27,7 +27,7 @@ _TYPICAL = 4.0
 class Sensitivity:
     """Largest change of each element of one result under moves of one unit in the last place of the inputs."""
 
-    change: NDArray[np.float64]
+    change: NDArray[Any]
     terms: int
     factor: float = 1.0
     #: The bound is at most this many units in the last place of the element, or of the typical element.
@@ -43,7 +43,7 @@ class Sensitivity:
 
     def bound(self, reference: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
         """Allowed error of each element, in units of the result."""
-        finite = np.where(np.isfinite(self.change), self.change, 0.0)
+        finite = np.where(np.isfinite(self.change), self.change, 0.0).astype(np.float64)
         # Of few elements that jump, as rounded ones do, the others know nothing.
         most = _TYPICAL * np.quantile(finite, 0.9) if finite.size else 0.0
         typical = min(np.sqrt(np.mean(np.square(finite))), most) if finite.size else 0.0
@@ -104,7 +104,8 @@ def move(array: NDArray[Any], random: np.random.Generator, at_least: float = 0.0
     ``at_least``: where the arithmetic is coarser than the array, the epsilon of the arithmetic.
     """
     epsilon = max(epsilon_of(array.dtype), at_least)
-    signs = random.integers(0, 2, size=array.shape) * 2.0 - 1.0
-    wide = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
-    moved: NDArray[Any] = (wide * (1.0 + signs * epsilon)).astype(array.dtype)
+    # One more or less than 1 by a power of two: the products are rounded once, in whatever dtype.
+    real = array.real.dtype.type
+    up = random.integers(0, 2, size=array.shape, dtype=np.int8)
+    moved: NDArray[Any] = (array * np.where(up, real(1.0 + epsilon), real(1.0 - epsilon))).astype(array.dtype)
     return moved

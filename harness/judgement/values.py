@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judgement.tolerance import Sensitivity, epsilon_of
+from harness.judgement.tolerance import Sensitivity, epsilon_of, replays
 from harness.judgement.verification import Comparison
 from harness.records import Finding
 
@@ -20,6 +20,7 @@ _FREE_ULPS = 4.0
 #: An error that exceeds its bound by more than this factor is not measured again: rounding does not explain it.
 _FAR = 1e4
 
+#: Gives a sensitivity from so many replays.
 Measure = Callable[[int], Sensitivity]
 
 
@@ -56,10 +57,10 @@ def compare(
     expected: NDArray[Any],
     *,
     exact: bool,
-    measure: Callable[[], Sensitivity],
+    measure: Measure,
     rounded: Callable[[], Sensitivity] | None = None,
     check_dtype: bool = True,
-    scale: float = 0.0,
+    scale: Callable[[], float] = float,
 ) -> None:
     """Compare two arrays and add what was seen to ``judged``.
 
@@ -67,8 +68,9 @@ def compare(
     gradient of a bias before a softmax or a normalisation, which is 0, proves nothing, and hides nothing either while
     rounding error is small on that scale.
 
-    ``measure`` gives the sensitivity of the expected array; it is called only where the two differ by more than a few
-    units in the last place. ``rounded``, which costs more, only where they differ by more than that allows.
+    ``measure`` gives the sensitivity of the expected array from a number of replays; it is called only where the two
+    differ by more than a few units in the last place, with more replays only where fewer do not explain the difference.
+    ``rounded``, which costs more, only where they differ by more than all of them allow.
     """
     if found.shape != expected.shape:
         judged.findings.append(_finding("shape", subject, str(expected.shape), str(found.shape), "the shape differs"))
@@ -127,9 +129,9 @@ def _compare_floats(
     expected: NDArray[Any],
     epsilon: float,
     exact: bool,
-    measure: Callable[[], Sensitivity],
+    measure: Measure,
     rounded: Callable[[], Sensitivity] | None,
-    scale: float,
+    scale: Callable[[], float],
 ) -> None:
     wide = np.complex128 if np.iscomplexobj(found) else np.float64
     have, want = found.astype(wide), expected.astype(wide)
@@ -152,9 +154,11 @@ def _compare_floats(
     else:
         bound, rule = _FREE_ULPS * epsilon * magnitude, f"{_FREE_ULPS:g} units in the last place"
         if np.any(error > bound):
-            sensitivity = measure()
-            bound = sensitivity.bound(want, coarse)
             rule = "rounding"
+            for wanted in range(1, replays() + 1):
+                bound = measure(wanted).bound(want, coarse)
+                if not np.any(error > bound):
+                    break
             beyond = error > bound
             if rounded is not None and np.any(beyond) and np.all(error[beyond] < _FAR * bound[beyond]):
                 bound = np.maximum(bound, rounded().bound(want, coarse))
@@ -178,7 +182,7 @@ def _compare_floats(
     )
     if wrong.any():
         judged.findings.append(_worst(subject, found, expected, finite_error, bound, wrong, rule))
-    elif error.size and not decisive.any() and not no_number.any() and float(np.max(bound)) > widest * scale:
+    elif error.size and not decisive.any() and not no_number.any() and float(np.max(bound)) > widest * scale():
         judged.undecided.append(
             f"{subject.where} ({subject.mode}): ill-conditioned; rounding alone can change it by "
             f"{float(np.max(bound)):.3g}, which could hide a fault"

@@ -19,8 +19,8 @@ def _compare(found: list[float], expected: list[float], judged: Judged, change: 
     have, want = np.array(found, np.float32), np.array(expected, np.float32)
     subject = Subject("gradient", "gradient for w", "eager")
     compare(
-        judged, subject, have, want, exact=False, scale=scale,
-        measure=lambda: Sensitivity(np.full(want.shape, change), terms=4),
+        judged, subject, have, want, exact=False, scale=lambda: scale,
+        measure=lambda _: Sensitivity(np.full(want.shape, change), terms=4),
     )  # fmt: skip
 
 
