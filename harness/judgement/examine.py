@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,13 +29,12 @@ from harness.judgement.runs import (
     Program,
     Result,
     as_result,
+    differing,
     rows_of,
-    same_bits,
-    taken,
     to_array,
     variable_name,
 )
-from harness.judgement.sensitivity import Measuring, Of
+from harness.judgement.sensitivity import Measuring, Of, Spread
 from harness.judgement.slots import judge_slots
 from harness.judgement.state import Snapshot, variables_made, variables_of, watched, writes_noted
 from harness.judgement.structure import judge_structure
@@ -73,7 +71,8 @@ class Examination:
     expected: dict[str, Result] = field(default_factory=dict)
     #: The modes in which results differ, each with what is needed to find out why.
     questions: list[Question] = field(default_factory=list)
-    measured: Measuring | None = None
+    #: How far rounding moves the results of the reference, as an earlier mode has shown.
+    spread: Spread | None = None
     progress: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
@@ -117,6 +116,11 @@ class Examination:
                 traced = None
                 traced = self._traced(mode, snapshot)
                 snapshot.restore()
+        again: dict[int, NDArray[Any]] = {}
+        if traced is not None:
+            self.progress(f"running the parallel program again, {mode}")
+            again = differing(traced[1], self._raw(self.tested, mode))
+            snapshot.restore()
         self.progress(f"running the reference, {mode}")
         try:
             with writes_noted(snapshot):
@@ -134,9 +138,6 @@ class Examination:
         evidence, found = traced
         # Of another mode only the outputs are compared with these.
         self.expected[mode] = replace(expected, gradients=(), state=())
-        snapshot.restore()
-        self.progress(f"running the parallel program again, {mode}")
-        again = self._raw(self.tested, mode)
         snapshot.restore()
         self.programs += 1
         self.traces[mode] = evidence
@@ -199,14 +200,21 @@ class Examination:
         return program.runner(mode)(*program.arguments(mode))
 
     def _compare(
-        self, found: Result, expected: Result, again: Any, evidence: Trace, mode: Mode, snapshot: Snapshot
+        self,
+        found: Result,
+        expected: Result,
+        again: Mapping[int, NDArray[Any]],
+        evidence: Trace,
+        mode: Mode,
+        snapshot: Snapshot,
     ) -> None:
         wrong = judge_structure(found, expected, mode)
         self.judged.findings.extend(wrong)
         if any(finding.kind == "structure" for finding in wrong):
             return
         self.judged.arithmetic = self._arithmetic(evidence, expected, mode, snapshot)
-        self.judged.undecided.extend(judge_modes(self.expected, mode, self.judged.arithmetic))
+        modes_differ = list(judge_modes(self.expected, mode, self.judged.arithmetic))
+        self.judged.undecided.extend(modes_differ)
         starts = snapshot.starts
         exact = self._is_exact(expected, evidence, starts) if self.exact is None else self.exact
         terms = max(2, rows_of(self.parallel, self.inputs) or 1)
@@ -214,7 +222,7 @@ class Examination:
             one is other is starts[id(variable)]
             for variable, one, other in zip(self.watched, found.state, expected.state, strict=True)
         )
-        measured = self.measured = Measuring(
+        measured = Measuring(
             self.single,
             mode,
             expected,
@@ -222,9 +230,10 @@ class Examination:
             () if left_alone else self.watched,
             terms,
             self.judged.arithmetic,
-            self.measured,
+            None if modes_differ else self.spread,
             self.progress,
         )
+        self.spread = None
         judged = self.judged
         leaves: list[Leaf] = []
         first = len(judged.findings)
@@ -236,6 +245,10 @@ class Examination:
             spread = Of(measured, part, index).fully_moved
             leaves.append(Leaf(part, index, name, have, want, wrong, spread, start))
 
+        def judge(part: Part, index: int, subject: Subject, have: Any, want: Any, scale: Any = float) -> None:
+            of = Of(measured, part, index)
+            compare(judged, subject, have, want, exact=exact, measure=of.moved, rounded=of.rounded, scale=scale)
+
         for index, name in enumerate(names_of(expected.structure)):
             have, want = found.outputs[index], expected.outputs[index]
             known = len(judged.findings)
@@ -244,15 +257,7 @@ class Examination:
                     Finding("structure", f"{name} ({mode})", None, str(want), str(have), "one of the two is None")
                 )
             elif have is not None and want is not None:
-                compare(
-                    judged,
-                    Subject("value", name, mode),
-                    have,
-                    want,
-                    exact=exact,
-                    measure=Of(measured, "outputs", index).moved,
-                    rounded=Of(measured, "outputs", index).rounded,
-                )
+                judge("outputs", index, Subject("value", name, mode), have, want)
             leaf("outputs", index, name, known)
         before = judged.compared
 
@@ -265,15 +270,7 @@ class Examination:
             known = len(judged.findings)
             pair = expected_or_missing(judged, subject, found.gradients[index], expected.gradients[index])
             if pair is not None:
-                compare(
-                    judged,
-                    subject,
-                    *pair,
-                    exact=exact,
-                    measure=Of(measured, "gradients", index).moved,
-                    rounded=Of(measured, "gradients", index).rounded,
-                    scale=scale,
-                )
+                judge("gradients", index, subject, *pair, scale)
             leaf("gradients", index, subject.where, known)
         self.gradient_values += judged.compared - before
         for index, variable in enumerate(self.watched):
@@ -285,15 +282,7 @@ class Examination:
                 continue
             known = len(judged.findings)
             name = f"{self._name(index)} after the call"
-            compare(
-                judged,
-                Subject("value", name, mode),
-                found.state[index],
-                expected.state[index],
-                exact=exact,
-                measure=Of(measured, "state", index).moved,
-                rounded=Of(measured, "state", index).rounded,
-            )
+            judge("state", index, Subject("value", name, mode), found.state[index], expected.state[index])
             leaf("state", index, name, known, start)
         if wrong := judged.findings[first:]:
             del judged.findings[first:]
@@ -316,6 +305,7 @@ class Examination:
             ask_oracle(
                 self.judged, self.oracle, self.inputs, {"parallel": found, "reference": expected}, mode, measured
             )
+        self.spread = measured.spread
 
     def _name(self, index: int) -> str:
         """The name of a watched variable; Keras's where the user named it."""
@@ -338,28 +328,26 @@ class Examination:
         snapshot.restore()
         return _coarsest(of_reference)
 
-    def _same_again(self, first: Result, second: Any, mode: Mode, exact: bool, measured: Measuring) -> bool:
+    def _same_again(
+        self, first: Result, again: Mapping[int, NDArray[Any]], mode: Mode, exact: bool, measured: Measuring
+    ) -> bool:
         """Whether two runs on the same inputs differ by more than what another order of summation explains.
 
-        ``second`` is as the program returned it: its results are brought to NumPy one by one.
+        ``again`` has the outputs and gradients of the second run that differ from the first, by their index.
         """
-        import tensorflow as tf
-
         steady = True
         names = [
             *names_of(first.structure),
             *(f"gradient for {name}" for name in (self.tested.source_names() if self.gradients else ())),
         ]
-        outputs, gradients = second
-        repeated_leaves = map(to_array, chain(tf.nest.flatten(outputs), taken(gradients)))
-        pairs = zip(names, [*first.outputs, *first.gradients], repeated_leaves, strict=False)
-        for index, (name, one, other) in enumerate(pairs):
-            if one is None or other is None or same_bits(one, other):
-                continue
+        values = [*first.outputs, *first.gradients]
+        for index, other in again.items():
+            one = values[index]
+            assert one is not None
             repeated = Judged(arithmetic=self.judged.arithmetic)
             compare(
                 repeated,
-                Subject("nondeterminism", name, mode, against="its first run on the same inputs and variables"),
+                Subject("nondeterminism", names[index], mode, against="its first run on the same inputs and variables"),
                 other,
                 one,
                 exact=exact,

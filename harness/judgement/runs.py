@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -209,16 +210,32 @@ def as_result(raw: Any, state: Sequence[Any] = (), starts: Mapping[int, NDArray[
     return Result(
         structure=tf.nest.map_structure(_layout, outputs),
         outputs=tuple(to_array(leaf) for leaf in tf.nest.flatten(outputs)),
-        gradients=tuple(map(to_array, taken(gradients))),
+        gradients=tuple(map(to_array, _taken(gradients))),
         state=tuple(map(value, state)),
     )
 
 
-def taken(gradients: list[Any]) -> Iterator[Any]:
-    """The gradients, taken out of the list one by one."""
+def _taken(gradients: list[Any]) -> Iterator[Any]:
     gradients.reverse()
     while gradients:
         yield gradients.pop()
+
+
+def differing(first: Result, raw: Any) -> dict[int, NDArray[Any]]:
+    """The outputs and gradients of another run that are not the same to the last bit, by their index among both.
+
+    The results in ``raw`` are brought to NumPy one by one. Those that one of the two runs lacks are left out.
+    """
+    import tensorflow as tf
+
+    outputs, gradients = raw
+    pairs = zip((*first.outputs, *first.gradients), chain(tf.nest.flatten(outputs), _taken(gradients)), strict=False)
+    found = {}
+    for index, (one, leaf) in enumerate(pairs):
+        other = to_array(leaf)
+        if one is not None and other is not None and not same_bits(one, other):
+            found[index] = other
+    return found
 
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ class Spread:
     outputs: list[Sensitivity]
     gradients: list[Sensitivity]
     state: list[Sensitivity]
+    #: How often the reference ran with moved inputs.
+    replays: int = 0
 
     @classmethod
     def start(cls, expected: Result, terms: int) -> Spread:
@@ -33,7 +35,8 @@ class Spread:
         def nothing(array: NDArray[Any] | None) -> Sensitivity:
             return Sensitivity(np.broadcast_to(np.float32(0.0), () if array is None else array.shape), terms)
 
-        return cls(*([nothing(array) for array in part] for part in _parts(expected)))
+        outputs, gradients, state = ([nothing(array) for array in part] for part in _parts(expected))
+        return cls(outputs, gradients, state)
 
     @property
     def results(self) -> list[Sensitivity]:
@@ -47,7 +50,7 @@ class Spread:
 
     def copy(self) -> Spread:
         """One that can be added to by itself."""
-        return Spread(list(self.outputs), list(self.gradients), list(self.state))
+        return Spread(list(self.outputs), list(self.gradients), list(self.state), self.replays)
 
     def add(self, expected: Result, moved: Result, size: int = 1) -> None:
         """Add one run whose inputs, or whose roundings, were moved by ``size`` units in the last place.
@@ -85,27 +88,30 @@ class Measuring:
     #: The largest epsilon of the dtypes that the reference computes in.
     arithmetic: float
     #: What the same results of another mode were found to be.
-    earlier: Measuring | None = None
+    earlier: Spread | None = None
     progress: Callable[[str], None] = lambda _: None
     _moved: Spread | None = None
     _rounded: Spread | None = None
-    _replays: int = 0
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.single.seed + 1)
         earlier, self.earlier = self.earlier, None
-        if earlier is not None and earlier._moved is not None and earlier._moved.fits(self.expected):
-            self._moved = earlier._moved.copy()
+        if earlier is not None and earlier.fits(self.expected):
             # One replay at least in this mode before its results are found to differ.
-            self._replays = min(earlier._replays, replays() - 1)
+            self._moved = replace(earlier.copy(), replays=min(earlier.replays, replays() - 1))
+
+    @property
+    def spread(self) -> Spread | None:
+        """What moving the inputs has shown so far."""
+        return self._moved
 
     def __call__(self, wanted: int | None = None) -> Spread:
         """Sensitivities to moves of one unit in the last place of the inputs and variables, of ``wanted`` replays."""
         if self._moved is None:
             self._moved = Spread.start(self.expected, self.terms)
-        while self._replays < (replays() if wanted is None else wanted):
-            self._replays += 1
-            self.progress(f"measuring rounding errors, replay {self._replays} of at most {replays()}")
+        while self._moved.replays < (replays() if wanted is None else wanted):
+            self._moved.replays += 1
+            self.progress(f"measuring rounding errors, replay {self._moved.replays} of at most {replays()}")
             self._replay(self._moved)
         return self._moved
 
