@@ -1,11 +1,11 @@
-"""The arguments of the tasks of worker processes that train, and what they stand for."""
+"""What the tasks of worker processes are to train."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic.dataclasses import dataclass
 
 from harness.distribute.training import Data
 from harness.runner.target import Builder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,26 +88,6 @@ def _train(strategy: str, count: int, policy: str) -> Equivalence:
     )
 
 
-def build_float32() -> Training:
-    """In float32."""
-    return _build("float32")
-
-
-def build_float64() -> Training:
-    """In float64."""
-    return _build("float64")
-
-
-def build_mixed_bfloat16() -> Training:
-    """In bfloat16, with weights in float32."""
-    return _build("mixed_bfloat16")
-
-
-def build_mixed_float16() -> Training:
-    """In float16, with weights in float32."""
-    return _build("mixed_float16")
-
-
 def _build(policy: str) -> Training:
     import tensorflow as tf
 
@@ -122,6 +103,12 @@ def _build(policy: str) -> Training:
         ]
     )
     return Training(model, tf.keras.losses.MeanSquaredError(dtype=last), tf.keras.optimizers.SGD(0.1, momentum=0.9))
+
+
+#: What the processes find by name, for each of the policies.
+build_float32, build_float64, build_mixed_bfloat16, build_mixed_float16 = (
+    partial(_build, policy) for policy in POLICIES
+)
 
 
 CHECK = Check(

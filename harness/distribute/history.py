@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, TypeAdapter
 
 Array = npt.NDArray[np.float64]
 
@@ -38,6 +39,8 @@ class History:
     known. ``variable_devices`` are the devices that hold each variable or slot.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
+
     loop: str
     replicas: int
     devices: tuple[str, ...]
@@ -64,17 +67,7 @@ class History:
                 kind, tab, name = key.partition("\t")
                 if tab:
                     values[kind][name] = stored[key]
-        return cls(
-            loop=scalars["loop"],
-            replicas=scalars["replicas"],
-            devices=tuple(scalars["devices"]),
-            values=values,
-            iterations=tuple(scalars["iterations"]),
-            rates=tuple(scalars["rates"]),
-            rows=tuple(tuple(tuple(replica) for replica in step) for step in scalars["rows"]),
-            different_copies=tuple(DifferentCopy(**each) for each in scalars["different_copies"]),
-            variable_devices={name: tuple(devices) for name, devices in scalars["variable_devices"].items()},
-        )
+        return TypeAdapter(cls).validate_python({**scalars, "values": values})
 
 
 class Recorder:

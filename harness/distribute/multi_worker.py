@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
 
 from harness.distribute.arguments import TrainingArguments
 from harness.distribute.compare import compare
@@ -24,22 +23,11 @@ from harness.distribute.training import Data
 from harness.judgement.tolerance import epsilon_of_name
 from harness.records import Exercised, Finding
 from harness.runner.ask import Ended, ask, work_at_addresses
-from harness.runner.job import Job, WorkerFiles
+from harness.runner.job import Job, WorkerFiles, typed_task
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
-from harness.runner.messages import Answer, Started, plain
+from harness.runner.messages import Answer, Started
 from harness.runner.users_error import one_line, users_code
-
-if TYPE_CHECKING:
-    from harness.runner.worker import Send
-
-
-@dataclass(frozen=True)
-class WorkerArguments(TrainingArguments):
-    """The arguments of both tasks. ``folder`` is for the histories; ``addresses`` are those of all workers."""
-
-    folder: str
-    addresses: tuple[str, ...] = ()
-    index: int = 0
+from harness.runner.worker import Send
 
 
 @dataclass(frozen=True)
@@ -54,35 +42,35 @@ class WorkerAnswer:
 
 
 def train_with_workers(
-    arguments: Mapping[str, object], data: Data, workers: int, limit_s: float, folder: Path
+    training: TrainingArguments, data: Data, workers: int, limit_s: float, folder: Path
 ) -> Equivalence:
     """Run the training on one device, then in all workers, and judge it."""
-    given = TypeAdapter(WorkerArguments).validate_python({**arguments, "folder": str(folder.absolute())})
+    given: dict[str, object] = {"training": training, "folder": str(folder.absolute())}
     longest_s = max(limit_s, STARTUP_LIMIT_S)
-    job = Job(f"{__name__}:run_reference", asdict(given), limit_s=longest_s + LAST_RESORT_S)
+    job = Job(f"{__name__}:run_reference", given, limit_s=longest_s + LAST_RESORT_S)
     answer = ask(job, WorkerFiles.create(folder, "one-device"), limit_s=longest_s)
     facts = TypeAdapter(Facts).validate_python(answer["facts"])
     moved_runs = TypeAdapter(int).validate_python(answer["moved"])
 
     def jobs(addresses: Sequence[str]) -> list[tuple[Job, WorkerFiles]]:
-        tasks = [replace(given, addresses=tuple(addresses), index=index) for index in range(workers)]
+        task, own = f"{__name__}:run_worker", {**given, "addresses": list(addresses)}
         return [
             (
-                Job(f"{__name__}:run_worker", asdict(task), longest_s + LAST_RESORT_S),
-                WorkerFiles.create(folder, f"worker-{task.index}"),
+                Job(task, {**own, "index": index}, longest_s + LAST_RESORT_S),
+                WorkerFiles.create(folder, f"worker-{index}"),
             )
-            for task in tasks
+            for index in range(workers)
         ]
 
     ended = work_at_addresses(workers, jobs, limit_s)
-    judgement = Judgement("multi_worker", given.loops, given.steps)
+    judgement = Judgement("multi_worker", training.loops, training.steps)
     names = [f"worker {number} of {workers}" for number in range(workers)]
-    judgement.findings += errors_of(names, ended, given.steps, limit_s)
+    judgement.findings += errors_of(names, ended, training.steps, limit_s)
     if not judgement.findings:
         answers = [TypeAdapter(WorkerAnswer).validate_python(each.answer) for each in ended]
         refused = answers[0].refused
         judgement.findings += [_refused(loop, why) for loop, why in refused.items()]
-        for loop in given.loops:
+        for loop in training.loops:
             if loop not in refused:
                 histories = [History.load(_file(folder, loop, "worker", index)) for index in range(workers)]
                 moved = [History.load(_file(folder, loop, "moved", number)) for number in range(moved_runs)]
@@ -161,40 +149,36 @@ def _file(folder: Path, loop: str, *parts: object) -> Path:
     return folder / f"{'-'.join(map(str, (*parts, loop)))}.npz"
 
 
-def run_reference(arguments: dict[str, object], send: Send) -> None:
+@typed_task
+def run_reference(send: Send, training: TrainingArguments, folder: Path) -> None:
     """Do the task of one process: run the training on one device, and save the histories and the initial weights."""
     from harness.devices.runtime import configure
     from harness.distribute.single_device import Reference, facts_of
 
-    given = TypeAdapter(WorkerArguments).validate_python(arguments)
-    folder = Path(given.folder)
-    with users_code(given.builder.target):
-        experiment = given.experiment()
+    with users_code(training.builder.target):
+        experiment = training.experiment()
         configure("cpu:1")
         facts = facts_of(experiment)
-        for loop in given.loops:
+        for loop in training.loops:
             reference = Reference(experiment, loop, facts)
-            single, moved = reference.run(experiment.data, given.steps)
+            single, moved = reference.run(experiment.data, training.steps)
             single.save(_file(folder, loop, "single"))
             for number, history in enumerate(moved):
                 history.save(_file(folder, loop, "moved", number))
             np.savez(_file(folder, loop, "initial"), *reference.initial)
-        send(Answer({"facts": asdict(facts), "moved": len(moved)}))
+        send(Answer({"facts": facts, "moved": len(moved)}))
 
 
-def run_worker(arguments: dict[str, object], send: Send) -> None:
+@typed_task
+def run_worker(send: Send, training: TrainingArguments, folder: Path, addresses: list[str], index: int) -> None:
     """Do the task of one process: take part in the training, save the history, and answer with what ran in a step."""
-    given = TypeAdapter(WorkerArguments).validate_python(arguments)
-    os.environ["TF_CONFIG"] = json.dumps(
-        {"cluster": {"worker": list(given.addresses)}, "task": {"type": "worker", "index": given.index}}
-    )
-    with users_code(given.builder.target):
-        answer = plain(_work(given, send))
-    assert isinstance(answer, dict)
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+    with users_code(training.builder.target):
+        answer = asdict(_work(send, training, folder, index))
     send(Answer(answer))
 
 
-def _work(given: WorkerArguments, send: Send) -> WorkerAnswer:
+def _work(send: Send, training: TrainingArguments, folder: Path, index: int) -> WorkerAnswer:
     import tensorflow as tf
 
     from harness.devices.loopback import restrict_listening
@@ -210,11 +194,10 @@ def _work(given: WorkerArguments, send: Send) -> WorkerAnswer:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     restrict_listening()
     send(Started("training"))
-    experiment = given.experiment()
-    folder = Path(given.folder)
+    experiment = training.experiment()
     traces: dict[str, Trace] = {}
     refused: dict[str, str] = {}
-    for loop in given.loops:
+    for loop in training.loops:
         with np.load(_file(folder, loop, "initial")) as stored:
             weights = [stored[f"arr_{number}"] for number in range(len(stored.files))]
 
@@ -224,14 +207,14 @@ def _work(given: WorkerArguments, send: Send) -> WorkerAnswer:
 
         session = make_session(experiment, loop, strategy, experiment.data)
         try:
-            history = session.run(weights, experiment.data, given.steps, watch)
+            history = session.run(weights, experiment.data, training.steps, watch)
         except ValueError as error:
             # Keras passes a value of all replicas to code that takes a tensor, before the first step.
             if loop != "fit" or "PerReplica" not in str(error):
                 raise
             refused[loop] = one_line(error)
             continue
-        history.save(_file(folder, loop, "worker", given.index))
+        history.save(_file(folder, loop, "worker", index))
     ran = [op for seen in traces.values() for op in proven(seen)]
     return WorkerAnswer(
         tuple(count for loop, seen in traces.items() for count in count_collectives(seen, loop)),

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
+from typing import Any
 
 from harness.devices.device import Devices
 from harness.distribute.arguments import TrainingArguments
@@ -25,33 +22,22 @@ from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import proven
 from harness.judgement.placement import gradient_ops, judge_replicas
 from harness.records import Exercised
-from harness.runner.messages import Answer, plain
+from harness.runner.job import typed_task
+from harness.runner.messages import Answer
 from harness.runner.users_error import users_code
-
-if TYPE_CHECKING:
-    from harness.runner.worker import Send
+from harness.runner.worker import Send
 
 
-@dataclass(frozen=True)
-class OneProcessArguments(TrainingArguments):
-    """The arguments of :func:`run`."""
-
-    strategy: str
-    spec: str
-
-
-def run(arguments: dict[str, object], send: Send) -> None:
+@typed_task
+def run(send: Send, training: TrainingArguments, strategy: str, spec: str) -> None:
     """Do the task of a worker process: configure the devices, and examine the training."""
     from harness.devices.runtime import configure
 
-    given = TypeAdapter(OneProcessArguments).validate_python(arguments)
-    devices = configure(given.spec)
-    with users_code(given.builder.target):
-        found = examine(given.strategy, devices, given.experiment())
+    devices = configure(spec)
+    with users_code(training.builder.target):
+        found = examine(strategy, devices, training.experiment())
     # Traces stay here: they hold the outputs of the steps, and are judged already.
-    answer = plain(replace(found, traces={}))
-    assert isinstance(answer, dict)
-    send(Answer(answer))
+    send(Answer(asdict(replace(found, traces={}))))
 
 
 def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equivalence:

@@ -6,13 +6,11 @@ An asynchronous training cannot match a serial one; other properties must hold, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
 
 from harness.devices.name import DeviceName
 from harness.distribute.arguments import TrainingArguments
@@ -22,32 +20,14 @@ from harness.distribute.multi_worker import errors_of
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 from harness.runner.ask import work_at_addresses
-from harness.runner.job import Job, WorkerFiles
+from harness.runner.job import Job, WorkerFiles, typed_task
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.messages import Answer, Started
 from harness.runner.users_error import users_code
-
-if TYPE_CHECKING:
-    from harness.runner.worker import Send
+from harness.runner.worker import Send
 
 
-@dataclass(frozen=True)
-class ServerArguments:
-    """The arguments of a server: the addresses of all servers by job, and which of them it is."""
-
-    cluster: dict[str, tuple[str, ...]]
-    job: str
-    index: int
-
-
-@dataclass(frozen=True)
-class CoordinatorArguments(TrainingArguments):
-    """The arguments of the coordinator."""
-
-    cluster: dict[str, tuple[str, ...]]
-
-
-def train_asynchronously(arguments: Mapping[str, object], workers: int, limit_s: float, folder: Path) -> Equivalence:
+def train_asynchronously(training: TrainingArguments, workers: int, limit_s: float, folder: Path) -> Equivalence:
     """Start a coordinator, a server for the variables and the workers; train, and judge."""
     longest_s = max(limit_s, STARTUP_LIMIT_S) + LAST_RESORT_S
     servers = [("ps", 0), *(("worker", index) for index in range(workers))]
@@ -55,13 +35,13 @@ def train_asynchronously(arguments: Mapping[str, object], workers: int, limit_s:
 
     def jobs(addresses: Sequence[str]) -> list[tuple[Job, WorkerFiles]]:
         cluster = {"worker": list(addresses[:workers]), "ps": list(addresses[workers:])}
-        made = [Job(f"{__name__}:coordinate", {**arguments, "cluster": cluster}, longest_s)]
+        made = [Job(f"{__name__}:coordinate", {"training": training, "cluster": cluster}, longest_s)]
         for job, index in servers:
             made.append(Job(f"{__name__}:serve", {"cluster": cluster, "job": job, "index": index}, longest_s))
         return [(job, WorkerFiles.create(folder, name)) for job, name in zip(made, names, strict=True)]
 
     ended = work_at_addresses(workers + 1, jobs, limit_s, needed=1)
-    steps = TypeAdapter(int).validate_python(arguments["steps"])
+    steps = training.steps
     errors = errors_of(names, ended, steps, limit_s)
     if errors:
         verdict, reason = conclude(errors, (), Exercised(), "")
@@ -159,46 +139,46 @@ def _lost(what: str, want: int, got: int) -> Finding:
     )
 
 
-def serve(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - it answers only the coordinator
-    """Do the task of a server, until the process is ended."""
+@typed_task
+def serve(send: Send, cluster: dict[str, list[str]], job: str, index: int) -> None:  # noqa: ARG001 - it has no answer
+    """Do the task of a server, until the process is ended. ``cluster`` has the addresses of all servers by job."""
     import tensorflow as tf
 
     from harness.devices.loopback import restrict_listening
 
-    given = TypeAdapter(ServerArguments).validate_python(arguments)
-    cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in given.cluster.items()})
     # A server takes its devices from these settings alone: hiding GPUs with set_visible_devices has no effect on it.
     settings = tf.compat.v1.ConfigProto(
         device_count={"GPU": 0}, intra_op_parallelism_threads=1, inter_op_parallelism_threads=4
     )
-    server = tf.distribute.Server(cluster, job_name=given.job, task_index=given.index, protocol="grpc", config=settings)
+    spec = tf.train.ClusterSpec(cluster)
+    server = tf.distribute.Server(spec, job_name=job, task_index=index, protocol="grpc", config=settings)
     restrict_listening()
-    print(f"serving {given.job} {given.index} as {server.target}", flush=True)  # noqa: T201 - for its log
+    print(f"serving {job} {index} as {server.target}", flush=True)  # noqa: T201 - for its log
     threading.Event().wait()
 
 
-def coordinate(arguments: dict[str, object], send: Send) -> None:
+@typed_task
+def coordinate(send: Send, training: TrainingArguments, cluster: dict[str, list[str]]) -> None:
     """Do the task of the coordinator: train, and answer with the history and the losses of one device."""
-    given = TypeAdapter(CoordinatorArguments).validate_python(arguments)
-    with users_code(given.builder.target):
-        answer = _train(given, send)
+    with users_code(training.builder.target):
+        answer = _train(send, training, cluster)
     send(Answer(answer))
 
 
-def _train(given: CoordinatorArguments, send: Send) -> dict[str, object]:
+def _train(send: Send, training: TrainingArguments, cluster: dict[str, list[str]]) -> dict[str, object]:
     import tensorflow as tf
 
     from harness.distribute.asynchronous import AsynchronousTraining, serial_losses
 
     tf.config.set_visible_devices([], "GPU")
-    experiment = given.experiment()
-    cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in given.cluster.items()})
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
+    experiment = training.experiment()
+    servers = tf.train.ClusterSpec(cluster)
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(servers, rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     send(Started("training"))
     build, data, name = experiment.build, experiment.data, experiment.name
-    training = AsynchronousTraining(build, strategy, coordinator, data, len(given.cluster["worker"]), name)
-    initial = training.initial()
-    history = training.run(given.steps)
-    return {"history": asdict(history), "serial": list(serial_losses(build, initial, data, given.steps, name))}
+    session = AsynchronousTraining(build, strategy, coordinator, data, len(cluster["worker"]), name)
+    initial = session.initial()
+    history = session.run(training.steps)
+    return {"history": history, "serial": serial_losses(build, initial, data, training.steps, name)}

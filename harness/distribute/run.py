@@ -5,25 +5,23 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
 
 from harness import session
 from harness.devices.request import resolve
 from harness.distribute.arguments import TrainingArguments
-from harness.distribute.equivalence import CollectiveCount, Equivalence
+from harness.distribute.equivalence import Equivalence
 from harness.distribute.multi_worker import train_with_workers
 from harness.distribute.parameter_server import train_asynchronously
 from harness.distribute.single_device import LOOPS, check_loops
 from harness.distribute.strategies import IN_ONE_PROCESS, STRATEGIES
 from harness.distribute.training import Data
 from harness.errors import TrainingError, UnknownStrategy, UsageError
-from harness.judgement.verification import Comparison
-from harness.records import Exercised, Finding, Verdict
+from harness.records import Verdict
 from harness.runner.ask import ask
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
@@ -97,19 +95,17 @@ def equivalent(
     folder.mkdir(parents=True, exist_ok=True)
     stored = (folder / f"{strategy}-data.npz").absolute()
     np.savez(stored, x=checked.x, y=checked.y)
-    arguments: dict[str, object] = asdict(
-        TrainingArguments(
-            builder.module, builder.file, builder.function, str(stored), checked.batch_size, steps, chosen
-        )
+    training = TrainingArguments(
+        builder.module, builder.file, builder.function, str(stored), checked.batch_size, steps, chosen
     )
     try:
         if strategy == "multi_worker":
-            found = train_with_workers(arguments, checked, workers, limit_s, folder)
+            found = train_with_workers(training, checked, workers, limit_s, folder)
         elif strategy == "parameter_server":
-            found = train_asynchronously(arguments, workers, limit_s, folder)
+            found = train_asynchronously(training, workers, limit_s, folder)
         else:
-            own = {**arguments, "strategy": strategy, "spec": spec}
-            job = Job("harness.distribute.one_process:run", own, limit_s=limit_s + LAST_RESORT_S)
+            arguments: dict[str, object] = {"training": training, "strategy": strategy, "spec": spec}
+            job = Job("harness.distribute.one_process:run", arguments, limit_s=limit_s + LAST_RESORT_S)
             found = _parse(ask(job, WorkerFiles.create(folder, strategy), limit_s=limit_s))
     finally:
         stored.unlink(missing_ok=True)
@@ -118,22 +114,8 @@ def equivalent(
     return session.observed(found)
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """An ``Equivalence`` without its traces, as a process sends it."""
-
-    verdict: Verdict
-    reason: str
-    findings: tuple[Finding, ...]
-    exercised: Exercised
-    comparisons: tuple[Comparison, ...]
-    strategy: str
-    loops: tuple[str, ...]
-    steps: int
-    collectives: tuple[CollectiveCount, ...]
-    measured: dict[str, float]
-
-
 def _parse(answer: dict[str, object]) -> Equivalence:
-    parsed = TypeAdapter(_Answer).validate_python({name: value for name, value in answer.items() if name != "traces"})
-    return Equivalence(**{field.name: getattr(parsed, field.name) for field in fields(parsed)})
+    """Read an ``Equivalence`` as a process sends it, without its traces."""
+    kinds = get_type_hints(Equivalence, localns={"Trace": object})
+    del kinds["traces"]
+    return Equivalence(**{name: TypeAdapter(kind).validate_python(answer[name]) for name, kind in kinds.items()})

@@ -6,7 +6,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from harness.records import Fingerprint
 from harness.runner.ask import ask
 from harness.runner.job import Job, WorkerFiles, typed_task
 from harness.runner.limits import STARTUP_LIMIT_S
-from harness.runner.messages import Answer, plain
+from harness.runner.messages import Answer
 from harness.runner.target import Target
 from harness.runner.users_error import users_code
 from harness.runner.worker import Send
@@ -77,9 +77,7 @@ def run(send: Send, spec: str, file: Path, function: str, mode: Mode, budget_s: 
         times = time_calls(program, budget_s=budget_s)
     label = speed_label(devices)
     measured = Measured(len(devices), kind_of(devices), label.text, label.gates, times, fingerprint(devices), kept)
-    answer = plain(measured)
-    assert isinstance(answer, dict)
-    send(Answer(answer))
+    send(Answer(asdict(measured)))
 
 
 @dataclass

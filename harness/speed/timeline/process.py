@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.errors import ReportError
 from harness.runner.job import typed_task
-from harness.runner.messages import Answer, plain
+from harness.runner.messages import Answer
 from harness.runner.target import Target
 from harness.runner.users_error import users_code
 from harness.runner.worker import Send
@@ -49,7 +49,7 @@ def run(send: Send, spec: str, file: Path, function: str, calls: int, folder: Pa
         draw_timeline(profile, profiled.spans, profiled.calls, [folder / name for name in PICTURE_FILES])
     except OSError as error:
         raise ReportError(folder, error.strerror or str(error)) from error
-    send(Answer({"profile": plain(profile)}))
+    send(Answer({"profile": profile}))
 
 
 def chrome_trace(spans: Sequence[Span], calls: Sequence[tuple[int, int]], devices: Sequence[str]) -> dict[str, object]:
