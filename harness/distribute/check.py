@@ -12,12 +12,12 @@ import numpy as np
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.tally import Tally
 from harness.distribute.strategies import IN_ONE_PROCESS
+from harness.distribute.training import Training, dense_training
 from harness.errors import HarnessError
 from harness.records import Finding, Verdict
 
 if TYPE_CHECKING:
     from harness.distribute.equivalence import Equivalence
-    from harness.distribute.training import Training
 
 COUNTS = (2, 3, 4, 8)
 #: What the layers compute in, as Keras's dtype policies; the last two keep their weights in float32.
@@ -91,18 +91,7 @@ def _train(strategy: str, count: int, policy: str) -> Equivalence:
 def _build(policy: str) -> Training:
     import tensorflow as tf
 
-    from harness.distribute.training import Training
-
-    layers = tf.keras.layers
-    last = "float64" if policy == "float64" else "float32"
-    model = tf.keras.Sequential(
-        [
-            layers.Input((FEATURES,), dtype=last),
-            layers.Dense(UNITS, activation="tanh", dtype=policy),
-            layers.Dense(OUTPUTS, dtype=last),
-        ]
-    )
-    return Training(model, tf.keras.losses.MeanSquaredError(dtype=last), tf.keras.optimizers.SGD(0.1, momentum=0.9))
+    return dense_training(policy, FEATURES, UNITS, OUTPUTS, tf.keras.optimizers.SGD(0.1, momentum=0.9))
 
 
 #: What the processes find by name, for each of the policies.

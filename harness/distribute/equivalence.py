@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from harness.judgement.arithmetic import proven
+from harness.judgement.placement import gradient_ops
 from harness.judgement.verdict import cause_first
 from harness.judgement.verification import Verification
 from harness.records import Exercised, Finding, Verdict
@@ -58,6 +60,13 @@ def conclude(
         Verdict.WARN if findings else Verdict.PASS,
         passed if traced else f"{passed}; where ops ran cannot be traced, and is not proven",
     )
+
+
+def exercised_by(trace: Trace) -> Exercised:
+    """Count the computing ops of a step, and the devices on which they ran."""
+    ops = proven(trace)
+    devices = tuple(sorted({str(op.device) for op in ops}))
+    return Exercised(ops=len(ops), gradient_ops=gradient_ops(trace), devices=devices)
 
 
 def count_collectives(trace: Trace, loop: str) -> list[CollectiveCount]:

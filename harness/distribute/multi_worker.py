@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from harness.distribute.arguments import TrainingArguments
 from harness.distribute.compare import compare
-from harness.distribute.equivalence import CollectiveCount, Equivalence
+from harness.distribute.equivalence import CollectiveCount, Equivalence, count_collectives, exercised_by
 from harness.distribute.facts import Facts
 from harness.distribute.history import Array, History
 from harness.distribute.judgement import Judgement
@@ -32,12 +32,10 @@ from harness.runner.worker import Send
 
 @dataclass(frozen=True)
 class WorkerAnswer:
-    """The ops that a worker ran in one step of each loop, and the loops that Keras refused, with the reason."""
+    """What a worker ran in one step of each loop, and the loops that Keras refused, with the reason."""
 
     collectives: tuple[CollectiveCount, ...]
-    devices: tuple[str, ...]
-    ops: int
-    gradient_ops: int
+    exercised: Exercised
     refused: dict[str, str]
 
 
@@ -75,11 +73,9 @@ def train_with_workers(
                 histories = [History.load(_file(folder, loop, "worker", index)) for index in range(workers)]
                 moved = [History.load(_file(folder, loop, "moved", number)) for number in range(moved_runs)]
                 _judge(judgement, histories, History.load(_file(folder, loop, "single")), moved, facts, data)
-        for answer_of_worker in answers:
-            judgement.collectives += answer_of_worker.collectives
-            judgement.exercised += Exercised(
-                ops=answer_of_worker.ops, gradient_ops=answer_of_worker.gradient_ops, devices=answer_of_worker.devices
-            )
+        for each in answers:
+            judgement.collectives += each.collectives
+            judgement.exercised += each.exercised
     judgement.findings += judge_collectives_of_workers(judgement.collectives, workers)
     return judgement.equivalence(f"in {workers} processes")
 
@@ -182,11 +178,8 @@ def _work(send: Send, training: TrainingArguments, folder: Path, index: int) -> 
     import tensorflow as tf
 
     from harness.devices.loopback import restrict_listening
-    from harness.distribute.equivalence import count_collectives
     from harness.distribute.single_device import make_session
     from harness.evidence.trace import Trace, trace
-    from harness.judgement.arithmetic import proven
-    from harness.judgement.placement import gradient_ops
 
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -215,11 +208,5 @@ def _work(send: Send, training: TrainingArguments, folder: Path, index: int) -> 
             refused[loop] = one_line(error)
             continue
         history.save(_file(folder, loop, "worker", index))
-    ran = [op for seen in traces.values() for op in proven(seen)]
-    return WorkerAnswer(
-        tuple(count for loop, seen in traces.items() for count in count_collectives(seen, loop)),
-        tuple(sorted({str(op.device) for op in ran})),
-        len(ran),
-        sum(map(gradient_ops, traces.values())),
-        refused,
-    )
+    collectives = tuple(count for loop, seen in traces.items() for count in count_collectives(seen, loop))
+    return WorkerAnswer(collectives, sum(map(exercised_by, traces.values()), Exercised()), refused)

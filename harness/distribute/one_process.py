@@ -11,7 +11,7 @@ from harness.devices.device import Devices
 from harness.distribute.arguments import TrainingArguments
 from harness.distribute.compare import Compared, compare
 from harness.distribute.dtensor_loop import DTensorLoop
-from harness.distribute.equivalence import Equivalence, count_collectives
+from harness.distribute.equivalence import Equivalence, count_collectives, exercised_by
 from harness.distribute.facts import Facts
 from harness.distribute.history import History
 from harness.distribute.judgement import Judgement
@@ -19,9 +19,7 @@ from harness.distribute.rules import judge_collectives, judge_rows, judge_sync, 
 from harness.distribute.single_device import Experiment, Reference, facts_of, make_session
 from harness.distribute.strategies import make_strategy
 from harness.evidence.trace import Trace, trace
-from harness.judgement.arithmetic import proven
-from harness.judgement.placement import gradient_ops, judge_replicas
-from harness.records import Exercised
+from harness.judgement.placement import judge_replicas
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer
 from harness.runner.users_error import users_code
@@ -103,9 +101,7 @@ def _judge_trace(judgement: Judgement, seen: Trace, devices: Devices, loop: str)
     judgement.collectives += counts
     judgement.findings += judge_replicas(seen, devices, loop)
     judgement.findings += judge_collectives(counts, loop, devices, judgement.strategy == "mirrored")
-    ran = proven(seen)
-    names = tuple(sorted({str(op.device) for op in ran}))
-    judgement.exercised += Exercised(ops=len(ran), gradient_ops=gradient_ops(seen), devices=names)
+    judgement.exercised += exercised_by(seen)
 
 
 def _agree(

@@ -33,11 +33,7 @@ class Experiment:
 
 
 def check_loops(names: Sequence[str]) -> tuple[str, ...]:
-    """Return ``names``, if they are loops.
-
-    Raises:
-        UsageError: there is none, or one is not known.
-    """
+    """Return ``names``. Raise UsageError if there is none, or one is not known."""
     if isinstance(names, str) or not names or any(name not in LOOPS for name in names):
         raise UsageError(f"loops={names!r}; accepted: a sequence of {', '.join(LOOPS)}, at least one")
     return tuple(names)

@@ -47,11 +47,7 @@ class Training:
 
 
 def check_training(built: object, name: str) -> Training:
-    """Return what the function ``name`` built, if it can be trained.
-
-    Raises:
-        TrainingError: it cannot.
-    """
+    """Return what the function ``name`` built. Raise TrainingError if it cannot be trained."""
     import tensorflow as tf
 
     if not isinstance(built, Training):
@@ -70,13 +66,27 @@ def check_training(built: object, name: str) -> Training:
     return built
 
 
+def dense_training(policy: str, features: int, units: int, outputs: int, optimizer: Any) -> Training:
+    """Make a training of two dense layers, the hidden one in the Keras dtype policy ``policy``."""
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    last = "float64" if policy == "float64" else "float32"
+    model = tf.keras.Sequential(
+        [
+            layers.Input((features,), dtype=last),
+            layers.Dense(units, activation="tanh", dtype=policy),
+            layers.Dense(outputs, dtype=last),
+        ]
+    )
+    return Training(model, tf.keras.losses.MeanSquaredError(dtype=last), optimizer)
+
+
 def make_metrics(given: Sequence[Any], y: Any, predicted: Any) -> list[Any]:
     """Return Keras metrics for metrics and names of metrics.
 
     As in Keras's ``compile``, the shapes of ``y`` and ``predicted`` say which accuracy ``"accuracy"`` means.
-
-    Raises:
-        TrainingError: Keras has no such metric.
+    Raise TrainingError if Keras has no such metric.
     """
     import tensorflow as tf
 
@@ -115,11 +125,7 @@ class Data:
 
     @classmethod
     def of(cls, data: object, batch_size: int) -> Data:
-        """Take ``(x, y)``, or a dict of the two.
-
-        Raises:
-            TrainingError: the data is something else or has no rows, or the batch size is not positive.
-        """
+        """Take ``(x, y)``, or a dict of the two, with at least one row. Raise TrainingError for anything else."""
         given: Sequence[object]
         if isinstance(data, Mapping):
             if set(data) != {"x", "y"}:

@@ -14,6 +14,7 @@ measured, and pytest-benchmark gets it then, through its own attributes and meth
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,22 +89,22 @@ def _rules(text: str) -> Rules:
         raise pytest.UsageError(f"{OPTION_FAIL}: {error}") from error
 
 
+@dataclass(eq=False)
 class _Gate:
     """One session: its baseline, its speedups, and what they come to."""
 
-    def __init__(self, config: pytest.Config, rules: Rules | None, compare: str | bool, by_machine: bool) -> None:
-        self.config = config
-        self.rules = rules
-        self.compare = compare
-        self.by_machine = by_machine
-        self.baseline: SavedRun | None = None
-        self.fingerprint: Fingerprint | None = None
-        self.calibration: Calibration | None = None
-        #: Why nothing can be judged.
-        self.problem: str | None = None
-        self.records: dict[str, SpeedupRecord] = {}
-        self.judgement: Judgement | None = None
-        self._looked = False
+    config: pytest.Config
+    rules: Rules | None
+    compare: str | bool
+    by_machine: bool
+    baseline: SavedRun | None = None
+    fingerprint: Fingerprint | None = None
+    calibration: Calibration | None = None
+    #: Why nothing can be judged.
+    problem: str | None = None
+    records: dict[str, SpeedupRecord] = field(default_factory=dict)
+    judgement: Judgement | None = None
+    _looked: bool = False
 
     @property
     def benchmarks(self) -> Any:

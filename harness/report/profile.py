@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Name of the record in the report folder.
 PROFILE_FILE = "profile.json"
+#: What a device spends its time on, as in :class:`DeviceTimes`.
+_SPENT = ("compute", "transfer", "collective", "input", "host", "waiting")
 
 
 def profile_from(answer: object) -> Profile:
@@ -63,7 +65,7 @@ def _share_text(profile: Profile) -> str:
 
 
 def _table(profile: Profile) -> Table:
-    names = ("compute", "transfer", "collective", "input", "host", "waiting", "idle", "ops", "forward", "gradient")
+    names = (*_SPENT, "idle", "ops", "forward", "gradient")
     rows = [_cells(times) for times in profile.times]
     if profile.unattributed_ops:
         unknown_ms = f"{profile.unattributed_ns / 1e6:.2f}"
@@ -72,18 +74,10 @@ def _table(profile: Profile) -> Table:
 
 
 def _cells(times: DeviceTimes) -> list[str]:
-    spent = (
-        times.compute_ns,
-        times.transfer_ns,
-        times.collective_ns,
-        times.input_ns,
-        times.host_ns,
-        times.waiting_ns,
-    )
     name = DeviceName.parse(times.device).short
     return [
         name if times.listed else f"({name})",
-        *(f"{each / 1e6:.2f}" for each in spent),
+        *(f"{getattr(times, f'{each}_ns') / 1e6:.2f}" for each in _SPENT),
         f"{times.idle_share:.1%}",
         str(times.ops),
         str(times.forward_ops),

@@ -23,8 +23,7 @@ SCALE_PICTURE = "scale.png"
 def load_scale(path: Path) -> ScaleRecord:
     """Read the record at ``path``, which may be the report folder.
 
-    Raises:
-        InvalidRecord: there is no such file, or it is not a record of this version or an earlier one.
+    Raise InvalidRecord if there is no such file, or it is not a record of this version or an earlier one.
     """
     return load_versioned(path / SCALE_FILE if path.is_dir() else path, ScaleRecord, SCALE_SCHEMA_VERSION)
 

@@ -16,38 +16,25 @@ RUN_FILE = "run.json"
 
 
 def save_run(record: RunRecord, folder: Path) -> Path:
-    """Write ``record`` to ``folder/run.json``, and return that path.
-
-    Raises:
-        ReportError: the folder cannot be written.
-    """
+    """Write ``record`` to ``folder/run.json``, as :func:`save_json` does."""
     return save_json(record, folder, RUN_FILE)
 
 
 def load_run(path: Path) -> RunRecord:
     """Read the record at ``path``, which may be the report folder.
 
-    Raises:
-        InvalidRecord: there is no such file, or it is not a record of this version or an earlier one.
+    Raise InvalidRecord if there is no such file, or it is not a record of this version or an earlier one.
     """
     return load_versioned(path / RUN_FILE if path.is_dir() else path, RunRecord, RUN_SCHEMA_VERSION)
 
 
 def save_json(record: object, folder: Path, name: str) -> Path:
-    """Write a record to ``folder/name``, and return that path.
-
-    Raises:
-        ReportError: the folder cannot be written.
-    """
+    """Write a record to ``folder/name``, and return that path. Raise ReportError if the folder cannot be written."""
     return save_text(json_text(record) + "\n", folder, name)
 
 
 def save_text(text: str, folder: Path, name: str) -> Path:
-    """Write a text to ``folder/name``, and return that path.
-
-    Raises:
-        ReportError: the folder cannot be written.
-    """
+    """Write a text to ``folder/name``, and return that path. Raise ReportError if the folder cannot be written."""
     path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,8 +52,7 @@ def json_text(record: object) -> str:
 def load_versioned(file: Path, kind: type[Record], newest: int) -> Record:
     """Read a record of the dataclass ``kind`` that :func:`save_json` wrote, of the version ``newest`` or earlier.
 
-    Raises:
-        InvalidRecord: there is no such file, or it is not such a record.
+    Raise InvalidRecord if there is no such file, or it is not such a record.
     """
     try:
         return parse_versioned(read_json(file), kind, newest)

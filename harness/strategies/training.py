@@ -58,21 +58,14 @@ class TrainingSetup(Compact):
         """Build the training, as ``harness.distribute.equivalent`` needs it."""
         import tensorflow as tf
 
-        from harness.distribute.training import Training
+        from harness.distribute.training import dense_training
 
-        keras = tf.keras
-        last = "float64" if self.policy == "float64" else "float32"
-        layers = [
-            keras.layers.Input((_FEATURES,), dtype=last),
-            keras.layers.Dense(self.units, activation="tanh", dtype=self.policy),
-            keras.layers.Dense(_OUTPUTS, dtype=last),
-        ]
         kind, _, momentum = self.optimizer.partition(" with ")
         options = {"momentum": 0.9} if momentum else {}
-        optimizer = getattr(keras.optimizers, kind)(self.learning_rate, **options)
+        optimizer = getattr(tf.keras.optimizers, kind)(self.learning_rate, **options)
         if self.policy == "mixed_float16":
-            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**10)
-        return Training(keras.Sequential(layers), keras.losses.MeanSquaredError(dtype=last), optimizer)
+            optimizer = tf.keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**10)
+        return dense_training(self.policy, _FEATURES, self.units, _OUTPUTS, optimizer)
 
 
 def training_setups(
