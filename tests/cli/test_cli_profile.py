@@ -87,7 +87,7 @@ def test_what_the_users_function_raises_is_shown(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["program.py:step", "--calls", "0"], "--calls 0: accepted"),
+        (["program.py:step", "--calls", "0"], "--calls 0; accepted"),
         (["program.py:step", "--devices", "cpus:2"], "device spec 'cpus:2'"),
         (["absent.py:f"], "there is no file absent.py"),
     ],

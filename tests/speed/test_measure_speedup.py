@@ -249,8 +249,8 @@ def test_host_copies_in_each_call_are_named(devices: harness.Devices) -> None:
         ({"parallel": None}, "parallel=None is not callable"),
         ({"devices": []}, "devices=.. is empty"),
         ({"budget_s": 0.0}, "budget_s=0.0; accepted: a number above 0 and below"),
-        ({"half_width": 1.0}, "half_width=1.0: accepted"),
-        ({"confidence": 1.5}, "confidence=1.5: accepted"),
+        ({"half_width": 1.0}, "half_width=1.0; accepted"),
+        ({"confidence": 1.5}, "confidence=1.5; accepted"),
     ],
 )
 def test_arguments_that_are_not_usable_are_refused(devices: harness.Devices, wrong: dict[str, Any], why: str) -> None:
