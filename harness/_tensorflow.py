@@ -13,7 +13,7 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -94,8 +94,8 @@ def check_interface(private: Any) -> None:
         _check_attributes(owner, owner.__name__, names)
     methods = """
         add_op_callback call_function clear_kernel_cache device_name disable_graph_collection enable_graph_collection
-        ensure_initialized executing_eagerly export_run_metadata get_function_def has_function op_callbacks
-        remove_op_callback _clear_caches _set_device
+        ensure_initialized executing_eagerly export_run_metadata get_function_def get_graph_debug_info has_function
+        op_callbacks remove_op_callback _clear_caches _set_device
     """
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods.split())
     makers = ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
@@ -126,22 +126,17 @@ class Count:
     times: int = 0
 
 
-@contextmanager
-def count_traces() -> Iterator[Count]:
+def count_traces() -> AbstractContextManager[Count]:
     """Count the functions that are traced in the body, of any ``tf.function``, ``tf.data`` pipeline or Keras model.
 
     What is not traced anew costs nothing more: a graph is made by tracing alone.
     """
-    graph = interface().func_graph.FuncGraph
-    with _counted(graph, "__init__") as count:
-        yield count
+    return _counted(interface().func_graph.FuncGraph, "__init__")
 
 
-@contextmanager
-def count_reads() -> Iterator[Count]:
+def count_reads() -> AbstractContextManager[Count]:
     """Count how often Python reads the value of a tensor in the body: ``numpy()``, ``float()``, ``if``, ``print``."""
-    with _counted(interface().ops._EagerTensorBase, "_numpy") as count:
-        yield count
+    return _counted(interface().ops._EagerTensorBase, "_numpy")
 
 
 @contextmanager
@@ -182,11 +177,7 @@ class Runtime:
     context: Any
 
     def collected(self) -> list[CollectedGraph]:
-        """The graphs that were placed since the last call: of functions, and of eager kernels.
-
-        Raises:
-            TensorFlowInterfaceChanged: TensorFlow hands over nothing.
-        """
+        """The graphs that were placed since the last call: of functions, and of eager kernels."""
         metadata = self.context.export_run_metadata()
         if metadata is None:
             raise TensorFlowInterfaceChanged("Context.export_run_metadata", "a RunMetadata", "None")
@@ -198,6 +189,17 @@ class Runtime:
     def function(self, name: str) -> Any | None:
         """The definition (``FunctionDef``) of a function, or ``None`` where ``name`` is the type of a plain op."""
         return self.context.get_function_def(name) if self.context.has_function(name) else None
+
+
+def lines_of(function: str) -> dict[str, list[tuple[str, int]]]:
+    """File and line of the frames in which each node of a function was made, the innermost first."""
+    context = interface().context.context()
+    if not context.has_function(function):
+        return {}
+    info = context.get_graph_debug_info(function)
+    frames = {number: (info.files[frame.file_index], frame.line) for number, frame in info.frames_by_id.items()}
+    traces = {node: info.traces_by_id[number].frame_id for node, number in info.name_to_trace_id.items()}
+    return {node: [frames[number] for number in reversed(numbers)] for node, numbers in traces.items()}
 
 
 def parse_xspace(data: bytes, where: str) -> Any:
@@ -242,8 +244,7 @@ def cluster_addresses() -> dict[str, str]:
 def memory_limits() -> dict[str, int]:
     """What the allocator of each device of this process may have in all, in bytes, by the device's full name.
 
-    A device without a limit reports 0. Of a GPU it is what TensorFlow takes without memory growth; of a CPU it means
-    nothing.
+    A device without a limit reports 0. Of a GPU it is what TensorFlow takes without memory growth.
     """
     private = interface()
     session = _module("tensorflow.python.client.pywrap_tf_session")

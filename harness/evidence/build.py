@@ -16,6 +16,7 @@ from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.op import Op, Transfer
 from harness.evidence.placed import executed_ops, kernels_of, ops_of, runs_on, working_nodes
+from harness.evidence.places import places_in
 from harness.evidence.roles import role_of
 from harness.evidence.sizes import transfers_of
 from harness.evidence.steps import Recording, Step
@@ -59,6 +60,9 @@ class _Builder:
         #: The work of eager ops by name, and what works out that of a function's.
         self.eager_work: dict[str, float] = {}
         self.work: list[Callable[[], dict[str, float]]] = []
+        #: The same for the lines of the user's program.
+        self.eager_places: dict[str, tuple[str, ...]] = {}
+        self.places: list[Callable[[], dict[str, tuple[str, ...]]]] = []
         self.fetched: set[tuple[int, DeviceName]] = set()
         #: Names of the nodes that belong to the functions whose graph this is, by the graph's id.
         self.own: dict[int, set[str]] = {}
@@ -77,7 +81,14 @@ class _Builder:
             else:
                 self.add_eager(step)
         self.add_unseen()
-        return Trace(tuple(self.checked()), Transfers(self.transfers), outputs, self.find_collectives, self.find_work)
+        return Trace(
+            tuple(self.checked()),
+            Transfers(self.transfers),
+            outputs,
+            self.find_collectives,
+            self.find_work,
+            self.find_places,
+        )
 
     def find_collectives(self) -> list[Collective]:
         """The collectives of the functions that ran; looked for when they are asked for."""
@@ -87,6 +98,13 @@ class _Builder:
         """The work of each op, as far as it is known."""
         found = dict(self.eager_work)
         for part in self.work:
+            found.update(part())
+        return found
+
+    def find_places(self) -> dict[str, tuple[str, ...]]:
+        """The lines of the user's program that made each op, as far as they are known."""
+        found = dict(self.eager_places)
+        for part in self.places:
             found.update(part())
         return found
 
@@ -142,6 +160,7 @@ class _Builder:
             )
         )
         self.eager_work[name] = step.work
+        self.eager_places[name] = step.places
         if step.held and device is not None:
             self.fetch(step, device)
         for attribute, function in step.functions.items():
@@ -183,6 +202,7 @@ class _Builder:
             return
         unit = name if compiled else None
         written = user_ops(self.graph_of(step), requested, arguments=arguments, gradient_of=gradient_of, unit=unit)
+        self.places.append(partial(places_in, written.ops, name, step.type))
         for index, (path, port) in written.returned.items():
             if index < len(step.outputs):
                 self.maker[step.outputs[index]] = name_in_trace(path, name), port

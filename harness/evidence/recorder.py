@@ -14,6 +14,7 @@ from harness.devices.name import DeviceName
 from harness.errors import EvidenceError, HostUnreachable
 from harness.evidence.functions import called_by, compiled_by_xla
 from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
+from harness.evidence.places import places_of_call
 from harness.evidence.steps import Recording, Step
 from harness.evidence.tapes import Tapes
 from harness.evidence.watching import watched
@@ -64,6 +65,7 @@ class Recorder(Tapes):
 
     def ran(self, step: Step, inputs: Any, outputs: Any) -> None:
         """Note where an eager op ran, and what it had to fetch from other devices."""
+        step.places = places_of_call()
         if outputs:
             step.dtypes = tuple([tensor._datatype_enum() for tensor in outputs])
             for number, tensor in zip(step.dtypes, outputs, strict=True):

@@ -35,6 +35,8 @@ class Step:
     backward = False
     #: An estimate of the arithmetic operations of an eager op.
     work = 0.0
+    #: The line of the user's program that ran an eager op, and where that function was called.
+    places: tuple[str, ...] = ()
     #: Name of the op in the trace; given when the trace is built.
     label = ""
 

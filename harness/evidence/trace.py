@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trace:
-    """What ran where. ``outputs`` is what the function returned; it, ``collectives`` and ``work`` are not saved.
+    """What ran where. ``outputs`` is what the function returned; like what is found out on demand, it is not saved.
 
     ``ops`` are in the order in which they ran, those of a function together. ``transfers`` are the copies between
     devices; their sizes are worked out when they are first looked at. ``unproven`` lists the ops that TensorFlow's
@@ -32,6 +32,7 @@ class Trace:
     outputs: Any = field(default=None, compare=False, repr=False)
     find_collectives: Callable[[], list[Collective]] = field(default=list, compare=False, repr=False)
     find_work: Callable[[], dict[str, float]] = field(default=dict, compare=False, repr=False)
+    find_places: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict, compare=False, repr=False)
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
@@ -42,6 +43,11 @@ class Trace:
     def work(self) -> Mapping[str, float]:
         """An estimate of each op's arithmetic operations from the shapes, by its name, where they are known."""
         return self.find_work()
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[str, ...]]:
+        """The line of the user's program that made each op (``towers.py:41``), and where its function was called."""
+        return self.find_places()
 
     @property
     def unproven(self) -> tuple[Op, ...]:

@@ -38,6 +38,9 @@ class UserOp:
     in_data: bool
     #: Path of the condition that decides whether it runs.
     branch: str | None
+    #: The function that it is a node of, empty for the graph's own, and what it is called there.
+    function: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ def _ops(body: Body) -> list[UserOp]:
                 unit=body.unit,
                 in_data=body.kind == "data",
                 branch=body.branch,
+                function=body.function,
+                node=node.name,
             )
         )
     return ops

@@ -112,21 +112,21 @@ FAULTS = (
         "soft placement hides an absent device",
         "tensorflow 29342",
         _last_is_absent,
-        "MatMul.*not run on the device that its scope requests; soft placement",
+        "not run on the device that its scope requests; soft placement.*MatMul",
     ),
     Fault(
         "P05-no-such-gpu",
         "soft placement hides that there is no GPU",
         "tensorflow 29342",
         _no_such_gpu,
-        "MatMul.*not run on the device that its scope requests; soft placement",
+        "not run on the device that its scope requests; soft placement.*MatMul",
     ),
     Fault(
         "P05-one-too-many",
         "one more tower than devices",
         "tensorflow 29342",
         _one_device_too_many,
-        "MatMul.*not run on the device that its scope requests; soft placement",
+        "not run on the device that its scope requests; soft placement.*MatMul",
     ),
     Fault(
         "P05-refused",
@@ -140,26 +140,22 @@ FAULTS = (
         "jit_compile=True ignores devices",
         "tensorflow 124880",
         _compiled_whole,
-        "Tanh.*XLA compiled the function for one device",
+        "XLA compiled the function for one device.*Tanh",
     ),
     Fault(
         "P06-compiled-absent",
         "jit_compile=True accepts the name of a missing device",
         "tensorflow 124880",
         _compiled_for_absent,
-        "Tanh.*XLA compiled the function for one device",
+        "XLA compiled the function for one device.*Tanh",
     ),
-    Fault(
-        "P16-no-scope", "no device scope at all", "public code", _no_scope, "no op of the program ran on this device"
-    ),
-    Fault(
-        "P16-two-of-four", "half of the devices", "public code", _two_of_four, "no op of the program ran on this device"
-    ),
+    Fault("P16-no-scope", "no device scope at all", "public code", _no_scope, "no op of the program ran on"),
+    Fault("P16-two-of-four", "half of the devices", "public code", _two_of_four, "no op of the program ran on"),
     Fault(
         "P16-in-name-only",
         "the device scopes contain no ops",
         "public code",
         _busy_with_nothing,
-        "no op of the program ran on this device",
+        "no op of the program ran on",
     ),
 )

@@ -194,44 +194,44 @@ FAULTS = (
         "concat in the last tower's scope",
         "public code",
         _concat_in_the_loop,
-        "Concat.*joined inside the scope of one",
+        "joined inside the scope of one.*Concat",
     ),
     Fault(
         "P12-split-in-a-scope",
         "split in the last tower's scope",
         "public code",
         _split_in_the_last_scope,
-        "Split.*is split inside the scope of one",
+        "is split inside the scope of one.*Split",
     ),
     Fault(
         "P12-losses-in-the-loop",
         "sums in the last tower's scope",
         "public code",
         _losses_added_in_the_loop,
-        "AddN.*joined inside the scope of one",
+        "joined inside the scope of one.*AddN",
     ),
     Fault(
         "P12-one-of-two-outputs",
         "one output joined in the scope",
         "public code",
         _stack_of_two_outputs,
-        "Concat.*joined inside the scope of one",
+        "joined inside the scope of one.*Concat",
     ),
     Fault(
         "P14-activation",
         "an activation outside of the scope",
         "public code",
         _activation_outside,
-        "Softplus.*outside of its device scope",
+        "outside of its device scope.*Softplus",
     ),
     Fault(
         "P14-after-a-function",
         "an op after a nested function",
         "public code",
         _after_a_function,
-        "Softmax.*outside of its device scope",
+        "outside of its device scope.*Softmax",
     ),
     Fault(
-        "P14-loss", "the loss outside of the scope", "public code", _loss_outside, "Square.*outside of its device scope"
+        "P14-loss", "the loss outside of the scope", "public code", _loss_outside, "outside of its device scope.*Square"
     ),
 )

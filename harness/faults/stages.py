@@ -156,7 +156,7 @@ FAULTS = (
         "a stage runs on the device of the one before it",
         "a slip in a list of devices: one device idles, and another fetches weights in every call",
         _two_on_one,
-        "no op of the program ran on this device|passes tensors to the next device only",
+        "no op of the program ran on|passes tensors to the next device only",
         devices_needed=3,
     ),
     Fault(
@@ -172,7 +172,7 @@ FAULTS = (
         "an activation is fetched to the host on its way to the next stage",
         "a check, a print or a clip between two stages, outside their scopes",
         _through_the_host,
-        "Tanh.*passes tensors to the next device only",
+        "passes tensors to the next device only.*Tanh",
         devices_needed=3,
     ),
     Fault(

@@ -95,14 +95,14 @@ FAULTS = (
         "threads without the scope of their caller",
         "tensorflow 44487",
         _eager_in_threads,
-        "no op of the program ran on this device",
+        "no op of the program ran on",
     ),
     Fault(
         "P13-function",
         "threads that call one tf.function",
         "tensorflow 44487",
         _function_in_threads,
-        "no op of the program ran on this device",
+        "no op of the program ran on",
     ),
     Fault(
         "P13-step",

@@ -16,7 +16,7 @@ from harness.devices.lost import lost_hosts, naming_hosts
 from harness.errors import HarnessError, HostUnreachable
 from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import computes
-from harness.judgement.diagnosis.place import place_of_error
+from harness.judgement.diagnosis.place import place_of_error, place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
 from harness.judgement.exactness import is_exact
 from harness.judgement.modes import judge_modes
@@ -146,7 +146,14 @@ class Examination:
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
         self.judged.findings.extend(
-            judge_placement(evidence, self.devices, mode, rows=rows, on_host=self.pattern is None)
+            judge_placement(
+                evidence,
+                self.devices,
+                mode,
+                rows=rows,
+                on_host=self.pattern is None,
+                program=place_of_function(self.parallel),
+            )
         )
         if self.pattern is not None:
             self.judged.findings.extend(judge_pattern(evidence, self.devices, self.pattern, mode))
@@ -172,7 +179,9 @@ class Examination:
                 raise
             self._error(error, mode)
             return None
-        self.judged.findings.extend(judge_variables(made, self.devices, mode))
+        self.judged.findings.extend(
+            judge_variables(made, evidence, self.devices, mode, place_of_function(self.parallel))
+        )
         own = tuple(op for op in evidence.ops if PROJECTION_SCOPE not in op.name)
         found = as_result(evidence.outputs, self.watched, snapshot.starts)
         return replace(evidence, ops=own, outputs=None), found

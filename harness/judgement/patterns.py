@@ -10,6 +10,8 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import JOINS, computes, on_device
+from harness.judgement.diagnosis.wording import listed
+from harness.judgement.strays import lines, stray
 from harness.judgement.wiring import IDENTITIES, Wiring
 from harness.records import Finding
 
@@ -39,7 +41,7 @@ def judge_pattern(trace: Trace, devices: Devices, pattern: str, mode: str) -> li
         for edge in edges
         if edge[0].role == "variable" and (sizes.get(edge[0].name) or _NUMBER_BYTES + 1) > _NUMBER_BYTES
     ]
-    return [*_findings("transfer", strays, mode), *_findings("variable-placement", weights, mode)]
+    return [*_findings("transfer", strays, trace, mode), *_findings("variable-placement", weights, trace, mode)]
 
 
 #: A number of the widest type, complex128.
@@ -172,23 +174,26 @@ def _between_members(devices: Devices, wiring: Wiring) -> Callable[[_Edge], str]
     return wrong
 
 
-def _findings(kind: str, found: list[tuple[_Edge, str]], mode: str) -> list[Finding]:
-    """One finding for what crosses between the same devices for the same reason, naming the first of it."""
-    groups: dict[tuple[DeviceName | None, DeviceName | None, str], list[_Edge]] = defaultdict(list)
+def _findings(kind: str, found: list[tuple[_Edge, str]], trace: Trace, mode: str) -> list[Finding]:
+    """One finding for what crosses between devices for the same reason, naming the first of it."""
+    groups: dict[str, list[_Edge]] = defaultdict(list)
     for edge, message in found:
-        groups[edge[0].device, edge[1].device, message].append(edge)
+        groups[message].append(edge)
     findings = []
-    for (source, reader, message), edges in groups.items():
+    for message, edges in groups.items():
         first, by, _, _ = edges[0]
         more = "" if len(edges) == 1 else f" and {len(edges) - 1} more"
+        ways = dict.fromkeys((source.device, reader.device) for source, reader, _, _ in edges)
         findings.append(
-            Finding(
+            stray(
                 kind,
-                f"{first.name} ({first.type}), read by {by.name} ({by.type}){more} ({mode})",
-                str(reader),
-                f"nothing from {source and source.short}",
-                f"{source and source.short} to {reader and reader.short}",
                 message,
+                f"{first.name} ({first.type}), read by {by.name} ({by.type}){more}",
+                mode,
+                devices=[reader for _, reader in ways],
+                expected=f"nothing from {listed(sorted({source.short for source, _ in ways if source is not None}))}",
+                found=listed([f"{source and source.short} to {reader and reader.short}" for source, reader in ways]),
+                place=lines(trace, [reader for _, reader, _, _ in edges]) or lines(trace, [edge[0] for edge in edges]),
             )
         )
     return findings

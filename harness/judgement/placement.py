@@ -12,18 +12,21 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import JOINS, LOOKUPS, PYTHON, SPLITS, computes, proven
+from harness.judgement.diagnosis.wording import listed
 from harness.judgement.shards import Misplaced, judge_shards
+from harness.judgement.strays import first_of, lines, named, stray
 from harness.judgement.wiring import Wiring
 from harness.records import Finding
 
 
 def judge_placement(
-    trace: Trace, devices: Devices, mode: str, *, rows: int | None, on_host: bool = True
+    trace: Trace, devices: Devices, mode: str, *, rows: int | None, on_host: bool = True, program: str | None = None
 ) -> list[Finding]:
     """Findings of the kinds ``op-placement``, ``gradient-placement`` and ``unused-device``.
 
     ``rows`` is the size of the batch, where there is one: fewer rows than devices leave devices out. ``on_host`` says
-    that what several devices made is joined on the host, as programs do that share out a batch.
+    that what several devices made is joined on the host, as programs do that share out a batch. ``program`` is the line
+    where the program begins.
     """
     wiring = Wiring(trace)
     misplaced = [
@@ -31,29 +34,36 @@ def judge_placement(
         *(judge_shards(wiring, devices, trace) if on_host else ()),
     ]
     findings = [
-        *_merge("op-placement", misplaced, mode),
-        *_merge("gradient-placement", _gradients_elsewhere(wiring), mode),
+        *_merge("op-placement", misplaced, trace, mode),
+        *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
     ]
-    return [*findings, *_beyond(trace, devices, mode), *_unused(trace, wiring, devices, mode, rows)]
+    return [*findings, *_beyond(trace, devices, mode), *_unused(trace, wiring, devices, mode, rows, program)]
 
 
-def _merge(kind: str, misplaced: Iterable[Misplaced], mode: str) -> list[Finding]:
-    """One finding for ops with the same fault on the same device, naming the first of them."""
-    groups: dict[tuple[DeviceName | None, DeviceName, str], list[Op]] = defaultdict(list)
-    for op, expected, message in misplaced:
-        groups[op.device, expected, message].append(op)
+def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -> list[Finding]:
+    """One finding for ops with the same fault, naming the first of them."""
+    groups: dict[str, list[Misplaced]] = defaultdict(list)
+    for each in misplaced:
+        groups[each.cause].append(each)
     findings = []
-    for (device, expected, message), ops in groups.items():
-        first = f"{ops[0].name} ({ops[0].type})"
-        more = _and_more(ops[1:])
-        place = None if device is None else str(device)
-        found = place or "optimised away: its work was done on another device"
-        findings.append(Finding(kind, f"{first}{more} ({mode})", place, str(expected), found, message))
+    for cause, group in groups.items():
+        ops = [each.op for each in group]
+        devices = [op.device for op in ops if op.device is not None]
+        found = named(devices) if devices else "optimised away: its work was done on another device"
+        share = max((each.share for each in group if each.share is not None), default=None)
+        findings.append(
+            stray(
+                kind,
+                cause,
+                first_of(ops),
+                mode,
+                devices=[op.device for op in ops],
+                expected=named(each.expected for each in group),
+                found=found if share is None else f"{share:.0%} of a shard's work on {found}",
+                place=lines(trace, ops),
+            )
+        )
     return findings
-
-
-def _and_more(ops: Sequence[Op]) -> str:
-    return f" and {len(ops)} more ({', '.join(sorted({op.type for op in ops}))})" if ops else ""
 
 
 def _elsewhere(trace: Trace) -> Iterator[Misplaced]:
@@ -71,7 +81,7 @@ def _elsewhere(trace: Trace) -> Iterator[Misplaced]:
                     continue
             elif op.type in LOOKUPS:
                 continue  # judged by their share of a shard's work
-            yield op, op.requested, message
+            yield Misplaced(op, op.requested, message)
 
 
 def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
@@ -86,19 +96,20 @@ def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
             continue
         if op.role != "gradient" and computes(op) and op.device.matches(op.requested):
             beyond[op.device].append(op)
-    for device, ops in sorted(beyond.items()):
-        if device not in meant | hosts:
-            first = f"{ops[0].name} ({ops[0].type})"
-            more = _and_more(ops[1:])
-            yield Finding(
-                "op-placement",
-                f"{first}{more} ({mode})",
-                str(device),
-                f"ops on {', '.join(each.parsed.short for each in devices)} only",
-                f"ops on {device.short}",
-                "a device scope names a device that the program must not use; a strategy created without devices "
-                "uses every device of the machine, and the global batch changes with their number",
-            )
+    found = {device: ops for device, ops in sorted(beyond.items()) if device not in meant | hosts}
+    if found:
+        ops = [op for each in found.values() for op in each]
+        yield stray(
+            "op-placement",
+            "a device scope names a device that the program must not use; a strategy created without devices "
+            "uses every device of the machine, and the global batch changes with their number",
+            first_of(ops),
+            mode,
+            devices=found,
+            expected=f"ops on {', '.join(each.parsed.short for each in devices)} only",
+            found=f"ops on {listed([device.short for device in found])}",
+            place=lines(trace, ops),
+        )
 
 
 def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
@@ -109,7 +120,7 @@ def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
         if forward.device is None or forward.device == op.device or not computes(forward):
             continue
         message = "the backward op is not on its forward op's device; harness.colocate_gradients() puts it there"
-        yield op, forward.device, message
+        yield Misplaced(op, forward.device, message)
 
 
 def gradient_ops(trace: Trace) -> int:
@@ -124,7 +135,9 @@ def gradient_ops(trace: Trace) -> int:
     )
 
 
-def _unused(trace: Trace, wiring: Wiring, devices: Devices, mode: str, rows: int | None) -> list[Finding]:
+def _unused(
+    trace: Trace, wiring: Wiring, devices: Devices, mode: str, rows: int | None, program: str | None
+) -> list[Finding]:
     forward = [op for op in proven(trace) if op.role == "forward"]
     if not forward:
         return []
@@ -135,16 +148,18 @@ def _unused(trace: Trace, wiring: Wiring, devices: Devices, mode: str, rows: int
     if missing <= 0:
         return []
     ran = ", ".join(sorted({device.short for device in used if device is not None}))
+    idle_names = listed([device.parsed.short for device in idle])
     return [
-        Finding(
+        stray(
             "unused-device",
-            f"{device.parsed.short} ({mode})",
-            device.name,
-            f"ops on {expected} of {len(devices)} devices",
-            f"ops on {ran} only",
-            "no op of the program ran on this device",
+            f"no op of the program ran on {idle_names}",
+            idle_names,
+            mode,
+            devices=[device.parsed for device in idle],
+            expected=f"ops on {expected} of {len(devices)} devices",
+            found=f"ops on {ran} only",
+            place=program,
         )
-        for device in idle
     ]
 
 
@@ -162,21 +177,26 @@ def _simplified(device: Device, wiring: Wiring) -> bool:
     )
 
 
-def judge_variables(made: Sequence[Any], devices: Devices, mode: str) -> list[Finding]:
+def judge_variables(
+    made: Sequence[Any], trace: Trace, devices: Devices, mode: str, program: str | None
+) -> list[Finding]:
     """Variables that came into being during the first parallel call: they are where that call happened to be."""
-    if len(devices) < 2:
+    trained = [variable for variable in made if getattr(variable, "trainable", False)]
+    if len(devices) < 2 or not trained:
         return []
+    places = [DeviceName.parse(variable.device) for variable in trained if variable.device]
+    more = f" and {len(trained) - 1} more" if len(trained) > 1 else ""
     return [
-        Finding(
+        stray(
             "variable-placement",
-            f"variable {variable.name} ({mode})",
-            str(variable.device) or None,
-            "a variable created before the call, on a device chosen for it",
-            f"created by the first call, on {variable.device or 'the default device'}",
             "a variable is created on the device of the first call; create it beforehand, or build the model",
+            f"variable {trained[0].name}{more}",
+            mode,
+            devices=places,
+            expected="variables created before the call, on devices chosen for them",
+            found=f"created by the first call, on {named(places) if places else 'the default device'}",
+            place=lines(trace, [op for op in trace.ops if op.type == "VarHandleOp"]) or program,
         )
-        for variable in made
-        if getattr(variable, "trainable", False)
     ]
 
 
@@ -184,8 +204,8 @@ def judge_replicas(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
     """Findings of the same kinds for the replicas of a strategy, which splits and joins by its own rules."""
     wiring = Wiring(trace)
     return [
-        *_merge("op-placement", _elsewhere(trace), mode),
-        *_merge("gradient-placement", _gradients_elsewhere(wiring), mode),
+        *_merge("op-placement", _elsewhere(trace), trace, mode),
+        *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
         *_beyond(trace, devices, mode),
-        *_unused(trace, wiring, devices, mode, None),
+        *_unused(trace, wiring, devices, mode, None, None),
     ]

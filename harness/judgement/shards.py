@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
@@ -20,8 +21,15 @@ from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON
 from harness.judgement.provenance import SEVERAL, Family, Provenance
 from harness.judgement.wiring import Wiring
 
-#: An op, the device that it belongs on, and what is wrong.
-Misplaced = tuple[Op, DeviceName, str]
+
+class Misplaced(NamedTuple):
+    """An op, the device that it belongs on, what is wrong, and how much of a shard's work is there, where it counts."""
+
+    op: Op
+    expected: DeviceName
+    cause: str
+    share: float | None = None
+
 
 #: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
 _SHARE = 0.05
@@ -174,7 +182,7 @@ class Shards:
             if share >= (_MOST if free else _SHARE):
                 home = min(homes[part], key=str)
                 for op in ops:
-                    yield op, home, _message(op, share)
+                    yield Misplaced(op, home, _cause(op), share)
 
     def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:
         """The same op of each part: reached from the cut by the same ops."""
@@ -286,7 +294,7 @@ class Shards:
         for op in joins:
             alone = all(other.device in (op.device, self.host) for other in joins)
             if alone and op.device in towers and op.requested is not None and not self._goes_on(op):
-                yield op, self.host, _JOINED
+                yield Misplaced(op, self.host, _JOINED)
 
     def _is_join(self, op: Op, whole: set[int]) -> bool:
         """Whether an op joins a tensor of each part."""
@@ -320,8 +328,8 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
             continue
         shards = Shards(family, provenance, devices, trace)
         for misplaced in (*shards.misplaced(), *shards.slips()):
-            if misplaced[0].name not in seen:
-                seen.add(misplaced[0].name)
+            if misplaced.op.name not in seen:
+                seen.add(misplaced.op.name)
                 yield misplaced
     yield from _splits(provenance, devices)
 
@@ -341,13 +349,12 @@ def _splits(provenance: Provenance, devices: Devices) -> Iterator[Misplaced]:
             found.append(op)
     # Where each device splits what it was given, they exchange parts.
     if len({op.device for op in found}) == 1:
-        yield from ((op, host, _SPLIT) for op in found)
+        yield from (Misplaced(op, host, _SPLIT) for op in found)
 
 
-def _message(op: Op, share: float) -> str:
-    part = f"{share:.0%} of the work on a shard"
+def _cause(op: Op) -> str:
     if op.type in LOOKUPS:
         return LOOKUP_MESSAGE
     if op.requested is None:
-        return f"{part} is outside of its device scope"
-    return f"{part} is in a device scope that is not the shard's"
+        return "work on a shard is outside of its device scope"
+    return "work on a shard is in a device scope that is not the shard's"

@@ -6,35 +6,37 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.name import DeviceName
+from harness.judgement.strays import named, stray
 from harness.parallel.closure import carried, keras_classes
 from harness.records import Finding
 
 
 def judge_slots(program: Callable[..., Any], mode: str) -> list[Finding]:
-    """Findings of the kind ``variable-placement`` for the slots of the Keras optimizers that ``program`` carries.
+    """A finding of the kind ``variable-placement`` for the slots of the Keras optimizers that ``program`` carries.
 
-    Slots created lazily, in ``fit`` or in a first traced ``apply``, are all on the default device (FAULTS P10). One
-    finding per optimizer and device names the first slot.
+    Slots created lazily, in ``fit`` or in a first traced ``apply``, are all on the default device (FAULTS P10).
     """
-    findings: dict[tuple[int, str], Finding] = {}
     kinds = keras_classes("optimizers.Optimizer")
-    for number, optimizer in enumerate(carried(program, lambda item: isinstance(item, kinds))):
-        for variable, slot in slots_of(optimizer):
-            home, place = device_of(variable), device_of(slot)
-            if home is not None and place is not None and home != place:
-                findings.setdefault(
-                    (number, str(home)),
-                    Finding(
-                        "variable-placement",
-                        f"slot {slot.path} of {optimizer.name} ({mode})",
-                        str(place),
-                        f"{home}, where {_name_of(variable)} is",
-                        str(place),
-                        "TensorFlow creates slots on the default device in the first step; call "
-                        "optimizer.build(variables) in eager code before it",
-                    ),
-                )
-    return list(findings.values())
+    away = [
+        (f"slot {slot.path} of {optimizer.name}", home, place)
+        for optimizer in carried(program, lambda item: isinstance(item, kinds))
+        for variable, slot in slots_of(optimizer)
+        if (home := device_of(variable)) is not None and (place := device_of(slot)) is not None and home != place
+    ]
+    if not away:
+        return []
+    return [
+        stray(
+            "variable-placement",
+            "TensorFlow creates slots on the default device in the first step; call optimizer.build(variables) in "
+            "eager code before it",
+            away[0][0] + (f" and {len(away) - 1} more" if len(away) > 1 else ""),
+            mode,
+            devices=[place for _, _, place in away],
+            expected=f"{named(home for _, home, _ in away)}, where their variables are",
+            found=named(place for _, _, place in away),
+        )
+    ]
 
 
 def slots_of(optimizer: Any) -> list[tuple[Any, Any]]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from harness.judgement.accepted import Acceptance, accepted
 from harness.judgement.arithmetic import proven
 from harness.judgement.diagnosis.explain import explain, merged
+from harness.judgement.diagnosis.wording import first_upper
 from harness.judgement.placement import gradient_ops
 from harness.judgement.runs import MODES
-from harness.judgement.verification import VALUE_KINDS, Verification
+from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
@@ -62,8 +63,9 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
 def cause_first(failures: Sequence[Finding]) -> str:
     """The first failure as a sentence, and what the others are."""
     first, *rest = failures
-    place = "" if first.follows and first.kind in VALUE_KINDS else f"{first.where}: "
-    reason = f"{place}{first.message}"
+    reason = first.message if first.follows and first.kind in VALUE_KINDS else f"{first.where}: {first.message}"
+    if first.kind in PLACE_KINDS:
+        reason = first_upper(first.message if first.where in first.message else f"{first.message}: {first.where}")
     if rest:
         kinds = ", ".join(sorted({finding.kind for finding in rest}))
         reason = f"{reason.rstrip('.')}. {plural(len(rest), 'more finding')}: {kinds}"

@@ -47,6 +47,7 @@ ATTRIBUTES = [
     (context.Context, "export_run_metadata"),
     (context.Context, "clear_kernel_cache"),
     (context.Context, "get_function_def"),
+    (context.Context, "get_graph_debug_info"),
     (context.Context, "has_function"),
     (context.Context, "device_name"),
     (context.Context, "call_function"),

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from harness._tensorflow import op_callback
+from harness.evidence.places import place_of_call
 from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.observed import eager_functions
-from harness.judgement.diagnosis.place import place_of_call
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,8 +12,11 @@ from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.randomness import draws
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed
-from harness.judgement.verification import describe
+from harness.judgement.verification import PLACE_KINDS, describe
 from harness.records import Finding
+
+#: The lines at the end of a message: ``(towers.py:41, called at towers.py:60)``.
+_LINES = re.compile(r" \([^()]*:\d[^()]*\)$")
 
 
 def explain(questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
@@ -108,6 +112,9 @@ def merged(findings: Sequence[Finding], modes: Sequence[str]) -> list[Finding]:
         key: tuple[str | None, ...] = (plain.kind, plain.device, plain.expected, plain.found, plain.message)
         if plain.kind in ("structure", "error", "dtype"):
             key = (plain.kind, plain.where)
+        elif plain.kind in PLACE_KINDS:
+            # A graph and eager code do not always know the same lines.
+            key = (plain.kind, _LINES.sub("", plain.message))
         before = kept.get(key)
         if before is None or mode in before.mode.split(", "):
             kept[(*key, str(len(kept))) if before is not None else key] = plain

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness._tensorflow import op_callback
-from harness.judgement.diagnosis.place import layer_of_call, place_of_call
+from harness.evidence.places import place_of_call
+from harness.judgement.diagnosis.place import layer_of_call
 from harness.judgement.tolerance import epsilon_of_name
 
 _CUTS = frozenset({"Split", "SplitV", "StridedSlice", "Slice", "Unpack", "GatherV2", "GatherNd", "ReverseV2", "Roll"})
+_DRAWS = ("Random", "TruncatedNormal", "Multinomial", "CandidateSampler", "RngReadAndSkip", "StatelessShuffle")
 _WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: Rows of larger inputs are not looked for.
 _MOST_BYTES = 2**26
@@ -51,9 +53,19 @@ class Observed:
     #: Whether a gradient is stopped somewhere, and where.
     stopped: list[str | None] = field(default_factory=list)
     host_calls: list[str | None] = field(default_factory=list)
+    #: The random numbers that were drawn, in order.
+    drawn: list[NDArray[Any]] = field(default_factory=list)
     #: The handles of the variables that are read.
     read: set[int] = field(default_factory=set)
     error: str = ""
+
+
+def draws_numbers(kind: str) -> bool:
+    """Whether an op of this type draws random numbers."""
+    return any(word in kind for word in _DRAWS) and kind not in (
+        "StatelessRandomGetKeyCounter",
+        "StatelessRandomGetAlg",
+    )
 
 
 @contextmanager
@@ -119,9 +131,10 @@ class _Watcher:
         if kind in _CUTS:
             for tensor in outputs:
                 self.cut(tensor, inputs, place)
-        elif "Random" in kind or kind.startswith(("Multinomial", "StatelessMultinomial", "RngReadAndSkip")):
-            if kind not in ("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg"):
-                seen.random[kind, layer_of_call(), place] += 1
+        elif draws_numbers(kind):
+            seen.random[kind, layer_of_call(), place] += 1
+            if kind != "RngReadAndSkip" and (array := _array(outputs[0])) is not None and array.nbytes < _MOST_BYTES:
+                seen.drawn.append(array)
         elif kind.startswith(_WRITES):
             seen.writes[inputs[0]._id] += 1
             seen.write_places.setdefault(inputs[0]._id, place)

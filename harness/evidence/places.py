@@ -1,0 +1,85 @@
+"""The lines of the user's program: neither TensorFlow's, nor Keras's, nor the harness's."""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice, takewhile
+from pathlib import Path
+from types import FrameType
+
+from harness._tensorflow import lines_of
+from harness.evidence.userops import UserOp
+
+#: Packages by their names, and rooms of the harness, whose lines are not the user's.
+_LIBRARIES = ("tensorflow", "keras", "tf_keras", "numpy", "wrapt", "contextlib", "functools", "threading", "concurrent")
+_ROOMS = ("judgement", "evidence", "parallel", "_tensorflow", "devices", "checking", "runner", "pytest_plugin")
+_STANDARD = sysconfig.get_paths()["stdlib"]
+_HARNESS = Path(__file__).parents[1]
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)/")
+#: What calls the user's program: further out is the call of verify.
+_CALLER = "harness.judgement.runs"
+
+
+def place_of_call() -> str | None:
+    """``file.py:12`` of the innermost frame of the user's program, or ``None``."""
+    return next(_places(), None)
+
+
+def places_of_call() -> tuple[str, ...]:
+    """The same, and where that function was called; as far as there are such frames."""
+    return tuple(islice(_places(), 2))
+
+
+def _places() -> Iterator[str]:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        module, file = str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename
+        if in_users(module, file):
+            yield place(file, frame.f_lineno)
+        if module == _CALLER:
+            return
+        frame = frame.f_back
+
+
+@lru_cache(maxsize=4096)
+def in_users(module: str, file: str) -> bool:
+    """Whether code of a module, in a file, is the user's."""
+    first, *rest = module.split(".")
+    if first in _LIBRARIES or (first == "harness" and rest and rest[0] in _ROOMS):
+        return False
+    if file.startswith("<") or "__autograph_generated_file" in file:
+        return False
+    return not file.startswith(_STANDARD) or "site-packages" in file
+
+
+@lru_cache(maxsize=4096)
+def place(file: str, line: int) -> str:
+    """``file.py:12``."""
+    return f"{Path(file).name}:{line}"
+
+
+@lru_cache(maxsize=4096)
+def _module(file: str) -> str:
+    """The name of a file's module, as far as it tells whose it is."""
+    if Path(file).is_relative_to(_HARNESS):
+        return ".".join(("harness", *Path(file).relative_to(_HARNESS).with_suffix("").parts))
+    package = _PACKAGE.search(file)
+    return package[1] if package is not None else ""
+
+
+def places_in(ops: Iterable[UserOp], call: str, function: str) -> dict[str, tuple[str, ...]]:
+    """The places of the ops of a call of a function, by their names in the trace, as far as TensorFlow still knows."""
+    found: dict[str, tuple[str, ...]] = {}
+    known: dict[str, dict[str, list[tuple[str, int]]]] = {}
+    for op in ops:
+        name = op.function or function
+        if name not in known:
+            known[name] = lines_of(name)
+        frames = takewhile(lambda frame: _module(frame[0]) != _CALLER, known[name].get(op.node, ()))
+        places = (place(file, line) for file, line in frames if in_users(_module(file), file))
+        found[f"{call}/{op.path}"] = tuple(islice(places, 2))
+    return found

@@ -1,0 +1,54 @@
+"""One finding for everything that is in the wrong place for one reason: the cause and its lines, ops, and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+from harness.evidence.trace import Trace
+from harness.judgement.diagnosis.wording import listed
+from harness.records import Finding
+
+#: So many lines of the program are named.
+_SHOWN = 3
+
+
+def stray(
+    kind: str,
+    cause: str,
+    where: str,
+    mode: str,
+    *,
+    devices: Iterable[DeviceName | None],
+    expected: str,
+    found: str,
+    place: str | None = None,
+) -> Finding:
+    """The finding. ``device`` is set where it is about one device alone."""
+    known = set(devices)
+    device = known.pop() if len(known) == 1 else None
+    message = f"{cause} ({place})" if place else cause
+    return Finding(kind, f"{where} ({mode})", None if device is None else str(device), expected, found, message)
+
+
+def named(devices: Iterable[DeviceName]) -> str:
+    """One device by its full name, several by their short ones."""
+    known = sorted(set(devices))
+    return str(known[0]) if len(known) == 1 else listed([device.short for device in known])
+
+
+def first_of(ops: Sequence[Op]) -> str:
+    """The first op, how many more there are, and of which types."""
+    more = f" and {len(ops) - 1} more ({', '.join(sorted({op.type for op in ops[1:]}))})" if len(ops) > 1 else ""
+    return f"{ops[0].name} ({ops[0].type}){more}"
+
+
+def lines(trace: Trace, ops: Iterable[Op]) -> str | None:
+    """The first lines that made these ops, and who called them; of a tape of the harness, those of the forward op."""
+    found = [trace.places.get(op.name) or trace.places.get(op.forward or "", ()) for op in ops]
+    made = list(dict.fromkeys(places[0] for places in found if places))
+    called = [line for line in dict.fromkeys(places[1] for places in found if len(places) > 1) if line not in made]
+    if not made:
+        return None
+    return listed(made[:_SHOWN]) + (f", called at {listed(called[:_SHOWN])}" if called else "")
