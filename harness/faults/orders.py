@@ -255,7 +255,7 @@ FAULTS = (
         "the labels of another shard",
         "public code",
         slip(_labels, _labels_of_another, _labels_right, inputs=_xy),
-        "Y .*(shifted|of another|order)",
+        "Y .*(shifted|of another|different rows)",
     ),
     Fault(
         "V23-overlap",

@@ -12,8 +12,12 @@ Hypothesis = Callable[[Question], Iterator[Cause]]
 
 #: Name of what is ruled out where it does not explain the numbers, and the hypothesis, the most telling first.
 HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
+    ("another dtype", scales.other_dtype),
     ("random numbers", randomness.drawn_per_shard),
     ("missing gradients", gradients.missing),
+    ("a custom gradient that ignores what follows", gradients.ignored),
+    ("row numbers within a shard", rows.numbered_in_shard),
+    ("an empty shard", rows.empty_shard),
     ("rows lost, doubled or moved", rows.moved),
     ("rows left out of a sum or mean", shards.rows_left_out),
     ("updates made too often, too rarely or by each shard", updates.repeated),
@@ -21,9 +25,11 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("each shard computed by itself", shards.per_shard),
     ("N times, 1/N or another factor", scales.one_factor),
     ("outputs swapped", scales.swapped),
+    ("updates of another variable", scales.of_another),
     ("rows added", rows.padded),
     ("another axis", scales.rearranged),
     ("a term counted once per shard, or missing", terms.counted_per_shard),
+    ("an addend counted once per shard, or left out", terms.added_in_each),
     ("a variable that is not used", terms.unused),
     ("IndexedSlices added up by position", slices.by_position),
     ("lower precision", terms.lower_precision),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from harness.judgement.diagnosis.question import Cause, Question
+import numpy as np
+
+from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.wording import listed
+from harness.judgement.runs import Program, as_result
 
 
 def missing(question: Question) -> Iterator[Cause]:
@@ -45,6 +48,36 @@ def missing(question: Question) -> Iterator[Cause]:
             "that has no gradient, such as .numpy(), an integer or an assignment"
         )
         yield Cause(sentence, None, wrong)
+
+
+def ignored(question: Question) -> Iterator[Cause]:
+    """Gradients that stay the same whatever the gradient of what follows is."""
+    wrong = question.wrong
+    if any(leaf.part != "gradients" or leaf.found is None for leaf in wrong):
+        return
+    other = _gradients(question.parallel, question)
+    wanted = _gradients(question.reference, question)
+    same = [np.array_equal(leaf.found, other[leaf.index]) for leaf in wrong]  # type: ignore[arg-type]
+    steady = [np.array_equal(leaf.expected, wanted[leaf.index]) for leaf in wrong]  # type: ignore[arg-type]
+    if wrong and all(same) and not any(steady):
+        names = [leaf.name for leaf in wrong]
+        yield Cause(
+            f"{listed(names)} {'is' if len(names) == 1 else 'are'} the same whatever follows: a custom gradient "
+            "ignores the gradient that it is given",
+            None,
+            tuple(wrong),
+            "multiply by the gradient that the backward function gets",
+        )
+
+
+def _gradients(program: Program, question: Question) -> Sequence[Array | None]:
+    """The gradients of another projection of the outputs."""
+    other = Program(program.fn, program.inputs, program.variables, True, program.seed + 1, scope=program.scope)
+    question.snapshot.restore()
+    try:
+        return as_result(other.step(*other.leaves())).gradients
+    finally:
+        question.snapshot.restore()
 
 
 def _handle(variable: object) -> object:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from harness._tensorflow import op_callback
 from harness.devices.device import Devices
-from harness.judgement.diagnosis.observed import Observed, observe
+from harness.judgement.diagnosis.observed import Observed, eager_functions, observe
 from harness.judgement.runs import Program, Result, as_result, to_array
 from harness.judgement.state import Snapshot
 from harness.judgement.tolerance import Sensitivity, epsilon_of
@@ -175,6 +176,23 @@ class Question:
         finally:
             if fresh:
                 self.snapshot.restore()
+
+    def in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any]) -> Any:
+        """What ``fn`` returns for the reference's inputs, with no gradients, as a graph whose ops ``on_op`` sees.
+
+        ``None`` where it cannot be built. What ``on_op`` returns for an op replaces its results.
+        """
+        single = self.reference
+        program = Program(fn, single.inputs, (), False, single.seed, scope=single.scope)
+        self.snapshot.restore()
+        try:
+            with eager_functions(), op_callback(on_op):
+                return program.runner("graph")(*program.arguments("graph"))
+        except Exception as error:  # noqa: BLE001 - the user's program may refuse to be built as a graph
+            self.failed.append(f"{type(error).__name__}: {error}")
+            return None
+        finally:
+            self.snapshot.restore()
 
     @cached_property
     def reference_unsteady(self) -> bool:

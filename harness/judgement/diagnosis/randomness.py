@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from harness.judgement.diagnosis.joins import PerShard
 from harness.judgement.diagnosis.layout import partitions
-from harness.judgement.diagnosis.observed import Observed
-from harness.judgement.diagnosis.question import Cause, Question
+from harness.judgement.diagnosis.observed import Observed, draws_numbers
+from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.wording import listed
+from harness.judgement.runs import Result, as_result
 
 
 def draws(seen: Observed) -> str:
@@ -54,3 +58,43 @@ def drawn_per_shard(question: Question) -> Iterator[Cause]:
                 "draw them once for the whole batch, and split them",
             )
             return
+    yield from _of_another_seed(question, what)
+
+
+def _of_another_seed(question: Question, what: str) -> Iterator[Cause]:
+    """The results are the reference's with the numbers that the program drew in the place of its own."""
+    own, wanted = question.seen.drawn, question.seen_reference.drawn
+    count = len(own) // len(wanted) if wanted else 0
+    if not count or len(own) != count * len(wanted) or any(leaf.part != "outputs" for leaf in question.wrong):
+        return
+    # Each shard draws all of its numbers before the next one does.
+    parts = [own[index :: len(wanted)] for index in range(len(wanted))]
+    if any(not part[0].ndim for part in parts if count > 1):
+        return
+    numbers = [part[0] if count == 1 else np.concatenate(part) for part in parts]
+    if any(number.shape != array.shape for number, array in zip(numbers, wanted, strict=True)):
+        return
+    result = _with_numbers(question, numbers)
+    if result is not None and question.all_explained(lambda leaf: leaf.of(result)):
+        sentence = f"random numbers are drawn with another seed than the reference's: {what}"
+        if count > 1:
+            sentence = (
+                "random numbers are drawn once per shard instead of once for the batch (each shard draws its own)"
+            )
+            sentence = f"{sentence}: {what}"
+        yield Cause(sentence, None, tuple(question.wrong), "draw them once for the whole batch, and split them")
+
+
+def _with_numbers(question: Question, numbers: Sequence[Array]) -> Result | None:
+    """The reference's results with these random numbers; ``None`` where they cannot be put in."""
+    import tensorflow as tf
+
+    waiting = list(numbers)
+
+    def on_op(kind: str, _: Any, __: Any, outputs: Any, graph: Any) -> Any:
+        if graph is None or not draws_numbers(kind) or kind == "RngReadAndSkip" or not waiting:
+            return None
+        return [tf.constant(waiting.pop(0)), *outputs[1:]]
+
+    raw = question.in_graph(question.reference.fn, on_op)
+    return None if raw is None or waiting else as_result(raw, question.watched)

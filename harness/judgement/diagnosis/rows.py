@@ -175,6 +175,67 @@ def padded(question: Question) -> Iterator[Cause]:
             return
 
 
+def empty_shard(question: Question) -> Iterator[Cause]:
+    """A shard without rows, of which the reference's results are not numbers either."""
+    import tensorflow as tf
+
+    pieces = [piece for piece in question.seen.pieces if not piece.rows]
+    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+    if not pieces or not outputs:
+        return
+    arrays = question.input_arrays
+    piece, whole = pieces[0], arrays[pieces[0].leaf]
+    assert whole is not None
+    rows = whole.shape[piece.axis]
+    own = [
+        leaf
+        if array is None or array.ndim <= piece.axis or array.shape[piece.axis] != rows
+        # As many columns as there were, and no rows.
+        else tf.gather(leaf, tf.constant([], tf.int32), axis=piece.axis)
+        for leaf, array in zip(question.reference.leaves(), arrays, strict=True)
+    ]
+    result = question.run(inputs=question.with_leaves(own), gradients=False)
+    values = [None if result is None else leaf.of(result) for leaf in outputs]
+    if all(
+        value is not None and leaf.found is not None and np.isnan(value).all() and np.isnan(leaf.found).any()
+        for leaf, value in zip(outputs, values, strict=True)
+    ):
+        count = len(question.devices)
+        yield Cause(
+            f"a shard is empty: {outputs[0].name} of no rows is not a number, and {rows} rows are split for {count} "
+            "devices",
+            piece.place,
+            tuple(question.wrong),
+            "leave out the shards without rows, or divide by the number of all rows",
+        )
+
+
+def numbered_in_shard(question: Question) -> Iterator[Cause]:
+    """Whole numbers that are those of rows, counted from the first row of the shard."""
+    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+    for layout in partitions(question):
+        starts = np.cumsum([0, *layout.sizes])[:-1]
+        first = np.repeat(starts, layout.sizes)
+        for leaf in outputs:
+            found, expected = leaf.found, leaf.expected
+            if found is None or expected is None or found.shape != expected.shape or expected.dtype.kind not in "iu":
+                break
+            if expected.size < 3 or np.min(expected) < 0 or np.max(expected) >= len(first):
+                break
+            if not np.array_equal(found, expected - first[expected]) or len(np.unique(first[expected])) < 2:
+                break
+        else:
+            if outputs and len(outputs) == len(question.wrong) and layout.axis == 0:
+                yield Cause(
+                    f"the function is not row-wise: {outputs[0].name} has the numbers of rows within the shard, "
+                    "counted from 0 in each, not within the batch",
+                    place_of(question, outputs[0]) or layout.place,
+                    tuple(question.wrong),
+                    "add the number of the rows before the shard",
+                )
+                return
+
+
 def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
     """Only the rows of some shards differ: they are zero, a factor of the right ones, or shifted."""
     for layout in partitions(question):

@@ -128,6 +128,54 @@ def written(question: Question, leaf: Leaf) -> int:
     return question.seen.writes[getattr(getattr(question.watched[leaf.index], "handle", None), "_id", 0)]
 
 
+def other_dtype(question: Question) -> Iterator[Cause]:
+    """The values are right, and the dtype is another."""
+    pairs = [(leaf, leaf.found, leaf.expected) for leaf in question.wrong]
+    for _, found, expected in pairs:
+        if found is None or expected is None or found.dtype == expected.dtype or found.shape != expected.shape:
+            return
+        if not np.issubdtype(found.dtype, np.number) or not np.issubdtype(expected.dtype, np.number):
+            return
+        coarse = max(epsilon_of(found.dtype), epsilon_of(expected.dtype))
+        size = float(np.max(np.abs(expected), initial=0.0))
+        if not np.allclose(found, expected, rtol=0.0, atol=64.0 * coarse * size, equal_nan=True):
+            return
+    if pairs:
+        leaf, found, expected = pairs[0]
+        assert found is not None
+        assert expected is not None
+        yield Cause(
+            f"{leaf.name} is cast to {found.dtype}: the values are the reference's, which are {expected.dtype}",
+            place_of(question, leaf),
+            tuple(question.wrong),
+            f"return {expected.dtype} from both programs",
+        )
+
+
+def of_another(question: Question) -> Iterator[Cause]:
+    """Each variable that differs is changed as the reference changes another one."""
+    partner: dict[str, str] = {}
+    for leaf in question.wrong:
+        if leaf.part != "state" or leaf.start is None or leaf.found is None:
+            return
+        for other in question.leaves:
+            if other is leaf or other.start is None or other.expected is None or other.start.shape != leaf.start.shape:
+                continue
+            if np.array_equal(other.expected, other.start) or not epsilon_of(leaf.found.dtype):
+                continue
+            change = other.expected.astype(np.float64) - other.start
+            if leaf.explained_by((leaf.start + change).astype(leaf.found.dtype)):
+                partner[leaf.name] = other.name
+    if partner and len(partner) == len(question.wrong):
+        (mine, others), *_ = ((each.removesuffix(" after the call") for each in pair) for pair in partner.items())
+        yield Cause(
+            f"{mine} gets the update of {others}: the gradients of another member, or another layer, are applied to it",
+            place_of(question, question.wrong[0]),
+            tuple(question.wrong),
+            "pair each variable with its own gradient",
+        )
+
+
 def swapped(question: Question) -> Iterator[Cause]:
     """Two outputs, or two variables, have each other's values."""
     by_part = [leaf for leaf in question.wrong if leaf.found is not None and leaf.expected is not None]

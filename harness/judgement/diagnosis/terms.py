@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from harness._tensorflow import op_callback
-from harness.judgement.diagnosis.observed import eager_functions
+from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import factor_text
-from harness.judgement.runs import Program, variable_name
+from harness.judgement.runs import as_result, variable_name
 from harness.judgement.tolerance import epsilon_of, epsilon_of_name
 
 _SUMS = frozenset({"Add", "AddV2", "AddN"})
+_ADDENDS = _SUMS | {"BiasAdd"}
+#: So many sums are tried.
+_MOST_SUMS = 8
 
 
 class _Terms:
@@ -37,7 +39,7 @@ class _Terms:
         if kind == "ReadVariableOp" or (
             any(tensor._id in self.free for tensor in inputs)
             and all(tensor._id in self.free or tensor.op.type == "Const" for tensor in inputs)
-            and "Random" not in kind
+            and not draws_numbers(kind)
         ):
             self.free |= {tensor._id for tensor in outputs}
             return
@@ -72,6 +74,56 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
                     "add it once, outside of the shards, or divide it by their number",
                 )
                 return
+
+
+def added_in_each(question: Question) -> Iterator[Cause]:
+    """The outputs are the reference's with one addend, which depends on variables alone, counted once per shard."""
+    count = len(question.devices)
+    if any(leaf.part != "outputs" for leaf in question.wrong):
+        return
+    number = 0
+    while number < _MOST_SUMS:
+        for factor, how in ((float(count), f"counted {count} times, once for each shard,"), (0.0, "left out")):
+            addends = _Addends(number, factor)
+            raw = question.in_graph(question.reference.fn, addends.on_op)
+            if raw is None or addends.seen <= number:
+                return
+            result = as_result(raw, question.watched)
+            if question.all_explained(lambda leaf, result=result: leaf.of(result)):  # type: ignore[misc]
+                yield Cause(
+                    f"an addend that depends on variables alone, such as a bias, is {how} instead of once",
+                    place_of(question, question.wrong[0]),
+                    tuple(question.wrong),
+                    "add it once, after the parts are joined",
+                )
+                return
+        number += 1
+
+
+class _Addends(_Terms):
+    """While a graph is built: one sum of a tensor that depends on variables alone, which then counts several times."""
+
+    def __init__(self, number: int, factor: float) -> None:
+        super().__init__()
+        self.number, self.factor = number, factor
+        self.seen = 0
+
+    def on_op(self, kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> Any:
+        super().on_op(kind, inputs, attributes, outputs, graph)
+        if self.busy or graph is None or not outputs or outputs[0]._id in self.free or outputs[0].shape.rank == 0:
+            return None
+        own = [tensor for tensor in inputs if tensor._id in self.free]
+        if kind not in _ADDENDS or not own or not outputs[0].dtype.is_floating:
+            return None
+        self.seen += 1
+        if self.seen != self.number + 1:
+            return None
+        self.busy = True
+        try:
+            more = sum(own[1:], own[0]) * (self.factor - 1.0)
+            return [outputs[0] + more]
+        finally:
+            self.busy = False
 
 
 def _is_off_by(leaf: Leaf, more: float, term: Array, slopes: Sequence[Array]) -> bool:
@@ -129,24 +181,14 @@ def _with(variable: Any, value: int, fn: Callable[..., Any]) -> Callable[..., An
 
 
 def _terms_of(question: Question) -> list[list[Array]]:
-    single = question.reference
     terms = _Terms()
 
     def program(**inputs: Any) -> Any:
-        single.fn(**inputs)
+        question.reference.fn(**inputs)
         return terms.found
 
-    plain = Program(program, single.inputs, (), False, single.seed, scope=single.scope)
-    question.snapshot.restore()
-    try:
-        with eager_functions(), op_callback(terms.on_op):
-            found, _ = plain.runner("graph")(*plain.arguments("graph"))
-        return [[np.asarray(tensor) for tensor in each] for each in found]
-    except Exception as error:  # noqa: BLE001 - the user's program may refuse to be built as a graph
-        question.failed.append(f"{type(error).__name__}: {error}")
-        return []
-    finally:
-        question.snapshot.restore()
+    raw = question.in_graph(program, terms.on_op)
+    return [] if raw is None else [[np.asarray(tensor) for tensor in each] for each in raw[0]]
 
 
 def lower_precision(question: Question) -> Iterator[Cause]:

@@ -39,5 +39,5 @@ def first_upper(text: str) -> str:
 
 
 def factor_text(factor: float) -> str:
-    """A factor with at most four digits."""
-    return f"{factor:.4g}"
+    """A factor with four digits, or with as many as it takes to tell it from 1."""
+    return next((text for digits in range(4, 17) if float(text := f"{factor:.{digits}g}") != 1.0), f"{factor:g}")
