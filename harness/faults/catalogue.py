@@ -12,6 +12,7 @@ from harness.faults import (
     batches,
     draws,
     gradients,
+    layers,
     members,
     orders,
     placement,
@@ -27,6 +28,7 @@ from harness.faults import (
     training,
     updates,
     variables,
+    wiring,
 )
 from harness.faults.fault import Case, Fault, Planted
 
@@ -58,5 +60,7 @@ _PROGRAMS: tuple[Fault[Case], ...] = tuple(fault for family in _FAMILIES for fau
 
 #: Faults of programs that ``harness.verify`` judges, by name, in the order of the families.
 FAULTS: Mapping[str, Fault[Case]] = MappingProxyType({fault.name: fault for fault in _PROGRAMS})
-#: Every planted fault by name.
-CATALOGUE: Mapping[str, Fault[Planted]] = FAULTS
+#: Every planted fault by name, with siblings that ``harness selftest`` alone runs.
+CATALOGUE: Mapping[str, Fault[Planted]] = MappingProxyType(
+    {**FAULTS, **{fault.name: fault for family in (layers, wiring) for fault in family.FAULTS}}
+)

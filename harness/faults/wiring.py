@@ -1,0 +1,309 @@
+"""Stages and members wired wrongly: connections, weights, micro-batches and results (M05 to M16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.faults.fault import Case, Fault, kinds
+from harness.faults.samples import sample
+
+_UNITS, _ROWS = 4, 8
+
+
+class _Parts:
+    """A dense layer for each device, with its weights there: stages in a row, or members side by side."""
+
+    def __init__(self, devices: Devices) -> None:
+        import tensorflow as tf
+
+        self.names = devices.names
+        self.host = devices.host
+        self.weights: list[Any] = []
+        self.copies: list[Any] = []
+        for index, name in enumerate(self.names):
+            with tf.device(name):
+                self.weights.append(tf.Variable(sample(_UNITS, _UNITS, seed=index) / 2, name=f"weights_{index}"))
+                self.copies.append(tf.Variable(sample(_UNITS, _UNITS) / 2, name=f"copy_{index}"))
+
+    def layer(self, x: Any, index: int) -> Any:
+        import tensorflow as tf
+
+        return tf.tanh(tf.matmul(x, self.weights[index]))
+
+    def stages(self, x: Any, order: list[int] | None = None) -> Any:
+        """The layers, by default all in sequence, each on its device."""
+        import tensorflow as tf
+
+        for index in order if order is not None else range(len(self.names)):
+            with tf.device(self.names[index]):
+                x = self.layer(x, index)
+        return x
+
+    def whole(self, x: Any) -> Any:
+        """The layers in sequence on one device."""
+        for index in range(len(self.names)):
+            x = self.layer(x, index)
+        return x
+
+    def members(self, x: Any) -> list[Any]:
+        """Each layer of ``x`` on its device."""
+        import tensorflow as tf
+
+        results = []
+        for index, name in enumerate(self.names):
+            with tf.device(name):
+                results.append(self.layer(x, index))
+        return results
+
+    def side_by_side(self, x: Any) -> list[Any]:
+        """The members on one device."""
+        return [self.layer(x, index) for index in range(len(self.names))]
+
+
+Program = Callable[[_Parts, Any], Any]
+
+
+def _wired(pattern: str, reference: Program, faulty: Program, right: Program, *found: str) -> Callable[[Devices], Case]:
+    def plant(devices: Devices) -> Case:
+        parts = _Parts(devices)
+        one, two, three = (partial(fn, parts) for fn in (faulty, right, reference))
+        inputs = {"x": sample(_ROWS, _UNITS, seed=7)}
+        return Case(one, two, three, inputs, kinds(*found), pattern=pattern, also=kinds("unused-device"))
+
+    return plant
+
+
+_stages = partial(_wired, "stages")
+_members = partial(_wired, "members")
+
+
+def _whole(p: _Parts, x: Any) -> Any:
+    return p.whole(x)
+
+
+def _placed(p: _Parts, x: Any) -> Any:
+    return p.stages(x)
+
+
+def _skipping(p: _Parts, x: Any, *, placed: bool) -> Any:
+    """The result of the first stage is added after the last."""
+    import tensorflow as tf
+
+    results = []
+    for index, name in enumerate(p.names):
+        with tf.device(name if placed else None):
+            x = p.layer(x, index)
+            results.append(x)
+    with tf.device(p.names[-1] if placed else None):
+        return x + results[0]
+
+
+def _carried(p: _Parts, x: Any) -> Any:
+    """The twin of a skip over stages hands the first result on from stage to stage."""
+    import tensorflow as tf
+
+    first = None
+    for index, name in enumerate(p.names):
+        with tf.device(name):
+            x = p.layer(x, index)
+            first = x if first is None else tf.identity(first)
+    with tf.device(p.names[-1]):
+        return x + first
+
+
+def _loss(p: _Parts, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.reduce_mean(tf.square(p.whole(x)))
+
+
+def _loss_on(p: _Parts, x: Any, place: int) -> Any:
+    import tensorflow as tf
+
+    y = p.stages(x)
+    with tf.device(p.names[place]):
+        return tf.reduce_mean(tf.square(y))
+
+
+def _backwards(p: _Parts, x: Any) -> Any:
+    """Stage k is on the device of the k-th from the end, where its weights are not."""
+    import tensorflow as tf
+
+    for index, name in enumerate(reversed(p.names)):
+        with tf.device(name):
+            x = p.layer(x, index)
+    return x
+
+
+def _micro(p: _Parts, x: Any, order: tuple[int, ...]) -> Any:
+    import tensorflow as tf
+
+    done = [p.stages(part) for part in tf.split(x, 4)]
+    with tf.device(p.names[-1]):
+        return tf.concat([done[index] for index in order], axis=0)
+
+
+def _in_order(p: _Parts, x: Any) -> Any:
+    return _micro(p, x, (0, 1, 2, 3))
+
+
+def _left_out(p: _Parts, x: Any) -> Any:
+    return p.stages(x, list(range(len(p.names) - 1)))
+
+
+def _shared(p: _Parts, x: Any) -> Any:
+    """Every member has the weights of the first."""
+    import tensorflow as tf
+
+    results = []
+    for name in p.names:
+        with tf.device(name):
+            results.append(p.layer(x, 0))
+    return results
+
+
+def _chained(p: _Parts, x: Any) -> list[Any]:
+    """Every member gets the result of the one before it."""
+    import tensorflow as tf
+
+    results: list[Any] = []
+    for index, name in enumerate(p.names):
+        with tf.device(name):
+            x = p.layer(x, index)
+        results.append(x)
+    return results
+
+
+def _same(p: _Parts, x: Any) -> list[Any]:
+    return [p.layer(x, 0) for _ in p.names]
+
+
+def _copied(p: _Parts, x: Any) -> list[Any]:
+    """Every member has a copy of the first one's weights, made beforehand."""
+    import tensorflow as tf
+
+    results = []
+    for name, copy in zip(p.names, p.copies, strict=True):
+        with tf.device(name):
+            results.append(tf.tanh(tf.matmul(x, copy)))
+    return results
+
+
+def _rotated(p: _Parts, x: Any) -> list[Any]:
+    first, *others = p.members(x)
+    return [*others, first]
+
+
+def _voted(p: _Parts, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.add_n(p.side_by_side(x)) / len(p.names)
+
+
+def _votes(p: _Parts, x: Any, *, used: int = 0, place: str | None = None) -> Any:
+    import tensorflow as tf
+
+    results = p.members(x)
+    with tf.device(place):
+        return tf.add_n(results[used:]) / len(results)
+
+
+def _vote_on_host(p: _Parts, x: Any) -> Any:
+    return _votes(p, x, place=p.host)
+
+
+_NEXT = "a stage passes tensors to the next device only"
+_ALONE = "member|side by side|arguments and results"
+
+FAULTS = (
+    Fault(
+        "M05-skip-connection",
+        "a connection that skips stages",
+        "public code",
+        _stages(partial(_skipping, placed=False), partial(_skipping, placed=True), _carried, "transfer"),
+        _NEXT,
+        devices_needed=3,
+    ),
+    Fault(
+        "M07-loss-on-the-first",
+        "the loss on the device of the first stage",
+        "public code",
+        _stages(_loss, partial(_loss_on, place=0), partial(_loss_on, place=-1), "transfer"),
+        _NEXT,
+        devices_needed=3,
+    ),
+    Fault(
+        "M08-backwards",
+        "the stages on the devices in reverse order",
+        "public code",
+        _stages(_whole, _backwards, _placed, "transfer", "variable-placement"),
+        _NEXT,
+        devices_needed=3,
+    ),
+    Fault(
+        "M10-micro-batches-reversed",
+        "micro-batches joined in reverse order",
+        "public code",
+        _stages(_whole, partial(_micro, order=(3, 2, 1, 0)), _in_order, "value"),
+        "in a different order",
+    ),
+    Fault(
+        "M11-micro-batch-lost",
+        "the last micro-batch is lost",
+        "public code",
+        _stages(_whole, partial(_micro, order=(0, 1, 2)), _in_order, "shape"),
+        r"Rows 6 and 7 of 8 were dropped",
+    ),
+    Fault(
+        "M11-micro-batch-doubled",
+        "a micro-batch in the place of the next",
+        "public code",
+        _stages(_whole, partial(_micro, order=(0, 0, 2, 3)), _in_order, "value"),
+        r"Rows 0 and 1 stand in the place of rows 2 and 3",
+    ),
+    Fault(
+        "M12-stage-left-out",
+        "the last stage is left out",
+        "public code",
+        _stages(_whole, _left_out, _placed, "value", "unused-device"),
+        "stage|no op of the program ran",
+    ),
+    Fault(
+        "M13-shared-weights",
+        "every member reads the weights of the first",
+        "public code",
+        _members(_same, _shared, _copied, "variable-placement"),
+        "variable .* is copied in every call",
+    ),
+    Fault(
+        "M14-chained",
+        "every member gets the result of the one before it",
+        "public code",
+        _members(lambda p, x: p.side_by_side(x), _chained, lambda p, x: p.members(x), "value", "transfer"),
+        _ALONE,
+    ),
+    Fault(
+        "M15-results-rotated",
+        "the results of the members in another order",
+        "public code",
+        _members(lambda p, x: p.side_by_side(x), _rotated, lambda p, x: p.members(x), "value"),
+        "in the wrong order",
+    ),
+    Fault(
+        "M16-member-without-a-vote",
+        "an average that leaves a member out",
+        "public code",
+        _members(_voted, partial(_votes, used=1), _vote_on_host, "value"),
+        "missing|left out",
+    ),
+    Fault(
+        "M16-vote-on-a-member",
+        "the average on the device of a member",
+        "public code",
+        _members(_voted, lambda p, x: _votes(p, x, place=p.names[-1]), _vote_on_host, "transfer"),
+        _ALONE,
+    ),
+)
