@@ -23,6 +23,7 @@ from harness.cli import (
     explain,
     profile,
     profile_machine,
+    replay,
     report,
     run,
     scale,
@@ -181,6 +182,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("compare", compare.compare, "Find lost speedups between two runs, commands or revisions."),
     ("calibrate", calibrate.calibrate, "Measure how reliable the speedup gate is on this machine."),
     ("explain", explain.explain, "Explain a kind of finding."),
+    ("replay", replay.replay, "Run a saved failure again."),
     ("report", report.report, "Render saved runs again, several side by side."),
     ("diff", report.diff_runs, "Show what changed between two saved runs."),
 )

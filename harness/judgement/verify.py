@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,16 @@ import numpy as np
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.errors import DevicesUnavailable, UsageError, VerificationError
+from harness.evidence.places import place_of_call
 from harness.judgement.accepted import Acceptance, known_acceptances
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.progress import Progress
 from harness.judgement.runs import MODES, Mode
+from harness.judgement.saved_case import SavedCase
+from harness.judgement.shrinking import Programs, known_maker, smallest
 from harness.judgement.verdict import conclude
 from harness.judgement.verification import Verification
+from harness.records import Verdict
 from harness.session import observed
 
 
@@ -33,6 +39,8 @@ def verify(
     pattern: str | None = None,
     accept: Sequence[Acceptance] = (),
     seed: int = 0,
+    shrink: bool | Callable[[Devices], Callable[..., Any]] = False,
+    save: str | Path | None = None,
 ) -> Verification:
     """Run ``parallel`` and ``reference`` on the same inputs; compare values and gradients, and judge where each op ran.
 
@@ -60,6 +68,10 @@ def verify(
         accept: pairs of what is accepted, and why: a kind of finding, its code, or a part of its place. Such a finding
             is a warning; one that no longer occurs is reported.
         seed: of the random projection.
+        shrink: where the verdict is FAIL, look for the fewest rows, devices and outputs that still fail alike; the
+            reason says what they are. Fewer devices are tried for a program of ``make_parallel``, or where ``shrink``
+            is a function of the devices that makes ``parallel``.
+        save: a folder for the case of a FAIL: its inputs, variables and seed, for ``harness replay``.
 
     Returns:
         The verdict, the findings, what was exercised, each comparison with its tolerance, and the trace of each mode.
@@ -79,25 +91,47 @@ def verify(
             )
     if not isinstance(inputs, Mapping):
         raise UsageError(f"inputs={type(inputs).__name__}; accepted: a mapping of argument names to arrays or nests")
-    examination = Examination(
-        parallel=parallel,
-        reference=reference,
-        inputs=_on_host(inputs, known.host),
-        devices=known,
-        variables=list(variables),
-        gradients=gradients,
-        oracle=oracle,
-        exact=exact,
-        pattern=_known_pattern(pattern, parallel),
-        seed=seed,
-    )
+    given = _on_host(inputs, known.host)
+    case = SavedCase.wanted(place_of_call())
+    if case is not None:
+        given, seed, chosen = case.put_in(given, variables), case.seed, _known_modes(case.modes)
+    programs = Programs(parallel, reference, given, known)
+    maker = known_maker(shrink, parallel)
     acceptances = known_acceptances(accept)
-    with Progress() as progress:
-        examination.progress = progress
-        for mode in chosen:
+    before = [variable.numpy() for variable in variables] if save is not None else []
+
+    def judged(programs: Programs, modes: Sequence[Mode], progress: Callable[[str], None]) -> Verification:
+        examination = Examination(
+            parallel=programs.parallel,
+            reference=programs.reference,
+            inputs=programs.inputs,
+            devices=programs.devices,
+            variables=list(variables),
+            gradients=gradients,
+            oracle=oracle,
+            exact=exact,
+            pattern=_known_pattern(pattern, parallel),
+            seed=seed,
+            progress=progress,
+        )
+        for mode in modes:
             examination.run(mode)
         progress("looking for causes")
-        verification = conclude(examination, acceptances)
+        return conclude(examination, acceptances)
+
+    with Progress() as progress:
+        verification = judged(programs, chosen, progress)
+        if shrink and verification.verdict is Verdict.FAIL:
+            progress("looking for a smaller case")
+            less = smallest(
+                verification, programs, maker, lambda case, mode: judged(case, _known_modes([mode]), lambda _: None)
+            )
+            reason = verification.reason.rstrip(".")
+            verification = replace(verification, reason=f"{reason}. It fails alike with {less or 'nothing less'}")
+    if save is not None and verification.verdict is Verdict.FAIL:
+        place, reason = place_of_call() or "", verification.reason
+        path = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason).save(Path(save))
+        verification = replace(verification, reason=f"{reason.rstrip('.')}. Replay: harness replay {path}")
     return observed(verification)
 
 

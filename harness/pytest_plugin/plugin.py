@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 OPTION_DEVICES = "--harness-devices"
 OPTION_REQUIRE = "--harness-require"
+OPTION_SHRINK = "--harness-shrink"
+OPTION_SAVE = "--harness-save"
 ENVIRONMENT_DEVICES = "HARNESS_DEVICES"
 INI_DEVICES = "harness_devices"
 DEFAULT_DEVICES = "auto"
@@ -106,6 +108,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         default=False,
         help="fail tests that would be skipped because the configured devices do not meet their devices marker",
+    )
+    group.addoption(
+        OPTION_SHRINK,
+        action="store_true",
+        default=False,
+        help="where the fixture verify fails, look for the fewest rows, devices and outputs that still fail alike",
+    )
+    group.addoption(
+        OPTION_SAVE,
+        metavar="DIR",
+        default=None,
+        help="where the fixture verify fails, save the inputs, variables and seed in this folder, for harness replay",
     )
     speed.add_options(group)
     gate.add_options(group)
@@ -273,7 +287,7 @@ def _refuse_unread(watch: Watch, mark: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def verify(_harness_devices: Devices) -> Callable[..., Any]:
+def verify(_harness_devices: Devices, pytestconfig: pytest.Config) -> Callable[..., Any]:
     """Verify on the devices of this session, unless ``devices=`` is given; raise unless the verification passes.
 
     With ``check=False`` return the :class:`harness.Verification` whatever its verdict.
@@ -286,6 +300,8 @@ def verify(_harness_devices: Devices) -> Callable[..., Any]:
     @wraps(library_verify)
     def verify_here(*args: Any, devices: Devices = _harness_devices, check: bool = True, **kwargs: Any) -> Any:
         __tracebackhide__ = True
+        chosen = {"shrink": pytestconfig.getoption(OPTION_SHRINK), "save": pytestconfig.getoption(OPTION_SAVE)}
+        kwargs = {**{name: value for name, value in chosen.items() if value}, **kwargs}
         return (library_assert if check else library_verify)(*args, devices=devices, **kwargs)
 
     return verify_here

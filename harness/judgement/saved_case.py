@@ -1,0 +1,140 @@
+"""The case of a failed verification in a file: inputs, variables, seed, and how the program was started.
+
+``harness replay FILE`` starts it again, with the file's name in the environment; the call of ``verify`` on the same
+line then takes its inputs, variables and seed from there. A file is a NumPy archive that loads no code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import InvalidRecord, UsageError
+
+#: The environment variable that names the file.
+REPLAY = "HARNESS_REPLAY"
+CASE_SCHEMA_VERSION = 1
+#: Where pytest keeps the test that is running: ``tests/test_a.py::test_b (call)``.
+_TEST = "PYTEST_CURRENT_TEST"
+
+
+@dataclass(frozen=True)
+class SavedCase:
+    """``command`` starts the program in the folder ``cwd``; ``place`` is the line that calls ``verify`` there.
+
+    ``inputs`` are the leaves that are tensors, by their number among all leaves, and ``variables`` those that were
+    named. ``dtypes`` names the dtypes that NumPy has not, such as bfloat16.
+    """
+
+    command: list[str]
+    cwd: str
+    place: str
+    seed: int
+    modes: list[str]
+    spec: str
+    reason: str
+    inputs: dict[str, NDArray[Any]]
+    variables: list[NDArray[Any]]
+    dtypes: dict[str, str] = field(default_factory=dict)
+    schema_version: int = CASE_SCHEMA_VERSION
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Mapping[str, Any],
+        variables: Sequence[NDArray[Any]],
+        seed: int,
+        modes: Sequence[str],
+        spec: str,
+        place: str,
+        reason: str,
+    ) -> SavedCase:
+        """The case of a call of ``verify`` in this process."""
+        import tensorflow as tf
+
+        leaves = tf.nest.flatten(dict(inputs), expand_composites=True)
+        arrays = {str(number): leaf.numpy() for number, leaf in enumerate(leaves) if tf.is_tensor(leaf)}
+        test = os.environ.get(_TEST, "").rpartition(" ")[0]
+        command = [sys.executable, *sys.orig_argv[1:]]
+        if test:
+            command = [sys.executable, "-m", "pytest", test, *([f"--harness-devices={spec}"] if spec else [])]
+        return cls(command, str(Path.cwd()), place, seed, list(modes), spec, reason, arrays, list(variables))
+
+    def save(self, folder: Path) -> Path:
+        """Write the case into a folder, under a name that is still free there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        name = "".join(each if each.isalnum() else "_" for each in self.place) or "case"
+        numbers = (f"{name}_{number}.npz" for number in range(1, 10_000))
+        path = next(folder / each for each in numbers if not (folder / each).exists())
+        arrays = {f"input {number}": array for number, array in self.inputs.items()}
+        arrays |= {f"variable {number}": array for number, array in enumerate(self.variables)}
+        known = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
+        plain = {key: value for key, value in asdict(self).items() if key not in ("inputs", "variables", "dtypes")}
+        stored = {
+            name: array.view(f"u{array.dtype.itemsize}") if name in known else array for name, array in arrays.items()
+        }
+        stored = {name: array.astype("S") if array.dtype == object else array for name, array in stored.items()}
+        np.savez_compressed(path, case=np.array(json.dumps({**plain, "dtypes": known})), **stored)  # type: ignore[arg-type]
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> SavedCase:
+        """Read a case.
+
+        Raises:
+            InvalidRecord: the file is none.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            plain = json.loads(str(arrays.pop("case")))
+            if plain["schema_version"] > CASE_SCHEMA_VERSION:
+                raise InvalidRecord(path, f"schema_version={plain['schema_version']}; update the harness")
+            for name, dtype in plain["dtypes"].items():
+                arrays[name] = arrays[name].view(np.dtype(dtype))
+            count = sum(name.startswith("variable ") for name in arrays)
+            inputs = {name.removeprefix("input "): array for name, array in arrays.items() if name.startswith("input ")}
+            return cls(inputs=inputs, variables=[arrays[f"variable {number}"] for number in range(count)], **plain)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InvalidRecord):
+                raise
+            raise InvalidRecord(path, f"not a saved case: {error}") from error
+
+    @classmethod
+    def wanted(cls, place: str | None) -> SavedCase | None:
+        """The case that is to be replayed by a call of ``verify`` on this line; ``None`` where it is another one."""
+        path = os.environ.get(REPLAY)
+        if not path:
+            return None
+        case = cls.load(Path(path))
+        return case if case.place == place else None
+
+    def put_in(self, inputs: Mapping[str, Any], variables: Sequence[Any]) -> dict[str, Any]:
+        """The inputs of a call with this case's values in their place; its variables are assigned.
+
+        Raises:
+            UsageError: the call has other inputs or variables than the case.
+        """
+        import tensorflow as tf
+
+        leaves = tf.nest.flatten(dict(inputs), expand_composites=True)
+        tensors = {str(number) for number, leaf in enumerate(leaves) if tf.is_tensor(leaf)}
+        if tensors != set(self.inputs) or len(variables) != len(self.variables):
+            raise UsageError(
+                f"the saved case of {self.place} has {len(self.inputs)} inputs and {len(self.variables)} variables, "
+                f"the call {len(tensors)} and {len(variables)}; save it again with the program as it is"
+            )
+        for number, array in self.inputs.items():
+            leaves[int(number)] = tf.constant(array, leaves[int(number)].dtype)
+        for variable, array in zip(variables, self.variables, strict=True):
+            variable.assign(array)
+        packed: dict[str, Any] = tf.nest.pack_sequence_as(dict(inputs), leaves, expand_composites=True)
+        return packed

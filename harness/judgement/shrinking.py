@@ -1,0 +1,147 @@
+"""The smallest case that still fails in the same way: the fewest rows, the fewest devices, one output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+from harness.devices.device import Devices
+from harness.errors import UsageError
+from harness.judgement.runs import rows_of
+from harness.judgement.values import names_of
+from harness.judgement.verification import Verification
+from harness.parallel.data import DataParallel, make_parallel
+from harness.plural import plural
+from harness.records import Verdict
+
+#: So many rows are tried one by one; then every so many.
+_ONE_BY_ONE = 8
+
+#: Makes the program for other devices.
+Maker = Callable[[Devices], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What is verified: both programs, their inputs, and the devices."""
+
+    parallel: Callable[..., Any]
+    reference: Callable[..., Any]
+    inputs: Mapping[str, Any]
+    devices: Devices
+
+
+def known_maker(shrink: Any, parallel: Callable[..., Any]) -> Maker | None:
+    """What makes the program for fewer devices, where that is known.
+
+    Raises:
+        UsageError: ``shrink`` is neither a truth value nor a function.
+    """
+    if callable(shrink):
+        return shrink  # type: ignore[no-any-return]
+    if not isinstance(shrink, bool):
+        raise UsageError(f"shrink={shrink!r}; accepted: True, False, or a function of the devices that makes parallel")
+    if not isinstance(parallel, DataParallel):
+        return None
+    return lambda devices: make_parallel(
+        parallel.fn,
+        devices,
+        axis=parallel.axis,
+        broadcast=parallel.broadcast,
+        colocate_gradients=parallel.colocate_gradients,
+    )
+
+
+def smallest(
+    found: Verification, programs: Programs, maker: Maker | None, judge: Callable[[Programs, str], Verification]
+) -> str:
+    """What is left of the case where it fails alike with less; empty where nothing can be taken away.
+
+    ``judge`` verifies programs in one mode. A smaller case fails alike if its first failure is of the same kind.
+    """
+    first = next(finding for finding in found.findings if finding.severity is Verdict.FAIL)
+    mode = first.mode.split(", ")[0]
+
+    def fails(tried: Programs) -> bool:
+        result = judge(tried, mode)
+        failures = [finding for finding in result.findings if finding.severity is Verdict.FAIL]
+        return bool(failures) and failures[0].kind == first.kind
+
+    said = []
+    for step in (_rows(programs), _devices(programs, maker), _outputs(found, mode)):
+        for text, change in step:
+            tried = change(programs)
+            if fails(tried):
+                programs = tried
+                said.append(text)
+                break
+    return ", ".join(said)
+
+
+#: What a smaller case has, and how to make it of the one before.
+_Step = Iterator[tuple[str, Callable[[Programs], Programs]]]
+
+
+def _outputs(found: Verification, mode: str) -> _Step:
+    names = [each.where for each in found.comparisons if each.mode == mode]
+    outputs = [name for name in names if name.startswith("output")]
+    wrong = [name for name in outputs if any(name in line for each in found.findings for line in each.follows)]
+    for name in wrong if len(outputs) > 1 else ():
+        yield (
+            f"{name} alone",
+            lambda case, name=name: replace(  # type: ignore[misc]
+                case, parallel=_only(case.parallel, name), reference=_only(case.reference, name)
+            ),
+        )
+
+
+def _only(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``fn``, with one of its outputs."""
+    import tensorflow as tf
+
+    @wraps(fn, updated=())
+    def one(**inputs: Any) -> Any:
+        outputs = fn(**inputs)
+        return tf.nest.flatten(outputs)[names_of(outputs).index(name)]
+
+    return one
+
+
+def _rows(programs: Programs) -> _Step:
+    rows = rows_of(programs.parallel, programs.inputs) or 0
+    for count in (*range(1, min(rows, _ONE_BY_ONE + 1)), *range(2 * _ONE_BY_ONE, rows, _ONE_BY_ONE)):
+        yield (
+            f"{count} of {plural(rows, 'row')}",
+            lambda case, count=count: replace(case, inputs=_first(case, rows, count)),  # type: ignore[misc]
+        )
+
+
+def _first(programs: Programs, rows: int, count: int) -> dict[str, Any]:
+    """The inputs, with the first rows of the batch alone."""
+    import tensorflow as tf
+
+    whole, axis = getattr(programs.parallel, "broadcast", ()), getattr(programs.parallel, "axis", 0)
+
+    def cut(leaf: Any) -> Any:
+        if not tf.is_tensor(leaf) or not leaf.shape.rank or leaf.shape.rank <= axis or leaf.shape[axis] != rows:
+            return leaf
+        return tf.gather(leaf, tf.range(count), axis=axis)
+
+    return {
+        name: value if name in whole else tf.nest.map_structure(cut, value) for name, value in programs.inputs.items()
+    }
+
+
+def _devices(programs: Programs, maker: Maker | None) -> _Step:
+    total = len(programs.devices)
+    for count in range(1, total) if maker is not None else ():
+        yield (
+            f"{count} of {plural(total, 'device')}",
+            lambda case, count=count: _on(case, maker, case.devices[:count]),  # type: ignore[arg-type,misc]
+        )
+
+
+def _on(case: Programs, maker: Maker, devices: Devices) -> Programs:
+    return replace(case, parallel=maker(devices), devices=devices)

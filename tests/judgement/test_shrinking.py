@@ -1,0 +1,122 @@
+"""A failing case is made smaller until nothing can be taken away, and can be saved and run again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+from harness.errors import InvalidRecord, UsageError
+from harness.faults.samples import sample
+from harness.judgement.saved_case import REPLAY, SavedCase
+from harness.records import Verdict
+
+
+def _centred(x: Any) -> dict[str, Any]:
+    """Not row-wise: the mean of the batch is subtracted in one of the outputs."""
+    return {"all": x - tf.reduce_mean(x, axis=0), "each": tf.tanh(x)}
+
+
+def _row_wise(x: Any) -> dict[str, Any]:
+    return {"all": x * 2.0, "each": tf.tanh(x)}
+
+
+def test_a_failure_says_with_how_little_it_fails_alike(devices: harness.Devices) -> None:
+    inputs = {"x": sample(4 * len(devices), 3)}
+    program = harness.make_parallel(_centred, devices)
+    found = harness.verify(program, _centred, inputs, devices=devices, modes=["eager"], shrink=True)
+    rows = 4 * len(devices)
+    assert f"fails alike with 2 of {rows} rows, 2 of {len(devices)} devices, output['all'] alone" in found.reason, found
+    right = harness.make_parallel(_row_wise, devices)
+    passed = harness.verify(right, _row_wise, inputs, devices=devices, modes=["eager"], shrink=True)
+    assert passed.verdict is Verdict.PASS
+    assert "alike" not in passed.reason
+
+
+def test_a_function_of_the_devices_makes_a_program_for_fewer(devices: harness.Devices) -> None:
+    def towers(devices: harness.Devices) -> Callable[..., Any]:
+        def program(x: Any) -> Any:
+            parts = []
+            for device, part in _parts(devices, x):
+                with tf.device(device.name):
+                    parts.append(tf.nn.softmax(part, axis=0))
+            return tf.concat(parts, 0)
+
+        return program
+
+    inputs = {"x": sample(2 * len(devices), 3)}
+    found = harness.verify(
+        towers(devices), lambda x: tf.nn.softmax(x, axis=0), inputs, devices=devices, modes=["eager"], shrink=towers
+    )
+    assert f"2 of {len(devices)} devices" in found.reason, found
+
+
+def _parts(devices: harness.Devices, x: Any) -> list[tuple[harness.Device, Any]]:
+    count = len(devices)
+    sizes = [int(x.shape[0]) // count + (index < int(x.shape[0]) % count) for index in range(count)]
+    return list(zip(devices, tf.split(x, sizes), strict=True))
+
+
+def test_what_cannot_make_a_program_is_refused(devices: harness.Devices) -> None:
+    with pytest.raises(UsageError, match="shrink='small'; accepted: True, False, or a function"):
+        harness.verify(tf.tanh, tf.tanh, {"x": [1.0]}, devices=devices, shrink="small")  # type: ignore[arg-type]
+
+
+def _verified(devices: harness.Devices, x: Any, start: float, folder: Path | None) -> tuple[harness.Verification, Any]:
+    scale = tf.Variable(start)
+    program = harness.make_parallel(lambda x: tf.sort(x * scale, axis=0), devices)
+    reference = lambda x: tf.sort(x * scale, axis=0)  # noqa: E731
+    found = harness.verify(
+        program, reference, {"x": x}, devices=devices, variables=[scale], gradients=False, modes=["eager"], save=folder
+    )
+    return found, scale
+
+
+def test_a_saved_failure_brings_its_inputs_and_variables(
+    devices: harness.Devices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 2 * len(devices)
+    wrong, even = sample(rows, 3), np.ones((rows, 3), np.float32)
+    failed, _ = _verified(devices, wrong, 2.0, tmp_path)
+    assert failed.verdict is Verdict.FAIL
+    saved = re.search(r"Replay: harness replay (.*\.npz)$", failed.reason)
+    assert saved is not None, failed
+    case = SavedCase.load(Path(saved[1]))
+    assert case.place.startswith("test_shrinking.py:")
+    assert case.command[1:3] == ["-m", "pytest"]
+    # Equal rows are sorted already, so that the same program passes, and nothing is saved.
+    assert _verified(devices, even, 3.0, tmp_path)[0].verdict is Verdict.PASS
+    assert len(list(tmp_path.iterdir())) == 1
+    monkeypatch.setenv(REPLAY, saved[1])
+    again, scale = _verified(devices, even, 3.0, None)
+    assert again.verdict is Verdict.FAIL
+    assert again.reason == failed.reason.partition(". Replay:")[0]
+    assert float(scale) == 2.0
+
+
+def test_dtypes_that_numpy_has_not_are_saved_too(tmp_path: Path) -> None:
+    inputs = {"a": tf.constant([1.5, 2.5], tf.bfloat16), "b": tf.constant(["left", "right"]), "c": 3}
+    path = SavedCase.of(inputs, [], 5, ["graph"], "cpu:4", "train.py:7", "why").save(tmp_path)
+    case = SavedCase.load(path)
+    assert (case.seed, case.modes, case.spec, case.reason) == (5, ["graph"], "cpu:4", "why")
+    other = {"a": tf.zeros([2], tf.bfloat16), "b": tf.constant(["", ""]), "c": 4}
+    back = case.put_in(other, [])
+    assert back["a"].dtype == tf.bfloat16
+    assert back["a"].numpy().tolist() == [1.5, 2.5]
+    assert back["b"].numpy().tolist() == [b"left", b"right"]
+    assert back["c"] == 4
+    with pytest.raises(UsageError, match="save it again"):
+        case.put_in({"a": other["a"]}, [])
+
+
+def test_a_file_that_is_no_case_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "case.npz"
+    path.write_text("no archive")
+    with pytest.raises(InvalidRecord, match="not a saved case"):
+        SavedCase.load(path)
