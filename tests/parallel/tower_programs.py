@@ -22,7 +22,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 def elsewhere(trace: Trace) -> list[str]:
     """Backward ops that ran on another device than their forward ops."""
     return [
-        f"{op.name} ({op.type}) on {op.device}, not {place}" for op, place, _ in _gradients_elsewhere(Wiring(trace))
+        f"{op.name} ({op.type}) on {op.device}, not {place}" for op, place, *_ in _gradients_elsewhere(Wiring(trace))
     ]
 
 
