@@ -60,6 +60,7 @@ def _edges(wiring: Wiring, devices: Devices) -> Iterator[_Edge]:
         for name in dict.fromkeys(op.inputs):
             before = _executed(wiring, name)
             source = wiring.maker(name)
+            source = before if source is not None and source.device is None else source
             if before is None or before.device is None or source is None or source.device is None:
                 continue
             read = source.role == "variable" and on_device(source) and _of_the_model(op)
@@ -70,9 +71,9 @@ def _edges(wiring: Wiring, devices: Devices) -> Iterator[_Edge]:
 
 
 def _executed(wiring: Wiring, name: str) -> Op | None:
-    """The op of this name; for an identity that was optimised away, the op before it that ran."""
+    """The op of this name; for one that was optimised away, the op before it that took it in."""
     op = wiring.by_name.get(name)
-    while op is not None and op.device is None and op.type in IDENTITIES and op.inputs:
+    while op is not None and op.device is None and op.inputs and (op.type in IDENTITIES or len(op.inputs) == 1):
         op = wiring.by_name.get(op.inputs[0])
     return op
 

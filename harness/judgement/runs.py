@@ -263,7 +263,18 @@ def to_array(leaf: Any) -> NDArray[Any] | None:
         leaf = leaf.to_tensor()
     if isinstance(leaf, tf.SparseTensor):
         leaf = tf.sparse.reorder(leaf).values
+    if "/device:CUSTOM:" in str(getattr(leaf, "device", "")):
+        leaf = _of_a_mesh(leaf)
     return np.asarray(leaf.numpy() if hasattr(leaf, "numpy") else leaf)
+
+
+def _of_a_mesh(leaf: Any) -> Any:
+    """The whole of a tensor that DTensor has spread over a mesh."""
+    import tensorflow as tf
+
+    dtensor = tf.experimental.dtensor
+    mesh = dtensor.fetch_layout(leaf).mesh
+    return dtensor.unpack(dtensor.relayout(leaf, dtensor.Layout.replicated(mesh, rank=leaf.shape.rank)))[0]
 
 
 def _layout(leaf: Any) -> object:

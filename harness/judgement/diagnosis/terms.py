@@ -83,7 +83,10 @@ def added_in_each(question: Question) -> Iterator[Cause]:
         return
     number = 0
     while number < _MOST_SUMS:
-        for factor, how in ((float(count), f"counted {count} times, once for each shard,"), (0.0, "left out")):
+        for factor, how in (
+            (float(count), f"counted {count} times, once for each shard, instead of once"),
+            (0.0, "left out"),
+        ):
             addends = _Addends(number, factor)
             raw = question.in_graph(question.reference.fn, addends.on_op)
             if raw is None or addends.seen <= number:
@@ -91,7 +94,7 @@ def added_in_each(question: Question) -> Iterator[Cause]:
             result = as_result(raw, question.watched)
             if question.all_explained(lambda leaf, result=result: leaf.of(result)):  # type: ignore[misc]
                 yield Cause(
-                    f"an addend that depends on variables alone, such as a bias, is {how} instead of once",
+                    f"an addend that depends on variables alone, such as a bias, is {how}",
                     place_of(question, question.wrong[0]),
                     tuple(question.wrong),
                     "add it once, after the parts are joined",
