@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
@@ -92,7 +92,7 @@ def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
         if computes(reader) and reader.requested is None and reader.role == "forward":
             return ""  # after the pipeline, in no scope: what the caller does with the results
         if source.role == "gradient" and (
-            (reader.requested is None and start == 0) or _to_its_maker(wiring, source, reader, host)
+            (reader.requested is None and start == 0) or _to_its_maker(wiring, source, reader, host, own)
         ):
             return ""
         if start < 0 and source.role == "forward" and not _comes_from(wiring, source, own):
@@ -108,12 +108,12 @@ def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
     return wrong
 
 
-def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName) -> bool:
+def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName, own: Collection[DeviceName]) -> bool:
     """Whether a gradient goes to the device that its tensor was made on, or was handed on by.
 
     Stages hand on what they do not use, and the gradient of an identity is no op: it goes back in one step. The
     gradient of an argument may be added up or joined wherever that happens without a scope, and on the host, where
-    arguments are.
+    arguments are; so may that of what a host beside the ``own`` devices made of one, such as its micro-batches.
     """
     names, seen = [source.name], set()
     while names:
@@ -131,7 +131,7 @@ def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName) -> b
                 if (before.device or before.requested) == reader.device:
                     return True
                 before = wiring.by_name.get(before.inputs[0])
-            if before is None or before.role == "data":
+            if before is None or before.role == "data" or (before.device == host and host not in own):
                 if reader.requested is None or reader.device == host:
                     return True
             elif before.device == reader.device and before.role != "variable":
@@ -154,6 +154,7 @@ def _comes_from(wiring: Wiring, op: Op, devices: set[DeviceName]) -> bool:
 
 
 def _between_members(devices: Devices, wiring: Wiring) -> Callable[[_Edge], str]:
+    own = {device.parsed for device in devices}
     host = DeviceName.parse(devices.host)
 
     def wrong(edge: _Edge) -> str:
@@ -165,7 +166,7 @@ def _between_members(devices: Devices, wiring: Wiring) -> Callable[[_Edge], str]
         # In no scope: what the caller does with the results, or the tape with the gradients of shared arguments.
         if joined or (reader.requested is None and (reader.role == "forward" or reader.type in _SUMS)):
             return ""
-        if source.role == "gradient" and reader.device == host and _to_its_maker(wiring, source, reader, host):
+        if source.role == "gradient" and reader.device == host and _to_its_maker(wiring, source, reader, host, own):
             return ""
         return (
             f"another model reads the result of one model's {source.role} op; only arguments and results may move "
