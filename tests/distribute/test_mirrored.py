@@ -115,7 +115,9 @@ def test_the_same_done_right_is_equal_to_one_device(judged: dict[str, Any], name
     assert found["exercised"]["programs"] == len(CLEAN[name])
     assert found["exercised"]["gradients"] > 0
     assert found["exercised"]["gradient_ops"] > 0
-    assert len(found["exercised"]["devices"]) == 2
+    devices = found["exercised"]["devices"]
+    # Beside GPUs, Keras's loop counts on the host.
+    assert len([device for device in devices if "GPU" in device] or devices) == 2
 
 
 def test_bounds_are_no_wider_than_they_have_to_be(judged: dict[str, Any]) -> None:
