@@ -91,8 +91,8 @@ _ALL = (
     FindingKind(
         "H201",
         "op-placement",
-        "an op ran on a device that its scope does not name (soft placement, XLA, a Python function), works on one "
-        "shard's rows and ran on another shard's device, or ran on a device that the program should not use",
+        "an op ran on the wrong device: not the one that its scope names (soft placement, XLA, a Python function), "
+        "not the one of the shard whose rows it works on, or one that the program should not use",
         "a product in the scope of GPU:1 ran on GPU:0",
         "soft placement of an op without a kernel for the device; a variable on another device; a hard-coded "
         "device name; work on a shard outside of its scope",

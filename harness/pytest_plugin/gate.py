@@ -124,7 +124,7 @@ class _Gate:
             )
         if not hasattr(session.storage, "query"):
             raise pytest.UsageError(
-                f"{OPTION_FAIL}: {session.storage} keeps no files; give a folder: --benchmark-storage"
+                f"{OPTION_FAIL}: {session.storage} is not a folder; give one with --benchmark-storage"
             )
         if not self._saved("*/" if self.by_machine else ""):
             what = "no saved run" if self.compare is True else f"no saved run matches {self.compare!r}"

@@ -25,7 +25,7 @@ def two_cores() -> None:
     from harness.devices import configure, current, server_process
     from harness.devices.fingerprint import fingerprint
 
-    with pytest.raises(DevicesUnavailable, match="each for one device"):
+    with pytest.raises(DevicesUnavailable, match="one per device"):
         configure(f"cores:{len(usable_cores()) + 1}")
     devices = configure("cores:2")
     names = tuple(f"/job:core/replica:0/task:{task}/device:CPU:0" for task in range(2))

@@ -182,7 +182,7 @@ def test_more_cores_than_there_are_physical_ones_are_refused_though_there_are_as
     with pytest.raises(DevicesUnavailable) as caught:
         resolve("cores:3").plan(_with_cores(0, 2, allowed=4))
     assert caught.value.available == ("core of CPU 0", "core of CPU 2", "4 CPUs in all")
-    assert "needs 3 CPU cores, each for one device" in str(caught.value)
+    assert "needs 3 CPU cores, one per device" in str(caught.value)
     assert len(resolve("cores:2").plan(_with_cores(0, 2, allowed=4)).devices) == 2
 
 

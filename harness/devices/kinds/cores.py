@@ -46,7 +46,7 @@ class CoresSpec(DeviceSpec):
         cores = inventory.cores
         if self.count > len(cores):
             available = [*(f"core of CPU {cpu}" for cpu in cores), f"{plural(inventory.cpus_allowed, 'CPU')} in all"]
-            needed = f"{plural(self.count, 'CPU core')}, each for one device"
+            needed = f"{plural(self.count, 'CPU core')}, one per device"
             raise DevicesUnavailable(str(request), needed, available)
         cpus = cores[: self.count]
         runtime = RuntimeSettings(

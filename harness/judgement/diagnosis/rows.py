@@ -256,7 +256,7 @@ def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
             if what is None:
                 if not anyhow or not set(rows) <= set(wrong):
                     break
-                what = "wrong, and it alone"
+                what = "wrong"
             claims.append((shards, what))
         else:
             if claims and all(claim == claims[0] for claim in claims):
