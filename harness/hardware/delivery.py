@@ -24,8 +24,9 @@ class Delivery:
 
     def text(self, words: int) -> str:
         """Describe what is wrong, of ``words`` 64-bit words."""
-        zeros = ": zeros arrived" if self.mismatch.count == words and self.mismatch.found == 0 else ""
-        return f"{self.mismatch.count:,} of {words:,} words differ, the first is word {self.mismatch.first_word}{zeros}"
+        if self.mismatch.count == words and self.mismatch.found == 0:
+            return f"zeros arrived instead of all {words:,} words"
+        return f"{self.mismatch.count:,} of {words:,} words differ, the first is word {self.mismatch.first_word}"
 
 
 def judge_delivery(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from described_machines import H100, Subject, blamed, text
 
-from harness.checking.check import CheckContext, Level
+from harness.checking.check import DEFAULT_SEED, CheckContext, Level
 from harness.records import Finding, Verdict
 
 L4, V100, A100, PCIE, H200 = (
@@ -18,19 +19,34 @@ L4, V100, A100, PCIE, H200 = (
     "NVIDIA H200",
 )
 T4 = "Tesla T4"
-#: Devices of the process, and the memory of each in MiB.
-DEVICES, MEMORY_MIB = 5, 64
+#: Devices of the process, and the memory of each.
+DEVICES, MEMORY = 8, "software_mib = 32"
+LAPTOP = "NVIDIA GeForce RTX 4060 Laptop GPU"
+#: Lines of ``[cards]``: four cards with links between every two; pairs with a bridge; slices; a card of a laptop.
+HGX_4 = "bridges = [[0, 1, 4], [0, 2, 4], [0, 3, 4], [1, 2, 4], [1, 3, 4], [2, 3, 4]]"
+BRIDGES, ONE_BRIDGE = "bridges = [[0, 1, 12], [2, 3, 12]]", "bridges = [[0, 1, 12]]"
+MIG = "slices = 2"
+OF_LAPTOP = """compute_capability = "8.9"
+pcie_width = 8
+without = ["ecc_corrected", "ecc_uncorrected", "power_limit_w", "remapped_rows", "xid"]"""
+#: All that says something of one card.
+ALL = "software cards memory copies corruption sustained-load"
 
 
 class Machine(NamedTuple):
-    """A machine, the checks to run on it, and who must be named. ``verdict`` is the worst of the checks."""
+    """A machine, the checks to run on it, and who must be named. ``verdict`` is the worst of the checks.
+
+    ``lines`` are more of ``[cards]``. ``kind`` is what its devices are taken for.
+    """
 
     cards: int
     model: str
     faults: Sequence[str]
     checks: str
-    who: set[Subject]
+    who: Set[Subject]
     verdict: Verdict = Verdict.FAIL
+    lines: str = ""
+    kind: Any = "software-gpu"
 
 
 FAULTY = [
@@ -89,6 +105,21 @@ FAULTY = [
     Machine(2, L4, ["kernels-missing"], "software", {0, 1}),
     Machine(4, L4, ["missing card = 0", "zeros pair = [1, 3]"], "cards copies", {0, (1, 3)}),
     Machine(4, H100, ["hot card = 0, slowdown_after_s = 0.001", "row-remap card = 1"], "sustained-load", {0, 1}),
+    Machine(8, H100, ["bit-flip card = 6, probability = 1.0", "no-write card = 7"], "corruption", {6, 7}),
+    Machine(8, A100, ["lost card = 5", "misnumbered cards = [2, 3]"], "cards", {2, 3, 5}),
+    Machine(8, H200, ["nvlink-down card = 7, links = 1", "link-width card = 0"], "sustained-load", {7, 0}),
+    Machine(4, A100, ["nvlink-down card = 3, links = 2"], "sustained-load", {3}, lines=HGX_4),
+    Machine(4, A100, ["zeros pair = [2, 0]"], "copies", {(2, 0)}, lines=HGX_4),
+    Machine(4, PCIE, ["nvlink-down card = 1, links = 12"], "sustained-load", {1}, lines=BRIDGES),
+    Machine(4, PCIE, ["shifted pair = [3, 2]"], "corruption", {(3, 2)}, lines=BRIDGES),
+    Machine(3, PCIE, ["link-generation card = 2, generation = 3"], "sustained-load", {2}, lines=ONE_BRIDGE),
+    Machine(1, LAPTOP, ["link-width card = 0"], "sustained-load", {0}, lines=OF_LAPTOP),
+    Machine(1, LAPTOP, ["hot card = 0, slowdown_after_s = 0.001"], "sustained-load", {0}, lines=OF_LAPTOP),
+    Machine(1, LAPTOP, ["memory-held card = 0"], "memory", {0}, lines=OF_LAPTOP),
+    # A slice is a GPU of its own, with the sensors of its card.
+    Machine(1, A100, ["bit-flip card = 0, probability = 0.5"], "corruption", {0}, lines=MIG, kind="gpu"),
+    Machine(1, H100, ["row-remap card = 0"], "sustained-load", {0}, lines=MIG, kind="gpu"),
+    Machine(1, A100, ["stuck-bit card = 0"], "memory", {0}, lines=MIG, kind="gpu"),
 ]
 
 #: What looks like a fault and is none, beside machines of every model.
@@ -103,6 +134,9 @@ HARMLESS = [
     Machine(1, V100, ["retired-pages card = 0, count = 3, pending = false"], "sustained-load", set()),
     Machine(2, H100, ["memory-held card = 1, share = 0.1"], "memory", set()),
     Machine(2, A100, ["hot card = 1, slowdown_after_s = 10000.0"], "sustained-load", set()),
+    Machine(1, LAPTOP, ["memory-held card = 0, share = 0.2"], ALL, set(), lines=OF_LAPTOP),
+    Machine(1, A100, [], ALL, set(), lines=MIG, kind="gpu"),
+    Machine(2, H100, [], "cards corruption", set(), lines="slices = 7", kind="gpu"),
 ]
 
 #: Last, because what has leaked stays lost; and on a card of its own, because TensorFlow asks for memory once.
@@ -128,7 +162,7 @@ def all_machines() -> list[Machine]:
 def spend_little(patch: Any) -> None:
     """Let the checks measure briefly: only their values and sensors matter here."""
     from harness.hardware.collectives import check as collectives
-    from harness.hardware.copies import check as copies
+    from harness.hardware.copies import check as copies, measure as copying
     from harness.hardware.corruption import measure as corruption
     from harness.hardware.memory import check as memory, measure as patterns
     from harness.hardware.sustained_load import measure as load
@@ -138,6 +172,8 @@ def spend_little(patch: Any) -> None:
     patch.setitem(corruption.LIMIT_S, quick, 600.0)
     patch.setitem(corruption.COPIES, quick, 3)
     patch.setitem(copies.SIZES, quick, (4 * 2**10, 64 * 2**10))
+    for name in ("_TIMES_SMALL", "_TIMES_LARGE"):
+        patch.setattr(copying, name, 1)
     patch.setitem(collectives.ELEMENTS, quick, (2**12,))
     patch.setattr(collectives, "REPEATS", 1)
     patch.setitem(memory.HELD_S, quick, 0.0)
@@ -151,7 +187,7 @@ def spend_little(patch: Any) -> None:
     patch.setattr(load, "_LARGEST", 256)
 
 
-def problems_of(machine: Machine, devices: Any, built: dict[Any, Any]) -> list[str]:
+def problems_of(machine: Machine, devices: Any, built: dict[Any, Any], seed: int = DEFAULT_SEED) -> list[str]:
     """What the checks say of the machine and should not, and the other way round."""
     from harness.checks.registry import SUITE
     from harness.devices.described.description import read_description
@@ -161,16 +197,18 @@ def problems_of(machine: Machine, devices: Any, built: dict[Any, Any]) -> list[s
     from harness.records import overall
     from harness.softgpu import switch
 
-    made = read_description("test.toml", text(machine.cards, machine.model, *machine.faults, cards=_MEMORY))
+    lines = f"{MEMORY}\n{machine.lines}"
+    made = read_description("test.toml", text(machine.cards, machine.model, *machine.faults, cards=lines))
     gpus = gpus_of(made, "test.toml")
     switch(gpus)
-    there = Devices(list(devices)[: gpus.count], spec="softgpu:test.toml", reason="")
+    mine = [replace(each, kind=machine.kind) for each in list(devices)[: gpus.count]]
+    there = Devices(mine, spec="softgpu:test.toml", reason="")
     findings: list[Finding] = []
     verdicts = []
     for check in SUITE.select(machine.checks.split()):
         on = TensorFlowMachine(there)
         on._built = built  # the graphs of the operations: the devices are the same
-        result = check.run(CheckContext(there, machine=on))
+        result = check.run(CheckContext(there, seed=seed, machine=on))
         verdicts.append(result.verdict)
         findings += result.findings
     problems = []
@@ -181,9 +219,6 @@ def problems_of(machine: Machine, devices: Any, built: dict[Any, Any]) -> list[s
     if machine.who and not all(each.next_step for each in findings):
         problems.append("a finding without a next step")
     return [f"{machine.cards} {machine.model} {list(machine.faults)} {machine.checks}: {each}" for each in problems]
-
-
-_MEMORY = f"software_mib = {MEMORY_MIB}"
 
 
 def every_machine() -> None:
@@ -201,7 +236,7 @@ def every_machine() -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         spend_little(patch)
         path = Path(folder) / "machine.toml"
-        path.write_text(text(DEVICES, H100, cards=_MEMORY), encoding="utf-8")
+        path.write_text(text(DEVICES, H100, cards=MEMORY), encoding="utf-8")
         devices = harness.configure(f"softgpu:{path}")
         built: dict[Any, Any] = {}
         problems = []

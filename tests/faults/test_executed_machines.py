@@ -6,10 +6,15 @@ import shutil
 from collections.abc import Callable
 
 import pytest
-from executed_machines import FAULTY, LEAKING, all_machines, every_machine
+from described_machines import H100, text
+from executed_machines import FAULTY, LEAKING, all_machines, every_machine, spend_little
 
+from harness.checking.check import CheckContext
+from harness.checking.execute import execute
 from harness.devices.described.description import FAULT_KINDS
-from harness.records import Verdict
+from harness.records import CardVerdict, CheckResult, RunRecord, Verdict
+from harness.report.card_verdicts import card_verdicts
+from harness.softgpu import DescribedGpus
 from harness.softgpu.compiler import NAMES
 
 _WITHOUT = not any(shutil.which(name) for name in NAMES)
@@ -28,3 +33,51 @@ def test_there_are_40_faulty_machines_and_40_clean_ones_of_every_kind() -> None:
 @pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
 def test_every_fault_is_found_on_its_card_and_every_clean_machine_passes(fresh_process: Callable[..., object]) -> None:
     fresh_process(every_machine, timeout_s=1100)
+
+
+def one_card_in_two_parts() -> None:
+    """Take one card as ``auto`` does, and run the checks on its halves: in good order, and with two faults."""
+    import tensorflow as tf
+
+    import harness
+    from harness.checks.registry import SUITE
+    from harness.devices.described.description import read_description
+    from harness.devices.described.state import gpus_of
+    from harness.hardware.real import TensorFlowMachine
+    from harness.softgpu import load, switch
+
+    def described(*faults: str) -> DescribedGpus:
+        made = read_description("one.toml", text(1, H100, *faults, cards="software_mib = 1024"))
+        return gpus_of(made, "one.toml")
+
+    def checked(*faults: str) -> tuple[list[CheckResult], list[CardVerdict]]:
+        switch(described(*faults))
+        made = TensorFlowMachine(devices)
+        assert [card.part for card in made.cards] == ["logical GPU"] * 2
+        assert len({card.uuid for card in made.cards}) == 1
+        assert not made.pair_links(), "copies inside a card have no link to be faster than"
+        ids = ["cards", "copies", "arithmetic", "corruption", "collectives", "sustained-load"]
+        results = [execute(check, CheckContext(devices, machine=made)) for check in SUITE.select(ids)]
+        record = RunRecord("", "", (), "", Verdict.PASS, 0, True, tuple(results), cards=made.cards)
+        return results, card_verdicts(record)
+
+    load(tf, described())
+    devices = harness.configure("auto")
+    assert devices.spec.startswith("gpu:2x"), devices.reason
+    assert {device.kind for device in devices} == {"logical-gpu"}
+    with pytest.MonkeyPatch.context() as patch:
+        spend_little(patch)
+        results, verdicts = checked()
+        assert [each.verdict for each in results] == [Verdict.PASS] * 6, [each.reason for each in results]
+        assert verdicts == []
+        figures = [figure for result in results for figure in result.figures]
+        assert {figure.device for figure in figures if figure.name == "matmul float32"} == {"GPU:0", "GPU:1"}
+        assert not [figure for figure in figures if "profile" in (figure.expected_from or "")]
+        _, verdicts = checked("link-width card = 0", "bit-flip card = 0, probability = 0.5")
+        (verdict,) = verdicts
+        assert (verdict.labels, verdict.action) == (("GPU:0", "GPU:1"), "replace")
+
+
+@pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
+def test_two_parts_of_one_card_are_judged_as_parts_and_named_as_one_card(fresh_process: Callable[..., object]) -> None:
+    fresh_process(one_card_in_two_parts, timeout_s=900)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,28 @@ class _Full(NumpyMachine):
         if card == "GPU:1":
             raise DeviceMemoryFull(card, array.nbytes)
         return super().put(array, card)
+
+
+class _FullUnderWay(NumpyMachine):
+    """A machine whose second card has no memory for the results of rates."""
+
+    def run(self, operation: Operation, card: str, buffers: Sequence[Any], repeats: int = 1) -> Any:
+        if card == "GPU:1" and repeats > 1:
+            raise DeviceMemoryFull(card, 2**24)
+        return super().run(operation, card, buffers, repeats)
+
+
+def test_rates_of_the_others_are_measured_where_a_card_runs_out_of_memory() -> None:
+    outcome = _run(_FullUnderWay(FOUR))
+    assert _found(outcome) == {("memory", FOUR[1].device)}
+    assert len(outcome.findings) == 1
+    assert {each.device for each in outcome.figures if each.name == "memory bandwidth"} == {"GPU:0", "GPU:2", "GPU:3"}
+
+
+def test_a_device_of_little_memory_gets_vectors_that_fit() -> None:
+    for room in (None, 64 * 2**20, 32 * 2**20):
+        for trial in rates_of(Level.QUICK, False, room):
+            assert room is None or 5 * sum(4 * math.prod(shape) for shape in trial.shapes) // 2 <= room
 
 
 def test_a_card_without_memory_is_named_once_and_the_others_are_tested() -> None:

@@ -39,13 +39,13 @@ def test_a_process_with_its_card_alone_is_right() -> None:
         (GIVEN, replace(SEEN, used=("GPU-00000000", "GPU-00000001")), "memory on other GPUs: GPU-00000000"),
         (GIVEN, replace(SEEN, right=False), "incorrectly"),
         (GIVEN, replace(SEEN, device="/job:localhost/replica:0/task:0/device:CPU:0"), "computed on"),
-        (GIVEN, None, "failed: exit code 1"),
+        (GIVEN, "exit code 1", "failed: exit code 1"),
         (ON_CPU, replace(SEEN_ON_CPU, cpus=(2, 3)), "has threads on CPUs 2, 3"),
         (ON_CPU, replace(SEEN_ON_CPU, gpus=1), "sees 1 GPU"),
     ],
 )
-def test_whatever_is_not_alone_is_found_and_names_the_card(given: Given, seen: Seen | None, said: str) -> None:
-    (finding,) = judge_isolation(given, seen, "exit code 1")
+def test_whatever_is_not_alone_is_found_and_names_the_card(given: Given, seen: Seen | str, said: str) -> None:
+    (finding,) = judge_isolation(given, seen)
     assert (finding.kind, finding.device) == ("isolation", given.card.device)
     assert given.card.label in finding.message
     assert said in finding.message

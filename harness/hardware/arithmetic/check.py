@@ -13,7 +13,7 @@ from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.hardware.account import Account, on_machine
 from harness.hardware.arithmetic.bounds import coarse_as_tf32
 from harness.hardware.arithmetic.judge import Ran, judge_alike, judge_card
-from harness.hardware.arithmetic.measure import time_operation
+from harness.hardware.arithmetic.measure import Timed, time_operation
 from harness.hardware.arithmetic.trials import Trial, both_ways, rates_of, tfloat32, values_of
 from harness.hardware.card import alike
 from harness.hardware.machine import Buffer, DeviceMemoryFull, Machine
@@ -41,6 +41,8 @@ class _Course:
         #: Labels of the cards without a kernel, by operation.
         self.missing: dict[str, list[str]] = {}
         self.names: list[str] = []
+        #: Labels of the cards that lacked memory.
+        self.full: set[str] = set()
         #: Whether float32 products were as coarse as TF32, by label.
         self.coarse: dict[str, bool] = {}
         self.compared = False
@@ -96,7 +98,8 @@ class _Course:
         On a described machine no result is computed, because NumPy would take minutes for simulated milliseconds.
         """
         on_gpu = not all(card.on_host for card in self.cards)
-        for number, trial in enumerate(self._variants(rates_of(self.context.level, on_gpu))):
+        room = max((each for card in self.cards if (each := self.machine.free_bytes(card.label))), default=None)
+        for number, trial in enumerate(self._variants(rates_of(self.context.level, on_gpu, room))):
             if self.machine.described:
                 self._measure_rate(trial, trial.blank())
             else:
@@ -118,7 +121,7 @@ class _Course:
             self.missing.setdefault(trial.operation.name, []).append(card.label)
             return None
         except DeviceMemoryFull as full:
-            self.account.add_full(card, full)
+            self._lacks_memory(card, full)
             return None
         return self.machine.fetch(first), self.machine.fetch(second)
 
@@ -127,6 +130,8 @@ class _Course:
         buffers: dict[str, list[Buffer]] = {}
         firsts: dict[str, Buffer] = {}
         for card in self.cards:
+            if card.label in self.full:
+                continue
             try:
                 given = self._put(operands, card)
                 with tf32_set(trial.tf32), raising_no_kernel():
@@ -134,11 +139,10 @@ class _Course:
             except NoKernel:
                 continue
             except DeviceMemoryFull as full:
-                self.account.add_full(card, full)
+                self._lacks_memory(card, full)
                 continue
             buffers[card.label] = given
-        with tf32_set(trial.tf32):
-            timed = time_operation(self.machine, trial.operation, buffers, self.context.level)
+        timed = self._timed(trial, buffers)
         digests: dict[str, str] = {}
         for card in (card for card in self.cards if card.label in buffers):
             found = timed.get(card.label)
@@ -156,6 +160,22 @@ class _Course:
                 self.account.count(values=int(results[0].size))
                 digests[card.label] = _digest(results[0])
         self._compare_cards(trial, digests, 1)
+
+    def _timed(self, trial: Trial, buffers: dict[str, list[Buffer]]) -> dict[str, Timed]:
+        """Time the operation on each card; ``buffers`` loses those of a card that lacks memory."""
+        while True:
+            try:
+                with tf32_set(trial.tf32):
+                    return time_operation(self.machine, trial.operation, buffers, self.context.level)
+            except DeviceMemoryFull as full:
+                if buffers.pop(full.device, None) is None:
+                    raise
+                self._lacks_memory(next(card for card in self.cards if card.label == full.device), full)
+
+    def _lacks_memory(self, card: Card, full: DeviceMemoryFull) -> None:
+        """Report a card, and measure no rates there: TensorFlow waits for 10 s before it refuses memory."""
+        self.full.add(card.label)
+        self.account.add_full(card, full)
 
     def _figure(self, trial: Trial, card: Card, seconds: float) -> Figure:
         operation = trial.operation

@@ -106,12 +106,18 @@ def values_of(level: Level, described: bool = False) -> list[Trial]:
     ]
 
 
-def rates_of(level: Level, on_gpu: bool) -> list[Trial]:
-    """Return the operations whose rates are measured, large enough to make the launch negligible."""
+def rates_of(level: Level, on_gpu: bool, room_bytes: int | None = None) -> list[Trial]:
+    """Return the operations whose rates are measured, large enough to make the launch negligible.
+
+    ``room_bytes`` is the memory of a device; a small one gets shorter vectors.
+    """
     side = {"float32": 4096 if on_gpu else 1024, "float64": 4096 if on_gpu else 512}
     side["float16"] = side["bfloat16"] = 8192 if on_gpu else 256
     # On CPUs 16 MiB: the host maps and unmaps larger results page by page, which is slow.
     vector = 2**26 if on_gpu else 2**22
+    # Two operands, the first result, the last one and the one after that, in float32; and as much to spare.
+    while room_bytes is not None and 6 * 4 * vector > room_bytes:
+        vector //= 2
     side["int8"] = side["float16"]
     # On GPUs, profiles have the int8 rate of tensor cores, which TensorFlow's products do not use.
     dtypes = ("float32",) if level is Level.QUICK else FLOATS if on_gpu else (*FLOATS, "int8")

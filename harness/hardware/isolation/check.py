@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import TypeAdapter, ValidationError
-
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.devices.device import Devices
 from harness.hardware.account import Account, on_machine
@@ -54,10 +52,10 @@ def _check(machine: Machine, account: Account, spec: str) -> str:
     pairs = _pairs(cards, slots(spec), account)
     if len(cards) < len(machine.cards):
         account.scope.append(f"{len(cards)} of {len(machine.cards)} devices were given to processes")
-    answers = _ask([slot for _, slot in pairs])
-    for (given, _), (seen, why) in zip(pairs, answers, strict=True):
-        account.add(*judge_isolation(given, seen, why))
-        if seen is None:
+    arguments = [{"cpus": slot.cpus, "environment": slot.environment} for _, slot in pairs]
+    for (given, _), seen in zip(pairs, ask_each(Seen, MODULE, arguments, LIMIT_S), strict=True):
+        account.add(*judge_isolation(given, seen))
+        if isinstance(seen, str):
             continue
         account.count(given.card.label, programs=1, values=SIZE**2, ops=TIMES + 1)
         if given.uuid is not None and seen.used is None:
@@ -91,21 +89,6 @@ def _pairs(cards: Sequence[Card], there: Sequence[Slot], account: Account) -> li
             continue
         pairs.append((Given(card, slot.uuid, slot.cpus), slot))
     return pairs
-
-
-def _ask(given: Sequence[Slot]) -> list[tuple[Seen | None, str]]:
-    """Return the answer of each process, or why there is none. All run at once."""
-    arguments = [{"cpus": slot.cpus, "environment": slot.environment} for slot in given]
-    return [_parsed(answer, why) for answer, why in ask_each(MODULE, arguments, LIMIT_S)]
-
-
-def _parsed(answer: str | None, why: str) -> tuple[Seen | None, str]:
-    if answer is None:
-        return None, why
-    try:
-        return TypeAdapter(Seen).validate_json(answer), ""
-    except ValidationError as error:
-        return None, f"invalid answer: {error.errors()[0]['msg']}"
 
 
 CHECK = Check(

@@ -36,10 +36,10 @@ class Seen:
     device: str
 
 
-def judge_isolation(given: Given, seen: Seen | None, why: str = "") -> list[Finding]:
-    """Report what is wrong; ``seen`` is ``None`` if the process gave no answer, and ``why`` is then the reason."""
-    if seen is None:
-        return [_finding(given, "a result", why, f"failed: {why}")]
+def judge_isolation(given: Given, seen: Seen | str) -> list[Finding]:
+    """Report what is wrong; ``seen`` is a text, the reason, if the process gave no answer."""
+    if isinstance(seen, str):
+        return [_finding(given, "a result", seen, f"failed: {seen}")]
     found = []
     if not seen.right:
         found.append(_finding(given, "the exact product", "a different one", "multiplied integers incorrectly"))

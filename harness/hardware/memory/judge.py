@@ -71,7 +71,7 @@ def judge_pattern(card: Card, pattern: Pattern, name: str, offset_bytes: int, mi
     first = mismatch.first_word or 0
     expected, found = word_at(pattern, first), mismatch.found
     place = offset_bytes + first * 8
-    bits = "" if found is None else f", in which {plural((found ^ expected).bit_count(), 'bit')} differ"
+    bits = "" if found is None else f", in which {plural((found ^ expected).bit_count(), 'bit')} changed"
     return finding(
         "memory",
         card,

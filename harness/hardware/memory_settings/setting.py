@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
-
 from harness.hardware.own_process import ask_each
 
 #: How long all processes may take, in seconds. Each loads TensorFlow, which waits 10 s before it refuses memory.
@@ -75,13 +73,4 @@ def see_each(trials: Sequence[tuple[str | None, MemorySetting]]) -> list[MemoryS
         }
         for uuid, setting in trials
     ]
-    return [_parsed(answer, why) for answer, why in ask_each(MODULE, arguments, LIMIT_S)]
-
-
-def _parsed(answer: str | None, why: str) -> MemorySeen | str:
-    if answer is None:
-        return why
-    try:
-        return TypeAdapter(MemorySeen).validate_json(answer)
-    except ValidationError as error:
-        return f"invalid answer: {error.errors()[0]['msg']}"
+    return ask_each(MemorySeen, MODULE, arguments, LIMIT_S)
