@@ -17,9 +17,9 @@ from harness.records import Card
 _T = TypeVar("_T")
 _MODULUS = 2**64
 #: Share of a GPU's free memory that is filled: a little above what must be tested, as comparing needs memory too.
-_WANTED = 0.92
+_WANTED = 0.91
 #: Buffers of a GPU: large enough to be fast, small enough that gaps of the allocator do not matter.
-_CHUNK_BYTES, _SMALLEST_BYTES = 2**30, 2**20
+_CHUNK_BYTES, _SMALLEST_BYTES = 2**30, 2**19
 #: Buffers that a card gives back on which not enough could be allocated: comparing needs their memory.
 _SPARE = 4
 #: The host's memory is shared with everything else: what all CPU devices together test of it, and for how long.
