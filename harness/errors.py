@@ -93,7 +93,7 @@ class InvalidProfile(UsageError, ValueError):
         self.key = key
         self.found = found
         self.accepted = accepted
-        what = f"{key} is missing" if found is None else f"{key} = {found!r}"
+        what = f"{key} is missing" if found is None else f"{key} = {found!r}" if key else str(found)
         super().__init__(f"{self.WHAT} {self.path}: {what}; accepted: {accepted}")
 
 

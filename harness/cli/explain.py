@@ -32,7 +32,7 @@ def explain(
         if found is None:
             first, *_, last = KINDS.values()
             raise UsageError(
-                f"no kind of finding has the code {code!r}; accepted: {first.code} to {last.code}, or a name; "
+                f"no kind of finding has the code or name {code!r}; accepted: {first.code} to {last.code}, or a name; "
                 "harness explain lists them"
             )
     typer.echo(f"{found.code} {found.name}\n")

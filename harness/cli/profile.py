@@ -43,7 +43,7 @@ def profile_function(
     with clear_errors():
         require("matplotlib")
         if not 1 <= calls <= _MOST_CALLS:
-            raise UsageError(f"--calls {calls}; accepted: a number from 1 to {_MOST_CALLS}")
+            raise UsageError(f"--calls {calls}; accepted: a number from 1 to {_MOST_CALLS:,}")
         check_spec(devices)
         found = Target.parse(target)
         files = WorkerFiles.create(report / "logs", "profile")

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal, overload
 
 from harness.devices.name import DeviceName
+from harness.errors import UsageError
 
 DeviceKind = Literal["logical-cpu", "logical-gpu", "gpu", "software-gpu", "core", "remote"]
 
@@ -41,6 +42,18 @@ class Devices(Sequence[Device]):
         self.spec = spec
         self.reason = reason
         self.host = host if host is not None else "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    @classmethod
+    def given(cls, devices: object, error: type[UsageError]) -> Devices:
+        """Return ``devices`` as :class:`Devices`. Raise ``error`` if they are no sequence of devices, or none."""
+        known = devices if isinstance(devices, Devices) else None
+        if isinstance(devices, Sequence) and all(isinstance(each, Device) for each in devices):
+            known = known or cls(devices, spec="")
+        if known is None:
+            raise error(f"devices={devices!r}; accepted: what harness.configure returned, or a slice of it")
+        if not len(known):
+            raise error("devices is empty; give what harness.configure returned, or a slice of it")
+        return known
 
     @overload
     def __getitem__(self, index: int) -> Device: ...

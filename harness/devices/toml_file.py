@@ -42,7 +42,7 @@ def read_model(path: Path, model: type[Model], refuse: type[InvalidProfile] = In
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise refuse(path, "the file", reason, "a readable TOML file") from error
+        raise refuse(path, "", reason, "a readable TOML file") from error
     return parse_model(path, text, model, refuse)
 
 

@@ -78,7 +78,7 @@ def _from_sums(case: Case) -> Iterator[Finding]:
                 f"layer {added.layer}, add_loss ({case.found.loop})",
                 None,
                 f"{added.whole:.6g} added to the loss of the first batch",
-                f"{added.whole / replicas:.6g}, which is 1/{replicas} of it",
+                f"{added.whole / replicas:.6g}, only 1/{replicas} of that",
                 f"layer {added.layer} adds a sum over the rows of the batch to the loss, but the losses of layers are "
                 f"divided by the number of replicas ({replicas}); add a mean over the rows, or multiply by the number "
                 "of replicas",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,13 @@ def verify(
                 f"{name}={fn!r} is not callable; give a function that takes the inputs as keyword arguments"
             )
     if not isinstance(inputs, Mapping):
-        raise UsageError(f"inputs={type(inputs).__name__}; accepted: a mapping of argument names to arrays or nests")
+        raise UsageError(
+            f"inputs is of type {type(inputs).__name__}; accepted: a mapping of argument names to arrays or nests"
+        )
+    if not isinstance(variables, Iterable) or hasattr(variables, "assign"):
+        raise UsageError(f"variables={variables!r}; accepted: a sequence of tf.Variable")
+    if oracle is not None and not callable(oracle):
+        raise UsageError(f"oracle={oracle!r} is not callable; give a NumPy function that takes the inputs by name")
     given = _on_host(inputs, known.host)
     case = SavedCase.wanted(place_of_call())
     if case is not None:
@@ -161,9 +167,7 @@ def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
 def _known_devices(devices: Sequence[Device]) -> Devices:
     import tensorflow as tf
 
-    known = devices if isinstance(devices, Devices) else Devices(devices, spec="")
-    if not len(known):
-        raise UsageError("devices is empty; give what harness.configure returned, or a slice of it")
+    known = Devices.given(devices, UsageError)
     # TensorFlow lists local devices by a short name, such as /device:CPU:1.
     available = [device.name for device in tf.config.list_logical_devices()]
     listed = [DeviceName.parse(name) for name in available]

@@ -11,6 +11,7 @@ from typing import Any
 from harness._tensorflow import as_autograph
 from harness.devices.device import Device, Devices
 from harness.errors import ShardingError
+from harness.parallel.given import given_names
 from harness.parallel.gradients import pinned_to
 from harness.parallel.making import variables_on
 from harness.parallel.notes import add_note
@@ -45,7 +46,7 @@ def make_parallel(
             all where ``tape.gradient`` is called: the gradients are right, the speedup is gone.
 
     Raises:
-        ShardingError: ``devices`` is empty, ``axis`` is no integer, ``broadcast`` is a string; when called: an
+        ShardingError: an argument is invalid; when called: an
             argument that cannot be split, or an output that is not a batch.
         Exception: what ``fn`` raises, with the shard and the device added to it.
     """
@@ -69,16 +70,12 @@ class DataParallel:
     ) -> None:
         if not callable(fn):
             raise ShardingError(f"fn={fn!r} is not callable; give the function to run on each device")
-        if not len(devices):
-            raise ShardingError("devices is empty; give at least one device, as harness.configure returns them")
         if not isinstance(axis, int) or isinstance(axis, bool):
             raise ShardingError(f"axis={axis!r}; accepted: an integer")
-        if isinstance(broadcast, str):
-            raise ShardingError(f"broadcast={broadcast!r}; accepted: a sequence of names, such as ({broadcast!r},)")
         self.fn = fn
-        self.devices = devices if isinstance(devices, Devices) else Devices(devices, spec="")
+        self.devices = Devices.given(devices, ShardingError)
         self.axis = axis
-        self.broadcast = tuple(broadcast)
+        self.broadcast = given_names("broadcast", broadcast, ShardingError)
         self.colocate_gradients = colocate_gradients
 
     def __call__(self, /, *positional: Any, **arguments: Any) -> Any:

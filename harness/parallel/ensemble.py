@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.devices.device import Device, Devices
 from harness.errors import EnsembleError
+from harness.parallel.given import given_callables, given_names
 from harness.parallel.notes import add_note
 from harness.parallel.region import call_on
 
@@ -44,30 +45,30 @@ class Ensemble:
     pattern = "members"
 
     def __init__(self, models: Sequence[Model], devices: Sequence[Device], *, each: Sequence[str] = ()) -> None:
-        if not len(models):
-            raise EnsembleError("models is empty; give at least one callable")
-        for index, model in enumerate(models):
-            if not callable(model):
-                raise EnsembleError(f"models[{index}]={model!r} is not callable; give functions or models")
+        self.models = given_callables("models", models, "functions or models", EnsembleError)
+        own = Devices.given(devices, EnsembleError)
         if len(models) > len(devices):
             raise EnsembleError(
                 f"{len(models)} models need {len(models)} devices, found {len(devices)}; configure more devices or use "
                 "two ensembles"
             )
-        if isinstance(each, str):
-            raise EnsembleError(f"each={each!r}; accepted: a sequence of names, such as ({each!r},)")
-        self.models = tuple(models)
-        own = devices if isinstance(devices, Devices) else Devices(devices, spec="")
         self.devices = own[: len(models)]
-        self.each = tuple(each)
+        self.each = given_names("each", each, EnsembleError)
 
     def __call__(self, **arguments: Any) -> list[Any]:
         """Run all models. See :func:`ensemble`."""
         for name in self.each:
             given = arguments.get(name)
             if not isinstance(given, (list, tuple)) or len(given) != len(self.models):
-                found = f"{len(given)} values" if isinstance(given, (list, tuple)) else repr(type(given).__name__)
-                raise EnsembleError(f"argument {name}: {found}; accepted: a list of {len(self.models)}, one per model")
+                found = (
+                    f"has {len(given)} values"
+                    if isinstance(given, (list, tuple))
+                    else f"is of type {type(given).__name__}"
+                )
+                found = found if name in arguments else "is missing"
+                raise EnsembleError(
+                    f"argument {name} {found}; accepted: a list of {len(self.models)} values, one per model"
+                )
         results = []
         for index, (model, device) in enumerate(zip(self.models, self.devices, strict=True)):
             own = {name: value[index] if name in self.each else value for name, value in arguments.items()}

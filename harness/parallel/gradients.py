@@ -33,6 +33,10 @@ class ColocateGradients(AbstractContextManager[None]):
 
     def __call__(self, fn: _Fn) -> _Fn:
         """``fn``, run within the context; gradients of its ops are colocated wherever a tape asks for them."""
+        if not callable(fn):
+            raise UsageError(
+                f"colocate_gradients: fn={fn!r} is not callable; give a function, or nothing in a with block"
+            )
 
         @functools.wraps(fn)
         def colocated(*args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.devices.device import Device, Devices
 from harness.errors import StageError
+from harness.parallel.given import given_callables, given_names
 from harness.parallel.notes import add_note
 from harness.parallel.region import call_on
 from harness.parallel.shards import gather_batch
@@ -61,11 +62,8 @@ class Pipeline:
         microbatches: int = 1,
         broadcast: Sequence[str] = (),
     ) -> None:
-        if not len(stages):
-            raise StageError("stages is empty; give at least one callable")
-        for index, stage in enumerate(stages):
-            if not callable(stage):
-                raise StageError(f"stages[{index}]={stage!r} is not callable; give functions or layers")
+        self.stages = given_callables("stages", stages, "functions or layers", StageError)
+        own = Devices.given(devices, StageError)
         if len(stages) > len(devices):
             raise StageError(
                 f"{len(stages)} stages need {len(stages)} devices, found {len(devices)}; merge stages or configure "
@@ -73,13 +71,9 @@ class Pipeline:
             )
         if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
             raise StageError(f"microbatches={microbatches!r}; accepted: an integer, 1 or more")
-        if isinstance(broadcast, str):
-            raise StageError(f"broadcast={broadcast!r}; accepted: a sequence of names, such as ({broadcast!r},)")
-        self.stages = tuple(stages)
-        own = devices if isinstance(devices, Devices) else Devices(devices, spec="")
         self.devices = own[: len(stages)]
         self.microbatches = microbatches
-        self.broadcast = tuple(broadcast)
+        self.broadcast = given_names("broadcast", broadcast, StageError)
 
     def __call__(self, *args: Any, **arguments: Any) -> Any:
         """Run all stages. See :func:`pipeline`."""

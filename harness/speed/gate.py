@@ -156,7 +156,7 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
         reason = "no benchmark is precise enough to rule out a loss: measure longer or calibrate"
     else:
         verdict = Verdict.PASS
-        reason = f"no loss {beyond} established in {measured}"
+        reason = f"no loss of speedup {beyond} was shown in {measured}"
         reason += f"; {undecided} undecided" if undecided else ""
     return replace(judgement, judged=corrected, verdict=verdict, reason=reason)
 

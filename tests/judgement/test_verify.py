@@ -308,6 +308,27 @@ def test_bad_arguments_are_refused_in_one_line(devices: Devices) -> None:
         "is not callable": lambda: verify(3, dense, {"x": X}, **arguments),  # type: ignore[arg-type]
         "a mapping of argument names": lambda: verify(dense, dense, [X], **arguments),  # type: ignore[arg-type]
         "devices is empty": lambda: verify(dense, dense, {"x": X}, devices=[]),
+        "devices='cpu:2'; accepted: what harness.configure returned": lambda: verify(
+            dense,
+            dense,
+            {"x": X},
+            devices="cpu:2",  # type: ignore[arg-type]
+        ),
+        "inputs is of type ndarray; accepted: a mapping": lambda: verify(dense, dense, X, **arguments),  # type: ignore[arg-type]
+        "oracle=3 is not callable": lambda: verify(
+            dense,
+            dense,
+            {"x": X},
+            devices=devices,
+            oracle=3,  # type: ignore[arg-type]
+        ),
+        "variables=3; accepted: a sequence of tf.Variable": lambda: verify(
+            dense,
+            dense,
+            {"x": X},
+            devices=devices,
+            variables=3,  # type: ignore[arg-type]
+        ),
     }
     for message, call in calls.items():
         with pytest.raises(UsageError, match=message) as caught:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from harness import Devices, ShardingError, make_parallel
+from harness import Devices, ShardingError, UsageError, colocate_gradients, make_parallel
 
 BATCHES = (0, 1, 3, 4, 10)
 
@@ -228,6 +228,7 @@ def test_arguments_of_different_sizes_are_refused_when_known_only_in_the_graph(d
     [
         ({"axis": 0.0}, r"axis=0\.0; accepted: an integer"),
         ({"broadcast": "w"}, "broadcast='w'; accepted: a sequence of names"),
+        ({"broadcast": 3}, "broadcast=3; accepted: a sequence of names"),
     ],
 )
 def test_options_of_another_form_are_refused(devices: Devices, arguments: dict[str, Any], message: str) -> None:
@@ -240,6 +241,8 @@ def test_no_devices_and_no_function_are_refused(devices: Devices) -> None:
         make_parallel(dense, devices[:0])
     with pytest.raises(ShardingError, match="is not callable"):
         make_parallel(3, devices)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="fn=3 is not callable"):
+        colocate_gradients(3)  # type: ignore[call-overload]
 
 
 def test_arguments_that_cannot_be_split_are_refused_by_name(devices: Devices) -> None:

@@ -209,6 +209,8 @@ def test_what_a_stage_raises_says_where(devices: harness.Devices) -> None:
         ({"microbatches": 0}, "microbatches=0; accepted: an integer, 1 or more"),
         ({"microbatches": True}, "microbatches=True"),
         ({"broadcast": "x"}, r"accepted: a sequence of names, such as \('x',\)"),
+        ({"stages": abs}, "stages=.*abs.*; accepted: a sequence of functions or layers"),
+        ({"devices": ["CPU:0", "CPU:1"]}, r"devices=\['CPU:0', 'CPU:1'\]; accepted: what harness.configure returned"),
     ],
 )
 def test_bad_input_is_refused(devices: harness.Devices, change: dict[str, Any], why: str) -> None:

@@ -27,7 +27,7 @@ def test_the_same_code_passes(gate: GateSession) -> None:
             "default ± 1.3%, not calibrated on this machine",
             "*test_one * same",
             "*test_other * same",
-            "PASS: no loss beyond 5.0% established in 2 benchmarks",
+            "PASS: no loss of speedup beyond 5.0% was shown in 2 benchmarks",
         ]
     )
     assert "measured a second time" not in result.stdout.str()

@@ -35,7 +35,7 @@ def test_the_same_code_passes() -> None:
     assert [(each.name, each.figure, each.change.verdict) for each in said.judged] == [
         (name, figure, "same") for name in names for figure in ("fastest", "typical")
     ]
-    assert _words(said).endswith("PASS: no loss beyond 5.0% established in 5 benchmarks")
+    assert _words(said).endswith("PASS: no loss of speedup beyond 5.0% was shown in 5 benchmarks")
 
 
 def test_a_loss_of_a_tenth_that_is_confirmed_fails() -> None:

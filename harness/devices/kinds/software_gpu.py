@@ -82,7 +82,7 @@ class DescribedGpuSpec(DeviceSpec):
         if machine.startswith("@"):
             known = [f"@{path.stem}" for path in sorted(shipped_folder("fake").glob("*.toml"))]
             if machine not in known:
-                raise ValueError(f"there is no described machine {machine}; accepted: {', '.join(known)}")
+                raise ValueError(f"there is no described machine {machine}, only {', '.join(known)}")
         return cls(machine)
 
     @property
