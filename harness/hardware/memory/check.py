@@ -71,8 +71,8 @@ def _cover(region: Region, account: Account) -> None:
         account.scope.append(f"{label}: {had}; free memory unknown")
         account.unproven(
             f"{label}: free memory unknown, so it is not proven that {LEAST_SHARE:.0%} of it was tested",
-            "install nvidia-ml-py, or a TensorFlow that reports its memory in use; run this check for a GPU of "
-            "another host on that host",
+            "install nvidia-ml-py, or a TensorFlow that reports its memory in use; for a GPU of another host, run "
+            "this check there",
         )
     else:
         share = region.had / region.free if region.free else 0.0
