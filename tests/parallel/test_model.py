@@ -214,9 +214,9 @@ def test_what_a_stage_raises_says_where(devices: harness.Devices) -> None:
     ],
 )
 def test_bad_input_is_refused(devices: harness.Devices, change: dict[str, Any], why: str) -> None:
-    given = {"stages": [abs], "microbatches": 2, **change}
+    given = {"stages": [abs], "devices": devices, "microbatches": 2, **change}
     with pytest.raises(harness.StageError, match=why):
-        Pipeline(devices=devices, **given)
+        Pipeline(**given)
 
 
 def test_bad_calls_are_refused(devices: harness.Devices) -> None:
