@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 import threading
 from typing import Annotated
@@ -40,8 +39,11 @@ def serve(
             raise UsageError(f"--devices {devices}; accepted: 1 to {MAX_COUNT} logical CPUs")
         server = start_server(port, bind, devices)
     if server.open_to_others:
+        import psutil
+
+        user = psutil.Process().username()
         say(
-            f"warning: whoever reaches {server.address} can run any TensorFlow op as user {_user()}, and so read and "
+            f"warning: whoever reaches {server.address} can run any TensorFlow op as user {user}, and so read and "
             "write all files of that user: TensorFlow's gRPC asks for no password. Allow only the hosts of the "
             "cluster to reach the port, and stop the server with ^C"
         )
@@ -56,11 +58,3 @@ def serve(
         sys.stdout.flush()
         # TensorFlow's server has no end of its own, and its threads would outlive what Python takes down.
         os._exit(ended.exit_code)
-
-
-def _user() -> str:
-    """The name of the user who runs this, or the number where there is no name."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,16 +109,18 @@ def _record_all(
     program: Callable[[], Any], calls: int, folder: Path, addresses: Mapping[str, str], record_s: float
 ) -> Captured | None:
     """Make one attempt; ``None`` if a server started too late or ended too early."""
-    failures: list[BaseException] = []
-    thread = threading.Thread(target=_record_servers, args=(addresses, folder, record_s, failures), daemon=True)
-    thread.start()
-    time.sleep(_SERVER_START_S)
-    try:
+    import tensorflow as tf
+
+    services = ",".join(f"grpc://{address}" for address in addresses.values())
+    trace = tf.profiler.experimental.client.trace
+    with ThreadPoolExecutor(1) as pool:
+        recorded = pool.submit(trace, services, str(folder), int(record_s * 1000), options=_options())
+        time.sleep(_SERVER_START_S)
         local = _record(program, calls, folder)
-    finally:
-        thread.join()
-    if failures:
-        raise EvidenceError(f"the servers could not be profiled: {failures[0]}") from failures[0]
+    try:
+        recorded.result()
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise EvidenceError(f"the servers could not be profiled: {error}") from error
     by_name = {path.name.removesuffix(".xplane.pb"): path for path in _files(folder)}
     servers = {}
     for task, address in addresses.items():
@@ -128,16 +130,6 @@ def _record_all(
         servers[task] = read_xplane(path, task)
     covered = all(each.begin_ns <= local.begin_ns and local.end_ns <= each.end_ns for each in servers.values())
     return Captured(local, servers) if covered else None
-
-
-def _record_servers(addresses: Mapping[str, str], folder: Path, record_s: float, failures: list[BaseException]) -> None:
-    import tensorflow as tf
-
-    services = ",".join(f"grpc://{address}" for address in addresses.values())
-    try:
-        tf.profiler.experimental.client.trace(services, str(folder), int(record_s * 1000), options=_options())
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:  # raised by the waiting thread
-        failures.append(error)
 
 
 def _files(folder: Path) -> list[Path]:
