@@ -53,8 +53,8 @@ def missing(question: Question) -> Iterator[Cause]:
 def ignored(question: Question) -> Iterator[Cause]:
     """Gradients that stay the same whatever the gradient of what follows is."""
     wrong = question.wrong
-    if any(leaf.part != "gradients" or leaf.found is None for leaf in wrong):
-        return
+    if any(leaf.part != "gradients" or leaf.found is None or not np.any(leaf.found) for leaf in wrong):
+        return  # zeros are stopped gradients
     other = _gradients(question.parallel, question)
     wanted = _gradients(question.reference, question)
     same = [np.array_equal(leaf.found, other[leaf.index]) for leaf in wrong]  # type: ignore[arg-type]
