@@ -24,3 +24,14 @@ def test_it_is_unknown_what_both_programs_do_alike_in_a_graph_alone(devices: Dev
     else:
         assert found.verdict is Verdict.UNKNOWN, found
         assert "between eager and graph mode" in found.reason
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(1e-9, Verdict.PASS), (1e-3, Verdict.UNKNOWN)])
+def test_what_is_rounding_error_beside_the_other_outputs_may_differ(
+    devices: Devices, size: float, verdict: Verdict
+) -> None:
+    def fn(x: Any) -> Any:
+        # As the gradient of a bias before a normalisation, which is 0.
+        return tf.tanh(x), tf.tanh(x) * (size if tf.executing_eagerly() else 2 * size)
+
+    assert verify(make_parallel(fn, devices[:2]), fn, {"x": X}, devices=devices[:2]).verdict is verdict
