@@ -1,4 +1,4 @@
-"""Generated towers by hand: ``colocate_gradients`` leaves no backward op elsewhere, and changes no value.
+"""Generated towers by hand: ``verify`` passes within ``colocate_gradients``, and no value changes.
 
 HYPOTHESIS_PROFILE=ci runs 15, =long 500.
 """
@@ -13,7 +13,7 @@ import tensorflow as tf
 from generated_towers import GeneratedTowers
 from tower_programs import elsewhere
 
-from harness import Devices, colocate_gradients, trace
+from harness import Devices, Verdict, colocate_gradients, trace, verify
 
 EXAMPLES = {"dev": 8, "ci": 15, "long": 500}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
 #: Other examples for each number.
@@ -40,3 +40,19 @@ def test_generated_towers_have_their_backward_ops_in_place_and_the_same_gradient
         tf.keras.backend.clear_session()
     assert to_mend == (EXAMPLES if len(devices) > 1 else 0)
     assert len(drawn) > 10, drawn
+
+
+def test_verify_passes_generated_towers_within_the_context(devices: Devices) -> None:
+    drawn: Counter[str] = Counter()
+    for seed in range(SEED, SEED + EXAMPLES):
+        towers = GeneratedTowers(devices, seed)
+        inputs = {"x": towers.x}
+        pairs = [(towers.forward, towers.forward_alone, True), (towers.step, towers.step_alone, False)]
+        with colocate_gradients():
+            for program, alone, gradients in pairs:
+                found = verify(program, alone, inputs, devices=devices, variables=towers.variables, gradients=gradients)
+                assert found.verdict is Verdict.PASS, (seed, program.__name__, towers.drawn, str(found))
+                assert found.exercised.gradient_ops > 0, (seed, towers.drawn)
+        drawn.update(towers.drawn)
+        tf.keras.backend.clear_session()
+    assert len(drawn) > 15, drawn
