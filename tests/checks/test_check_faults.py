@@ -15,7 +15,7 @@ from harness.checks.registry import SUITE
 from harness.records import CheckResult, Verdict
 from harness.runner.messages import Finished
 
-pytestmark = pytest.mark.usefixtures("forked_workers")
+pytestmark = [pytest.mark.usefixtures("forked_workers"), pytest.mark.long]
 
 FAULTY = "faulty_checks:SUITE"
 

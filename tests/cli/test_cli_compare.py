@@ -54,7 +54,7 @@ def _compare(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     [
         (1.9, "5%", ExitCode.SUCCESS, "PASS: no loss of speedup beyond 5.0% was shown in 1 benchmark"),
         (1.5, "5%", ExitCode.FAILURE, "FAIL: a loss of speedup beyond 5.0% in 1 of 1 benchmark: a.py::one"),
-        (1.5, "0.4", ExitCode.SUCCESS, "PASS: no loss beyond 40.0% established"),
+        (1.5, "0.4", ExitCode.SUCCESS, "PASS: no loss of speedup beyond 40.0% was shown"),
     ],
 )
 def test_two_files_are_judged(tmp_path: Path, new: float, threshold: str, code: ExitCode, said: str) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from subprocess import CompletedProcess
 from typing import Any
 
+import pytest
+
 FreshProcess = Callable[..., CompletedProcess[str]]
 
 
@@ -77,5 +79,6 @@ def test_a_mirrored_strategy_on_two_devices(fresh_process: FreshProcess) -> None
     fresh_process(two_devices)
 
 
+@pytest.mark.long
 def test_a_mirrored_strategy_on_four_devices(fresh_process: FreshProcess) -> None:
     fresh_process(four_devices)

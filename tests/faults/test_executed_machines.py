@@ -31,6 +31,7 @@ def test_there_are_40_faulty_machines_and_40_clean_ones_of_every_kind() -> None:
     assert len(verdicts) - verdicts.count(Verdict.PASS) >= 40
 
 
+@pytest.mark.long
 @pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
 def test_every_fault_is_found_on_its_card_and_every_clean_machine_passes(fresh_process: Callable[..., object]) -> None:
     fresh_process(every_machine, timeout_s=1100)

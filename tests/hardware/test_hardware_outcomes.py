@@ -157,4 +157,4 @@ def test_a_leak_is_looked_for_in_as_many_steps_as_are_said() -> None:
     result = execute(memory.CHECK, context(1))
     assert result.exercised.ops >= 200
     assert result.scope[0].startswith("GPU:0: ")
-    assert "(92%)" in result.scope[0]
+    assert "(91%)" in result.scope[0]

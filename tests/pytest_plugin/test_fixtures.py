@@ -220,7 +220,7 @@ def test_trainings_use_the_devices_of_the_session_and_are_counted(
             def ask(job, files, limit_s):
                 specs.append(job.arguments["spec"])
                 exercised = {"programs": 1, "values": 5, "devices": ["/device:CPU:0"]}
-                verdict = "PASS" if job.arguments["steps"] == 3 else "FAIL"
+                verdict = "PASS" if job.arguments["training"].steps == 3 else "FAIL"
                 return {
                     "verdict": verdict, "reason": "training", "findings": [], "exercised": exercised,
                     "comparisons": [], "strategy": "mirrored", "loops": ["custom"], "steps": 3, "collectives": [],
