@@ -5,6 +5,7 @@ TensorFlow 2.21 has CPU kernels and gradients of every step here in all four flo
 - integers: TensorFlow has no kernels for roots, exponentials and logarithms of integers (activations but relu and abs,
   normalisations, logsumexp), nor for int64 convolutions and mean pools; its integer mean is rounded. An int32
   convolution has a kernel on CPUs only. GPUs have no MatMul of integers: give ``dtypes=FLOATS`` there.
+- bfloat16: activations for which GPUs have no kernel.
 - float16 and bfloat16: steps with a kink where generic values often meet (maxima of nearly equal numbers, relu near
   0). With 8 or 11 bits a neighbour is close, and a value that rounds the other way would turn a gradient on or off.
   Exact programs have no rounding, so there they are in.
@@ -46,6 +47,8 @@ _WIDE = ("float32", "float64")
 FLOAT_KINDS = (Normalise.KIND, Conv1d.KIND, Conv2d.KIND)
 #: Kinds of which a GPU has no kernel for integers.
 NO_INTEGERS_ON_GPUS = (Einsum.KIND,)
+#: Activations of which a GPU has no kernel for bfloat16.
+NO_BFLOAT16_ON_GPUS = ("softplus", "softsign")
 #: Kinds that a program is not generated with when its function is a ``tf.function``. TensorFlow 2.21 cannot place two
 #: copies of such a function on two devices of one graph ("Cannot colocate nodes"): constraints inside (on the shape in
 #: the gradient of a gather, on a loop over a variable) name the same op in each copy.
@@ -92,7 +95,10 @@ def activations(dtype: str, *, exact: bool) -> tuple[str, ...]:
     """The activations of programs of that type."""
     if exact or not is_float(dtype):
         return EXACT_ACTIVATIONS
-    return (*SMOOTH_ACTIVATIONS, *EXACT_ACTIVATIONS) if dtype in _WIDE else SMOOTH_ACTIVATIONS
+    if dtype in _WIDE:
+        return (*SMOOTH_ACTIVATIONS, *EXACT_ACTIVATIONS)
+    left_out = NO_BFLOAT16_ON_GPUS if dtype == "bfloat16" else ()
+    return tuple(fn for fn in SMOOTH_ACTIVATIONS if fn not in left_out)
 
 
 def _activations(sketch: Sketch, value: Value) -> list[str]:

@@ -164,7 +164,7 @@ def test_what_is_left_out_for_integers_has_no_kernel(step: Step) -> None:
 
 def test_half_precision_has_no_kinks_unless_it_is_exact() -> None:
     for dtype in ("float16", "bfloat16"):
-        assert recipes.activations(dtype, exact=False) == SMOOTH_ACTIVATIONS
+        assert set(recipes.activations(dtype, exact=False)) <= set(SMOOTH_ACTIVATIONS)
         assert "maximum" not in recipes.combinations(dtype, exact=False)
         assert "max" not in (*recipes.reductions(dtype, exact=False), *recipes.pools(dtype, exact=False))
         assert "maximum" in recipes.combinations(dtype, exact=True)
