@@ -43,9 +43,9 @@ def serve(
 
         user = psutil.Process().username()
         say(
-            f"warning: whoever reaches {server.address} can run any TensorFlow op as user {user}, and so read and "
-            "write all files of that user: TensorFlow's gRPC asks for no password. Allow only the hosts of the "
-            "cluster to reach the port, and stop the server with ^C"
+            f"warning: anyone who can connect to {server.address} can run any TensorFlow op as user {user}, and can "
+            "read and write that user's files, because TensorFlow's gRPC asks for no password. Let only the hosts of "
+            "the cluster reach the port, and stop the server with ^C"
         )
     try:
         typer.echo(server.address)

@@ -16,7 +16,8 @@ from harness.parallel.data import DataParallel, make_parallel
 from harness.plural import plural
 from harness.records import Verdict
 
-#: So many rows are tried one by one; then every so many.
+#: So many rows are tried one by one; then twice as many each time, and one row more, since faults of a split depend on
+#: whether the rows can be divided. So what is tried grows with the logarithm of the rows.
 _ONE_BY_ONE = 8
 
 #: Makes the program for other devices.
@@ -111,7 +112,8 @@ def _only(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _rows(programs: Programs) -> _Step:
     rows = rows_of(programs.parallel, programs.inputs) or 0
-    for count in (*range(1, min(rows, _ONE_BY_ONE + 1)), *range(2 * _ONE_BY_ONE, rows, _ONE_BY_ONE)):
+    doubled = (more for power in range(rows.bit_length()) for more in (2**power, 2**power + 1) if more > _ONE_BY_ONE)
+    for count in (each for each in (*range(1, _ONE_BY_ONE + 1), *doubled) if each < rows):
         yield (
             f"{count} of {plural(rows, 'row')}",
             lambda case, count=count: replace(case, inputs=_first(case, rows, count)),  # type: ignore[misc]

@@ -31,7 +31,7 @@ def verify(
     inputs: Mapping[str, Any],
     *,
     devices: Sequence[Device],
-    variables: Sequence[Any] = (),
+    variables: Iterable[Any] = (),
     gradients: bool | None = None,
     modes: Sequence[str] = ("eager", "graph"),
     oracle: Callable[..., Any] | None = None,
@@ -95,16 +95,17 @@ def verify(
         )
     if not isinstance(variables, Iterable) or hasattr(variables, "assign"):
         raise UsageError(f"variables={variables!r}; accepted: a sequence of tf.Variable")
+    used = list(variables)
     if oracle is not None and not callable(oracle):
         raise UsageError(f"oracle={oracle!r} is not callable; give a NumPy function that takes the inputs by name")
     given = _on_host(inputs, known.host)
     case = SavedCase.wanted(place_of_call())
     if case is not None:
-        given, seed, chosen = case.put_in(given, variables), case.seed, _known_modes(case.modes)
+        given, seed, chosen = case.put_in(given, used), case.seed, _known_modes(case.modes)
     programs = Programs(parallel, reference, given, known)
     maker = known_maker(shrink, parallel)
     acceptances = known_acceptances(accept)
-    before = [variable.numpy() for variable in variables] if save is not None else []
+    before = [variable.numpy() for variable in used] if save is not None else []
 
     def judged(programs: Programs, modes: Sequence[Mode], progress: Callable[[str], None]) -> Verification:
         examination = Examination(
@@ -112,7 +113,7 @@ def verify(
             reference=programs.reference,
             inputs=programs.inputs,
             devices=programs.devices,
-            variables=list(variables),
+            variables=used,
             gradients=gradients,
             oracle=oracle,
             exact=exact,

@@ -75,7 +75,7 @@ def test_where_other_hosts_reach_it_a_warning_says_who_can_run_what(tmp_path: Pa
         _, stderr = process.communicate(timeout=600)
     assert process.returncode == 143
     (warning,) = re.findall(r"^harness: warning: .*$", stderr, re.MULTILINE)
-    assert f"whoever reaches {address} can run any TensorFlow op as user " in warning
+    assert f"anyone who can connect to {address} can run any TensorFlow op as user " in warning
     assert "read and write" in warning
 
 

@@ -15,7 +15,8 @@ import harness
 from harness.errors import InvalidRecord, UsageError
 from harness.faults.samples import sample
 from harness.judgement.saved_case import REPLAY, SavedCase
-from harness.records import Verdict
+from harness.judgement.shrinking import Programs, smallest
+from harness.records import Exercised, Finding, Verdict
 
 
 def _centred(x: Any) -> dict[str, Any]:
@@ -63,6 +64,21 @@ def _parts(devices: harness.Devices, x: Any) -> list[tuple[harness.Device, Any]]
     return list(zip(devices, tf.split(x, sizes), strict=True))
 
 
+def test_of_many_rows_few_numbers_are_tried_even_and_odd_ones() -> None:
+    counts: list[int] = []
+
+    def judge(case: Programs, _: str) -> harness.Verification:
+        counts.append(len(case.inputs["x"]))
+        return passed
+
+    finding = Finding("value", "output (eager)", None, "1", "2", "differs")
+    failed = harness.Verification(Verdict.FAIL, "differs", (finding,), Exercised())
+    passed = harness.Verification(Verdict.PASS, "equal", (), Exercised())
+    programs = Programs(tf.tanh, tf.tanh, {"x": tf.ones((1000, 2))}, harness.Devices((), spec=""))
+    assert not smallest(failed, programs, None, judge)
+    assert counts == [*range(1, 9), 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513]
+
+
 def test_what_cannot_make_a_program_is_refused(devices: harness.Devices) -> None:
     with pytest.raises(UsageError, match="shrink='small'; accepted: True, False, or a function"):
         harness.verify(tf.tanh, tf.tanh, {"x": [1.0]}, devices=devices, shrink="small")  # type: ignore[arg-type]
@@ -73,7 +89,14 @@ def _verified(devices: harness.Devices, x: Any, start: float, folder: Path | Non
     program = harness.make_parallel(lambda x: tf.sort(x * scale, axis=0), devices)
     reference = lambda x: tf.sort(x * scale, axis=0)  # noqa: E731
     found = harness.verify(
-        program, reference, {"x": x}, devices=devices, variables=[scale], gradients=False, modes=["eager"], save=folder
+        program,
+        reference,
+        {"x": x},
+        devices=devices,
+        variables=iter([scale]),
+        gradients=False,
+        modes=["eager"],
+        save=folder,
     )
     return found, scale
 

@@ -56,12 +56,16 @@ class _Terms:
                 self.busy = False
 
 
+def _once_per_shard(count: int) -> tuple[float, str]:
+    return float(count), f"counted {count} times, once for each shard, instead of once"
+
+
 def counted_per_shard(question: Question) -> Iterator[Cause]:
     """What differs is off by a multiple of such a term, and its gradients by the same multiple of the term's."""
     count = len(question.devices)
     for term, *slopes in _terms_of(question):
         for factor, how in (
-            (float(count), f"counted {count} times, once for each shard, instead of once"),
+            _once_per_shard(count),
             (1.0 / count, f"counted 1/{count} times instead of once"),
             (0.0, "missing"),
         ):
@@ -84,7 +88,7 @@ def added_in_each(question: Question) -> Iterator[Cause]:
     number = 0
     while number < _MOST_SUMS:
         for factor, how in (
-            (float(count), f"counted {count} times, once for each shard, instead of once"),
+            _once_per_shard(count),
             (0.0, "left out"),
         ):
             addends = _Addends(number, factor)
