@@ -74,8 +74,8 @@ class InvalidRequirement(UsageError, ValueError):
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(
-            f"requirement {text!r} is not valid; accepted: gpu>=N, core>=N (CPU cores), device>=N (configured "
-            "devices), or == for exactly N"
+            f"requirement {text!r} is not valid; accepted: gpu=N, core=N (CPU cores) or device=N (configured devices) "
+            "for at least N, == for exactly N; 'gpu>=N' needs the quotes"
         )
 
 

@@ -20,7 +20,7 @@ from harness.cli.errors import clear_errors, exit_code, refuse, say
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_seconds, check_spec
 from harness.cli.suite import suite, suite_reference
 from harness.errors import HarnessError, RefusedByWorker, UsageError
-from harness.records import CheckResult, ExitCode
+from harness.records import ExitCode
 from harness.runner.limits import DEEP_TIMEOUT_S, DEFAULT_TIMEOUT_S
 from harness.tensorflow_version import untested
 
@@ -69,7 +69,9 @@ def validate(
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option("--require", metavar="REQ", help="gpu>=8, core>=N or device>=N: FAIL if the machine has less."),
+        typer.Option(
+            "--require", metavar="REQ", help="gpu=8, core=N or device=N: FAIL at once if the machine has less."
+        ),
     ] = None,
     known_failures: Annotated[
         Path | None,
@@ -188,9 +190,8 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
                 watch.cards_are(event.cards)
                 recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
                 shown.note(f"devices: {event.reason or request.spec}")
-                for result in _missing(request, event):
-                    recording.add(result)
-                    shown.finished(result)
+                if _missing(request, recording, event):
+                    return
             elif isinstance(event, Started):
                 check = by_id[event.check]
                 shown.started(check.id, check.title, check.typical_s)
@@ -203,26 +204,24 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
     recording.complete(no_longer_failing(request.known, recording.record.results))
 
 
-def _missing(request: Request, ready: Ready) -> list[CheckResult]:
-    """Return a result for the requirements that the machine does not meet."""
+def _missing(request: Request, recording: Recording, ready: Ready | None, why: str = "") -> bool:
+    """Record a FAIL where required hardware is missing; return whether it is. ``ready`` is ``None`` without devices."""
     from harness.judgement.requirements import absent, unmet
 
-    wrong = unmet(request.required, ready.devices, ready.fingerprint)
-    return [absent(wrong, request.spec)] if wrong else []
+    wrong = unmet(request.required, ready.devices if ready else (), ready.fingerprint if ready else None)
+    if wrong:
+        lost = (f"{card.label} (PCI {card.pci}) {card.error}" for card in (ready.cards if ready else ()) if card.error)
+        recording.add(absent(wrong, request.spec, why or "; ".join(lost)))
+        recording.complete()
+    return bool(wrong)
 
 
 def _absence(error: HarnessError, request: Request, recording: Recording) -> bool:
     """Record a FAIL where the unavailable devices are required hardware; return whether they are."""
     from harness.errors import DevicesUnavailable
-    from harness.judgement.requirements import absent, unmet
 
     name = error.error if isinstance(error, RefusedByWorker) else type(error).__name__
-    wrong = unmet(request.required, (), None)
-    if name != DevicesUnavailable.__name__ or not wrong:
-        return False
-    recording.add(absent(wrong, request.spec, str(error)))
-    recording.complete()
-    return True
+    return name == DevicesUnavailable.__name__ and _missing(request, recording, None, str(error))
 
 
 def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:

@@ -15,7 +15,10 @@ _FORM = re.compile(r"\s*(gpu|core|device)\s*(>=|==|=)\s*(\d{1,4})\s*")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """``kind``: ``gpu`` (cards that TensorFlow can use), ``core`` (CPU cores) or ``device`` (configured devices)."""
+    """``kind``: ``gpu`` (cards that TensorFlow can use), ``core`` (CPU cores) or ``device`` (configured devices).
+
+    ``=`` is ``>=``, for a shell takes ``>`` as a redirection where it is not quoted.
+    """
 
     kind: str
     exact: bool
@@ -31,7 +34,7 @@ class Requirement:
         match = _FORM.fullmatch(text)
         if match is None:
             raise InvalidRequirement(text)
-        return cls(match[1], match[2] != ">=", int(match[3]))
+        return cls(match[1], match[2] == "==", int(match[3]))
 
     def __str__(self) -> str:
         return f"{self.kind}{'==' if self.exact else '>='}{self.count}"
@@ -75,7 +78,7 @@ def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = 
         Verdict.FAIL,
         "; ".join(finding.message for finding in findings),
         "compare harness devices with nvidia-smi -L; a card that neither lists is not powered, not seated, or not "
-        "passed to the container",
+        "passed to the container; without --require, the checks run on what is available",
         Exercised(),
         findings,
         spec=spec,

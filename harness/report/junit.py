@@ -12,7 +12,7 @@ from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts
 from harness.report.printable import one_line, printable
 from harness.report.terminal import finding_line
-from harness.report.verdicts import effective_verdict, not_run
+from harness.report.verdicts import command_name, effective_verdict, not_run
 
 #: Findings written of one check; ``run.json`` has all of them.
 MOST_FINDINGS = 200
@@ -31,7 +31,7 @@ def junit_xml(record: RunRecord) -> str:
     }
     root = ET.Element("testsuites", {"name": "harness", **totals})
     suite = ET.SubElement(
-        root, "testsuite", {"name": "harness validate", **totals, "timestamp": printable(record.started_at)}
+        root, "testsuite", {"name": command_name(record), **totals, "timestamp": printable(record.started_at)}
     )
     _properties(suite, record)
     suite.extend(cases)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from harness.plural import plural
 from harness.records import Finding, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines
 from harness.report.comparison import place
@@ -16,6 +15,7 @@ from harness.report.verdicts import (
     by_severity,
     counts,
     effective_verdict,
+    finished,
     needs_attention,
     not_run,
     replay_of,
@@ -56,7 +56,7 @@ def _head(record: RunRecord) -> Iterator[str]:
     totals = ", ".join(f"{number} {verdict}" for verdict, number in counts(record.results).items())
     yield ""
     took = escaped(duration(record.elapsed_s))
-    yield f"- {len(record.results)} of {plural(len(record.planned), 'check')} in {took}: {totals or 'none'}"
+    yield f"- {finished(record)} in {took}: {totals or 'none'}"
     yield f"- exercised: {escaped(str(all_exercised(record)))}"
     yield f"- started {escaped(record.started_at)}, level {escaped(record.level)}, harness {escaped(record.harness)}"
     for line in verdict_lines(record):

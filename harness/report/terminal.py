@@ -7,11 +7,10 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from harness.plural import plural
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines
 from harness.report.printable import device_label, one_line, shortened
-from harness.report.verdicts import STYLES
+from harness.report.verdicts import STYLES, finished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,17 +156,16 @@ def print_verdict(console: Console, record: RunRecord) -> None:
     counts = ", ".join(
         f"{number} {verdict}"
         for verdict in Verdict
-        if (number := sum(result.verdict is verdict for result in record.results))
+        if (number := sum(each.verdict is verdict and each.check in record.planned for each in record.results))
     )
     devices = f" on {record.spec}" if record.spec else ""
     devices += " (a described machine, not hardware)" if record.described else ""
-    ran = sum(result.check in record.planned for result in record.results)
-    finished = f"{ran} of {plural(len(record.planned), 'check')}"
     rest = "" if record.complete else "; INTERRUPTED: the record is incomplete"
+    rest += "".join(f"; {result.reason}" for result in record.results if result.check not in record.planned)
     console.print(
         Text.assemble(
             (str(record.verdict), STYLES[record.verdict]),
-            f"{devices}: {finished} in {record.elapsed_s:.1f} s ({counts or 'none'}){rest}",
+            f"{devices}: {finished(record)} in {record.elapsed_s:.1f} s{f' ({counts})' if counts else ''}{rest}",
         ),
         soft_wrap=True,
     )

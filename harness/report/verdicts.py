@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from harness.plural import plural
 from harness.records import CheckResult, Exercised, RunRecord, Verdict
 
 #: Colour of each verdict. The word is always shown too: colour is never the only sign.
@@ -44,6 +45,16 @@ def not_run(record: RunRecord) -> tuple[str, ...]:
     """List the planned checks without a result."""
     done = {result.check for result in record.results}
     return tuple(check for check in record.planned if check not in done)
+
+
+def finished(record: RunRecord) -> str:
+    """Say how many of the planned checks have a result."""
+    return f"{len(record.planned) - len(not_run(record))} of {plural(len(record.planned), 'check')}"
+
+
+def command_name(record: RunRecord) -> str:
+    """Name the command that made the record."""
+    return f"harness {'burnin' if record.command[1:2] == ('burnin',) else 'validate'}"
 
 
 def all_exercised(record: RunRecord) -> Exercised:

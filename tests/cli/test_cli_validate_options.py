@@ -15,16 +15,21 @@ from harness.softgpu.compiler import NAMES
 
 
 def test_hardware_that_is_required_and_not_there_is_a_failure(tmp_path: Path) -> None:
-    done = run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", "gpu>=8")
+    done = run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", "gpu=8", "--quiet")
     assert done.returncode == 1
-    assert "gpu>=8 is required, but 0 can be used" in done.stdout
-    assert "FAIL on cpu:2: 1 of 1 check " in done.stdout
-    required, passed = load_run(tmp_path / "harness-report").results
-    assert (required.check, required.verdict, passed.verdict) == ("required", Verdict.FAIL, Verdict.PASS)
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("FAIL on cpu:2: 0 of 1 check in ")
+    assert line.endswith("; gpu>=8 is required, but 0 can be used")
+    record = load_run(tmp_path / "harness-report")
+    assert [each.check for each in record.results] == ["required"], "it fails before a check runs"
+    assert (record.verdict, record.exit_code, record.complete) == (Verdict.FAIL, 1, True)
+    for enough in ("device=2", "device=1", "device>=2", "device==2"):
+        met = run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", enough)
+        assert met.returncode == 0
+        assert "PASS on cpu:2: 1 of 1 check " in met.stdout
+    (passed,) = load_run(tmp_path / "harness-report").results
     assert passed.replay == "harness validate --devices cpu:2 --only passes --level quick"
-    met = run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", "device>=2")
-    assert met.returncode == 0
-    assert len(load_run(tmp_path / "harness-report").results) == 1
+    assert run(tmp_path, "validate", "--devices", "cpu:2", "--only", "passes", "--require", "device==1").returncode == 1
 
 
 def test_devices_that_cannot_be_had_are_a_failure_where_they_are_required(tmp_path: Path) -> None:

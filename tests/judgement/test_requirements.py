@@ -22,7 +22,10 @@ def machine(cards: int) -> Fingerprint:
         ("gpu>=4", 4, 4, True),
         ("gpu>=5", 4, 4, False),
         ("gpu==4", 4, 4, True),
-        ("gpu=3", 4, 4, False),
+        ("gpu==3", 4, 4, False),
+        # A shell reads an unquoted > as a redirection; so = does without it.
+        ("gpu=3", 4, 4, True),
+        ("gpu=5", 4, 4, False),
         # Four logical GPUs on one card are one card.
         ("gpu>=2", 4, 1, False),
         # A card that is there, and that nobody configured, is not exercised.
@@ -49,5 +52,5 @@ def test_nothing_meets_a_requirement_where_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("text", ["", "gpu", "gpu>8", "gpus>=8", "gpu>=x", "gpu>=8,core>=2", "gpu>=-1"])
 def test_what_is_no_requirement_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequirement, match="accepted: gpu>=N"):
+    with pytest.raises(InvalidRequirement, match="accepted: gpu=N"):
         Requirement.parse(text)

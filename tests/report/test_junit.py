@@ -39,6 +39,12 @@ def test_the_counts_are_those_of_the_cases() -> None:
     assert facts == {"tests": "7", "failures": "2", "errors": "1", "skipped": "1"}
 
 
+def test_the_suite_has_the_name_of_the_command_that_was_run() -> None:
+    for command in ("burnin", "validate"):
+        made = read(samples.run(samples.passed(), command=("harness", command)))
+        assert [each.get("name") for each in made.iter("testsuite")] == [f"harness {command}"]
+
+
 def test_a_check_that_never_ran_is_an_error() -> None:
     assert ends(samples.incomplete()) == {"vector-add": [], "matpow": ["error"], "pipeline": ["error"]}
 

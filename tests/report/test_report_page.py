@@ -169,6 +169,13 @@ def test_each_verdict_is_said_in_words_and_an_accepted_failure_counts_as_a_warni
     assert "pipeline: ticket 7" in text
 
 
+def test_a_page_names_the_command_that_was_run() -> None:
+    for command in ("burnin", "validate"):
+        text = report_page(samples.run(samples.passed(), command=("/usr/bin/harness", command, "--devices", "burnin")))
+        assert f'<p class="brand">harness {command}</p>' in text
+        assert f"harness {command}</title>" in text
+
+
 def test_names_of_users_are_shown_as_they_are_and_never_taken_for_markup(pages: dict[str, Page]) -> None:
     page = pages["hostile"]
     assert page.problems == []

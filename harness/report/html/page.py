@@ -20,7 +20,15 @@ from harness.report.html.sensors import sensors_of
 from harness.report.html.tables import Table, table
 from harness.report.printable import device_label, shortened
 from harness.report.quantities import NOTHING, count, duration
-from harness.report.verdicts import all_exercised, counts, effective_verdict, not_run, replay_of
+from harness.report.verdicts import (
+    all_exercised,
+    command_name,
+    counts,
+    effective_verdict,
+    finished,
+    not_run,
+    replay_of,
+)
 
 if TYPE_CHECKING:
     from harness.speed.scaling.record import ScaleRecord
@@ -59,6 +67,8 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         title=f"{record.verdict} on {machine_name(record)}",
         machine=machine_name(record),
         unknown_facts=unknown_facts(record.fingerprint),
+        brand=command_name(record),
+        finished=finished(record),
         counts=counts(record.results),
         exercised=all_exercised(record),
         missing=not_run(record),
