@@ -14,6 +14,7 @@ from harness.faults import (
     gradients,
     layers,
     members,
+    optimizers,
     orders,
     placement,
     remainder,
@@ -26,6 +27,7 @@ from harness.faults import (
     threads,
     towers,
     training,
+    trainings,
     updates,
     variables,
     wiring,
@@ -62,5 +64,5 @@ _PROGRAMS: tuple[Fault[Case], ...] = tuple(fault for family in _FAMILIES for fau
 FAULTS: Mapping[str, Fault[Case]] = MappingProxyType({fault.name: fault for fault in _PROGRAMS})
 #: Every planted fault by name, with siblings that ``harness selftest`` alone runs.
 CATALOGUE: Mapping[str, Fault[Planted]] = MappingProxyType(
-    {**FAULTS, **{fault.name: fault for family in (layers, wiring) for fault in family.FAULTS}}
+    {**FAULTS, **{fault.name: fault for family in (layers, wiring, optimizers, trainings) for fault in family.FAULTS}}
 )

@@ -22,6 +22,7 @@ GROUPS = {
     "R": "randomness",
     "M": "patterns",
     "C": "set-up",
+    "T": "trainings",
 }
 
 #: A program under test: a callable over keyword arguments.

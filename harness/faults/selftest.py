@@ -34,8 +34,12 @@ SELFTEST_SCHEMA_VERSION = 1
 
 #: A line of a program of the catalogue, as a message names it.
 _LINE = re.compile(r"\(\w+\.py:\d+|\w+\.py:\d+\)")
-#: What the first line says where no known cause gives the numbers: so, or which op was the first to differ.
-NO_CAUSE = ("no known cause", "first op of the reference whose result differs")
+#: What the first line says where no known cause gives the numbers: so, or which op or step was the first to differ.
+NO_CAUSE = (
+    "no known cause",
+    "first op of the reference whose result differs",
+    "diverged from the single-device run at step",
+)
 
 
 @dataclass(frozen=True, slots=True)

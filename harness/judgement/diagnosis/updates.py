@@ -48,7 +48,13 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
             return
         for join, sentence in (
             ("sum", "the shards' gradients are added up although each is a mean"),
-            ("mean", "the shards' gradients have equal weight although the shards differ in size"),
+            (
+                "mean",
+                "the shards' gradients have equal weight although the shards differ in size"
+                if len(set(layout.sizes)) > 1
+                else "each shard's gradients are clipped, or changed in another way that is not linear, before they "
+                "are averaged",
+            ),
             *((f"only {number}", f"the update uses shard {number} alone") for number in range(count)),
             *(
                 (f"without {number}", f"the part of shard {number} is missing from the update")

@@ -1,0 +1,41 @@
+"""A planted fault of a training under ``tf.distribute``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from harness.devices.device import Devices
+from harness.distribute.one_process import examine
+from harness.distribute.single_device import Experiment
+from harness.distribute.training import Data, Training
+from harness.faults.fault import Planted
+from harness.faults.samples import sample
+from harness.judgement.verification import Verification
+
+FEATURES, OUTPUTS = 5, 3
+LOOPS = ("custom", "fit")
+
+
+@dataclass(frozen=True)
+class TrainingCase(Planted):
+    """A training under ``MirroredStrategy``; ``modes`` are its loops, which TensorFlow runs as graphs."""
+
+    parallel: Callable[[], Training]
+    twin: Callable[[], Training]
+    kinds: frozenset[str]
+    modes: tuple[str, ...] = LOOPS
+    also: frozenset[str] = frozenset({"gradient"})
+
+    def judge(self, devices: Devices, *, faulty: bool) -> Verification:
+        """Train for three steps on equal shards, and judge."""
+        build = self.parallel if faulty else self.twin
+        batch = 2 * len(devices)
+        data = Data(sample(3 * batch, FEATURES), sample(3 * batch, OUTPUTS, seed=1), batch)
+        found = examine("mirrored", devices, Experiment(build, build.__name__, data, 3, self.modes))
+        # The loop is a part of where: "loss, step 0 (custom loop)".
+        findings = tuple(
+            replace(each, mode=", ".join(mode for mode in self.modes if mode in each.where) or ", ".join(self.modes))
+            for each in found.findings
+        )
+        return replace(found, findings=findings)
