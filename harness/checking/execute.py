@@ -3,7 +3,7 @@
 - A requirement is missing: SKIP.
 - Nothing was exercised: UNKNOWN, unless a finding says what is wrong.
 - A verdict is never better than its findings.
-- A failing check of hardware is rerun before being reported.
+- A failing check of hardware is rerun before being reported; at quick, not if a second pass cannot change the verdict.
 - A check that raises is a FAIL; one without evidence is UNKNOWN.
 """
 
@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Collection
 from dataclasses import fields, replace
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.devices.lost import naming_hosts
 from harness.errors import EvidenceError
 from harness.extras import missing_extra
@@ -27,7 +27,7 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
     started = time.perf_counter()
     unmet = check.unmet(context.devices)
     outcome = CheckOutcome(Verdict.SKIP, *unmet) if unmet is not None else _bounded(_outcome_of(check, context))
-    if check.hardware and outcome.verdict is Verdict.FAIL:
+    if check.hardware and outcome.verdict is Verdict.FAIL and not (context.level is Level.QUICK and _certain(outcome)):
         outcome = confirmed(outcome, _bounded(_outcome_of(check, context)))
     reported = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
     reported["measured"] = {name: float(value) for name, value in outcome.measured.items()}
@@ -56,10 +56,19 @@ def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
 _LASTING = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
 
 
+def _lasts(finding: Finding) -> bool:
+    return finding.lasting or finding.kind in _LASTING
+
+
+def _certain(outcome: CheckOutcome) -> bool:
+    """Whether each failure is of a lasting kind."""
+    failures = [each for each in outcome.findings if each.severity is Verdict.FAIL]
+    return bool(failures) and all(map(_lasts, failures))
+
+
 def _weakened(finding: Finding, again: Collection[tuple[str, str | None]]) -> Finding:
     """Make ``finding`` a warning unless it came ``again`` or is of a lasting kind."""
-    lasting = finding.lasting or finding.kind in _LASTING
-    if lasting or (finding.kind, finding.device) in again:
+    if _lasts(finding) or (finding.kind, finding.device) in again:
         return finding
     return replace(finding, severity=Verdict.WARN)
 

@@ -164,13 +164,14 @@ def validate(
 def _run(request: Request, logs: Path, console: Console, recording: Recording) -> None:
     """Run the checks, show them, and record them as they end."""
     from harness.checking.run import Plan, run_checks
+    from harness.hardware.software.consequences import MissingLibraries
     from harness.hardware.watch import CardWatch
     from harness.judgement.known_failures import accept_known, no_longer_failing
     from harness.report.progress import display
     from harness.runner.messages import Finished, Ready, Started
 
     by_id = {check.id: check for check in request.checks}
-    watch = CardWatch()
+    watch, libraries = CardWatch(), MissingLibraries()
     plan = Plan(
         request.spec,
         tuple(by_id),
@@ -197,7 +198,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
                 shown.started(check.id, check.title, check.typical_s)
             elif isinstance(event, Finished):
                 result = replace(event.result, replay=request.replay(event.result.check))
-                result = watch.judged(result)
+                result = libraries.judged(watch.judged(result))
                 result = accept_known(result, request.known, today)
                 recording.add(result)
                 shown.finished(result)

@@ -95,7 +95,7 @@ def verdict_lines(record: RunRecord) -> Iterator[str]:
         yield f"{subject(each, cards)}: {each.action}"
         more = each.findings - len(each.reasons)
         for number, reason in enumerate(each.reasons, start=1):
-            rest = f" (and {plural(more, 'finding')} more)" if more and number == len(each.reasons) else ""
+            rest = f" (and {plural(more, 'more finding')})" if more and number == len(each.reasons) else ""
             yield f"    {shortened(reason, _LONGEST)}{rest}"
 
 

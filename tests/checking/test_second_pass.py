@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.execute import execute
 from harness.devices.device import Device, Devices
 from harness.records import CheckResult, Exercised, Finding, Verdict
@@ -17,7 +17,9 @@ OTHER_SLOW = Finding("rate", "matmul", "GPU:1", "", "", "slow")
 CORRUPT = Finding("corruption", "matmul", "GPU:3", "", "", "other bits")
 
 
-def passes(*findings: Sequence[Finding] | Exception, hardware: bool = True) -> tuple[CheckResult, int]:
+def passes(
+    *findings: Sequence[Finding] | Exception, hardware: bool = True, level: Level = Level.STANDARD
+) -> tuple[CheckResult, int]:
     """The result of a check whose passes give these findings, and how many passes there were."""
     left = list(findings)
 
@@ -28,7 +30,7 @@ def passes(*findings: Sequence[Finding] | Exception, hardware: bool = True) -> t
         verdict = Verdict.FAIL if given else Verdict.PASS
         return CheckOutcome(verdict, "said", exercised=Exercised(values=1), findings=tuple(given))
 
-    result = execute(Check("one", "one", "one", 1, 1, run, hardware=hardware), CheckContext(DEVICES))
+    result = execute(Check("one", "one", "one", 1, 1, run, hardware=hardware), CheckContext(DEVICES, level=level))
     return result, len(findings) - len(left)
 
 
@@ -65,3 +67,11 @@ def test_a_pass_is_not_run_again_and_neither_is_what_is_no_hardware() -> None:
     assert passes([], [])[1] == 1
     result, count = passes([SLOW], [], hardware=False)
     assert (result.verdict, count) == (Verdict.FAIL, 1)
+
+
+def test_quick_reruns_what_may_be_of_a_moment_and_not_what_fails_in_any_case() -> None:
+    result, count = passes([CORRUPT, CORRUPT], [], level=Level.QUICK)
+    assert (result.verdict, count, result.reason) == (Verdict.FAIL, 1, "said")
+    for given in ([SLOW], [CORRUPT, SLOW]):
+        assert passes(given, given, level=Level.QUICK)[1] == 2
+    assert passes(ValueError("odd"), [], level=Level.QUICK)[0].verdict is Verdict.WARN

@@ -31,7 +31,7 @@ def test_a_word_that_changed_is_told_with_its_place_and_its_bits() -> None:
     wrong = judge_pattern(CARD, Pattern(0), "0x00", 4096, Mismatch(1, 2, 0x30000))
     assert wrong is not None
     assert wrong.where == "pattern 0x00, byte 4112"
-    assert "in which 2 bits changed" in wrong.message
+    assert "(2 bits)" in wrong.message
 
 
 def test_steady_growth_is_a_leak() -> None:

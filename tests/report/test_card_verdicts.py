@@ -51,7 +51,7 @@ def test_each_card_has_its_action_what_identifies_it_and_its_strongest_findings(
         "    runs at PCIe x4 instead of x16 under load",
         "GPU:3 (serial S3, GPU-3, slot 3, PCI 0000:3B:00.0): replace",
         "    did not hold a pattern; 3 words",
-        "    has one remapped row (and 1 finding more)",
+        "    has one remapped row (and 1 more finding)",
         "GPU:0 (serial S0, GPU-0, slot 0, PCI 0000:0B:00.0): cool",
         "    throttles",
     ]

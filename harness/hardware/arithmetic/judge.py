@@ -74,8 +74,8 @@ def judge_card(ran: Ran) -> list[Finding]:
 
 
 def _beyond(ran: Ran, worst: Deviation) -> Finding:
-    times = (
-        "infinitely, because the result is exact or not finite" if worst.share == inf else f"{worst.share:.3g} times"
+    far = (
+        "where the result is exact or not finite" if worst.share == inf else f"the worst by {worst.share:,.3g} times it"
     )
     return finding(
         "arithmetic",
@@ -84,7 +84,7 @@ def _beyond(ran: Ran, worst: Deviation) -> Finding:
         expected=f"{worst.expected}, within its rounding bound",
         found=worst.found,
         message=f"computes {ran.operation} incorrectly: {plural(worst.count, 'element')} beyond the rounding bound, "
-        f"the worst {times}",
+        f"{far}",
         next_step=_ARITHMETIC,
         subject=ran.operation,
     )

@@ -123,6 +123,7 @@ def _no_library(error: NoLibrary, where: str) -> Finding:
         message=f"{error.library} does not work, so collectives that use it were not tested: {error.why}",
         next_step=f"python -m pip install 'tensorflow[and-cuda]' installs {error.library}; {error.library}_DEBUG=WARN "
         "shows why it fails; the check software lists missing libraries",
+        subject=error.library,
     )
 
 

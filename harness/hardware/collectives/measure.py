@@ -21,6 +21,7 @@ from harness.errors import UsageError
 from harness.hardware.collectives.judge import KINDS
 from harness.hardware.machine import NoLibrary
 from harness.plural import plural
+from harness.softgpu import DescribedGpus, loaded
 
 #: TensorFlow tells groups of collectives apart by their key. Those of tf.distribute count from 1, so this one is free.
 _GROUP_KEY = 0x4D414348
@@ -70,6 +71,10 @@ class Collectives:
             raise UsageError(f"algorithm {algorithm!r}: accepted here: {there}")
         if kind == "reduce-scatter":
             self._require_shares(tensors)
+        if algorithm == "nccl" and isinstance(described := loaded(), DescribedGpus):
+            lost = dict(described.driver).get("missing_libraries", "")
+            if "nccl" in lost:
+                raise NoLibrary("NCCL", f"cannot open {lost}")
         if algorithm in _HINTS:
             return self._by_ops(kind, algorithm, tensors)
         return self._by_strategy(kind, algorithm, tensors)

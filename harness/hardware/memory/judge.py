@@ -71,16 +71,15 @@ def judge_pattern(card: Card, pattern: Pattern, name: str, offset_bytes: int, mi
     first = mismatch.first_word or 0
     expected, found = word_at(pattern, first), mismatch.found
     place = offset_bytes + first * 8
-    bits = "" if found is None else f", in which {plural((found ^ expected).bit_count(), 'bit')} changed"
+    bits = "" if found is None else f" ({plural((found ^ expected).bit_count(), 'bit')})"
     return finding(
         "memory",
         card,
         f"pattern {name}, byte {place}",
         expected=f"{expected:#018x}",
         found=f"{found:#018x}" if found is not None else f"{mismatch.count:,} words differ",
-        message=f"did not hold pattern {name}: {plural(mismatch.count, '64-bit word')} changed, the "
-        f"first at byte {place:,} "
-        f"of the tested memory{bits}",
+        message=f"did not hold pattern {name}: {plural(mismatch.count, 'word')} of 64 bits changed, the first at byte "
+        f"{place:,}{bits}",
         next_step=REPLACE,
     )
 

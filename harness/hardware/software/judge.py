@@ -65,6 +65,7 @@ class _Judge:
         *,
         severity: Verdict = Verdict.FAIL,
         card: Card | None = None,
+        subject: str = "",
     ) -> None:
         self.account.add(
             finding(
@@ -76,6 +77,7 @@ class _Judge:
                 message=message,
                 next_step=next_step,
                 severity=severity,
+                subject=subject,
             )
         )
 
@@ -159,7 +161,8 @@ class _Judge:
                     f"LD_LIBRARY_PATH ({known})"
                 )
             message = f"TensorFlow could not load {library}"
-            self.add(library, "a library that TensorFlow can load", "not found", message, step)
+            short = library.partition(".so")[0].removeprefix("lib")
+            self.add(library, "a library that TensorFlow can load", "none", message, step, subject=short)
 
     def _driver(self, gpus: Sequence[Card]) -> None:
         software = self.software

@@ -125,7 +125,7 @@ def _nvlinks(load: Load, others: Sequence[Load], profile: CardProfile | None) ->
             "NVLinks under load",
             expected=f"{best} active ({source})",
             found=f"{active} active",
-            message=f"has {active} active NVLinks of {best} ({source})",
+            message=f"has {active} of {best} NVLinks active ({source})",
             next_step="look at nvidia-smi nvlink --status, reseat the card or its bridge, and check that the fabric "
             "manager runs",
         )
@@ -145,7 +145,7 @@ def _throttling(load: Load) -> Iterator[Finding]:
         hottest = max(load.known("temperature_c"), default=None)
         slowest = min((each.clock_mhz for each in throttled if each.clock_mhz is not None), default=None)
         most = max(load.known("clock_max_mhz"), default=None)
-        clock = f", down to {slowest:,.0f} of {most:,.0f} MHz" if slowest is not None and most is not None else ""
+        clock = f" and down to {slowest:,.0f} of {most:,.0f} MHz" if slowest is not None and most is not None else ""
         warm = f" at up to {hottest:.0f} °C" if hottest is not None else ""
         yield finding(
             "sensor",
