@@ -220,7 +220,7 @@ def _stale(**options: Any) -> Callable[[Devices], Case]:
 
 
 _PER_TOWER = "a term that depends on variables alone, such as a regulariser, is counted <n> times"
-_LAST = r"shard 3 .*missing|shards 0 to 2"
+_LAST = r"shard 3 .*missing"
 
 FAULTS = (
     Fault(
@@ -288,14 +288,14 @@ FAULTS = (
         "two steps, the second with gradients of the weights before the first",
         "own attack",
         _stale(),
-        "before the .*update",
+        "gradients are stale.*before the first update",
     ),
     Fault(
         "T15-stale-gradients-with-momentum",
         "two steps of an optimizer, the second with gradients of the weights before the first",
         "own attack",
         _stale(**_MOMENTUM),
-        "before the .*update",
+        "gradients are stale.*before the first update",
     ),
     Fault(
         "T16-applied-twice-with-momentum",

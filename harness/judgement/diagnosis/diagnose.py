@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from harness.judgement.diagnosis import divergence, gradients, randomness, rows, scales, shards, slices, terms, updates
+from harness.judgement.diagnosis import (
+    divergence,
+    gradients,
+    omitted,
+    order,
+    randomness,
+    rows,
+    scales,
+    shards,
+    slices,
+    terms,
+    updates,
+)
 from harness.judgement.diagnosis.question import Cause, Question
 
 Hypothesis = Callable[[Question], Iterator[Cause]]
@@ -21,6 +33,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("rows lost, doubled or moved", rows.moved),
     ("rows left out of a sum or mean", shards.rows_left_out),
     ("updates made too often, too rarely or by each shard", updates.repeated),
+    ("updates in another order", order.of_updates),
     ("one shard zero or scaled", rows.one_shard),
     ("each shard computed by itself", shards.per_shard),
     ("N times, 1/N or another factor", scales.one_factor),
@@ -33,6 +46,9 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("an addend counted once per shard, or left out", terms.added_in_each),
     ("IndexedSlices added up by position", slices.by_position),
     ("lower precision", terms.lower_precision),
+    ("an output computed from another one", omitted.in_a_row),
+    ("an addend left out", omitted.addend),
+    ("the last steps left out", omitted.last_steps),
     ("a constant added", scales.off_by_a_constant),
     ("one shard that computes something else", rows.of_a_shard),
     ("an op that is another one", divergence.first_difference),

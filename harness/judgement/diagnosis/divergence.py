@@ -31,7 +31,7 @@ _ULPS = 256.0
 
 
 @dataclass(frozen=True, eq=False)
-class _Step:
+class Step:
     """One op: what it read and made, by the ids of the tensors, and its result where it is a floating one."""
 
     kind: str
@@ -43,6 +43,7 @@ class _Step:
 
     @property
     def computes(self) -> bool:
+        """Whether it makes floating numbers from others."""
         return self.kind not in MOVEMENT | _GIVEN and self.result is not None
 
 
@@ -50,9 +51,9 @@ def first_difference(question: Question) -> Iterator[Cause]:
     """Name the first op of the reference that has no equal in the program, though all that it reads has."""
     if not any(leaf.part == "outputs" for leaf in question.wrong):
         return
-    reference, program = _steps(question, question.reference), _steps(question, question.parallel)
+    reference, program = steps_of(question, question.reference), steps_of(question, question.parallel)
     made = _joined(program)
-    same: dict[int, tuple[_Step, ...]] = {}
+    same: dict[int, tuple[Step, ...]] = {}
     unequal: set[int] = set()
     count = 0
     for step in reference:
@@ -77,7 +78,7 @@ def first_difference(question: Question) -> Iterator[Cause]:
             unequal.update(step.outputs)
 
 
-def _cause(question: Question, origin: _Step, before: list[_Step], program: list[_Step], count: int) -> Cause:
+def _cause(question: Question, origin: Step, before: list[Step], program: list[Step], count: int) -> Cause:
     wrong = tuple(question.wrong)
     reached = {name for step in before for name in step.outputs}
     other = None
@@ -95,9 +96,10 @@ def _cause(question: Question, origin: _Step, before: list[_Step], program: list
     return Cause(sentence, other.place if other is not None and other.place != origin.place else None, wrong)
 
 
-def _steps(question: Question, program: Program) -> list[_Step]:
+def steps_of(question: Question, program: Program) -> list[Step]:
+    """The ops of one eager run, as far as there is room."""
     plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
-    steps: list[_Step] = []
+    steps: list[Step] = []
     room = _MOST_BYTES
 
     def on_op(kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
@@ -112,7 +114,7 @@ def _steps(question: Question, program: Program) -> list[_Step]:
         result = outputs[0].numpy() if epsilon_of_tensor(outputs[0]) else None
         room -= 0 if result is None else result.nbytes
         names = tuple(each._id for each in inputs), tuple(each._id for each in outputs)
-        steps.append(_Step(kind, place_of_call(), outputs[0].device, *names, result))
+        steps.append(Step(kind, place_of_call(), outputs[0].device, *names, result))
 
     question.snapshot.restore()
     try:
@@ -129,10 +131,10 @@ def epsilon_of_tensor(tensor: Any) -> float:
     return epsilon_of(tensor.dtype.as_numpy_dtype) if floating else 0.0
 
 
-def _joined(steps: list[_Step]) -> dict[tuple[int, ...], list[tuple[tuple[_Step, ...], Array]]]:
+def _joined(steps: list[Step]) -> dict[tuple[int, ...], list[tuple[tuple[Step, ...], Array]]]:
     """Results by their shape: each by itself, and the same step of all devices joined along the first axis."""
-    found: dict[tuple[int, ...], list[tuple[tuple[_Step, ...], Array]]] = defaultdict(list)
-    by_kind: dict[str, dict[str, list[_Step]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[int, ...], list[tuple[tuple[Step, ...], Array]]] = defaultdict(list)
+    by_kind: dict[str, dict[str, list[Step]]] = defaultdict(lambda: defaultdict(list))
     for step in steps:
         if step.result is not None:
             found[step.result.shape].append(((step,), step.result))

@@ -38,29 +38,24 @@ class Join:
         return None if value is None else value.astype(first.dtype)
 
     def _number(self, parts: list[Array], sizes: Sequence[int]) -> Array | None:
-        total = np.sum(parts, axis=0)
-        if self.name == "sum":
-            return np.asarray(total)
-        if self.name == "mean":
-            return np.asarray(total / len(parts))
-        if self.name == "weighted":
-            return np.asarray(sum(part * size for part, size in zip(parts, sizes, strict=True)) / sum(sizes))
-        if self.name == "only":
-            return parts[self.at]
-        if self.name == "without":
-            return np.asarray(total - parts[self.at])
-        if self.name == "twice":
-            return np.asarray(total + parts[self.at])
-        if self.name == "mean without":
-            return np.asarray((total - parts[self.at]) / len(parts))
-        if self.name == "weighted without":
-            kept = [part * size for at, (part, size) in enumerate(zip(parts, sizes, strict=True)) if at != self.at]
-            return np.asarray(sum(kept) / sum(sizes))
-        if self.name == "max":
-            return np.asarray(np.max(parts, axis=0))
-        if self.name == "min":
-            return np.asarray(np.min(parts, axis=0))
-        return None
+        if self.name in ("max", "min"):
+            return np.asarray(getattr(np, self.name)(parts, axis=0))
+        weights = self._weights(sizes)
+        return np.asarray(sum(part * weight for part, weight in zip(parts, weights, strict=True) if weight))
+
+    def _weights(self, sizes: Sequence[int]) -> list[float]:
+        """What each part is multiplied with before they are added up."""
+        how, _, part = self.name.partition(" ")
+        chosen = [at for at in range(len(sizes)) if not part or at != self.at]
+        whole = sum(sizes[at] for at in chosen) if part == "of the others" else sum(sizes)
+        count = len(chosen) if part == "of the others" else len(sizes)
+        if how == "only":
+            return [float(at == self.at) for at in range(len(sizes))]
+        if how == "twice":
+            return [1.0 + (at == self.at) for at in range(len(sizes))]
+        shares = {"sum": [1.0] * len(sizes), "mean": [1.0 / count] * len(sizes)}
+        weights = shares.get(how, [size / whole for size in sizes])
+        return [weight if at in chosen else 0.0 for at, weight in enumerate(weights)]
 
     def tensor(self, parts: Sequence[Any], sizes: Sequence[int]) -> Any:
         """The same of tensors, for gradients."""
@@ -70,15 +65,19 @@ class Join:
             return tf.concat(list(parts), axis=self.at)
         if self.name == "stack":
             return tf.stack(list(parts), axis=self.at)
-        if self.name == "only":
-            return parts[self.at]
-        if self.name == "max":
-            return tf.reduce_max(tf.stack(list(parts)), axis=0)
-        if self.name == "min":
-            return tf.reduce_min(tf.stack(list(parts)), axis=0)
-        shares = {"sum": [1.0] * len(parts), "mean": [1.0 / len(parts)] * len(parts)}
-        weights = shares.get(self.name, [size / sum(sizes) for size in sizes])
+        if self.name in ("max", "min"):
+            return getattr(tf, f"reduce_{self.name}")(tf.stack(list(parts)), axis=0)
+        weights = self._weights(sizes)
         return tf.add_n([part * tf.cast(weight, part.dtype) for part, weight in zip(parts, weights, strict=True)])
+
+
+#: Joins that leave one shard out: added up, divided by the number of all shards or rows, or of the other ones.
+WITHOUT = ("sum without", "mean without", "weighted without", "mean of the others", "weighted of the others")
+
+
+def alone(name: str) -> str:
+    """What a join that leaves a shard out does with the other ones, to be said after that."""
+    return ": the others are averaged alone" if name.endswith("of the others") else ""
 
 
 def joins(parts: Sequence[Array], leaf: Leaf) -> Iterator[Join]:
@@ -87,7 +86,7 @@ def joins(parts: Sequence[Array], leaf: Leaf) -> Iterator[Join]:
     yield from (Join("concat", axis) for axis in range(rank))
     yield from (Join(name) for name in ("mean", "sum", "weighted", "max", "min"))
     if leaf.part == "state" or not rank or all(part.shape == parts[0].shape for part in parts):
-        for name in ("only", "without", "mean without", "weighted without", "twice"):
+        for name in ("only", *WITHOUT, "twice"):
             yield from (Join(name, number) for number in range(len(parts)))
     yield from (Join("stack", axis) for axis in range(rank + 1))
 

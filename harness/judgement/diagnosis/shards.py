@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.judgement.diagnosis.joins import Join, PerShard, shard_leaves
+from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of, written
@@ -163,13 +163,13 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
                 f"{who}{on} is missing from the gradients: what it computes is outside of the tape", layout.place, wrong
             )
         return Cause(f"the gradients are those of {who}{on} alone", layout.place, wrong)
-    if join.name in ("only", "without", "mean without", "weighted without"):
+    if join.name == "only" or join.name in WITHOUT:
         who = f"shard {join.at}{layout.devices(question, [join.at])}"
         if join.name == "only":
             return Cause(
                 f"{name} counts {who} alone; the parts of the other {count - 1} shards are lost", joined, wrong
             )
-        return Cause(f"the part of {who} is missing from {name}", joined, wrong)
+        return Cause(f"the part of {who} is missing from {name}{alone(join.name)}", joined, wrong)
     if join.name == "mean":
         if (right is not None and right.name == "weighted") or (right is None and _weighted(shards, leaf)):
             return Cause(

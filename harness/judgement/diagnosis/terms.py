@@ -11,6 +11,7 @@ from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import factor_text
+from harness.judgement.diagnosis.writing import applying
 from harness.judgement.runs import as_result, variable_name
 from harness.judgement.tolerance import epsilon_of, epsilon_of_name
 
@@ -70,7 +71,8 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
             (0.0, "missing"),
         ):
             more = factor - 1.0
-            if all(_is_off_by(leaf, more, term, slopes) for leaf in question.wrong):
+            rest = [leaf for leaf in question.wrong if not _is_off_by(leaf, more, term, slopes)]
+            if not rest or _follow(question, rest, more, slopes):
                 yield Cause(
                     f"a term that depends on variables alone, such as a regulariser, is {how}",
                     place_of(question, question.wrong[0]),
@@ -78,6 +80,23 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
                     "add it once, outside of the shards, or divide it by their number",
                 )
                 return
+
+
+def _follow(question: Question, leaves: Sequence[Leaf], more: float, slopes: Sequence[Array]) -> bool:
+    """Whether these variables are those of an optimizer whose gradients are off by ``more`` times the slopes."""
+
+    def off(grad: Any) -> Any:
+        slope = next((slope for slope in slopes if slope.shape == getattr(grad, "shape", None) and np.any(slope)), None)
+        return grad if slope is None else grad + more * slope
+
+    def apply(original: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> Any:
+        return original(optimizer, [off(grad) for grad in grads], variables)
+
+    if any(leaf.part != "state" for leaf in leaves):
+        return False
+    with applying(apply):
+        result = question.run(gradients=False)
+    return result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in leaves)
 
 
 def added_in_each(question: Question) -> Iterator[Cause]:

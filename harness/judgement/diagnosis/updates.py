@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from harness.judgement.diagnosis.joins import Join, PerShard, shard_leaves
+from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
@@ -57,12 +57,13 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
             ),
             *((f"only {number}", f"the update uses shard {number} alone") for number in range(count)),
             *(
-                (f"without {number}", f"the part of shard {number} is missing from the update")
+                (f"{name} {number}", f"the part of shard {number} is missing from the update{alone(name)}")
+                for name in WITHOUT
                 for number in range(count)
             ),
         ):
-            name, _, at = join.partition(" ")
-            joined = _joined(gathered, Join(name, int(at or 0)), layout.sizes)
+            name, _, at = join.rpartition(" ")
+            joined = _joined(gathered, Join(name, int(at)) if name else Join(join), layout.sizes)
             if joined is not None:
                 result = _applied(question, [joined])
                 if _state_explained(states, result) and _outputs_follow(question, layout, result):
@@ -117,8 +118,11 @@ def _never(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     if len(states) == len(question.wrong) and all(leaf.explained_by(leaf.start) for leaf in states):
         names = listed([leaf.name.removesuffix(" after the call") for leaf in states[:4]])
         handle = getattr(getattr(question.watched[states[0].index], "handle", None), "_id", None)
-        never = "the program never writes to it" if not question.seen.writes[handle or 0] else "it keeps its value"
-        verb = "is" if len(states) == 1 else "are"
+        one = len(states) == 1
+        never = f"the program never writes to {'it' if one else 'them'}"
+        if question.seen.writes[handle or 0]:
+            never = "it keeps its value" if one else "they keep their values"
+        verb = "is" if one else "are"
         yield Cause(f"{names} {verb} not updated: {never}", place_of(question, states[0]), tuple(question.wrong))
 
 

@@ -1,0 +1,117 @@
+"""Steps of the reference that the program leaves out, and results that go into the wrong step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from harness.judgement.diagnosis.divergence import Step, steps_of
+from harness.judgement.diagnosis.question import Cause, Leaf, Question
+from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.wording import listed
+from harness.judgement.runs import as_result
+
+#: So many addends are left out, and so many outputs fed to the reference, one after the other.
+_MOST = 8
+
+
+def _outputs(question: Question) -> list[Leaf]:
+    """The differing outputs with several numbers, if nothing else differs."""
+    wrong = [leaf for leaf in question.wrong if leaf.part == "outputs" and leaf.found is not None]
+    return wrong if len(wrong) == len(question.wrong) else []
+
+
+def last_steps(question: Question) -> Iterator[Cause]:
+    """The outputs are results that the reference goes on to compute with."""
+    wrong = [leaf for leaf in _outputs(question) if np.unique(leaf.found).size > 1]  # type: ignore[arg-type]
+    if not wrong or len(wrong) < len(question.wrong):
+        return
+    steps = [step for step in steps_of(question, question.reference) if step.computes]
+    ends = [next((step for step in reversed(steps) if leaf.explained_by(step.result)), None) for leaf in wrong]
+    if end := all(ends) and ends[0]:
+        following = next((step for step in steps if set(end.outputs) & set(step.inputs)), None)
+        more = f", first {_op(following)}," if following is not None else ""
+        yield Cause(
+            f"{wrong[0].name} is the result of {_op(end)}: what the reference computes from it{more} is left out",
+            place_of(question, wrong[0]),
+            tuple(wrong),
+        )
+
+
+def _op(step: Step) -> str:
+    return f"{step.kind} ({step.place})" if step.place else step.kind
+
+
+def in_a_row(question: Question) -> Iterator[Cause]:
+    """An output is computed from another output instead of from the input."""
+    wrong = _outputs(question)
+    outputs = [leaf for leaf in question.leaves if leaf.part == "outputs" and leaf.found is not None]
+    if not wrong or not 1 < len(outputs) <= _MOST:
+        return
+    from_others: dict[str, tuple[str, str]] = {}
+    for index, (given, array) in enumerate(zip(question.reference.leaves(), question.input_arrays, strict=True)):
+        for source in outputs:
+            assert source.found is not None
+            if array is None or (array.shape, array.dtype) != (source.found.shape, source.found.dtype):
+                continue
+            import tensorflow as tf
+
+            leaves = question.reference.leaves()
+            leaves[index] = tf.constant(source.found, given.dtype)
+            result = question.run(inputs=question.with_leaves(leaves), gradients=False)
+            for leaf in wrong:
+                if result is not None and leaf is not source and leaf.explained_by(leaf.of(result)):
+                    from_others.setdefault(leaf.name, (source.name, question.input_names[index]))
+    if len(from_others) == len(wrong):
+        source_name, name = from_others[wrong[0].name]
+        yield Cause(
+            f"{wrong[0].name} is computed from {source_name} instead of from {name}: what should run side by side runs "
+            "in a row",
+            place_of(question, wrong[0]),
+            tuple(wrong),
+            f"give {name} to each of them",
+        )
+
+
+def addend(question: Question) -> Iterator[Cause]:
+    """The outputs are those of a sum without one of its addends."""
+    wrong = _outputs(question)
+    for number in range(_MOST if wrong else 0):
+        without = _Without(number)
+        raw = question.in_graph(question.reference.fn, without.on_op)
+        if raw is None or without.seen <= number:
+            return
+        result = as_result(raw, question.watched)
+        if question.all_explained(lambda leaf, result=result: leaf.of(result)):  # type: ignore[misc]
+            yield Cause(
+                f"an addend of {listed([leaf.name for leaf in wrong])} is left out: the result of {without.addend}, "
+                "which the reference adds to others, is missing",
+                place_of(question, wrong[0]),
+                tuple(wrong),
+            )
+            return
+
+
+class _Without:
+    """While a graph is built: one addend of a sum of several floating tensors, which is left out."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.seen = number, 0
+        self.addend, self.busy = "", False
+
+    def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> Any:
+        if self.busy or graph is None or kind not in ("AddN", "AddV2") or not outputs[0].dtype.is_floating:
+            return None
+        first = self.seen
+        self.seen += len(inputs)
+        if not first <= self.number < self.seen:
+            return None
+        left_out = inputs[self.number - first]
+        self.addend = left_out.op.type
+        self.busy = True
+        try:
+            return [outputs[0] - left_out]
+        finally:
+            self.busy = False

@@ -1,0 +1,116 @@
+"""Variables that are updated with values from before, or after, another update, as averages and stale gradients are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from harness.judgement.diagnosis.question import Cause, Leaf, Question
+from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.wording import listed
+from harness.judgement.diagnosis.writing import applying, writes
+from harness.judgement.runs import Result
+
+#: So many other variables are tried, each by itself.
+_MOST = 8
+
+
+def of_updates(question: Question) -> Iterator[Cause]:
+    """The variables are those of the reference's updates in another order."""
+    states = [leaf for leaf in question.wrong if leaf.part == "state"]
+    if not states:
+        return
+    if len(states) == len(question.wrong):
+        yield from _with_other_values(question, states)
+    if max(question.seen_reference.writes.values(), default=0) > 1:
+        yield from _stale(question, states)
+
+
+def _with_other_values(question: Question, states: Sequence[Leaf]) -> Iterator[Cause]:
+    """The reference with another variable kept at its value from before, or set to that from after its update."""
+    others = [
+        leaf
+        for leaf in question.leaves
+        if leaf.part == "state"
+        and not leaf.wrong
+        and leaf.start is not None
+        and leaf.expected is not None
+        and not np.array_equal(leaf.start, leaf.expected)
+    ]
+    for kept in [*([leaf] for leaf in others[:_MOST]), *([others] if len(others) > 1 else [])]:
+        for when, instead in (("before", "after"), ("after", "before")):
+            result = _keeping(question, kept, updated=when == "after")
+            if result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in states):
+                values, its, it = (
+                    ("value", "its update", "it") if len(kept) == 1 else ("values", "their updates", "them")
+                )
+                yield Cause(
+                    f"{_names(states)} {'is' if len(states) == 1 else 'are'} updated with the {values} of "
+                    f"{_names(kept)} from {when} {its}, not from {instead} {it}",
+                    place_of(question, states[0]),
+                    tuple(question.wrong),
+                    "make the two updates in the reference's order",
+                )
+                return
+
+
+def _keeping(question: Question, kept: Sequence[Leaf], *, updated: bool) -> Result | None:
+    """The reference where nothing is written to these variables, which have their last values if ``updated``."""
+    variables = [question.watched[leaf.index] for leaf in kept]
+    known = {id(variable) for variable in variables}
+
+    def write(variable: Any, _: Any, perform: Callable[[], Any]) -> Any:
+        return variable if id(variable) in known else perform()
+
+    def program(**inputs: Any) -> Any:
+        for variable, leaf in zip(variables, kept, strict=True):
+            if updated:
+                variable.assign(leaf.expected)
+        with writes(write):
+            return question.reference.fn(**inputs)
+
+    return question.run(program, gradients=False)
+
+
+def _stale(question: Question, states: Sequence[Leaf]) -> Iterator[Cause]:
+    """Several updates, none of which changes what the others are computed from."""
+    for optimizers in (True, False):
+        result, updates = _postponed(question, optimizers)
+        if result is not None and updates > 1 and all(leaf.explained_by(leaf.of(result)) for leaf in question.wrong):
+            yield Cause(
+                f"the gradients are stale: the {updates} updates of {_names(states)} use gradients from before the "
+                "first update",
+                place_of(question, states[0]),
+                tuple(question.wrong),
+                "compute the gradients of an update after the update before it",
+            )
+            return
+
+
+def _postponed(question: Question, optimizers: bool) -> tuple[Result | None, int]:
+    """The reference whose optimizers, or whose writes to variables, act at its end, and how often they act."""
+    pending: list[Callable[[], Any]] = []
+
+    def apply(original: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> None:
+        pending.append(partial(original, optimizer, list(grads), variables))
+
+    def write(variable: Any, _: Any, perform: Callable[[], Any]) -> Any:
+        pending.append(perform)
+        return variable
+
+    def program(**inputs: Any) -> Any:
+        with applying(apply) if optimizers else writes(write):
+            results = question.reference.fn(**inputs)
+        for each in pending:
+            each()
+        return results
+
+    result = question.run(program, gradients=False)
+    return result, len(pending) if optimizers else max(question.seen_reference.writes.values())
+
+
+def _names(leaves: Sequence[Leaf]) -> str:
+    return listed([leaf.name.removesuffix(" after the call") for leaf in leaves[:4]])

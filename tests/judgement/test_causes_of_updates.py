@@ -1,0 +1,95 @@
+"""Updates in another order, shards left out of an update, and steps left out are named where the numbers confirm it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from harness import Devices, Verification, verify
+from harness.faults.catalogue import CATALOGUE
+from harness.faults.fault import Case
+
+_PLANTED = (
+    "T12-penalty-per-tower-with-adam",
+    "T13-mean-of-the-others-with-momentum",
+    "T13-mean-of-the-others",
+    "T14-average-before-the-optimizer",
+    "T14-average-after-the-step",
+    "T15-stale-gradients",
+    "T15-stale-gradients-with-momentum",
+    "T18-clipped-per-tower",
+    "M12-stage-left-out",
+    "M14-chained",
+    "M16-member-without-a-vote",
+)
+X = np.random.default_rng(3).normal(size=(8, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", _PLANTED)
+def test_the_cause_of_a_planted_fault_is_named_and_its_twin_passes(devices: Devices, name: str) -> None:
+    fault = CATALOGUE[name]
+
+    def judged(faulty: bool) -> Verification:
+        case = fault.plant(devices[:4])
+        assert isinstance(case, Case)
+        return case.judge(devices[:4], faulty=faulty, modes=("eager",))
+
+    found = judged(True)
+    assert fault.names_cause(found.reason, 4), found
+    clean = judged(False)
+    assert clean.passed, clean
+
+
+def _averages(devices: Devices, keep: float, **options: Any) -> Verification:
+    """A moving average that keeps ``keep`` of itself, where the reference keeps 0.9; the weights are updated before."""
+    weights = tf.Variable(X[0], name="weights")
+    average = tf.Variable(X[1], name="average", trainable=False)
+
+    def program(x: Any, share: float, mean: Callable[[Any], Any]) -> Any:
+        weights.assign_sub(0.1 * mean(x))
+        average.assign(share * average + (1 - share) * weights)
+        return tf.identity(weights)
+
+    def of_towers(x: Any) -> Any:
+        means = []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                means.append(tf.reduce_mean(part, axis=0))
+        return tf.add_n(means) / len(devices)
+
+    return verify(
+        lambda x: program(x, keep, of_towers),
+        lambda x: program(x, 0.9, lambda rows: tf.reduce_mean(rows, axis=0)),
+        {"x": X},
+        devices=devices,
+        variables=[weights, average],
+        modes=("eager",),
+        **options,
+    )
+
+
+def test_an_average_that_keeps_too_much_is_not_said_to_be_in_another_order(devices: Devices) -> None:
+    found = _averages(devices[:4], 0.8)
+    assert "average" in found.reason, found
+    assert "its update" not in found.reason, found
+    assert _averages(devices[:4], 0.9).passed
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.0, True), (0.6, False)])
+def test_an_addend_is_left_out_only_if_none_of_it_is_there(devices: Devices, share: float, said: bool) -> None:
+    def tower(x: Any, share: float) -> Any:
+        return tf.tanh(x) + share * tf.sin(x)
+
+    def program(x: Any) -> Any:
+        parts = []
+        for device, part in zip(devices[:4], tf.split(x, 4), strict=True):
+            with tf.device(device.name):
+                parts.append(tower(part, share))
+        return tf.concat(parts, axis=0)
+
+    found = verify(program, lambda x: tower(x, 1.0), {"x": X}, devices=devices[:4], modes=("eager",))
+    assert ("An addend of output is left out: the result of Mul" in found.reason) == said, found
