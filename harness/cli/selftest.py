@@ -56,7 +56,7 @@ def selftest(
     console.print(table)
     for each in record.tried:
         lines = []
-        if not each.good or each.unexpected or each.cause == "wrong":
+        if each.skipped or not each.good or each.unexpected or each.cause == "wrong":
             lines = [f"{each.name} ({each.title}): {each.result}"]
             lines += [f"  {said}" for said in (each.said if each.cause != "right" else "", each.said_of_twin) if said]
         for line in lines:

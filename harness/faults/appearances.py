@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, soft_placement
 from harness.faults.samples import dense, on_each, sample
 
 
@@ -70,7 +70,7 @@ def _host_tensors(devices: Devices) -> Case:
         return described(hidden, label, tf.nn.softmax(hidden))
 
     inputs = {"x": sample(2 * count, 3), "label": tf.range(2 * count)}
-    return Case(parallel, twin, reference, inputs, kinds("op-placement"))
+    return Case(parallel, twin, reference, inputs, kinds("op-placement"), surroundings=soft_placement)
 
 
 FAULTS = (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, soft_placement
 from harness.faults.samples import add_up, losses, per_shard, sample, shares, uneven
 
 
@@ -82,7 +82,10 @@ def _dict_of_metrics(devices: Devices) -> Case:
 
 
 def _average_loss(devices: Devices, faulty_size: int | None) -> Case:
-    """``compute_average_loss`` outside a strategy: without the size it divides by the shard's own."""
+    """``compute_average_loss`` outside a strategy: without the size it divides by the shard's own.
+
+    In a graph it asserts, with texts that a GPU has no place for. So it needs soft placement there.
+    """
     import tensorflow as tf
 
     rows = uneven(len(devices))
@@ -105,7 +108,8 @@ def _average_loss(devices: Devices, faulty_size: int | None) -> Case:
 
         return tf.add_n(per_shard(devices, x, sizes, loss))
 
-    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("value"))
+    inputs = {"x": sample(rows, 3)}
+    return Case(parallel, twin, reference, inputs, kinds("value"), surroundings=soft_placement)
 
 
 def _no_global_batch_size(devices: Devices) -> Case:

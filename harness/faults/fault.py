@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +27,19 @@ GROUPS = {
 
 #: A program under test: a callable over keyword arguments.
 Program = Callable[..., Any]
+
+
+@contextmanager
+def soft_placement() -> Iterator[None]:
+    """TensorFlow's default: an op whose device is absent runs elsewhere. Restores the previous setting."""
+    import tensorflow as tf
+
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(True)
+    try:
+        yield
+    finally:
+        tf.config.set_soft_device_placement(before)
 
 
 class Planted(ABC):
@@ -92,7 +105,7 @@ class Fault(Generic[PlantedT]):
     ``name`` is unique and begins with the class of faults, whose first letter is the group in :data:`GROUPS`.
     ``source`` says where it was reported. ``plant`` makes new programs each time, so that a variable made by a first
     call is made again; it needs ``devices_needed`` devices. ``cause`` is a regular expression that the first line of
-    the verification must match, where ``<n>`` is the number of devices.
+    the verification must match, where ``<n>`` is the number of devices. One that ``needs_xla`` is compiled by it.
     """
 
     name: str
@@ -101,6 +114,7 @@ class Fault(Generic[PlantedT]):
     plant: Callable[[Devices], PlantedT]
     cause: str
     devices_needed: int = 2
+    needs_xla: bool = False
 
     @property
     def id(self) -> str:
@@ -111,6 +125,12 @@ class Fault(Generic[PlantedT]):
     def group(self) -> str:
         """What is at fault: values, gradients, …"""
         return GROUPS[self.name[0]]
+
+    def unsuited(self, devices: Devices) -> str:
+        """Why this fault cannot be planted on these devices, or nothing."""
+        if self.needs_xla and any(device.kind == "software-gpu" for device in devices):
+            return "XLA has no compiler for software GPUs"
+        return ""
 
     def names_cause(self, line: str, count: int) -> bool:
         """Whether the first line of a verification on ``count`` devices names the cause."""

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, soft_placement
 from harness.faults.samples import dense, in_shards, on_each, sample, uneven
 
 #: The index of a device that no machine has.
 _ABSENT = 90
-
-
-@contextmanager
-def soft_placement() -> Iterator[None]:
-    """TensorFlow's default: an op whose device is absent runs elsewhere. Restores the previous setting."""
-    import tensorflow as tf
-
-    before = tf.config.get_soft_device_placement()
-    tf.config.set_soft_device_placement(True)
-    try:
-        yield
-    finally:
-        tf.config.set_soft_device_placement(before)
 
 
 def _case(devices: Devices, names: Sequence[str | None], *found: str) -> Case:
@@ -141,6 +127,7 @@ FAULTS = (
         "tensorflow 124880",
         _compiled_whole,
         "XLA compiled the function for one device.*Tanh",
+        needs_xla=True,
     ),
     Fault(
         "P06-compiled-absent",
@@ -148,6 +135,7 @@ FAULTS = (
         "tensorflow 124880",
         _compiled_for_absent,
         "XLA compiled the function for one device.*Tanh",
+        needs_xla=True,
     ),
     Fault("P16-no-scope", "no device scope at all", "public code", _no_scope, "no op of the program ran on"),
     Fault("P16-two-of-four", "half of the devices", "public code", _two_of_four, "no op of the program ran on"),

@@ -49,7 +49,7 @@ class Tried:
     ``modes`` are how the program ran (``eager``, ``graph``; the loops of a training), ``missed`` those in which the
     fault gave none of the expected kinds of finding, ``accused`` those in which the twin gave any. ``undecided`` says
     that the twin did not pass either. ``cause`` says what the first line, ``said``, names. ``unexpected`` are kinds of
-    finding that the fault should not give. ``error`` is what was raised.
+    finding that the fault should not give. ``error`` is what was raised. ``skipped`` says why it cannot be tried here.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Tried:
     said_of_twin: str
     elapsed_s: float
     error: str = ""
+    skipped: str = ""
 
     @property
     def good(self) -> bool:
@@ -75,6 +76,8 @@ class Tried:
     @property
     def result(self) -> str:
         """What became of it, in words."""
+        if self.skipped:
+            return f"skipped: {self.skipped}"
         if self.error:
             return f"ended in an error: {self.error}"
         parts = [f"missed ({', '.join(self.missed)})"] if self.missed else ["found"]
@@ -98,14 +101,16 @@ class SelfTest:
 
     @property
     def good(self) -> bool:
-        """Whether every fault was found, and every twin passed."""
-        return bool(self.tried) and all(each.good for each in self.tried)
+        """Whether every fault that could be tried was found, and every twin passed."""
+        tried = [each for each in self.tried if not each.skipped]
+        return bool(tried) and all(each.good for each in tried)
 
     def rows(self) -> Iterable[tuple[str, ...]]:
         """The figures of each group and of all: faults, runs, found, missed, accused, cause right, wrong, time."""
-        groups = dict.fromkeys(each.group for each in self.tried)
-        for group in [*groups, "all"]:
-            chosen = [each for each in self.tried if group in (each.group, "all")]
+        tried = [each for each in self.tried if not each.skipped]
+        groups = dict.fromkeys(each.group for each in tried)
+        for group in [*groups, "all"] if tried else ():
+            chosen = [each for each in tried if group in (each.group, "all")]
             runs = sum(len(each.modes) for each in chosen)
             missed = sum(len(each.missed) for each in chosen)
             causes = Counter(each.cause for each in chosen)
@@ -144,6 +149,8 @@ def try_fault(fault: Fault[Planted], devices: Devices) -> Tried:
     """Plant a fault and its clean twin, judge both, and compare with what is expected."""
     started = time.monotonic()
     modes: tuple[str, ...] = ("eager", "graph")
+    if why := fault.unsuited(devices):
+        return replace(_lost(fault, ""), modes=(), missed=(), skipped=why)
     try:
         case = fault.plant(devices)
         modes = case.modes

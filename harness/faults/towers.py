@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, soft_placement
 from harness.faults.samples import dense, sample, shares, uneven
 
 
@@ -130,10 +131,11 @@ def _python(devices: Devices, call: Callable[[Any], Any], modes: tuple[str, ...]
 
 
 def _numpy(devices: Devices) -> Case:
-    """In eager code TensorFlow calls the function itself, without an op."""
+    """In eager code TensorFlow calls the function itself, without an op. The op has no GPU kernel."""
     import tensorflow as tf
 
-    return _python(devices, lambda x: tf.numpy_function(np.cos, [x], tf.float32), ("graph",))
+    case = _python(devices, lambda x: tf.numpy_function(np.cos, [x], tf.float32), ("graph",))
+    return replace(case, surroundings=soft_placement)
 
 
 def _eager_python(devices: Devices) -> Case:

@@ -148,7 +148,7 @@ class Shards:
         return [op for op in (*self.worked, *backward) if self.part(op) == part]
 
     def misplaced(self) -> Iterator[Misplaced]:
-        """Work that is done on the device of another shard, or on the host."""
+        """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""
         if not self.worked:
             return
         steps = self._steps()
@@ -172,7 +172,7 @@ class Shards:
                         len(labels[home]) for home in own
                     ):
                         continue
-                elif device != self.host:
+                elif device != self.host and op.requested is not None:
                     continue
                 unscoped = op.requested is None and op.name not in entered
                 free = unscoped or (op.requested is not None and device == self.host and device not in self.devices)
@@ -282,8 +282,8 @@ class Shards:
     def slips(self) -> Iterator[Misplaced]:
         """A split or a join that stands in the scope of the last shard by a slip of indentation (FAULTS P12).
 
-        A join may stand anywhere. It looks like a slip where it is the only one, on another device than the first,
-        and nothing on the devices goes on with it.
+        A join may stand anywhere. It looks like a slip where no scope puts another one elsewhere, it is on another
+        device than the first, and nothing on the devices goes on with it.
         """
         places = {op.device for op in self.worked} & self.devices
         towers = places - {self.host, self.first}
@@ -292,7 +292,8 @@ class Shards:
         whole = {self.part(op) for op in self.worked}
         joins = [op for op in map(self.wiring.by_name.get, self.family) if op is not None and self._is_join(op, whole)]
         for op in joins:
-            alone = all(other.device in (op.device, self.host) for other in joins)
+            # A join outside of all scopes is on the first GPU, where there is one.
+            alone = all(other.requested is None or other.device in (op.device, self.host) for other in joins)
             if alone and op.device in towers and op.requested is not None and not self._goes_on(op):
                 yield Misplaced(op, self.host, _JOINED)
 

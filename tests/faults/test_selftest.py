@@ -102,6 +102,23 @@ def test_what_raises_is_reported_and_does_not_end_the_test() -> None:
     assert tried.result == "ended in an error: ValueError: no such program"
 
 
+def test_what_xla_compiles_is_skipped_on_software_gpus_and_tried_elsewhere() -> None:
+    made = []
+    for kind in ("software-gpu", "gpu"):
+        device = harness.Device("/job:localhost/replica:0/task:0/device:GPU:0", kind, "/physical_device:GPU:0")
+        fault = Fault("P06-planted", "a fault", "here", lambda _: _Given(FOUND, PASSED), "rows were", needs_xla=True)
+        made.append(try_fault(fault, harness.Devices([device], spec="gpu")))
+    skipped, tried = made
+    assert skipped.result == "skipped: XLA has no compiler for software GPUs"
+    assert tried.result == "found, cause right"
+    both = SelfTest("softgpu:1", (), fingerprint(), (skipped, tried), 1.0)
+    assert both.good
+    assert [row[:4] for row in both.rows()] == [("placement", "1", "2", "2"), ("all", "1", "2", "2")]
+    alone = replace(both, tried=(skipped,))
+    assert not alone.good, "nothing was tried"
+    assert list(alone.rows()) == []
+
+
 def test_the_figures_of_groups_and_of_all_add_up() -> None:
     tried = (_tried(), _tried(clean=FOUND), replace(_tried(PASSED), group="gradients"))
     made = SelfTest("cpu:4", (), fingerprint(), tried, 1.0)
