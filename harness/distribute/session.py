@@ -101,7 +101,13 @@ class Session(ABC):
         try:
             self.take_steps(data, steps, recorder, watch)
         except tf.errors.OpError as error:
-            if is_collective_clash(str(error)):
+            # Of several GPUs, TensorFlow may report one that was cancelled because of the error of another.
+            cancelled = isinstance(error, tf.errors.CancelledError)
+            here = isinstance(self.strategy, tf.distribute.MirroredStrategy)
+            cause = _why_collectives_ended() if cancelled and here else ""
+            if cause:
+                add_note(error, cause)
+            if is_collective_clash(cause or str(error)):
                 note = (
                     "usually caused by a second strategy in one process, which gives its collectives the same numbers"
                 )
@@ -152,6 +158,20 @@ class Session(ABC):
             self._new_slots = [read(variable) for variable in variables]
         for variable, value in zip(variables, self._new_slots, strict=True):
             variable.assign(value)
+
+
+def _why_collectives_ended() -> str:
+    """The error that ended all collectives of this process: TensorFlow gives it to whichever comes next."""
+    import tensorflow as tf
+
+    numbers = {"group_size": 1, "group_key": 2**30, "instance_key": 2**30, "ordering_token": []}
+    try:
+        with tf.device("CPU:0"):
+            tf.raw_ops.CollectiveReduceV2(input=[0.0], merge_op="Add", final_op="Id", **numbers)
+    except tf.errors.OpError as error:
+        _, found, cause = str(error.message).partition("Collective ops is aborted by: ")
+        return cause.splitlines()[0] if found else ""
+    return ""
 
 
 def is_collective_clash(message: str) -> bool:
