@@ -63,7 +63,7 @@ def place(file: str, line: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _module(file: str) -> str:
+def module_of(file: str) -> str:
     """The name of a file's module, as far as it tells whose it is."""
     if Path(file).is_relative_to(_HARNESS):
         return ".".join(("harness", *Path(file).relative_to(_HARNESS).with_suffix("").parts))
@@ -79,7 +79,7 @@ def places_in(ops: Iterable[UserOp], call: str, function: str) -> dict[str, tupl
         name = op.function or function
         if name not in known:
             known[name] = lines_of(name)
-        frames = takewhile(lambda frame: _module(frame[0]) != _CALLER, known[name].get(op.node, ()))
-        places = (place(file, line) for file, line in frames if in_users(_module(file), file))
+        frames = takewhile(lambda frame: module_of(frame[0]) != _CALLER, known[name].get(op.node, ()))
+        places = (place(file, line) for file, line in frames if in_users(module_of(file), file))
         found[f"{call}/{op.path}"] = tuple(islice(places, 2))
     return found

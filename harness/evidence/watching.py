@@ -164,7 +164,7 @@ class _Hooks:
             # TensorFlow is going through the list: removing any but the last one would make it skip the next.
             if self.context.op_callbacks[-1] == self.on_op:
                 self.context.remove_op_callback(self.on_op)
-            return outputs
+            return outputs if graph is None else list(outputs)
         observer.on_op(
             op_type if isinstance(op_type, str) else op_type.decode(),
             inputs,
@@ -174,7 +174,8 @@ class _Hooks:
             op_name,
             graph,
         )
-        return outputs  # for the next callback
+        # For the next callback, and in a graph for TensorFlow, which adds up slices of it and the lists between them.
+        return outputs if graph is None else list(outputs)
 
     def on_gradient(self, *arguments: Any) -> Any:
         observer = self.observer

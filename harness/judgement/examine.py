@@ -76,7 +76,8 @@ class Examination:
     progress: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
-        wanted = bool(self.gradients)
+        #: Whether the caller wants gradients compared, come what may.
+        self.asked = wanted = bool(self.gradients)
         self.tested = Program(self.parallel, self.inputs, self.variables, wanted, self.seed)
         self.single = Program(
             self.reference, self.inputs, self.variables, wanted, self.seed, scope=self.devices[0].name

@@ -112,12 +112,15 @@ class Program:
         fn = as_autograph(self.fn)
         if not self.gradients:
             return fn(**inputs), []
-        sources = [leaf for leaf in leaves if tf.is_tensor(leaf) and differentiable(leaf)]
+        sources = [leaf for leaf in leaves if _source(leaf)]
         with tf.GradientTape() as tape:
             for source in sources:
                 tape.watch(source)
             outputs = fn(**inputs)
-        targets = [leaf for leaf in tf.nest.flatten(outputs) if tf.is_tensor(leaf) and differentiable(leaf)]
+            results = [leaf for leaf in tf.nest.flatten(outputs) if tf.is_tensor(leaf) and differentiable(leaf)]
+            with tf.name_scope(PROJECTION_SCOPE):
+                # A sparse tensor is no target, its values are, and two programs may give them in different orders.
+                targets = [tf.sparse.reorder(leaf).values if _sparse(leaf) else leaf for leaf in results]
         if not targets:
             return outputs, [None] * (len(sources) + len(self.variables))
         with tf.name_scope(PROJECTION_SCOPE):
@@ -132,7 +135,7 @@ class Program:
         for name, value in sorted(self.inputs.items()):
             leaves = tf.nest.flatten(value)
             for index, leaf in enumerate(leaves):
-                if tf.is_tensor(leaf) and differentiable(leaf):
+                if _source(leaf):
                     names.append(f"input {name}" if len(leaves) == 1 else f"input {name}[{index}]")
         return names + [variable_name(variable) for variable in self.variables]
 
@@ -186,6 +189,19 @@ def _scattered(index: Any, seed: int) -> Any:
     mixed = (small * small * 7_919 + index * 104_729 + (seed + 1) * 15_485_863) % 2_147_483_647
     mixed = (mixed * 48_271) % 2_147_483_647
     return mixed // 65_536 % 4
+
+
+def _sparse(leaf: Any) -> bool:
+    import tensorflow as tf
+
+    return isinstance(leaf, tf.SparseTensor)
+
+
+def _source(leaf: Any) -> bool:
+    """Whether gradients are taken for an input. TensorFlow has none for a sparse one, nor for splitting it."""
+    import tensorflow as tf
+
+    return tf.is_tensor(leaf) and differentiable(leaf) and not _sparse(leaf)
 
 
 def differentiable(tensor: Any) -> bool:
@@ -298,4 +314,9 @@ def _without_rows(leaf: Any) -> Any:
     import tensorflow as tf
 
     shape = list(leaf.shape)
-    return tf.TensorSpec([None, *shape[1:]] if shape else [], leaf.dtype)
+    rows = [None, *shape[1:]] if shape else []
+    if _sparse(leaf):
+        return tf.SparseTensorSpec(rows, leaf.dtype)
+    if isinstance(leaf, tf.RaggedTensor):
+        return tf.RaggedTensorSpec(rows, leaf.dtype, leaf.ragged_rank, leaf.row_splits.dtype)
+    return tf.TensorSpec(rows, leaf.dtype)

@@ -154,7 +154,7 @@ class Shards:
         steps = self._steps()
         labels: dict[DeviceName, set[int]] = defaultdict(set)
         for op in self.worked:
-            if (place := self._place(op)) is not None:
+            if (place := self._place(op)) is not None and not self._handed_on(op):
                 labels[place].add(self.part(op))
         apart = any(len({self._place(op) for op in step.values()} & self.devices) > 1 for step in steps.values())
         homes = self._homes(labels, apart)
@@ -175,8 +175,9 @@ class Shards:
                 elif device != self.host and op.requested is not None:
                     continue
                 unscoped = op.requested is None and op.name not in entered
-                free = unscoped or (op.requested is not None and device == self.host and device not in self.devices)
-                away[part, device, free and op.type not in LOOKUPS].append(op)
+                on_host = op.requested is not None and device == self.host and device not in self.devices
+                free = unscoped or (on_host and op.type not in LOOKUPS)
+                away[part, device, free].append(op)
         for (part, _, free), ops in away.items():
             share = sum(map(self._weight, ops)) / sum(map(self._weight, self._whole(part)))
             if share >= (_MOST if free else _SHARE):
@@ -249,21 +250,31 @@ class Shards:
         return found
 
     def _excused(self, op: Op) -> bool:
-        """Whether an op only weights what is then joined, or meets other parts in the scope that it stands in."""
+        """Whether an op only weights what is then joined, or is done where its part is handed on to."""
         if op.type in _SCALES:
             ends = self._ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
             if ends and all(self.family[end.name] == SEVERAL or end.role == "update" for end in ends):
                 return True
+        return self._handed_on(op)
+
+    def _handed_on(self, op: Op) -> bool:
+        """Whether an op meets other parts in the scope that it stands in."""
         ends = self._ends(op, lambda reader: reader.device == op.device or reader.type in MOVEMENT)
         return bool(ends) and all(self._meets(end, op) for end in ends)
 
     def _meets(self, end: Op, op: Op) -> bool:
-        """Whether work on several parts, other than a sum, goes on where ``op`` is because a scope says so."""
+        """Whether work on several parts, other than a sum, goes on where ``op`` is because a scope says so.
+
+        A sum counts if it adds what the device made of its own part, as where a state is handed on.
+        """
         if self.family[end.name] != SEVERAL or end.requested is None or end.device != op.device:
             return False
-        if end.type in JOINS:
-            return any(computes(reader) and reader.device == end.device for reader in self.wiring.readers(end))
-        return computes(end) and end.type not in _SUMS
+        goes_on = any(computes(reader) and reader.device == end.device for reader in self.wiring.readers(end))
+        if end.type in _SUMS:
+            added = [name for name, _ in self.provenance.sources[end.name] if name in self.family]
+            others = [name for name in added if self.family[name] not in (SEVERAL, self.part(op))]
+            return goes_on and any(self.wiring.by_name[name].device == end.device for name in others)
+        return goes_on if end.type in JOINS else computes(end)
 
     def _ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
         """The forward ops, on this part or on several, with which the work that ``goes_on`` from an op ends."""

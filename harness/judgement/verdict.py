@@ -50,7 +50,7 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
             Verdict.UNKNOWN,
             "no traced op computes or moves data inside a device scope, so placement is not proven",
         )
-    elif examination.gradients and not any(c.where.startswith("gradient") for c in judged.comparisons):
+    elif examination.asked and not any(c.where.startswith("gradient") for c in judged.comparisons):
         verdict, reason = Verdict.UNKNOWN, "gradients=True, but the program has no gradients to compare"
     elif findings:
         verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"

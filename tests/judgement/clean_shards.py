@@ -91,6 +91,25 @@ def prepared_on_the_host(devices: Devices) -> Program:
     return Program(parallel, lambda x: first(both(prepared(x))), {"x": integers(256, 8, 6)})
 
 
+def looked_up_before_the_scope(devices: Devices) -> Program:
+    """Rows of a table on the host are fetched there for each shard, which then does the work."""
+    import tensorflow as tf
+
+    with tf.device(devices.host):
+        table = tf.Variable(sample(256, 6))
+    first, _, both = layers()
+
+    def parallel(x: Any) -> Any:
+        outputs = []
+        for device, part in zip(devices, tf.split(x, 4), strict=True):
+            rows = tf.gather(table, part)
+            with tf.device(device.name):
+                outputs.append(first(both(rows)))
+        return tf.concat(outputs, 0)
+
+    return Program(parallel, lambda x: first(both(tf.gather(table, x))), {"x": integers(256, 8)})
+
+
 def cells_looked_at_by_python(devices: Devices) -> Program:
     """Python sees values on their way, and gives none back."""
     import tensorflow as tf
@@ -233,6 +252,7 @@ CLEAN: tuple[Callable[[Devices], Program], ...] = (
     small_lookup_before_much_work,
     prepared_on_the_host,
     cells_looked_at_by_python,
+    looked_up_before_the_scope,
     branches,
     heads_of_attention,
     slices_of_a_variable_updated_by_their_owners,

@@ -106,6 +106,34 @@ def checked_on_the_host(devices: Devices, wrong: bool) -> Program:
     return Program(towers(devices, work), reference, {"x": sample(8, 6)}, modes=("graph",))
 
 
+def state_handed_on(devices: Devices, wrong: bool) -> Program:
+    """Each device goes on with the state of the one before; one step of each stands on the first device."""
+    import tensorflow as tf
+
+    rows, states = tf.Variable(sample(6, 6, seed=1)), tf.Variable(sample(6, 6, seed=2) / 4)
+
+    def step(state: Any, x: Any) -> Any:
+        return tf.tanh(tf.matmul(x, rows) + tf.matmul(state, states))
+
+    def reference(x: Any) -> Any:
+        found = [tf.zeros_like(x[:, 0])]
+        for index in range(8):
+            found.append(step(found[-1], x[:, index]))
+        return tf.stack(found[1:], 1)
+
+    def parallel(x: Any) -> Any:
+        state, found = tf.zeros_like(x[:, 0]), []
+        for device, part in zip(devices, tf.split(x, 4, axis=1), strict=True):
+            for index in range(2):
+                with tf.device(devices[0].name if wrong and index else device.name):
+                    state = step(state, part[:, index])
+                found.append(state)
+        return tf.stack(found, 1)
+
+    return Program(parallel, reference, {"x": sample(3, 8, 6)})
+
+
 PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
-    make.__name__: make for make in (keras_layers, two_inputs, column_parallel, table_on_one, checked_on_the_host)
+    make.__name__: make
+    for make in (keras_layers, two_inputs, column_parallel, table_on_one, checked_on_the_host, state_handed_on)
 }

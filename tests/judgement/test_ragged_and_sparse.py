@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from harness import Devices, Verdict, verify
+from harness import Devices, Verdict, colocate_gradients, verify
 
 X = np.random.default_rng(3).normal(size=(8, 4)).astype(np.float32)
 
@@ -68,3 +68,29 @@ def test_the_same_values_at_other_places_are_found(devices: Devices) -> None:
 
     found = verify(moved, sparse, {"x": X}, devices=devices[:1])
     assert "shape" in {finding.kind for finding in found.findings}, found
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_sparse_features_are_split_in_every_mode(devices: Devices, wrong: bool) -> None:
+    """TensorFlow has no gradient for a sparse input; those of the variables are compared."""
+    weights = tf.Variable(np.random.default_rng(4).normal(size=(4, 2)).astype(np.float32))
+
+    def whole(s: Any) -> Any:
+        return tf.tanh(tf.sparse.sparse_dense_matmul(s, weights))
+
+    @colocate_gradients
+    def parallel(s: Any) -> Any:
+        parts = []
+        for device, part in zip(devices[:2], tf.sparse.split(sp_input=s, num_split=2, axis=0), strict=True):
+            with tf.device(device.name):
+                parts.append(whole(tf.sparse.map_values(tf.sign, part) if wrong else part))
+        return tf.concat(parts, 0)
+
+    given = {"s": tf.sparse.from_dense(np.maximum(X, 0.0))}
+    modes = ("eager", "graph", "dynamic")
+    found = verify(parallel, whole, given, devices=devices[:2], variables=[weights], modes=modes)
+    assert found.verdict is (Verdict.FAIL if wrong else Verdict.PASS), found
+    compared = {each.mode for each in found.comparisons if each.where.startswith("gradient for variable")}
+    assert compared == set(modes), found.comparisons
+    if wrong:
+        assert "gradients.py" not in found.reason, "the line of a wrapper"

@@ -158,6 +158,30 @@ def test_gradients_that_do_not_exist_are_unknown_when_asked_for(devices: Devices
     assert found.verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize("wrong", [False, True])
+def test_variables_without_gradients_are_compared_by_their_values(devices: Devices, wrong: bool) -> None:
+    hits, rows = tf.Variable(0), tf.Variable(0.0)
+
+    def reference(x: Any) -> Any:
+        hits.assign_add(tf.reduce_sum(tf.cast(x[:, 0] > 0, tf.int32)))
+        rows.assign_add(8.0)
+        return tf.argmax(x, axis=1)
+
+    def counted(x: Any) -> Any:
+        counts, best = [], []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                counts.append(tf.reduce_sum(tf.cast(part[:, 0] * 1.0 > 0, tf.int32)))
+                best.append(tf.argmax(part, axis=1))
+        hits.assign_add(counts[0] if wrong else tf.add_n(counts))
+        rows.assign_add(8.0)
+        return tf.concat(best, axis=0)
+
+    x = np.random.default_rng(2).normal(size=(8, 3)).astype(np.float32)
+    found = verify(counted, reference, {"x": x}, devices=devices, variables=[hits, rows])
+    assert found.verdict is (Verdict.FAIL if wrong else Verdict.PASS), found
+
+
 def test_backward_ops_on_the_wrong_device_are_found_in_both_modes(devices: Devices) -> None:
     weights = tf.Variable(RANDOM.normal(size=(3, 5)).astype(np.float32))
     fn = lambda x: tf.tanh(tf.matmul(x, weights))  # noqa: E731

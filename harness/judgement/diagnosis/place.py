@@ -5,19 +5,24 @@ from __future__ import annotations
 import sys
 from types import FrameType, TracebackType
 
-from harness.evidence.places import in_users, place
+from harness.evidence.places import in_users, module_of, place
 from harness.parallel.closure import keras_classes
+
+#: What leads from a wrapper, a partial function or a callable object to the function that it calls.
+_WRAPS = ("python_function", "func", "__wrapped__", "fn", "__call__")
+#: How many wrappers in a row are seen through.
+_FAR = 8
 
 
 def place_of_function(fn: object) -> str | None:
     """``file.py:12`` where a function, or the class of a callable object, is defined; ``None`` for one of a library."""
-    for name in ("python_function", "func", "__wrapped__", "fn", "__call__"):
-        if not hasattr(fn, "__code__"):
-            fn = getattr(fn, name, fn)
-    code = getattr(fn, "__code__", None)
-    if code is None or not in_users(str(getattr(fn, "__module__", "")), code.co_filename):
-        return None
-    return place(code.co_filename, code.co_firstlineno)
+    for _ in range(_FAR):
+        code = getattr(fn, "__code__", None)
+        # A decorator gives its wrapper the module of what it wraps: the file says whose code it is.
+        if code is not None and in_users(module_of(code.co_filename) or str(fn.__module__), code.co_filename):
+            return place(code.co_filename, code.co_firstlineno)
+        fn = next((inner for name in _WRAPS if (inner := getattr(fn, name, None)) is not None), None)
+    return None
 
 
 def layer_of_call() -> str | None:

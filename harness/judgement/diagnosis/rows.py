@@ -108,10 +108,10 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
         lost = f"{rows_text(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         return f"{rows_text(doubled)} of {count} {verb} more than once, and {lost}", True
     if doubled:
-        verb = "stands" if len(missing) == 1 else "stand"
-        sources = [places[row] for row in missing if row < len(places)]
-        standing = first_upper(rows_text(sorted(set(sources or doubled))))
-        return f"{standing} {verb} in the place of {rows_text(missing)}, which belong there", True
+        standing = sorted({places[row] for row in missing if row < len(places)}) or doubled
+        verb, belong = ("stands" if len(standing) == 1 else "stand"), ("belongs" if len(missing) == 1 else "belong")
+        place = f"{verb} in the place of {rows_text(missing)}, which {belong} there"
+        return f"{first_upper(rows_text(standing))} {place}", True
     if missing:
         return f"{rows_text(missing)} of {count} were dropped, and the others are in a different order", True
     if places == list(range(count))[::-1]:
