@@ -3,6 +3,7 @@
 
     python profiles/make_parallel_cost.py             # measures on logical CPUs; two minutes of one core
     python profiles/make_parallel_cost.py --picture   # draws what was measured last
+    python profiles/make_parallel_cost.py --model     # the graph of a step of ResNet50 on two logical CPUs; minutes
 
 The work is small (16 rows of 8 numbers, a product with each variable): what is measured is the cost of calls and
 graphs. By hand is a split, a loop over device scopes and a concat. Times are CPU times of the process.
@@ -27,22 +28,16 @@ RESULTS, PICTURE = _FOLDER / "make_parallel_cost.json", _FOLDER / "make_parallel
 DEVICES, VARIABLES = (1, 2, 4, 8, 16, 32, 64), (1, 8, 32, 125, 250, 500)
 _FEW_DEVICES, _FEW_VARIABLES = 4, 8
 _CALLS = 5
+#: Rows and pixels along each side of the images that ResNet50 gets, and how often its graph is built each way.
+_ROWS, _SIDE, _BUILDS = 8, 64, 3
 Row = dict[str, float]
 
 
-def row(devices: Any, variables: int) -> Row:
-    """Seconds and bytes of both ways: an eager step with gradients, and the building of its graph."""
+def steps_of(devices: Any, model: Callable[[Any], Any], x: Any, weights: Any) -> dict[str, Callable[[], Any]]:
+    """A step of ``model`` with gradients for ``weights``, by ``make_parallel`` and by hand."""
     import tensorflow as tf
 
     import harness
-
-    weights = [tf.Variable(tf.eye(8)) for _ in range(variables)]
-    x = tf.ones([max(16, len(devices)), 8])
-
-    def model(x: Any) -> Any:
-        for w in weights:
-            x = tf.matmul(x, w)
-        return x
 
     def by_hand(x: Any) -> Any:
         results = []
@@ -60,8 +55,22 @@ def row(devices: Any, variables: int) -> Row:
 
         return step
 
+    return {"make_parallel": step_of(harness.make_parallel(model, devices)), "by hand": step_of(by_hand)}
+
+
+def row(devices: Any, variables: int) -> Row:
+    """Seconds and bytes of both ways: an eager step with gradients, and the building of its graph."""
+    import tensorflow as tf
+
+    weights = [tf.Variable(tf.eye(8)) for _ in range(variables)]
+
+    def model(x: Any) -> Any:
+        for w in weights:
+            x = tf.matmul(x, w)
+        return x
+
     found: Row = {"devices": len(devices), "variables": variables}
-    steps = {"make_parallel": step_of(harness.make_parallel(model, devices)), "by hand": step_of(by_hand)}
+    steps = steps_of(devices, model, tf.ones([max(16, len(devices)), 8]), weights)
     for step in steps.values():
         step()
     times: dict[str, list[float]] = {name: [] for name in steps}
@@ -69,12 +78,37 @@ def row(devices: Any, variables: int) -> Row:
         for name, step in steps.items():
             times[name].append(_seconds(step))
     for name, step in steps.items():
-        made: list[Any] = []
-        build = lambda made=made, step=step: made.append(tf.function(step, autograph=False).get_concrete_function())  # noqa: E731
-        found[f"{name}: build_s"] = _seconds(build)
-        found[f"{name}: graph_bytes"] = len(made[0].graph.as_graph_def().SerializeToString())
+        found[f"{name}: build_s"], found[f"{name}: graph_bytes"] = _built(step)
         found[f"{name}: eager_s"] = median(times[name])
     return found
+
+
+def model_row() -> Row:
+    """Medians of the same for the graph of a step of ResNet50."""
+    import tensorflow as tf
+
+    import harness
+
+    devices = harness.configure("cpu:2")
+    model = tf.keras.applications.ResNet50(weights=None, input_shape=(_SIDE, _SIDE, 3), classes=100)
+    weights = [variable.value for variable in model.trainable_variables]
+    steps = steps_of(devices, lambda x: model(x, training=False), tf.ones([_ROWS, _SIDE, _SIDE, 3]), weights)
+    _built(steps["by hand"])  # what TensorFlow loads at the first use
+    built = [{name: _built(step) for name, step in steps.items()} for _ in range(_BUILDS)]
+    found: Row = {"devices": len(devices), "variables": len(weights)}
+    for name in steps:
+        found[f"{name}: build_s"] = median(each[name][0] for each in built)
+        found[f"{name}: graph_bytes"] = built[0][name][1]
+    return found
+
+
+def _built(step: Callable[[], Any]) -> tuple[float, int]:
+    """Seconds to build the graph of ``step``, and its bytes."""
+    import tensorflow as tf
+
+    made: list[Any] = []
+    took = _seconds(lambda: made.append(tf.function(step, autograph=False).get_concrete_function()))
+    return took, len(made[0].graph.as_graph_def().SerializeToString())
 
 
 def _seconds(call: Callable[[], Any]) -> float:
@@ -134,17 +168,20 @@ def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", action="store_true", help=f"draw {PICTURE.name} from {RESULTS.name}")
-    if parser.parse_args().picture:
+    parser.add_argument("--model", action="store_true", help="measure ResNet50 instead; nothing is saved")
+    given = parser.parse_args()
+    if given.picture:
         draw(json.loads(RESULTS.read_text()), PICTURE)
         return
-    rows = measure()
-    RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+    rows = [model_row()] if given.model else measure()
+    if not given.model:
+        RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
     for each in rows:
+        ratios = {what: f"make_parallel: {what}" for what in ("eager_s", "build_s", "graph_bytes")}
         sys.stdout.write(
             f"{each['devices']:3} devices, {each['variables']:3} variables: "
             + ", ".join(
-                f"{what} {each[f'make_parallel: {what}'] / each[f'by hand: {what}']:.2f}"
-                for what in ("eager_s", "build_s", "graph_bytes")
+                f"{what} {each[name] / each[f'by hand: {what}']:.2f}" for what, name in ratios.items() if name in each
             )
             + "\n"
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from harness import Devices, verify
+from harness import Devices, Verdict, colocate_gradients, verify
 
 
 def test_the_gradient_of_a_bias_under_small_weights_is_no_false_alarm(devices: Devices) -> None:
@@ -57,3 +58,44 @@ def test_a_whole_number_that_rounding_flips_is_no_finding_but_another_one_is(dev
     assert not found.findings, found
     wrong = verify(lambda x: other(x) + 2, reference, {"x": x}, devices=devices[:1])
     assert {each.kind for each in wrong.findings} == {"value"}, wrong
+
+
+def _steps(devices: Devices, weight: Any, bias: Any, factor: float = 1.0) -> tuple[Any, Any]:
+    """A training step in towers and in one, which return the loss and the gradients; that of ``bias`` is 0."""
+
+    def loss(x: Any) -> Any:
+        made = tf.matmul(x, weight) + bias
+        return tf.reduce_sum(tf.square(tf.tanh(made - tf.reduce_mean(made, axis=1, keepdims=True))))
+
+    def towers(x: Any) -> Any:
+        losses = []
+        with tf.GradientTape() as tape:
+            for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+                with tf.device(device.name):
+                    losses.append(loss(part))
+            total = tf.add_n(losses)
+        gradients = tape.gradient(total, [weight, bias])
+        return total, gradients[0] * factor, gradients[1]
+
+    def single(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            total = loss(x)
+        return (total, *tape.gradient(total, [weight, bias]))
+
+    return towers, single
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.01, Verdict.FAIL)])
+def test_a_gradient_that_a_step_returns_may_be_nothing_but_rounding_error(
+    devices: Devices, factor: float, verdict: Verdict
+) -> None:
+    random = np.random.default_rng(0)
+    weight = tf.Variable(random.standard_normal((6, 5)).astype(np.float32))
+    bias = tf.Variable(0.3)
+    rows = 8 * len(devices)
+    with colocate_gradients():
+        towers, single = _steps(devices, weight, bias, factor)
+        inputs = {"x": random.standard_normal((rows, 6)).astype(np.float32)}
+        found = verify(towers, single, inputs, devices=devices, variables=[weight, bias])
+    assert found.verdict is verdict, str(found)
+    assert {finding.kind for finding in found.findings} == (set() if verdict is Verdict.PASS else {"value"})

@@ -33,8 +33,11 @@ def test_generated_towers_have_their_backward_ops_in_place_and_the_same_gradient
             assert elsewhere(trace(graph)) == [], (seed, towers.drawn)
             found = [value.numpy() for value in towers.gradients()]
             of_graph = [value.numpy() for value in graph()]
+        # Where ops of a graph are put decides how Grappler adds up, so a function may round otherwise.
+        ulps = 64 if any("tf.function" in each for each in towers.drawn) else 0
         for value, from_graph, wanted in zip(found, of_graph, expected, strict=True):
-            assert value.tobytes() == wanted.tobytes(), (seed, towers.drawn)
+            scale = np.finfo(wanted.dtype).eps * np.abs(wanted).max(initial=0.0)
+            np.testing.assert_allclose(value, wanted, rtol=0, atol=ulps * scale, err_msg=f"{seed}: {towers.drawn}")
             np.testing.assert_allclose(from_graph, wanted, rtol=1e-3, atol=1e-5, err_msg=f"{seed}: {towers.drawn}")
         drawn.update(towers.drawn)
         tf.keras.backend.clear_session()
