@@ -45,6 +45,10 @@ class Hardware(Protocol):
         """The cards to check, in TensorFlow's order."""
 
     @property
+    def present(self) -> tuple[Card, ...]:
+        """The cards that the driver reports, those that do not answer too."""
+
+    @property
     def described(self) -> bool:
         """Whether it is described in a file instead of being real."""
 

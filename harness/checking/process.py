@@ -33,7 +33,8 @@ def run(
     by_id = {check.id: check for check in loaded.select(checks)}
     devices = loaded.configure(spec)
     fingerprint, machine = loaded.fingerprint(devices), loaded.machine(devices) if loaded.machine else None
-    cards = machine.cards if machine is not None else ()
+    # With those that do not answer, so that a report can say where they are.
+    cards = (*machine.cards, *(card for card in machine.present if card.error)) if machine is not None else ()
     described = isinstance(software_gpus(), DescribedGpus)
     send(Ready(devices.names, devices.reason, fingerprint, cards, described=described))
     earlier = tuple(TypeAdapter(RunRecord).validate_json(file.read_bytes()) for file in history)

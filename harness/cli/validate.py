@@ -211,7 +211,7 @@ def _missing(request: Request, recording: Recording, ready: Ready | None, why: s
 
     wrong = unmet(request.required, ready.devices if ready else (), ready.fingerprint if ready else None)
     if wrong:
-        lost = (f"{card.label} (PCI {card.pci}) {card.error}" for card in (ready.cards if ready else ()) if card.error)
+        lost = (f"{card.label} does not answer: {card.error}" for card in (ready.cards if ready else ()) if card.error)
         recording.add(absent(wrong, request.spec, why or "; ".join(lost)))
         recording.complete()
     return bool(wrong)

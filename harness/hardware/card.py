@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,12 @@ def _unreachable(known: Sequence[nvidia.Card], cards: Sequence[Card]) -> list[Ca
         return made
     addresses = {(card.pci or "").lower() for card in known}
     missing = [address for address in nvidia.cards_on_bus() if address.lower() not in addresses]
+    if len(missing) == len(silent):
+        # The driver numbers cards in the order of the bus.
+        return [replace(card, pci=pci, slot=slot_of(pci)) for card, pci in zip(made, missing, strict=True)]
     if len(missing) > len(silent):
-        made += [
-            Card(f"pci:{address}", "GPU", pci=address, kind="GPU", error="is on the PCI bus, but unknown to the driver")
-            for address in missing
-        ]
+        unknown = "is on the PCI bus, but unknown to the driver"
+        made += [Card(f"pci:{pci}", "GPU", pci=pci, kind="GPU", slot=slot_of(pci), error=unknown) for pci in missing]
     return made
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.hardware.finding import REPLACE, RESET, WATCH, finding
 from harness.hardware.machine import Reading
+from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
 #: From this many resent packets on, PCIe's or NVLink's, a link is bad.
@@ -65,7 +66,7 @@ def _resent(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Find
                 f"{name} replays {when}",
                 expected="no new replays",
                 found=f"{grown:,} new",
-                message=f"had to resend {grown:,} {name} packets {when}",
+                message=f"had to resend {plural(grown, f'{name} packet')} {when}",
                 next_step=step,
                 severity=Verdict.FAIL if grown >= MANY_REPLAYS else Verdict.WARN,
                 subject=f"{name} replays",
@@ -77,9 +78,9 @@ def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding
     # A burst in less than 15 s says little of a rate.
     seconds = max(15.0, readings[-1].at_s - readings[0].at_s)
     for grown, what, worst in (
-        (uncorrected, "uncorrected memory errors", 1),
-        (growth(readings, "remapped_rows"), "remapped memory rows", 1),
-        (growth(readings, "ecc_corrected"), "corrected memory errors", MANY_CORRECTED_PER_S * seconds),
+        (uncorrected, "uncorrected memory error", 1),
+        (growth(readings, "remapped_rows"), "remapped memory row", 1),
+        (growth(readings, "ecc_corrected"), "corrected memory error", MANY_CORRECTED_PER_S * seconds),
     ):
         if grown:
             fails = grown >= worst
@@ -89,7 +90,7 @@ def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding
                 f"ECC {when}",
                 expected="no new errors",
                 found=f"{grown:,} new",
-                message=f"counted {grown:,} new {what} {when}",
+                message=f"counted {plural(grown, f'new {what}')} {when}",
                 next_step=REPLACE if fails else WATCH,
                 severity=Verdict.FAIL if fails else Verdict.WARN,
             )
@@ -100,7 +101,7 @@ def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding
             "ECC before the run",
             expected="no uncorrected errors",
             found=f"{before:,}",
-            message=f"has counted {before:,} uncorrected memory errors since the driver was loaded",
+            message=f"has counted {plural(before, 'uncorrected memory error')} since the driver was loaded",
             next_step=f"{RESET}; if more follow, {REPLACE}",
             severity=Verdict.WARN,
         )
@@ -109,20 +110,32 @@ def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding
 def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
     """Yield what the card says of the repair of its memory: rows that it remaps, or pages that it retires."""
     for wrong, where, found, step, severity in (
-        (last.remap_failed, "row remapping", "a row could not be remapped", REPLACE, Verdict.FAIL),
-        (last.remap_pending, "row remapping", "a row is waiting to be remapped", RESET, Verdict.FAIL),
-        (last.retired_pending, "page retirement", "a page is waiting to be retired", RESET, Verdict.FAIL),
+        (last.remap_failed, "row remapping", "could not remap a row of its memory", REPLACE, Verdict.FAIL),
+        (
+            last.remap_pending,
+            "row remapping",
+            "is waiting for a reset to remap a row of its memory",
+            RESET,
+            Verdict.FAIL,
+        ),
+        (
+            last.retired_pending,
+            "page retirement",
+            "is waiting for a reset to retire a page of its memory",
+            RESET,
+            Verdict.FAIL,
+        ),
         (
             (last.retired_pages or 0) >= MANY_RETIRED,
             "page retirement",
-            f"{last.retired_pages} retired pages, {MANY_RETIRED} or more",
+            f"has {last.retired_pages} retired pages; the limit is {MANY_RETIRED}",
             REPLACE,
             Verdict.FAIL,
         ),
         (
             last.recovery_action and not (last.remap_pending or last.retired_pending),
             "recovery action",
-            f"the driver asks for {RECOVERY.get(last.recovery_action or 0, 'a recovery')}",
+            f"needs {RECOVERY.get(last.recovery_action or 0, 'a recovery')}, says the driver",
             RESET,
             Verdict.FAIL,
         ),
@@ -134,7 +147,7 @@ def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
                 where,
                 expected="nothing pending and nothing failed",
                 found=found,
-                message=f"needs attention: {found}",
+                message=found,
                 next_step=step,
                 severity=severity,
                 subject=where,

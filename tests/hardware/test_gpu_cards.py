@@ -149,3 +149,27 @@ def test_the_slot_is_what_the_board_calls_it(tmp_path: Path) -> None:
         (tmp_path / name / "address").write_text(f"{address}\n", encoding="ascii")
     assert [slot_of(pci, tmp_path) for pci in ("0000:3C:00.0", "0000:3D:00.0", None)] == ["12", None, None]
     assert slot_of("0000:3C:00.0", tmp_path / "none") is None
+
+
+@pytest.mark.usefixtures("renumbered")
+def test_a_lost_card_is_where_the_bus_has_one_that_the_driver_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = nvidia.read_cards(fake_nvml())
+    on_bus = [str(card.pci).lower() for card in known]
+    silent = (nvidia.SilentCard(2, "GPU is lost"), nvidia.SilentCard(3, "GPU is lost"))
+    monkeypatch.setattr(nvidia, "silent_cards", lambda: silent)
+    monkeypatch.setattr(nvidia, "in_container", lambda: False)
+
+    def unreachable(*lost: str) -> list[tuple[str, str | None]]:
+        monkeypatch.setattr(nvidia, "cards_on_bus", lambda: (*on_bus, *lost))
+        return [(card.label, card.pci) for card in cards_of(gpus(), known)[1] if card.error]
+
+    assert unreachable("0000:b1:00.0", "0000:b2:00.0") == [("nvml:2", "0000:b1:00.0"), ("nvml:3", "0000:b2:00.0")]
+    assert unreachable("0000:b1:00.0") == [("nvml:2", None), ("nvml:3", None)], "which one it is, nothing says"
+    more = unreachable("0000:b1:00.0", "0000:b2:00.0", "0000:b3:00.0")
+    assert [label for label, _ in more] == [
+        "nvml:2",
+        "nvml:3",
+        "pci:0000:b1:00.0",
+        "pci:0000:b2:00.0",
+        "pci:0000:b3:00.0",
+    ]

@@ -109,6 +109,10 @@ def test_a_card_that_tensorflow_does_not_see_is_named_by_the_driver_s_number() -
     first, second, third = verdict_lines(record(lost))
     assert first == "nvml:3: power the node off and on, and reseat; 4 other GPUs healthy"
     assert second == "GPU nvml:3: power the node off and on, and reseat"
+    there = Card("nvml:3", "GPU", index=3, pci="0000:9B:00.0", slot="7", kind="GPU", error="GPU is lost")
+    first, second, *_ = verdict_lines(record(lost, cards=(*CARDS, there)))
+    assert first == "nvml:3: power the node off and on, and reseat; 4 other GPUs healthy"
+    assert second == "GPU nvml:3 (slot 7, PCI 0000:9B:00.0): power the node off and on, and reseat"
     assert third == "    does not answer"
 
 

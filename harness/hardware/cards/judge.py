@@ -32,7 +32,7 @@ def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
                 "the driver's list of GPUs",
                 expected="an answer",
                 found=card.error,
-                message=f"does not answer the driver: {card.error}",
+                message=card.error if card.label.startswith("pci:") else f"does not answer the driver: {card.error}",
                 next_step="read the kernel's log (dmesg | grep -i xid), power the node off and on, reseat the card, "
                 "and replace it if it is lost again",
             )

@@ -36,7 +36,7 @@ def copies_of(record: RunRecord) -> Charted | None:
     groups: dict[tuple[str, str], list[Figure]] = {}
     for figure in figures:
         groups.setdefault((_way(figure), figure.unit), []).append(figure)
-    order = [device_label(card.label) for card in record.cards]
+    order = [device_label(card.label) for card in record.cards if card.error is None]
     # Bandwidth before latency, one direction before both at once.
     ways = sorted(groups, key=lambda key: (key[1] in TIMES, len(key[0])))
     named = _named_pairs(record)

@@ -49,7 +49,8 @@ def _facts(card: Card) -> tuple[tuple[str, str], ...]:
         ("slot", card.slot),
         ("board part number", card.board_part),
         ("VBIOS", card.vbios),
-        ("judged against", card.profile or others),
+        ("judged against", None if card.error else card.profile or others),
+        ("error", card.error),
     )
     return tuple((name, text) for name, text in facts if text is not None)
 
