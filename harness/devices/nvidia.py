@@ -134,8 +134,12 @@ def memory_by_process() -> dict[tuple[str, int], int | None]:
     with opened_nvml() as library:
         if library is None:
             return used
+        count = 0
         with suppress(library.NVMLError):
-            for index in range(library.nvmlDeviceGetCount()):
+            count = library.nvmlDeviceGetCount()
+        for index in range(count):
+            # A card that is lost hides nothing of the others.
+            with suppress(library.NVMLError):
                 handle = library.nvmlDeviceGetHandleByIndex(index)
                 uuid = _text(library.nvmlDeviceGetUUID(handle))
                 for process in library.nvmlDeviceGetComputeRunningProcesses(handle):

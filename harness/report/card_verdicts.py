@@ -24,6 +24,7 @@ _ACTIONS = (
     ("nvidia-smi -pl", "raise its power limit"),
     ("newer slot", "move to another slot"),
     ("NVLink", "look at its NVLinks"),
+    ("TF_CPP_MIN_LOG_LEVEL", "find out why TensorFlow skips it"),
     ("CUDA_VISIBLE_DEVICES", "look at CUDA_VISIBLE_DEVICES"),
     ("watch", "watch"),
 )
@@ -42,6 +43,8 @@ class _Case:
 
     labels: tuple[str, ...]
     pair: bool = False
+    #: Whether the record has no entry of the card, so that a finding alone says where it is.
+    unknown: bool = False
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -55,7 +58,7 @@ class _Case:
         action = min(map(_action_of, decisive))[1]
         reasons: dict[tuple[str, str], str] = {}
         for each in strongest:
-            reasons.setdefault((each.kind, each.subject), _message(each, self.labels))
+            reasons.setdefault((each.kind, each.subject), _message(each, self.labels, self.unknown))
         texts = tuple(dict.fromkeys(reasons.values()))[:_SHOWN]
         return CardVerdict(
             self.labels, _LINK if self.pair else action, strongest[0].severity, texts, len(self.findings), self.pair
@@ -80,7 +83,7 @@ def card_verdicts(record: RunRecord) -> list[CardVerdict]:
             labels = on_card[cards[label].uuid or label]
             cases.setdefault(labels, _Case(labels)).findings.append(finding)
         elif label.startswith(("nvml:", "pci:")):
-            cases.setdefault((label,), _Case((label,))).findings.append(finding)
+            cases.setdefault((label,), _Case((label,), unknown=True)).findings.append(finding)
     return [case.verdict() for case in sorted(cases.values(), key=lambda each: (not each.fails, each.labels))]
 
 
@@ -137,15 +140,15 @@ def _named(label: str, card: Card | None, *, short: bool = False) -> str:
     return f"{label} ({facts})" if facts else label
 
 
-def _message(finding: Finding, labels: tuple[str, ...]) -> str:
-    """Return the message without the name of the card, which stands in front."""
+def _message(finding: Finding, labels: tuple[str, ...], unknown: bool) -> str:
+    """Return the message without the name of the card, which stands in front; of an unknown card with its PCI id."""
     text = _SOURCE.sub(r" (\1)", one_line(finding.message))
     first = text.partition("; ")[0]
     text = first if len(first) > _CLAUSE else text
     for label in labels:
         if text.startswith(f"{label} "):
             text = text.removeprefix(label).lstrip()
-            return text.partition(") ")[2] if text.startswith("(PCI ") else text
+            return text.partition(") ")[2] if text.startswith("(PCI ") and not unknown else text
     return text
 
 

@@ -36,6 +36,7 @@ ACTIONS = {
     "no-write": "replace",
     "stuck-bit": "replace",
     "slow": _SWAP,
+    "missing": "find out why TensorFlow skips it",
     "misnumbered": "look at CUDA_VISIBLE_DEVICES",
     "replays": "reseat",
     "nvlink-down": "reseat",

@@ -125,6 +125,8 @@ def test_a_lost_card_keeps_its_place_with_its_error() -> None:
     (found,) = judge_unreachable([Card("GPU:0", H100), Card("nvml:3", "GPU", index=3, error=lost.error)])
     assert (found.device, found.severity) == ("nvml:3", Verdict.FAIL)
     assert "GPU is lost" in found.message
+    machine(8, H100, "lost card = 3", "memory-held card = 7", "memory-held card = 0")
+    assert len(memory_by_process()) == 2, "it hides nothing of the cards behind it"
     machine(8, H100)
     assert silent_cards() == ()
 

@@ -76,6 +76,14 @@ def test_a_share_that_is_counted_twice_is_told_from_one_that_is_missing() -> Non
     assert "counted twice" in finding.message
 
 
+@pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "reduce-scatter"])
+def test_two_cards_whose_shares_are_missing_are_named_and_no_others(kind: str) -> None:
+    given = [each if at in (1, 2) else np.zeros_like(each) for at, each in enumerate(_arrays())]
+    findings = judge_collective(kind, "nccl", CARDS, _arrays(), expected(kind, given))
+    assert [each.device for each in findings] == [CARDS[0].device, CARDS[3].device]
+    assert all("is missing" in each.message for each in findings)
+
+
 def test_a_result_that_is_not_there_or_of_another_shape_is_found() -> None:
     right = expected("all-reduce", _arrays())
     assert judge_collective("all-reduce", "nccl", CARDS, _arrays(), right[:3])

@@ -140,6 +140,8 @@ def test_a_card_that_the_driver_does_not_know_has_no_known_room(monkeypatch: pyt
 def test_nccl_is_for_ranks_on_cards_of_their_own() -> None:
     assert algorithms_for(gpus()) == ("nccl", "ring", "hierarchical-copy", "reduce-to-one")
     assert algorithms_for(gpus(1, parts=2)) == ("ring", "hierarchical-copy", "reduce-to-one")
+    # TensorFlow's hierarchical copy adds up 2 of 3 devices.
+    assert algorithms_for(gpus(3)) == ("nccl", "ring", "reduce-to-one")
     assert algorithms_for(gpus(1)) == ()
 
 

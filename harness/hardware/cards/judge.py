@@ -161,7 +161,7 @@ def _missing(expected: Sequence[Card], numbering: Sequence[str], known: int) -> 
                 "TensorFlow's list of GPUs",
                 expected=f"all {known} GPUs of the driver that are not hidden",
                 found="missing",
-                message=f"is number {card.index} of the driver, but not visible to TensorFlow",
+                message=f"has index {card.index} in the driver's list, but TensorFlow does not see it",
                 next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log and the kernel's log (dmesg), and "
                 "look at MIG, the compute mode and the permissions of /dev/nvidia*",
             )

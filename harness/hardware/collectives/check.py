@@ -79,6 +79,11 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
     account.scope += [
         f"algorithms: {', '.join(algorithms) or 'none'}; float32 integers, {shares} from each device",
+        *(
+            ["hierarchical-copy was not tested: TensorFlow's adds up an odd number of GPUs incorrectly"]
+            if algorithms and "hierarchical-copy" not in algorithms
+            else []
+        ),
         "bandwidths include the time to start the ops, which dominates for small tensors",
         "bandwidths are not judged: that takes NVLinks of a known rate between all GPUs"
         if expected_gbs is None

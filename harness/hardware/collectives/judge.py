@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def judge_bandwidth(kind: str, share_bytes: int, cards: int, seconds: float, exp
 def judge_collective(
     kind: str, algorithm: str, cards: Sequence[Card], arrays: Sequence[NDArray[Any]], found: Sequence[NDArray[Any]]
 ) -> list[Finding]:
-    """Report cards that hold wrong values; if the share of one card explains all of them, only that card.
+    """Report cards that hold wrong values; if the shares of one or two cards explain all of them, only these.
 
     ``arrays`` are integers whose sums are exact in their dtype, so every bit counts.
     """
@@ -116,9 +116,10 @@ def judge_collective(
     culprits = {_share(kind, number, wanted, arrays, found) for number in wrong}
     culprit = next(iter(culprits)) if len(culprits) == 1 else None
     if culprit is not None:
-        card, how = cards[culprit[0]], culprit[1]
+        numbers, how = culprit
         message = f"has a share that {how} {where}, on {plural(len(wrong), 'device')}"
-        return [_finding(where, algorithm, card, "the share of each device, counted once", f"one {how} it", message)]
+        every, one = "the share of each device, counted once", f"one {how} it"
+        return [_finding(where, algorithm, cards[number], every, one, message) for number in numbers]
     findings = []
     for number in wrong:
         card, each = cards[number], differ[number]
@@ -130,11 +131,12 @@ def judge_collective(
 
 def _share(
     kind: str, at: int, wanted: Sequence[NDArray[Any]], arrays: Sequence[NDArray[Any]], found: Sequence[NDArray[Any]]
-) -> tuple[int, str] | None:
-    """Return the card whose share explains what the card ``at`` holds, and how: it is missing, or counted twice."""
+) -> tuple[tuple[int, ...], str] | None:
+    """Return the cards whose shares explain what the card ``at`` holds, and how: they are missing, or counted twice."""
     if wanted[at].shape != found[at].shape or kind == "broadcast":
         return None
     off = wanted[at].astype(np.float64) - found[at].astype(np.float64)
+    shares = []
     for number, array in enumerate(arrays):
         share = array.astype(np.float64)
         if kind == "all-gather":
@@ -143,10 +145,13 @@ def _share(
             share = place
         elif kind == "reduce-scatter":
             share = np.split(share, len(arrays))[at]
+        shares.append(share)
+    for numbers in (*combinations(range(len(shares)), 1), *combinations(range(len(shares)), 2)):
+        share = np.sum([shares[number] for number in numbers], axis=0)
         if np.array_equal(off, share):
-            return number, "is missing from"
+            return numbers, "is missing from"
         if kind != "all-gather" and np.array_equal(off, -share):
-            return number, "is counted twice in"
+            return numbers, "is counted twice in"
     return None
 
 

@@ -40,7 +40,9 @@ def algorithms_for(devices: Sequence[Device]) -> tuple[str, ...]:
     """
     if len(devices) < 2 or not all(device.parsed.in_this_process for device in devices):
         return ()
-    names = ["ring", "hierarchical-copy", "reduce-to-one"]
+    # TensorFlow's hierarchical copy halves the GPUs: of an odd number it leaves out the share of the last.
+    odd = len(devices) % 2 == 1 and any(device.parsed.kind == "GPU" for device in devices)
+    names = ["ring", *([] if odd else ["hierarchical-copy"]), "reduce-to-one"]
     gpus = {device.physical for device in devices if device.kind in ("gpu", "software-gpu")}
     # NCCL refuses two ranks on one card.
     return tuple(["nccl", *names] if len(gpus) == len(devices) else names)

@@ -125,7 +125,7 @@ def _nvlinks(load: Load, others: Sequence[Load], profile: CardProfile | None) ->
             "NVLinks under load",
             expected=f"{best} active ({source})",
             found=f"{active} active",
-            message=f"has {active} of {best} NVLinks active ({source})",
+            message=f"has {active} active NVLinks instead of {best} ({source})",
             next_step="look at nvidia-smi nvlink --status, reseat the card or its bridge, and check that the fabric "
             "manager runs",
         )
