@@ -6,7 +6,6 @@ which every device has: Fill, AddV2 and Mul (both wrap modulo 2**64), ConcatV2, 
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -68,27 +67,6 @@ def array_mismatch(array: npt.NDArray[Any], pattern: Pattern) -> Mismatch:
         return Mismatch(0)
     first = int(np.argmax(differs))
     return Mismatch(count, first, int(found[first]) % _MODULUS)
-
-
-def pattern_mismatch(there: Pattern, expected: Pattern, count: int) -> Mismatch:
-    """Compare ``count`` words of two patterns without making either.
-
-    Word ``i`` is the same where ``first + i * step`` is 0 modulo 2**64, for the differences of the two.
-    """
-    first, step = (there.first - expected.first) % _MODULUS, (there.step - expected.step) % _MODULUS
-    if not step:
-        return Mismatch(count, 0, word_at(there, 0)) if first and count else Mismatch(0)
-    common = math.gcd(step, _MODULUS)
-    same = 0
-    equal_at = None
-    if first % common == 0:
-        period = _MODULUS // common
-        equal_at = (-first // common) * pow(step // common, -1, period) % period
-        same = 0 if equal_at >= count else 1 + (count - 1 - equal_at) // period
-    if same == count:
-        return Mismatch(0)
-    at = 1 if equal_at == 0 else 0
-    return Mismatch(count - same, at, word_at(there, at))
 
 
 def count_up(length: int) -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from simulated.contents import pattern_mismatch
 
 from harness.hardware.machine import Mismatch, Pattern
-from harness.hardware.patterns import array_mismatch, pattern_mismatch, word_at, words
+from harness.hardware.patterns import array_mismatch, word_at, words
 
 TOP = 2**64 - 1
 PATTERNS = [
