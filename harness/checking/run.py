@@ -1,16 +1,17 @@
-"""Runs checks in a worker process; if that is lost, continues with the rest in a fresh one."""
+"""Runs checks in a worker process, or in two at once; if one is lost, continues with its rest in a fresh one."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.checking.check import Level
+from harness.checking.check import Check, Level
 from harness.devices.lost import naming_hosts
+from harness.devices.name import DeviceName
 from harness.errors import RefusedByWorker
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import DEFAULT_TIMEOUT_S, LAST_RESORT_S, STARTUP_LIMIT_S
@@ -19,6 +20,13 @@ from harness.runner.postmortem import lost, not_run
 from harness.runner.process import WorkerProcess
 
 Event: TypeAlias = Ready | Started | Finished
+#: What a worker process has to tell: an event, or ``None`` for nothing so far.
+Events: TypeAlias = Generator[Event | None, None, None]
+
+#: How long one of two processes is listened to before the other is, in seconds.
+_TICK_S = 0.05
+#: What a second process costs: it imports TensorFlow and configures the devices. In seconds.
+_STARTUP_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,26 @@ class Plan:
     level: Level = Level.QUICK
     #: Files of earlier runs of this machine, which figures are compared with.
     history: tuple[str, ...] = ()
+    #: The checks that a second process runs: at the same time if all devices are CPUs, otherwise afterwards.
+    beside: tuple[str, ...] = ()
+    #: The checks that nothing runs beside, because they measure the machine.
+    alone: tuple[str, ...] = ()
+
+
+def shared_out(checks: Sequence[Check]) -> tuple[str, ...]:
+    """Choose the checks for a second process, so that both end at about the same time; none where that gains nothing.
+
+    Checks of hardware measure the machine, so they stay in the first process, and nothing runs beside them.
+    """
+    own_s, beside_s = 0.0, _STARTUP_S
+    beside = set()
+    for check in sorted((check for check in checks if not check.hardware), key=lambda check: -check.typical_s):
+        if beside_s < own_s:
+            beside_s += check.typical_s
+            beside.add(check.id)
+        else:
+            own_s += check.typical_s
+    return tuple(check.id for check in checks if check.id in beside)
 
 
 def run_checks(plan: Plan) -> Generator[Event, None, None]:
@@ -41,15 +69,48 @@ def run_checks(plan: Plan) -> Generator[Event, None, None]:
 
     Closing the iterator ends the worker process. Raise RefusedByWorker if the devices are unavailable.
     """
-    remaining = list(plan.checks)
     for pattern in ("worker-*.log", "worker-*.stacks"):  # of earlier runs
         for path in plan.logs.glob(pattern):
             with contextlib.suppress(OSError):  # an unwritable folder is handled when a log is made
                 path.unlink()
+    alone = set(plan.alone)
+    ready = together = False
+    with contextlib.ExitStack() as stack:
+
+        def process(name: str, checks: Sequence[str]) -> Events:
+            return stack.enter_context(contextlib.closing(_processes(plan, name, checks)))
+
+        running = [process("worker", [check for check in plan.checks if check not in plan.beside])]
+        waiting = plan.beside
+        while running:
+            for events in tuple(running):
+                for event in events:
+                    if event is None:
+                        break
+                    if isinstance(event, Ready):
+                        ready = True
+                        together = all(DeviceName.parse(name).kind == "CPU" for name in event.devices)
+                    elif isinstance(event, Finished):
+                        alone.discard(event.result.check)
+                        log = Path(event.result.log or "")
+                    yield event
+                else:
+                    running.remove(events)
+            if waiting and not running and not ready:
+                for check in waiting:
+                    yield Finished(not_run(check, plan.checks[0], WorkerFiles(log, log), spec=plan.spec))
+            elif waiting and (not running or (together and not alone)):
+                running.append(process("worker-beside", waiting))
+                waiting = ()
+
+
+def _processes(plan: Plan, name: str, checks: Sequence[str]) -> Events:
+    """Run ``checks`` in a process, and what is left of them in another one when it is lost; ``name`` is of its log."""
+    remaining = list(checks)
     number = 0
     while remaining:
         number += 1
-        files = WorkerFiles.create(plan.logs, f"worker-{number}")
+        files = WorkerFiles.create(plan.logs, f"{name}-{number}")
         with WorkerProcess(_job(plan, remaining), files) as worker:
             yield from _listen(worker, plan, remaining)
         files.discard_empty()
@@ -69,13 +130,17 @@ def _job(plan: Plan, remaining: list[str]) -> Job:
     )
 
 
-def _listen(worker: WorkerProcess, plan: Plan, remaining: list[str]) -> Iterator[Event]:
+def _listen(worker: WorkerProcess, plan: Plan, remaining: list[str]) -> Iterator[Event | None]:
     """Yield the events of ``worker`` until all is done or it is lost. A check with a result leaves ``remaining``."""
     ready = False
     running: str | None = None
     began = time.monotonic()
     while remaining:
-        message, how = worker.next_message(plan.timeout_s if ready else plan.startup_limit_s)
+        limit_s = plan.timeout_s if ready else plan.startup_limit_s
+        since = time.monotonic()
+        while not worker.has_news(_TICK_S) and time.monotonic() - since < limit_s:
+            yield None
+        message, how = worker.next_message(limit_s, since)
         if isinstance(message, Refused):
             raise RefusedByWorker(message.error, message.message, message.details)
         if isinstance(message, Ready):

@@ -163,7 +163,7 @@ def validate(
 
 def _run(request: Request, logs: Path, console: Console, recording: Recording) -> None:
     """Run the checks, show them, and record them as they end."""
-    from harness.checking.run import Plan, run_checks
+    from harness.checking.run import Plan, run_checks, shared_out
     from harness.hardware.software.consequences import MissingLibraries
     from harness.hardware.watch import CardWatch
     from harness.judgement.known_failures import accept_known, no_longer_failing
@@ -180,6 +180,8 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
         request.timeout_s,
         level=request.level,
         history=request.history,
+        beside=shared_out(request.checks) if _has_idle_core(request.spec) else (),
+        alone=tuple(check.id for check in request.checks if check.hardware),
     )
     today = datetime.now(timezone.utc).date()
     durations = [check.typical_s for check in request.checks]
@@ -203,6 +205,20 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
                 recording.add(result)
                 shown.finished(result)
     recording.complete(no_longer_failing(request.known, recording.record.results))
+
+
+def _has_idle_core(spec: str) -> bool:
+    """Whether checks can run in two processes: on logical CPUs, on more than one core.
+
+    Two processes cannot share a GPU, or the servers of ``cores:N``.
+    """
+    from harness.devices.cores import usable_cores
+    from harness.devices.kinds.cpu import CpuSpec
+    from harness.devices.nvidia import driver_version
+    from harness.devices.spec import parse_spec
+
+    logical = isinstance(parse_spec(spec), CpuSpec) or (spec == "auto" and driver_version() is None)
+    return logical and len(usable_cores()) > 1
 
 
 def _missing(request: Request, recording: Recording, ready: Ready | None, why: str = "") -> bool:

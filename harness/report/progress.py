@@ -77,6 +77,8 @@ class BarDisplay:
         )
         self._task: TaskID = self._progress.add_task("starting TensorFlow", total=len(typical_s))
         self._left_s = list(typical_s)
+        #: What runs now, by check: two at most.
+        self._running: dict[str, str] = {}
 
     def __enter__(self) -> BarDisplay:
         self._progress.start()
@@ -92,14 +94,16 @@ class BarDisplay:
     def started(self, check: str, title: str, typical_s: float) -> None:
         """A check begins."""
         left = f"about {sum(self._left_s):.0f} s left"
-        self._progress.update(self._task, description=f"{check}: {title} (about {typical_s:.0f} s; {left})")
+        self._running[check] = f"{check}: {title} (about {typical_s:.0f} s; {left})"
+        self._progress.update(self._task, description=self._running[check])
 
     def finished(self, result: CheckResult) -> None:
         """A check has its result."""
         from rich.text import Text
 
         del self._left_s[:1]
-        self._progress.update(self._task, advance=1, description="next check")
+        self._running.pop(result.check, None)
+        self._progress.update(self._task, advance=1, description=next(iter(self._running.values()), "next check"))
         line = Text.assemble(
             (f"{result.verdict!s:<7}", STYLES[result.verdict]), f" {result.check} ({result.elapsed_s:.1f} s)"
         )

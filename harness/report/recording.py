@@ -72,8 +72,10 @@ class Recording:
         self._store()
 
     def add(self, result: CheckResult) -> None:
-        """Note a result. The verdict is provisional until :meth:`complete`."""
-        self.record = replace(self.record, results=(*self.record.results, result))
+        """Note a result, in the order of the plan. The verdict is provisional until :meth:`complete`."""
+        place = {check: index for index, check in enumerate(self.record.planned)}
+        results = sorted((*self.record.results, result), key=lambda each: place.get(each.check, -1))
+        self.record = replace(self.record, results=tuple(results))
         self._store()
 
     def results_are(self, results: tuple[CheckResult, ...]) -> None:

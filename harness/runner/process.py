@@ -65,14 +65,22 @@ class WorkerProcess:
         """The process id, which is also that of its process group."""
         return self._process.pid
 
-    def receive(self, limit_s: float | None) -> Message | None:
+    def has_news(self, wait_s: float) -> bool:
+        """Whether something came, or the process ended, within ``wait_s`` seconds."""
+        if b"\n" in self._buffer or self._closed:
+            return True
+        return bool(self._selector.select(wait_s)) or self.ended() is not None
+
+    def receive(self, limit_s: float | None, since: float | None = None) -> Message | None:
         """Receive the next message, or ``None`` when the process ended without one.
+
+        The limit runs from ``since`` (``time.monotonic()``), or from now.
 
         Raises:
             TimeLimitReached: nothing came for ``limit_s`` seconds (``None``: wait for ever).
             ValueError: the process sent something else.
         """
-        deadline = None if limit_s is None else time.monotonic() + limit_s
+        deadline = None if limit_s is None else (time.monotonic() if since is None else since) + limit_s
         while True:
             line, newline, rest = self._buffer.partition(b"\n")
             if newline:
@@ -90,13 +98,13 @@ class WorkerProcess:
             elif left <= 0:
                 raise TimeLimitReached
 
-    def next_message(self, limit_s: float | None) -> tuple[Message | None, str]:
+    def next_message(self, limit_s: float | None, since: float | None = None) -> tuple[Message | None, str]:
         """Receive a message of a task that has not finished; or ``None``, and how the process was lost.
 
         A process that hangs writes its stacks.
         """
         try:
-            message = self.receive(limit_s)
+            message = self.receive(limit_s, since)
         except TimeLimitReached:
             self.ask_for_stacks()
             return None, f"timed out after {limit_s:g} s"

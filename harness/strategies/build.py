@@ -54,12 +54,25 @@ def build(program: Program, host: str, variables: dict[str, Any] | None = None) 
             tensor = tf.convert_to_tensor(leaf_at(inputs, argument.name))
             values[argument.name] = tensor if argument.broadcast else _move_axis(tf, tensor, program.axis, 0)
         for index, step in enumerate(program.steps):
-            values[f"v{index}"] = step.apply(tf, values)
-        return pack((path, _move_axis(tf, values[name], 0, program.axis)) for path, name in program.outputs)
+            values[f"v{index}"] = unconverted(step.apply)(tf, values)
+        return unconverted(pack)(
+            (path, _move_axis(tf, values[name], 0, program.axis)) for path, name in program.outputs
+        )
 
     signature = _signature(tf, program)
     run = _traced(tf, fn, signature) if program.traced else fn
     return Built(program, run, tuple(variables.values()), signature)
+
+
+def unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` as it is in a graph.
+
+    AutoGraph converts the program, as it does a user's function. To convert each kind of step too takes seconds.
+    """
+    import tensorflow as tf
+
+    kept: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
+    return kept
 
 
 def _traced(tf: Any, fn: Callable[..., Any], signature: dict[str, Any]) -> Callable[..., Any]:

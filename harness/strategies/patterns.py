@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from harness.errors import InvalidProgram, UsageError
-from harness.strategies.build import build, make_variables
+from harness.strategies.build import build, make_variables, unconverted
 from harness.strategies.dtypes import FLOATS
 from harness.strategies.generate import computes, programs
 from harness.strategies.parts import leaf_at, pack
@@ -88,9 +88,9 @@ class StagedProgram(Compact):
 
             values = {**values, **own}
             for index in range(first, end):
-                values[f"v{index}"] = program.steps[index].apply(tf, values)
+                values[f"v{index}"] = unconverted(program.steps[index].apply)(tf, values)
             if end == len(program.steps):
-                return pack((path, values[name]) for path, name in program.outputs)
+                return unconverted(pack)((path, values[name]) for path, name in program.outputs)
             return {name: value for name, value in values.items() if name in needed and name not in variables}
 
         def run_first(**inputs: Any) -> Any:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from harness.checking.run import Event, Plan, run_checks
+from harness.checking.check import Check
+from harness.checking.run import Event, Plan, run_checks, shared_out
+from harness.checking.suite import load_suite
 from harness.errors import RefusedByWorker
 from harness.records import CheckResult, Verdict
 from harness.runner.messages import Finished, Ready, Started
@@ -204,6 +207,55 @@ def test_closing_the_stream_ends_the_process_and_what_it_started(
     assert wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     stream.close()
     assert wait_until(lambda: all(is_gone(int(pid)) for pid in pids.read_text().split()))
+
+
+def test_two_processes_share_the_checks_and_nothing_runs_beside_one_that_measures(tmp_path: Path) -> None:
+    checks = ("passes", "finds", "prints", "passes-too", "warns")
+    plan = Plan("cpu:2", checks, tmp_path, PLANTED, 300, beside=("prints", "warns"), alone=("passes", "finds"))
+    happened = list(run_checks(plan))
+    order = [event.result.check for event in happened if isinstance(event, Finished)]
+    assert order[:2] == ["passes", "finds"]
+    assert sorted(order) == sorted(checks)
+    logs = {event.result.check: Path(event.result.log or "").name for event in happened if isinstance(event, Finished)}
+    assert logs == {
+        **dict.fromkeys(("passes", "finds", "passes-too"), "worker-1.log"),
+        **dict.fromkeys(("prints", "warns"), "worker-beside-1.log"),
+    }
+    # The second process starts while the first still has checks to run.
+    second = next(index for index, event in enumerate(happened) if isinstance(event, Ready) and index)
+    begun = [event.check for event in happened[:second] if isinstance(event, Started)]
+    assert begun[:2] == ["passes", "finds"]
+
+
+def test_a_check_that_hangs_in_one_process_does_not_hold_up_the_other(tmp_path: Path) -> None:
+    plan = Plan("cpu:2", ("hangs", "passes"), tmp_path, PLANTED, beside=("passes",))
+    with contextlib.closing(run_checks(plan)) as stream:
+        finished = next(event for event in stream if isinstance(event, Finished))
+    assert finished.result.check == "passes"
+
+
+def test_each_of_two_processes_is_replaced_when_it_is_lost(tmp_path: Path) -> None:
+    checks = ("crashes", "passes", "ends-at-once", "passes-too")
+    plan = Plan("cpu:2", checks, tmp_path, PLANTED, 300, beside=checks[2:])
+    found = {event.result.check: event.result for event in run_checks(plan) if isinstance(event, Finished)}
+    assert [found[check].verdict for check in checks] == [Verdict.FAIL, Verdict.PASS, Verdict.FAIL, Verdict.PASS]
+
+
+def test_no_second_process_is_started_where_the_devices_cannot_be_set_up(tmp_path: Path) -> None:
+    plan = Plan("cpu:8", ("passes", "finds", "passes-too"), tmp_path, PLANTED, 300, beside=("passes-too",))
+    found = [event.result for event in run_checks(plan) if isinstance(event, Finished)]
+    assert [result.verdict for result in found] == [Verdict.FAIL, Verdict.UNKNOWN, Verdict.UNKNOWN]
+    assert not list(tmp_path.glob("worker-beside*"))
+
+
+def test_checks_are_shared_out_by_their_time_and_those_of_hardware_are_not() -> None:
+    def check(name: str, typical_s: float, *, hardware: bool = False) -> Check:
+        return replace(load_suite(PLANTED).checks[0], id=name, typical_s=typical_s, hardware=hardware)
+
+    copies = check("copies", 50, hardware=True)
+    assert shared_out([copies, check("a", 15), check("b", 8), check("c", 6), check("d", 1)]) == ("b", "c")
+    assert shared_out([copies, check("a", 3)]) == ()
+    assert shared_out([]) == ()
 
 
 def test_no_checks_start_no_process(tmp_path: Path) -> None:
