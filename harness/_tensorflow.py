@@ -359,9 +359,9 @@ def attribute_text(attributes: Mapping[str, Any], name: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _output_arguments(op_type: str) -> tuple[Any, ...]:
-    definition = interface().op_def_registry.get(op_type)
-    return () if definition is None else tuple(definition.output_arg)
+def op_arguments(op_type: str, side: str) -> tuple[Any, ...]:
+    """The definitions of an op's arguments on the side ``input`` or ``output``."""
+    return tuple(getattr(interface().op_def_registry.get(op_type), f"{side}_arg", ()))
 
 
 @lru_cache(maxsize=1024)
@@ -387,7 +387,7 @@ def dtype_name(number: int) -> str:
 def output_dtypes(op_type: str, attributes: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the dtypes of a node's outputs, from its op definition and attributes. Empty where not known."""
     names: list[str] = []
-    for argument in _output_arguments(op_type):
+    for argument in op_arguments(op_type, "output"):
         if argument.type_list_attr:
             types = list(attributes[argument.type_list_attr].list.type) if argument.type_list_attr in attributes else []
         elif argument.type_attr:

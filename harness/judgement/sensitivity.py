@@ -73,6 +73,14 @@ class Spread:
                         change /= size
                     own[index] = Sensitivity(np.fmax(own[index].change, change), own[index].terms)
 
+    def noted(self, note: str) -> Spread:
+        """The same, with what could not be measured."""
+
+        def of(part: Sequence[Sensitivity]) -> list[Sensitivity]:
+            return [replace(each, note=note) for each in part]
+
+        return Spread(of(self.outputs), of(self.gradients), of(self.state), self.replays)
+
 
 @dataclass
 class Measuring:
@@ -158,17 +166,22 @@ class Measuring:
         return self._rounded
 
     def _with_rounding(self, spread: Spread) -> Spread:
+        import tensorflow as tf
+
         spread = spread.copy()
         self.progress("measuring rounding errors of each op")
         self.snapshot.restore()
         try:
-            run = rounded(self.single)
+            try:
+                run = rounded(self.single)
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything where it is built as a graph
+                return self().noted(f"; no graph to replay its ops in: {type(error).__name__}")
             for seed in range(replays()):
                 for size in _SIZES:
                     self.snapshot.restore()
                     spread.add(self.expected, as_result(run(seed, size), self.watched), size)
-        except Exception:  # noqa: BLE001 - not every program can be built as a graph; the moved inputs remain
-            return self()
+        except tf.errors.OpError as error:
+            return self().noted(f"; its ops could not be replayed: {type(error).__name__}")
         finally:
             self.snapshot.restore()
         return spread

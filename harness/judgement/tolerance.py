@@ -32,6 +32,8 @@ class Sensitivity:
     factor: float = 1.0
     #: The bound is at most this many units in the last place of the element, or of the typical element.
     most_ulps: float = np.inf
+    #: What could not be measured, and why, to be said after the rule.
+    note: str = ""
 
     def widened(self, factor: float) -> Sensitivity:
         """The same with a bound ``factor`` times as wide."""

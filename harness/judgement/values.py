@@ -161,7 +161,8 @@ def _compare_floats(
                     break
             beyond = error > bound
             if rounded is not None and np.any(beyond) and np.all(error[beyond] < _FAR * bound[beyond]):
-                bound = np.maximum(bound, rounded().bound(want, coarse))
+                sensitivity = rounded()
+                bound, rule = np.maximum(bound, sensitivity.bound(want, coarse)), f"{rule}{sensitivity.note}"
     wrong = error > bound
     typical = typical_magnitude(want)
     widest = _widest_bound(coarse)

@@ -13,6 +13,7 @@ from harness.judgement.diagnosis import (
     randomness,
     rows,
     scales,
+    settings,
     shards,
     slices,
     terms,
@@ -24,6 +25,7 @@ Hypothesis = Callable[[Question], Iterator[Cause]]
 
 #: Name of what is ruled out where it does not explain the numbers, and the hypothesis, the most telling first.
 HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
+    ("graph optimization", settings.in_a_graph),
     ("another dtype", scales.other_dtype),
     ("random numbers", randomness.drawn_per_shard),
     ("missing gradients", gradients.missing),
@@ -34,6 +36,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("rows left out of a sum or mean", shards.rows_left_out),
     ("updates made too often, too rarely or by each shard", updates.repeated),
     ("updates in another order", order.of_updates),
+    ("an op that one device computes wrongly", settings.on_a_device),
     ("one shard zero or scaled", rows.one_shard),
     ("each shard computed by itself", shards.per_shard),
     ("N times, 1/N or another factor", scales.one_factor),

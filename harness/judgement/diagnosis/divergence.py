@@ -23,7 +23,7 @@ from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of
 
 #: What both programs start from.
-_GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
+GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
 #: Of larger programs, the first results alone are kept.
 _MOST_BYTES = 2**27
 #: Units in the last place, of the largest element, by which equal results may differ.
@@ -44,7 +44,7 @@ class Step:
     @property
     def computes(self) -> bool:
         """Whether it makes floating numbers from others."""
-        return self.kind not in MOVEMENT | _GIVEN and self.result is not None
+        return self.kind not in MOVEMENT | GIVEN and self.result is not None
 
 
 def first_difference(question: Question) -> Iterator[Cause]:
@@ -67,7 +67,7 @@ def first_difference(question: Question) -> Iterator[Cause]:
             continue
         wanted = step.result
         assert wanted is not None
-        match = next((steps for steps, array in made[wanted.shape] if _equal(array, wanted)), None)
+        match = next((steps for steps, array in made[wanted.shape] if equal(array, wanted)), None)
         if match is not None:
             same.update(dict.fromkeys(step.outputs, match))
             count += 1
@@ -149,7 +149,10 @@ def _joined(steps: list[Step]) -> dict[tuple[int, ...], list[tuple[tuple[Step, .
     return found
 
 
-def _equal(one: Array, other: Array) -> bool:
+def equal(one: Array, other: Array) -> bool:
+    """Whether two results are the same but for rounding."""
+    if one.shape != other.shape:
+        return False
     if one.dtype != other.dtype:
         return False
     wide = np.complex128 if np.iscomplexobj(one) else np.float64

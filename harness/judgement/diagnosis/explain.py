@@ -74,7 +74,7 @@ def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
         message=message,
         next_step=cause.next_step if cause is not None else "",
         mode=", ".join(each.mode for each in group),
-        follows=follows,
+        follows=(*cause.evidence, *follows) if cause is not None else follows,
     )
 
 

@@ -81,12 +81,16 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why results differ: a sentence without a full stop, the place, and the leaves that it explains by itself."""
+    """Why results differ: a sentence without a full stop, the place, and the leaves that it explains by itself.
+
+    ``evidence`` are lines to be read before those of the results that differ.
+    """
 
     sentence: str
     place: str | None = None
     explains: tuple[Leaf, ...] = ()
     next_step: str = ""
+    evidence: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.sentence} ({self.place})" if self.place else self.sentence

@@ -1,0 +1,266 @@
+"""Differences that TensorFlow or a device makes, not the program: which settings make them go away, and which do not.
+
+An op is accused where the same op, run again with the inputs that it had, gives something else on another device. A
+graph is accused where eager code gives the right results, and the graph does too once TensorFlow leaves it as written.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from harness._tensorflow import op_arguments, op_callback
+from harness.devices.name import DeviceName
+from harness.evidence.places import place_of_call
+from harness.judgement.arithmetic import MOVEMENT, PYTHON
+from harness.judgement.diagnosis.divergence import GIVEN, epsilon_of_tensor, equal
+from harness.judgement.diagnosis.observed import draws_numbers, eager_functions
+from harness.judgement.diagnosis.question import Array, Cause, Question
+from harness.judgement.diagnosis.wording import listed
+from harness.judgement.runs import MODES, Program, Result, as_result
+
+#: TensorFlow's optimizers of graphs that are on by default and may change what is computed.
+_OPTIMIZERS = ("arithmetic_optimization", "remapping", "layout_optimizer", "constant_folding", "loop_optimization")
+#: What is fixed once TensorFlow has started, with what to set before.
+_AT_START = ("oneDNN (TF_ENABLE_ONEDNN_OPTS=0)", "deterministic ops (TF_DETERMINISTIC_OPS=1)")
+
+
+@dataclass
+class Table:
+    """What makes the difference go away, what does not, and what could not be tried here."""
+
+    gone: list[str] = field(default_factory=list)
+    remains: list[str] = field(default_factory=list)
+    untried: list[str] = field(default_factory=list)
+
+    def note(self, setting: str, right: Callable[[], bool]) -> bool:
+        """Try a setting: whether the results are right with it."""
+        try:
+            found = right()
+        except Exception as error:  # noqa: BLE001 - not every op has a kernel for every setting: the table says so
+            self.untried.append(f"{setting} ({type(error).__name__})")
+            return False
+        (self.gone if found else self.remains).append(setting)
+        return found
+
+    def lines(self) -> tuple[str, ...]:
+        """The table, a line for each kind of setting."""
+        rows = (
+            ("settings that make the difference go away", self.gone),
+            ("settings that make no difference", self.remains),
+            ("settings not tried", [*self.untried, *_AT_START]),
+        )
+        return tuple(f"{title}: {', '.join(names)}" for title, names in rows if names)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One op of the program: what it was given, what it made, where."""
+
+    kind: str
+    inputs: tuple[Any, ...]
+    attributes: tuple[Any, ...]
+    result: Array
+    device: str
+    place: str | None
+
+    def again(self, device: str, cast: Any = None, inputs: tuple[Any, ...] | None = None) -> Array:
+        """Its first result on this device, with its floating numbers of another dtype, or with other inputs."""
+        import tensorflow as tf
+
+        given = [
+            tf.cast(each, cast) if cast is not None and each.dtype.is_floating else each
+            for each in (self.inputs if inputs is None else inputs)
+        ]
+        pairs = dict(zip(self.attributes[::2], self.attributes[1::2], strict=True))
+        run = getattr(tf.raw_ops, self.kind)
+        arguments: dict[str, Any] = {}
+        wanted = op_arguments(self.kind, "input")
+        for argument in wanted:
+            # Eager code may leave the number of tensors out.
+            count = pairs.get(argument.number_attr, len(given) - (len(wanted) - len(arguments) - 1))
+            arguments[argument.name] = given[:count] if argument.number_attr else given[0]
+            given = given[count:]
+        known = inspect.signature(run).parameters
+        arguments |= {name: value for name, value in pairs.items() if name in known}
+        with tf.device(device):
+            made = run(**arguments)
+        return np.asarray((made[0] if isinstance(made, (list, tuple)) else made).numpy())
+
+
+def on_a_device(question: Question) -> Iterator[Cause]:
+    """An op gives something else on its device than on the others, from the same inputs."""
+    places = list(dict.fromkeys([*question.devices.names, question.devices.host]))
+    if question.unsteady or all(DeviceName.parse(name).kind == "CPU" for name in places):
+        return  # logical CPUs are one processor, with one kernel for each op
+    call = _first_accused(question, places)
+    if call is None:
+        return
+    other = next(name for name in places if not equal(call.again(name), call.result))
+    right = call.again(other)
+    table = Table()
+    for name in places:
+        table.note(_short(name), lambda name=name: equal(call.again(name), right))  # type: ignore[misc]
+    if call.result.dtype == np.float32:
+        table.note("float64", lambda: equal(call.again(call.device, "float64"), call.again(other, "float64")))
+        with _without_tf32():
+            table.note("TF32 off", lambda: equal(call.again(call.device), call.again(other)))
+    table.note("half of the rows at a time", lambda: equal(_in_halves(call, call.device), _in_halves(call, other)))
+    name = _short(call.device)
+    where = f" ({call.place})" if call.place else ""
+    yield Cause(
+        f"{call.kind}{where} gives another result on {name} than on {_short(other)} from the same inputs: "
+        "the device or its kernel is at fault, not the program",
+        call.place,
+        tuple(question.wrong),
+        f"run harness validate on {name}, or use a setting that makes the difference go away",
+        evidence=table.lines(),
+    )
+
+
+def _short(name: str) -> str:
+    parsed = DeviceName.parse(name)
+    return f"{parsed.kind}:{parsed.index}"
+
+
+def _in_halves(call: _Call, device: str) -> Array:
+    import tensorflow as tf
+
+    first, *rest = call.inputs
+    return np.concatenate([call.again(device, inputs=(half, *rest)) for half in tf.split(first, 2)])
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    import tensorflow as tf
+
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)
+
+
+def _first_accused(question: Question, places: list[str]) -> _Call | None:
+    """The first op of an eager run of the program that gives something else on another device."""
+    accused: list[_Call] = []
+    busy = False
+
+    def on_op(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> None:
+        nonlocal busy
+        if (
+            busy
+            or accused
+            or graph is not None
+            or not outputs
+            or kind in MOVEMENT | GIVEN | PYTHON
+            or draws_numbers(kind)
+        ):
+            return
+        if (
+            not inputs
+            or any(each.dtype.name in ("resource", "string", "variant") for each in inputs)
+            or not epsilon_of_tensor(outputs[0])
+        ):
+            return
+        device = outputs[0].device
+        call = _Call(kind, tuple(inputs), tuple(attributes), outputs[0].numpy(), device, place_of_call())
+        others = [name for name in places if name != device]
+        busy = True
+        try:
+            if not equal(call.again(others[0]), call.result):
+                # The device is at fault with which most of the others disagree.
+                agree = sum(equal(call.again(name), call.result) for name in others)
+                accused.extend([call] if 2 * agree < len(others) else [])
+        except (tf.errors.OpError, TypeError, ValueError, KeyError, AttributeError):
+            pass  # an op that the other device, or Python, does not have
+        finally:
+            busy = False
+
+    import tensorflow as tf
+
+    program = question.parallel
+    plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
+    question.snapshot.restore()
+    try:
+        with eager_functions(), op_callback(on_op):
+            plain.step(*plain.leaves())
+    finally:
+        question.snapshot.restore()
+    return accused[0] if accused else None
+
+
+def in_a_graph(question: Question) -> Iterator[Cause]:
+    """The results are right in eager code, and in a graph that TensorFlow runs as it was written."""
+    if question.mode == "eager" or question.unsteady or not _right(question, _run(question, "eager")):
+        return
+    table = Table(gone=["eager code"])
+    with _options(disable_meta_optimizer=True):
+        if not table.note("graph optimization off", lambda: _right(question, _run(question, question.mode))):
+            return
+    guilty = ""
+    for name in _OPTIMIZERS:
+        with _options(**{name: False}):
+            if table.note(f"{name} off", lambda: _right(question, _run(question, question.mode))):
+                guilty = guilty or name
+    table.note("XLA (jit_compile=True)", lambda: _right(question, _compiled(question)))
+    wrong = tuple(question.wrong)
+    yield Cause(
+        f"{listed([leaf.name for leaf in wrong[:4]])} {'is' if len(wrong) == 1 else 'are'} right in eager code and in "
+        f"the graph as written: TensorFlow's graph optimization{f' ({guilty})' if guilty else ''} changes the result",
+        None,
+        wrong,
+        "tf.config.optimizer.set_experimental_options("
+        f"{{{(guilty or 'disable_meta_optimizer')!r}: {not guilty}}}) works around it",
+        evidence=table.lines(),
+    )
+
+
+def _run(question: Question, mode: str) -> Result:
+    program = question.parallel
+    program.forget_graphs()
+    question.snapshot.restore()
+    try:
+        known = next(each for each in MODES if each == mode)
+        return as_result(program.runner(known)(*program.arguments(known)), question.watched)
+    finally:
+        program.forget_graphs()
+        question.snapshot.restore()
+
+
+def _compiled(question: Question) -> Result:
+    import tensorflow as tf
+
+    program = question.parallel
+    own = replace(program, fn=tf.function(program.fn, jit_compile=True), _graphs={})
+    question.snapshot.restore()
+    try:
+        return as_result(own.runner("graph")(*own.arguments("graph")), question.watched)
+    finally:
+        question.snapshot.restore()
+
+
+def _right(question: Question, result: Result) -> bool:
+    """Whether what differs is the reference's in this run."""
+    return all(replace(leaf, found=leaf.of(result), wrong=False).explained_by(leaf.expected) for leaf in question.wrong)
+
+
+@contextmanager
+def _options(**options: bool) -> Iterator[None]:
+    """Set options of TensorFlow's graph optimization in the body."""
+    import tensorflow as tf
+
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options(options)
+    try:
+        yield
+    finally:
+        # All of these are on by default, and what disables everything is not set.
+        usual = {name: name != "disable_meta_optimizer" for name in options}
+        tf.config.optimizer.set_experimental_options({**usual, **{n: before[n] for n in options if n in before}})

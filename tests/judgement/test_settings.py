@@ -1,0 +1,96 @@
+"""Where TensorFlow or a device is at fault, the settings that make the difference go away are listed; else none are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+from harness import Devices, verify
+from harness.softgpu.compiler import NAMES
+
+X = np.random.default_rng(2).normal(size=(8, 3)).astype(np.float32)
+
+
+def _largest(devices: Devices, x: Any, in_graph: float | None = None) -> Any:
+    """The largest tanh in each tower; in a graph of TF 2.21, the largest of the whole batch in each."""
+    rows = []
+    for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+        with tf.device(device.name):
+            rows.append(
+                tf.reduce_max(tf.tanh(part if in_graph is None or tf.executing_eagerly() else in_graph * part), axis=0)
+            )
+    return tf.stack(rows)
+
+
+def _reference(x: Any) -> Any:
+    return tf.reduce_max(tf.reshape(tf.tanh(x), [4, 2, 3]), axis=1)
+
+
+def test_a_rewrite_of_the_graph_that_is_wrong_is_named_with_what_avoids_it(devices: Devices) -> None:
+    found = verify(lambda x: _largest(devices[:4], x), _reference, {"x": X}, devices=devices[:4])
+    assert "graph optimization (arithmetic_optimization) changes the result" in found.reason, found
+    gone, remains, untried = found.findings[0].follows[:3]
+    assert gone.startswith("settings that make the difference go away: eager code, graph optimization off, arithmetic_")
+    assert remains.startswith("settings that make no difference: remapping off"), remains
+    assert "TF_ENABLE_ONEDNN_OPTS=0" in untried
+    options = {"arithmetic_optimization": True}
+    assert tf.config.optimizer.get_experimental_options().items() >= options.items()
+
+
+def test_a_program_that_differs_in_a_graph_by_itself_is_at_fault_itself(devices: Devices) -> None:
+    found = verify(lambda x: _largest(devices[:4], x, 1.1), _reference, {"x": X}, devices=devices[:4])
+    assert not found.passed
+    assert "changes the result" not in found.reason, found
+    assert not any("settings" in line for each in found.findings for line in each.follows), found
+
+
+def wrong_card() -> None:
+    """Verify on three software GPUs, one of which computes wrongly; then a program at fault on three that do not."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from harness.devices.described.description import read_description
+    from harness.devices.described.state import gpus_of
+    from harness.softgpu import switch
+
+    text = 'schema_version = 1\n[cards]\ncount = 3\nmodel = "NVIDIA H100 80GB HBM3"\nsoftware_mib = 64\n'
+    fault = '[[fault]]\nkind = "wrong-arithmetic"\ncard = 1\ndtype = "float32"\nrelative_error = 1e-3\n'
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "machine.toml"
+        path.write_text(text, encoding="utf-8")
+        devices = harness.configure(f"softgpu:{path}")
+    weights = tf.Variable(X[:3])
+
+    def model(x: Any, factor: float = 1.0) -> Any:
+        return tf.tanh(tf.matmul(x, weights) * factor)
+
+    def towers(x: Any, factor: float = 1.0) -> Any:
+        parts = []
+        for device, part in zip(devices, tf.split(x, 3), strict=True):
+            with tf.device(device.name):
+                parts.append(model(part, factor if device.name == devices[1].name else 1.0))
+        return tf.concat(parts, axis=0)
+
+    switch(gpus_of(read_description("machine.toml", text + fault), "machine.toml"))
+    found = verify(towers, model, {"x": X[:6]}, devices=devices)
+    assert "gives another result on GPU:1 than on GPU:0 from the same inputs" in found.reason, found
+    gone, remains, untried = found.findings[0].follows[:3]
+    assert gone.endswith("go away: GPU:0, GPU:2, CPU:0, float64"), gone
+    assert remains.startswith("settings that make no difference: GPU:1"), remains
+    assert "TF_DETERMINISTIC_OPS=1" in untried
+    switch(gpus_of(read_description("machine.toml", text), "machine.toml"))
+    found = verify(lambda x: towers(x, 1.001), model, {"x": X[:6]}, devices=devices)
+    assert "GPU:1" in found.reason, found
+    assert not any("settings" in line for each in found.findings for line in each.follows), found
+    assert verify(towers, model, {"x": X[:6]}, devices=devices).passed
+
+
+@pytest.mark.skipif(not any(shutil.which(name) for name in NAMES), reason="needs a C++ compiler, to make software GPUs")
+def test_a_device_that_computes_wrongly_is_told_from_a_program_that_does(fresh_process: Callable[..., object]) -> None:
+    fresh_process(wrong_card, timeout_s=900)
