@@ -112,9 +112,8 @@ def on_a_device(question: Question) -> Iterator[Cause]:
             table.note("TF32 off", lambda: equal(call.again(call.device), call.again(other)))
     table.note("half of the rows at a time", lambda: equal(_in_halves(call, call.device), _in_halves(call, other)))
     name = _short(call.device)
-    where = f" ({call.place})" if call.place else ""
     yield Cause(
-        f"{call.kind}{where} gives another result on {name} than on {_short(other)} from the same inputs: "
+        f"{call.kind} gives another result on {name} than on {_short(other)} from the same inputs: "
         "the device or its kernel is at fault, not the program",
         call.place,
         tuple(question.wrong),
