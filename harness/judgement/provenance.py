@@ -21,7 +21,8 @@ SEVERAL = -1
 Family = Mapping[str, int]
 
 _SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
-_SLICES = frozenset({"Gather", "GatherNd", "GatherV2", "Slice", "StridedSlice"})
+#: Ops that cut parts out of a tensor, one each.
+SLICES = frozenset({"Gather", "GatherNd", "GatherV2", "Slice", "StridedSlice"})
 _VIEWS = frozenset({"Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "Transpose"})
 _CUTS = SPLITS | {"DynamicPartition"}
 #: An output of an op by its number; ``None`` for all of them.
@@ -73,7 +74,7 @@ class Provenance:
             if op.type in _CUTS:
                 ports = sorted({port for _, port in self._readers[op.name]})
                 groups["split", op.name].update({(op.name, port): port for port in ports})
-            elif op.type in _SLICES and self.sources[op.name] and op.role == "forward":
+            elif op.type in SLICES and self.sources[op.name] and op.role == "forward":
                 base = self.base(*self.sources[op.name][0])
                 maker = self.wiring.by_name.get(base[0])
                 if maker is None or maker.type not in _SHAPES:

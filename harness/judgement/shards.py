@@ -18,7 +18,7 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes
-from harness.judgement.provenance import SEVERAL, Family, Provenance
+from harness.judgement.provenance import SEVERAL, SLICES, Family, Provenance
 from harness.judgement.wiring import Wiring
 
 
@@ -62,6 +62,8 @@ class Shards:
         # What is done to a gradient before an update is the optimizer's work, which belongs to the variable.
         optimizer = self._after(lambda op: op.role == "gradient")
         worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
+        # What cuts a part out is no work on it.
+        worked = [op for op in worked if op.type not in SLICES or self._sources(op.name)]
         checks = self._checks()
         worked = [op for op in worked if op.name not in optimizer | checks and self._place(op) is not None]
         floating = [op for op in worked if self._floating(op)]
@@ -174,7 +176,7 @@ class Shards:
                         continue
                 elif device != self.host and op.requested is not None:
                     continue
-                unscoped = op.requested is None and op.name not in entered
+                unscoped = op.requested is None and (op.name not in entered or self._updates(op))
                 on_host = op.requested is not None and device == self.host and device not in self.devices
                 free = unscoped or (on_host and op.type not in LOOKUPS)
                 away[part, device, free].append(op)
@@ -256,6 +258,13 @@ class Shards:
             if ends and all(self.family[end.name] == SEVERAL or end.role == "update" for end in ends):
                 return True
         return self._handed_on(op)
+
+    def _updates(self, op: Op) -> bool:
+        """Whether an op is done for variables alone, such as those of a metric, and so belongs to them."""
+        ends = self._ends(
+            op, lambda reader: reader.role == "forward" and (reader.device == op.device or reader.type in MOVEMENT)
+        )
+        return bool(ends) and all(end.role == "update" for end in ends)
 
     def _handed_on(self, op: Op) -> bool:
         """Whether an op meets other parts in the scope that it stands in."""

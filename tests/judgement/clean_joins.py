@@ -324,6 +324,24 @@ def hits_counted_on_the_host(devices: Devices) -> Program:
     return Program(parallel, reference, {"x": sample(8, 6), "y": integers(6, 8)})
 
 
+def picked_by_their_values(devices: Devices) -> Program:
+    """Each device gets the rows that belong to it. Picking them is no work on them."""
+    import tensorflow as tf
+
+    def parallel(x: Any, group: Any) -> Any:
+        outputs = []
+        for number, device in enumerate(devices):
+            picked = tf.boolean_mask(x, tf.equal(group, number))
+            with tf.device(device.name):
+                outputs.append(tf.square(picked))
+        return tf.concat(outputs, 0)
+
+    def reference(x: Any, group: Any) -> Any:
+        return tf.concat([tf.square(tf.boolean_mask(x, tf.equal(group, number))) for number in range(4)], 0)
+
+    return Program(parallel, reference, {"x": sample(12, 6), "group": integers(4, 12)})
+
+
 CLEAN: tuple[Callable[[Devices], Program], ...] = (
     all_gather_then_flatten,
     tree_of_sums,
@@ -341,4 +359,5 @@ CLEAN: tuple[Callable[[Devices], Program], ...] = (
     losses_weighted_by_their_rows,
     best_row_of_all,
     hits_counted_on_the_host,
+    picked_by_their_values,
 )

@@ -133,7 +133,37 @@ def state_handed_on(devices: Devices, wrong: bool) -> Program:
     return Program(parallel, reference, {"x": sample(3, 8, 6)})
 
 
+def scored_after_the_scope(devices: Devices, wrong: bool) -> Program:
+    """What only a metric reads belongs to the metric's variable, and not to the shard."""
+    import tensorflow as tf
+
+    first, _, both = layers()
+    total = tf.Variable(0.0)
+
+    def counted(hidden: Any) -> Any:
+        scores = tf.reduce_sum(first(hidden), 1)
+        if wrong:
+            return scores
+        total.assign_add(tf.reduce_sum(scores))
+        return hidden
+
+    def work(part: Any, name: str, shard: int) -> Any:
+        with tf.device(name):
+            hidden = both(part)
+        return counted(hidden)
+
+    return Program(towers(devices, work), lambda x: counted(both(x)), {"x": sample(ROWS, 6)})
+
+
 PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
     make.__name__: make
-    for make in (keras_layers, two_inputs, column_parallel, table_on_one, checked_on_the_host, state_handed_on)
+    for make in (
+        keras_layers,
+        two_inputs,
+        column_parallel,
+        table_on_one,
+        checked_on_the_host,
+        state_handed_on,
+        scored_after_the_scope,
+    )
 }
