@@ -79,7 +79,7 @@ def _sensors(loads: list[Load]) -> str:
     silent = silent_sensors(loads)
     if len(silent) == len(Reading.__dataclass_fields__) - 1 - len(REPAIRS):
         return "no sensors on these devices: only the rates were judged"
-    return f"sensors not available: {', '.join(silent)}" if silent else "all sensors were read"
+    return f"sensors not available: {', '.join(silent).replace('_', ' ')}" if silent else "all sensors were read"
 
 
 CHECK = Check(
