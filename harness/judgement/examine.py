@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -18,6 +17,7 @@ from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import computes
 from harness.judgement.diagnosis.place import place_of_error, place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
+from harness.judgement.error_line import error_line
 from harness.judgement.exactness import is_exact
 from harness.judgement.modes import judge_modes
 from harness.judgement.oracle import ask_oracle
@@ -45,8 +45,6 @@ from harness.records import Finding
 #: Two runs may differ by no more than this many units in the last place. The bound that is measured on the reference
 #: alone would not do: a reference that draws random numbers would allow everything.
 _REPEAT_ULPS = 64.0
-
-_NODE = re.compile(r"\{\{[^{}]*\}\} ?")
 
 
 @dataclass
@@ -132,7 +130,7 @@ class Examination:
             if lost_hosts():
                 self._error(error, mode, "the reference")
                 return
-            self.judged.undecided.append(f"the reference raised {_one_line(error)} ({mode})")
+            self.judged.undecided.append(f"the reference raised {error_line(error)} ({mode})")
             return
         if traced is None:
             return
@@ -200,7 +198,7 @@ class Examination:
                 of_one[0] if of_one else None,
                 "a result",
                 type(error).__name__,
-                naming_hosts(_one_line(error), error)
+                naming_hosts(error_line(error), error)
                 + (f" {notes}" if notes else "")
                 + (f" ({place})" if place else ""),
             )
@@ -391,9 +389,3 @@ class Examination:
 
 def _coarsest(evidence: Trace) -> float:
     return coarsest_epsilon(dtype for op in evidence.ops if computes(op) for dtype in op.dtypes)
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(_NODE.sub("", str(error)).split())
-    # TensorFlow says why at the end, after how it got there.
-    return f"{type(error).__name__}: {text if len(text) <= 600 else f'{text[:200]} … {text[-400:]}'}"

@@ -1,0 +1,55 @@
+"""An error of the program is one line that says what is wrong, without TensorFlow's lists of devices and kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.judgement.error_line import error_line
+
+_JOB = "/job:localhost/replica:0/task:0/device"
+_IN_GRAPH = f"""{{{{function_node step}}}} Cannot assign a device for operation while/pfor/body/SetItem: \
+Could not satisfy explicit device specification '{_JOB}:GPU:1' because no supported kernel for GPU devices is available.
+Colocation Debug Info:
+Colocation group had the following types and supported devices:
+Root Member(assigned_device_name_index_=-1 requested_device_name_='{_JOB}:GPU:1' supported_device_types_=[CPU])
+TensorListSetItem: CPU
+Identity: GPU CPU
+
+Op: TensorListSetItem
+Node attrs: element_dtype=DT_VARIANT
+Registered kernels:
+  device='GPU'; element_dtype in [DT_FLOAT]
+  device='CPU'
+ [[while/pfor/body/SetItem]] [Op:__inference_step_3152]"""
+_IN_EAGER = (
+    "Could not satisfy device specification '{wanted}'. enable_soft_placement=0. Supported device types [{types}]. All "
+    f"available devices [{_JOB}:GPU:0, {_JOB}:GPU:1, {_JOB}:CPU:0]. [Op:AsString] name: "
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "op"),
+    [
+        (_IN_GRAPH, "TensorListSetItem (while/pfor/body/SetItem)"),
+        (_IN_EAGER.format(wanted=f"{_JOB}:GPU:1", types="CPU"), "AsString"),
+    ],
+)
+def test_an_op_without_a_gpu_kernel_is_named_with_what_to_do(message: str, op: str) -> None:
+    assert error_line(ValueError(message)) == (
+        f"ValueError: TensorFlow has no kernel on GPU:1 for {op} and its types; run it in a scope of the CPU, or allow "
+        "soft placement with tf.config.set_soft_device_placement(True)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "types"), [("GPU:90", "CPU"), ("GPU:90", "GPU, CPU"), ("CPU:90", "CPU"), ("GPU:1", "GPU, CPU")]
+)
+def test_a_device_that_is_absent_is_another_error(wanted: str, types: str) -> None:
+    message = _IN_EAGER.format(wanted=f"{_JOB}:{wanted}", types=types)
+    assert error_line(ValueError(message)) == f"ValueError: {message.strip()}"
+
+
+def test_a_long_text_keeps_its_start_and_its_end() -> None:
+    assert error_line(ValueError("begin " + 900 * "x" + " end")).startswith("ValueError: begin xxx")
+    assert error_line(ValueError("begin " + 900 * "x" + " end")).endswith("xxx end")
+    assert len(error_line(ValueError(900 * "x"))) < 650
