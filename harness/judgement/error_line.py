@@ -34,8 +34,9 @@ def error_line(error: BaseException) -> str:
 
 
 def _without_kernel(name: str, device: str, type: str) -> str:  # noqa: A002 - named as in the patterns
-    op = f"{type} ({name})" if name else type
+    op = f"{type} ({name})" if name not in ("", type) else type
+    vectorised = "take the derivative with experimental_use_pfor=False, " if "/pfor/" in name else ""
     return (
-        f"TensorFlow has no kernel on {device} for {op} and its types; run it in a scope of the CPU, or allow soft "
-        "placement with tf.config.set_soft_device_placement(True)"
+        f"TensorFlow has no kernel on {device} for {op} and its types; {vectorised}run it in a scope of the CPU, or "
+        "allow soft placement with tf.config.set_soft_device_placement(True)"
     )

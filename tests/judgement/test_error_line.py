@@ -28,15 +28,20 @@ _IN_EAGER = (
 
 
 @pytest.mark.parametrize(
-    ("message", "op"),
+    ("message", "op", "vectorised"),
     [
-        (_IN_GRAPH, "TensorListSetItem (while/pfor/body/SetItem)"),
-        (_IN_EAGER.format(wanted=f"{_JOB}:GPU:1", types="CPU"), "AsString"),
+        (
+            _IN_GRAPH,
+            "TensorListSetItem (while/pfor/body/SetItem)",
+            "take the derivative with experimental_use_pfor=False, ",
+        ),
+        (_IN_GRAPH.replace("/pfor/", "/"), "TensorListSetItem (while/body/SetItem)", ""),
+        (_IN_EAGER.format(wanted=f"{_JOB}:GPU:1", types="CPU"), "AsString", ""),
     ],
 )
-def test_an_op_without_a_gpu_kernel_is_named_with_what_to_do(message: str, op: str) -> None:
+def test_an_op_without_a_gpu_kernel_is_named_with_what_to_do(message: str, op: str, vectorised: str) -> None:
     assert error_line(ValueError(message)) == (
-        f"ValueError: TensorFlow has no kernel on GPU:1 for {op} and its types; run it in a scope of the CPU, or allow "
+        f"ValueError: TensorFlow has no kernel on GPU:1 for {op} and its types; {vectorised}run it in a scope of the CPU, or allow "
         "soft placement with tf.config.set_soft_device_placement(True)"
     )
 
