@@ -41,8 +41,8 @@ _IN_EAGER = (
 )
 def test_an_op_without_a_gpu_kernel_is_named_with_what_to_do(message: str, op: str, vectorised: str) -> None:
     assert error_line(ValueError(message)) == (
-        f"ValueError: TensorFlow has no kernel on GPU:1 for {op} and its types; {vectorised}run it in a scope of the CPU, or allow "
-        "soft placement with tf.config.set_soft_device_placement(True)"
+        f"ValueError: TensorFlow has no kernel on GPU:1 for {op} and its types; {vectorised}run it in a scope of the "
+        "CPU, or allow soft placement with tf.config.set_soft_device_placement(True)"
     )
 
 

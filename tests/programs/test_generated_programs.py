@@ -1,7 +1,7 @@
 """Generated programs, split over generated device sets: not one finding.
 
 HYPOTHESIS_PROFILE=ci runs 100 of them (twice, on two and on four devices, in the plain test run), =long runs 1,200 (on
-five device sets).
+five device sets). HARNESS_PROGRAMS=500 runs as many.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 from harness import Devices, Verdict, VerificationError, make_parallel, strategies, verify
 
-EXAMPLES = {"dev": 20, "ci": 100, "long": 1200}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+EXAMPLES = int(
+    os.environ.get("HARNESS_PROGRAMS")
+    or {"dev": 20, "ci": 100, "long": 1200}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+)
 #: Other examples for each number.
 SEED = 1000 * int(os.environ.get("HARNESS_PROGRAMS_SEED", "0"))
 
