@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from harness.evidence.op import Op
 from harness.judgement.arithmetic import SPLITS
@@ -58,15 +59,24 @@ class Provenance:
             op = self.wiring.by_name.get(name)
         return name, port
 
-    def families(self) -> Iterator[Family]:
-        """One after the other, where there are at least two parts."""
-        for parts in self._cuts().values():
+    def families(self) -> Iterator[tuple[str | None, Family]]:
+        """One after the other, where there are at least two parts, with the name of the tensor that was cut."""
+        for (kind, key), parts in self._cuts().items():
             if len(parts) > 1:
-                yield self._followed(parts)
+                yield self._whole(kind, key), self._followed(parts)
 
-    def _cuts(self) -> dict[tuple[str, object], dict[_Part, int]]:
+    def _whole(self, kind: str, key: Any) -> str | None:
+        """The tensor that the parts of a family were cut from, where it is one: the op or argument that made it."""
+        if kind == "split":
+            op = self.wiring.by_name[key]
+            # Split alone reads the axis before the tensor.
+            sources = self.sources[key]
+            return self.base(*sources[-1 if op.type == "Split" else 0])[0] if sources else None
+        return key[0] if kind == "slice" else None
+
+    def _cuts(self) -> dict[tuple[str, Any], dict[_Part, int]]:
         """All parts that were cut from one tensor, numbered."""
-        groups: dict[tuple[str, object], dict[_Part, int]] = defaultdict(dict)
+        groups: dict[tuple[str, Any], dict[_Part, int]] = defaultdict(dict)
         for name in self._readers:
             if name.startswith("argument["):
                 groups["arguments", None][name, None] = len(groups["arguments", None])

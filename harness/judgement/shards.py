@@ -153,7 +153,7 @@ class Shards:
         """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""
         if not self.worked:
             return
-        steps = self._steps()
+        steps = self._steps
         labels: dict[DeviceName, set[int]] = defaultdict(set)
         for op in self.worked:
             if (place := self._place(op)) is not None and not self._handed_on(op):
@@ -187,6 +187,7 @@ class Shards:
                 for op in ops:
                     yield Misplaced(op, home, _cause(op), share)
 
+    @cached_property
     def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:
         """The same op of each part: reached from the cut by the same ops."""
         shapes: dict[str, int] = {}
@@ -204,6 +205,16 @@ class Shards:
             steps[shapes[op.name], times[each]][each[1]] = op
             times[each] += 1
         return steps
+
+    def made_apart(self, name: str | None) -> bool:
+        """Whether each of the devices made its own of what this op made, from its own part."""
+        op = self.wiring.by_name.get(name or "")
+        name = name if op is None or op.role != "gradient" else op.forward
+        for step in self._steps.values():
+            if any(each.name == name for each in step.values()):
+                places = {self._place(each) for each in step.values()}
+                return len(step) == len(places) > 1 and places <= self.devices
+        return False
 
     def _homes(self, labels: dict[DeviceName, set[int]], apart: bool) -> dict[int, set[DeviceName]]:
         """The devices of each part: of those that work on it, those that work on the fewest other parts."""
@@ -342,12 +353,16 @@ _SPLIT = "a batch for several devices is split inside the scope of one of them; 
 def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
     """What is out of place, each op once."""
     provenance = Provenance(wiring)
-    seen: set[str] = set()
-    for family in provenance.families():
+    found: list[tuple[str | None, Shards]] = []
+    for whole, family in provenance.families():
         ops = [wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
-        if len({op.device or op.requested for op in ops} - {None}) < 2:
+        if len({op.device or op.requested for op in ops} - {None}) > 1:
+            found.append((whole, Shards(family, provenance, devices, trace)))
+    seen: set[str] = set()
+    for whole, shards in found:
+        # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
+        if any(other.made_apart(whole) for _, other in found if other is not shards):
             continue
-        shards = Shards(family, provenance, devices, trace)
         for misplaced in (*shards.misplaced(), *shards.slips()):
             if misplaced.op.name not in seen:
                 seen.add(misplaced.op.name)

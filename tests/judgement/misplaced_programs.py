@@ -128,6 +128,24 @@ def heavy_without_a_scope(devices: Devices, wrong: bool) -> Program:
     return Program(towers(devices, work), lambda x: both(x) * 0.5, {"x": sample(ROWS, 6)})
 
 
+def half_of_the_features(devices: Devices, wrong: bool) -> Program:
+    """Each device cuts its own result in two, and one half is worked on elsewhere."""
+    import tensorflow as tf
+
+    first, _, _ = layers()
+
+    def halves(part: Any, name: str | None) -> Any:
+        left, right = tf.split(first(part), 2, axis=1)
+        with tf.device(devices[0].name if wrong and name else name):
+            return tf.concat([tf.exp(left), tf.sin(tf.exp(right))], 1)
+
+    def work(part: Any, name: str, shard: int) -> Any:
+        with tf.device(name):
+            return halves(part, name)
+
+    return Program(towers(devices, work), lambda x: halves(x, None), {"x": sample(ROWS, 6)})
+
+
 def numpy_function(devices: Devices, wrong: bool) -> Program:
     import tensorflow as tf
 
@@ -306,6 +324,7 @@ PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
             branch_taken_by_one,
             heavy_on_the_first,
             heavy_without_a_scope,
+            half_of_the_features,
             numpy_function,
             py_function,
             inside_make_parallel,

@@ -7,6 +7,7 @@ from typing import Any
 
 import clean_joins
 import clean_models
+import clean_rings
 import clean_shards
 import misplaced_models
 import misplaced_programs
@@ -51,7 +52,7 @@ def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: 
     "make",
     [
         _on_cpus_alone(make, clean_shards.jacobian_of_each_row)
-        for make in (*clean_joins.CLEAN, *clean_shards.CLEAN, *clean_models.CLEAN)
+        for make in (*clean_joins.CLEAN, *clean_rings.CLEAN, *clean_shards.CLEAN, *clean_models.CLEAN)
     ],
 )
 def test_a_right_program_passes(make: Callable[[harness.Devices], Program], devices: harness.Devices) -> None:
