@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
 
-#: What a branch depends on: the sign of ``w``, whether the batch has rows, the static number of features.
+#: What a branch depends on: the sign of ``w``, whether the batch has rows, the number of axes.
 CONDITIONS = ("variable", "rows", "static")
 
 
@@ -16,7 +16,8 @@ CONDITIONS = ("variable", "rows", "static")
 class Branch(Step):
     """``x * w`` or ``x + v``, as ``on`` says (see :data:`CONDITIONS`), never by the values of the batch.
 
-    ``"variable"`` and ``"rows"`` are ``tf.cond``; ``"static"`` is an ``if`` of Python on the number of features.
+    ``"variable"`` and ``"rows"`` are ``tf.cond``; ``"static"`` is an ``if`` of Python on the number of axes, which
+    unlike their sizes is known while any graph is made.
     """
 
     on: str
@@ -38,7 +39,7 @@ class Branch(Step):
     def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
         x, w, v = (values[name] for name in self.reads)
         if self.on == "static":
-            return x * w if len(x.shape) == 2 and x.shape[-1] % 2 == 0 else x + v
+            return x * w if len(x.shape) == 2 else x + v
         chosen = tf.shape(x)[0] > 0 if self.on == "rows" else tf.convert_to_tensor(w)[0] > 0
         return tf.cond(chosen, lambda: x * w, lambda: x + v)
 
