@@ -17,6 +17,8 @@ _WITHOUT_KERNEL = (
         r"types (?!\[[^]]*\bGPU\b)\[.*device:(?P=device)\b.*\[Op:(?P<type>\w+)\]"
     ),
 )
+#: A graph that makes a tensor on a DTensor mesh, called where no mesh is the default one.
+_NO_MESH = re.compile(r"Unable to find any devices for spec \S*device:CUSTOM:\d+")
 #: The longest text of another error that is given in full, and how much of a longer one: its start and its end.
 _LONGEST, _START, _END = 600, 200, 400
 
@@ -28,6 +30,8 @@ def error_line(error: BaseException) -> str:
         if found := pattern.search(text):
             text = _without_kernel(**found.groupdict())
             break
+    if _NO_MESH.search(text):
+        text = "a tf.function cannot copy tensors to a DTensor mesh; verify the program with modes=('eager',)"
     # TensorFlow says why at the end, after how it got there.
     shown = text if len(text) <= _LONGEST else f"{text[:_START]} … {text[-_END:]}"
     return f"{type(error).__name__}: {shown}"
