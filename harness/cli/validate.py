@@ -70,7 +70,7 @@ def validate(
     require: Annotated[
         list[str] | None,
         typer.Option(
-            "--require", metavar="REQ", help="gpu=8, core=N or device=N: FAIL at once if the machine has less."
+            "--require", metavar="REQ", help="gpu=N, core=N or device=N: FAIL at once if the machine has fewer than N."
         ),
     ] = None,
     known_failures: Annotated[

@@ -17,7 +17,7 @@ _FORM = re.compile(r"\s*(gpu|core|device)\s*(>=|==|=)\s*(\d{1,4})\s*")
 class Requirement:
     """``kind``: ``gpu`` (cards that TensorFlow can use), ``core`` (CPU cores) or ``device`` (configured devices).
 
-    ``=`` is ``>=``, for a shell takes ``>`` as a redirection where it is not quoted.
+    ``=`` means ``>=``, because a shell takes an unquoted ``>`` as a redirection.
     """
 
     kind: str

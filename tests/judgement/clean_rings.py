@@ -35,13 +35,9 @@ def _summed_in_a_ring(devices: Devices, own: list[Any]) -> list[Any]:
     return sums
 
 
-def ring_all_reduce(devices: Devices) -> Program:
+def _on_shards(devices: Devices, partial: Callable[[Any], Any]) -> Program:
+    """Each device computes ``partial`` of its rows; the sums travel in a ring."""
     import tensorflow as tf
-
-    first, _, _ = layers()
-
-    def partial(x: Any) -> Any:
-        return tf.reduce_sum(tf.reshape(first(x), [-1, 8]), 0)
 
     def parallel(x: Any) -> Any:
         own = []
@@ -51,6 +47,13 @@ def ring_all_reduce(devices: Devices) -> Program:
         return _summed_in_a_ring(devices, own)[0]
 
     return Program(parallel, partial, {"x": sample(16, 6)})
+
+
+def ring_all_reduce(devices: Devices) -> Program:
+    import tensorflow as tf
+
+    first, _, _ = layers()
+    return _on_shards(devices, lambda x: tf.reduce_sum(tf.reshape(first(x), [-1, 8]), 0))
 
 
 def ring_all_reduce_of_gradients(devices: Devices) -> Program:
@@ -63,14 +66,7 @@ def ring_all_reduce_of_gradients(devices: Devices) -> Program:
             loss = tf.reduce_sum(tf.tanh(tf.matmul(x, weights)))
         return tf.reshape(tape.gradient(loss, weights), [-1])
 
-    def parallel(x: Any) -> Any:
-        own = []
-        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
-            with tf.device(device.name):
-                own.append(gradient(part))
-        return _summed_in_a_ring(devices, own)[0]
-
-    return Program(parallel, gradient, {"x": sample(16, 6)})
+    return _on_shards(devices, gradient)
 
 
 CLEAN: tuple[Callable[[Devices], Program], ...] = (ring_all_reduce, ring_all_reduce_of_gradients)

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from harness._tensorflow import op_callback
 from harness.evidence.places import place_of_call
 from harness.judgement.arithmetic import MOVEMENT
-from harness.judgement.diagnosis.observed import eager_functions
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of
@@ -98,7 +96,6 @@ def _cause(question: Question, origin: Step, before: list[Step], program: list[S
 
 def steps_of(question: Question, program: Program) -> list[Step]:
     """The ops of one eager run, as far as there is room."""
-    plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
     steps: list[Step] = []
     room = _MOST_BYTES
 
@@ -116,12 +113,7 @@ def steps_of(question: Question, program: Program) -> list[Step]:
         names = tuple(each._id for each in inputs), tuple(each._id for each in outputs)
         steps.append(Step(kind, place_of_call(), outputs[0].device, *names, result))
 
-    question.snapshot.restore()
-    try:
-        with eager_functions(), op_callback(on_op):
-            plain.step(*plain.leaves())
-    finally:
-        question.snapshot.restore()
+    question.in_eager_code(program, on_op)
     return steps
 
 

@@ -198,6 +198,16 @@ class Question:
         finally:
             self.snapshot.restore()
 
+    def in_eager_code(self, program: Program, on_op: Callable[..., Any]) -> None:
+        """Run a program from the same state, with no gradients, for ``on_op`` to see its ops."""
+        plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
+        self.snapshot.restore()
+        try:
+            with eager_functions(), op_callback(on_op):
+                plain.step(*plain.leaves())
+        finally:
+            self.snapshot.restore()
+
     @cached_property
     def reference_unsteady(self) -> bool:
         """Whether two runs of the reference from the same state differ by more than rounding explains."""

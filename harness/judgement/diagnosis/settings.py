@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from harness._tensorflow import op_arguments, op_callback
+from harness._tensorflow import op_arguments
 from harness.devices.name import DeviceName
 from harness.evidence.places import place_of_call
 from harness.judgement.arithmetic import MOVEMENT, PYTHON
 from harness.judgement.diagnosis.divergence import GIVEN, epsilon_of_tensor, equal
-from harness.judgement.diagnosis.observed import draws_numbers, eager_functions
+from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.wording import listed
-from harness.judgement.runs import MODES, Program, Result, as_result
+from harness.judgement.runs import MODES, Result, as_result
 
 #: TensorFlow's optimizers of graphs that are on by default and may change what is computed.
 _OPTIMIZERS = ("arithmetic_optimization", "remapping", "layout_optimizer", "constant_folding", "loop_optimization")
@@ -105,26 +105,21 @@ def on_a_device(question: Question) -> Iterator[Cause]:
     right = call.again(other)
     table = Table()
     for name in places:
-        table.note(_short(name), lambda name=name: equal(call.again(name), right))  # type: ignore[misc]
+        table.note(DeviceName.parse(name).short, lambda name=name: equal(call.again(name), right))  # type: ignore[misc]
     if call.result.dtype == np.float32:
         table.note("float64", lambda: equal(call.again(call.device, "float64"), call.again(other, "float64")))
         with _without_tf32():
             table.note("TF32 off", lambda: equal(call.again(call.device), call.again(other)))
     table.note("half of the rows at a time", lambda: equal(_in_halves(call, call.device), _in_halves(call, other)))
-    name = _short(call.device)
+    name = DeviceName.parse(call.device).short
     yield Cause(
-        f"{call.kind} gives another result on {name} than on {_short(other)} from the same inputs: "
+        f"{call.kind} gives another result on {name} than on {DeviceName.parse(other).short} from the same inputs: "
         "the device or its kernel is at fault, not the program",
         call.place,
         tuple(question.wrong),
         f"run harness validate on {name}, or use a setting that makes the difference go away",
         evidence=table.lines(),
     )
-
-
-def _short(name: str) -> str:
-    parsed = DeviceName.parse(name)
-    return f"{parsed.kind}:{parsed.index}"
 
 
 def _in_halves(call: _Call, device: str) -> Array:
@@ -184,14 +179,7 @@ def _first_accused(question: Question, places: list[str]) -> _Call | None:
 
     import tensorflow as tf
 
-    program = question.parallel
-    plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
-    question.snapshot.restore()
-    try:
-        with eager_functions(), op_callback(on_op):
-            plain.step(*plain.leaves())
-    finally:
-        question.snapshot.restore()
+    question.in_eager_code(question.parallel, on_op)
     return accused[0] if accused else None
 
 
