@@ -93,3 +93,33 @@ def test_an_addend_is_left_out_only_if_none_of_it_is_there(devices: Devices, sha
 
     found = verify(program, lambda x: tower(x, 1.0), {"x": X}, devices=devices[:4], modes=("eager",))
     assert ("An addend of output is left out: the result of Mul" in found.reason) == said, found
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ((0, 0, 0, 0), "every shard is given the rows of lengths that belong to shard 0"),
+        ((0, 1, 1, 3), "shard 2 is given the rows of lengths that belong to shard 1"),
+        ((0, 1, 2, 3), ""),
+    ],
+)
+def test_an_input_of_another_shard_is_named_and_other_numbers_are_not(
+    devices: Devices, given: tuple[int, ...], cause: str
+) -> None:
+    def mean(rows: Any, lengths: Any, more: int = 0) -> Any:
+        mask = tf.cast(tf.sequence_mask(lengths + more, 5), tf.float32)
+        return tf.reduce_sum(rows * mask, 1, keepdims=True) / tf.reduce_sum(mask, 1, keepdims=True)
+
+    def towers(rows: Any, lengths: Any) -> Any:
+        results, parts = [], tf.split(lengths, 4)
+        for number, (device, part) in enumerate(zip(devices[:4], tf.split(rows, 4), strict=True)):
+            with tf.device(device.name):
+                results.append(mean(part, parts[given[number]], more=number % 2 if not cause else 0))
+        return tf.concat(results, 0)
+
+    inputs = {"rows": np.random.default_rng(4).normal(size=(8, 5)).astype(np.float32)}
+    inputs["lengths"] = np.array([4, 1, 3, 2, 1, 4, 2, 3], np.int32)
+    found = verify(towers, mean, inputs, devices=devices[:4], gradients=False)
+    assert not found.passed
+    assert found.reason.lower().startswith(cause), found
+    assert bool(cause) == ("that belong to shard" in found.reason)

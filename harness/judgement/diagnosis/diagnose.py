@@ -53,6 +53,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("an addend left out", omitted.addend),
     ("the last steps left out", omitted.last_steps),
     ("a constant added", scales.off_by_a_constant),
+    ("rows of an input that belong to another shard", rows.of_another_shard),
     ("one shard that computes something else", rows.of_a_shard),
     ("an op that is another one", divergence.first_difference),
 )

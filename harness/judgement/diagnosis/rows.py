@@ -13,6 +13,9 @@ from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
 
+#: So many ways to give an input to the wrong shard are tried.
+_MOST_TRIES = 24
+
 
 def rows_of(leaf: Leaf) -> list[int] | None:
     """For each row of what was found, the row of the reference that it is; ``None`` where a row is none of them."""
@@ -173,6 +176,44 @@ def padded(question: Question) -> Iterator[Cause]:
                 "remove the rows that were added, or split into parts of different sizes",
             )
             return
+
+
+def of_another_shard(question: Question) -> Iterator[Cause]:
+    """One of several inputs, such as lengths or labels, is given to shards that its rows do not belong to."""
+    import tensorflow as tf
+
+    layout = next((each for each in partitions(question) if each.seen), None)
+    outputs = [leaf for leaf in question.wrong if leaf.part != "gradients"]
+    if layout is None or len(layout.cuts) < 2 or not outputs:
+        return
+    leaves = question.reference.leaves()
+    tries = 0
+    for index, (axis, shards) in layout.cuts.items():
+        whole = question.input_arrays[index]
+        if whole is None or len({len(rows) for rows in shards}) > 1 or sum(map(len, shards)) != whole.shape[axis]:
+            continue
+        numbers = range(len(shards))
+        wrong = [dict.fromkeys(numbers, source) for source in numbers]
+        wrong += [{shard: source} for shard in numbers for source in numbers if shard != source]
+        for given in wrong:
+            tries += 1
+            if tries > _MOST_TRIES:
+                return
+            rows = [row for shard in numbers for row in shards[given.get(shard, shard)]]
+            own = list(leaves)
+            own[index] = tf.gather(leaves[index], rows, axis=axis)
+            result = question.run(inputs=question.with_leaves(own), gradients=False)
+            if result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in outputs):
+                name, source = question.input_names[index], next(iter(given.values()))
+                who = "every shard is" if len(given) > 1 else f"shard {next(iter(given))} is"
+                place = next((piece.place for piece in question.seen.pieces if piece.leaf == index), layout.place)
+                yield Cause(
+                    f"{who} given the rows of {name} that belong to shard {source}",
+                    place,
+                    tuple(question.wrong),
+                    f"give each shard its own rows of {name}",
+                )
+                return
 
 
 def empty_shard(question: Question) -> Iterator[Cause]:
