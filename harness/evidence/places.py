@@ -29,9 +29,9 @@ def place_of_call() -> str | None:
     return next(_places(), None)
 
 
-def places_of_call() -> tuple[str, ...]:
-    """The same, and where that function was called; as far as there are such frames."""
-    return tuple(islice(_places(), 2))
+def places_of_call(most: int | None = 2) -> tuple[str, ...]:
+    """The same, and where that function was called; as far as there are such frames, at most ``most``."""
+    return tuple(islice(_places(), most))
 
 
 def _places() -> Iterator[str]:

@@ -16,7 +16,8 @@ from pydantic import TypeAdapter
 from harness.devices.device import Devices
 from harness.errors import RefusedByWorker, UsageError, WorkerFailed
 from harness.faults.catalogue import CATALOGUE
-from harness.faults.fault import Fault, Planted
+from harness.faults.fault import Case, Fault, Planted
+from harness.faults.origin import lines_at_fault
 from harness.judgement.verification import Verification
 from harness.plural import plural
 from harness.records import Fingerprint, Verdict
@@ -33,7 +34,9 @@ _LIMIT_S = 600.0
 SELFTEST_SCHEMA_VERSION = 1
 
 #: A line of a program of the catalogue, as a message names it.
-_LINE = re.compile(r"\(\w+\.py:\d+|\w+\.py:\d+\)")
+_LINE = re.compile(r"\w+\.py:\d+")
+#: Kinds of finding of faults whose first divergent op is looked for.
+_OF_VALUES = frozenset({"value", "gradient", "missing-gradient", "shape", "dtype"})
 #: What the first line says where no known cause gives the numbers: so, or which op or step was the first to differ.
 NO_CAUSE = (
     "no known cause",
@@ -48,8 +51,9 @@ class Tried:
 
     ``modes`` are how the program ran (``eager``, ``graph``; the loops of a training), ``missed`` those in which the
     fault gave none of the expected kinds of finding, ``accused`` those in which the twin gave any. ``undecided`` says
-    that the twin did not pass either. ``cause`` says what the first line, ``said``, names. ``unexpected`` are kinds of
-    finding that the fault should not give. ``error`` is what was raised. ``skipped`` says why it cannot be tried here.
+    that the twin did not pass either. ``cause`` says what the first line, ``said``, names. ``origin`` are the lines
+    that lead to the first op that the twin does not run, for faults of value. ``unexpected`` are kinds of finding that
+    the fault should not give. ``error`` is what was raised. ``skipped`` says why it cannot be tried here.
     """
 
     name: str
@@ -67,6 +71,12 @@ class Tried:
     elapsed_s: float
     error: str = ""
     skipped: str = ""
+    origin: tuple[str, ...] = ()
+
+    @property
+    def origin_named(self) -> bool:
+        """Whether the first sentence names one of these lines."""
+        return bool({*self.origin} & {*_LINE.findall(first_sentence(self.said))})
 
     @property
     def good(self) -> bool:
@@ -85,6 +95,7 @@ class Tried:
         parts += ["twin not proven"] if self.undecided else []
         parts += [f"also gives {', '.join(self.unexpected)}"] if self.unexpected else []
         parts += [f"cause {self.cause}"] if not self.missed else []
+        parts += ["first op not named"] if self.origin and not self.origin_named else []
         return ", ".join(parts)
 
 
@@ -106,7 +117,7 @@ class SelfTest:
         return bool(tried) and all(each.good for each in tried)
 
     def rows(self) -> Iterable[tuple[str, ...]]:
-        """The figures of each group and of all: faults, runs, found, missed, accused, cause right, wrong, time."""
+        """The figures of each group and of all, as in :data:`COLUMNS`."""
         tried = [each for each in self.tried if not each.skipped]
         groups = dict.fromkeys(each.group for each in tried)
         for group in [*groups, "all"] if tried else ():
@@ -114,18 +125,28 @@ class SelfTest:
             runs = sum(len(each.modes) for each in chosen)
             missed = sum(len(each.missed) for each in chosen)
             causes = Counter(each.cause for each in chosen)
+            located = [each.origin_named for each in chosen if each.origin]
             counts = (len(chosen), runs, runs - missed, missed, sum(len(each.accused) for each in chosen))
             yield (
                 group,
                 *(f"{count:,}" for count in counts),
                 f"{causes['right'] / len(chosen):.1%}",
                 f"{causes['wrong'] / len(chosen):.1%}",
+                f"{sum(located) / len(located):.1%}" if located else "-",
                 f"{sum(each.elapsed_s for each in chosen):.0f} s",
             )
 
 
 #: The heads of :meth:`SelfTest.rows`.
-COLUMNS = ("group", "faults", "runs", "found", "missed", "false alarms", "cause right", "cause wrong", "time")
+COLUMNS = (
+    *("group", "faults", "runs", "found", "missed", "false alarms", "cause right", "cause wrong", "first op right"),
+    "time",
+)
+
+
+def first_sentence(reason: str) -> str:
+    """The part of a reason that names the cause, with its place."""
+    return reason.partition("). ")[0].partition("Ruled out:")[0]
 
 
 def select(only: Collection[str]) -> list[Fault[Planted]]:
@@ -157,6 +178,7 @@ def try_fault(fault: Fault[Planted], devices: Devices) -> Tried:
         found = case.judge(devices, faulty=True)
         # Planted again: a first call has changed the variables, or made them.
         clean = fault.plant(devices).judge(devices, faulty=False)
+        origin = _origin(fault, devices) if case.kinds & _OF_VALUES else ()
     except Exception as error:  # noqa: BLE001 - one fault must not end the test of the others
         return replace(_lost(fault, f"{type(error).__name__}: {error}", modes), elapsed_s=time.monotonic() - started)
     by_mode = {mode: kinds_in(found, mode) for mode in modes}
@@ -175,11 +197,19 @@ def try_fault(fault: Fault[Planted], devices: Devices) -> Tried:
         undecided=not accused and clean.verdict is not Verdict.PASS,
         cause="right" if failed and named else "none" if unnamed else "wrong",
         line_named=_LINE.search(found.reason) is not None,
+        origin=origin,
         unexpected=unexpected,
         said=found.reason,
         said_of_twin="" if clean.verdict is Verdict.PASS else f"{clean.verdict}: {clean.reason}",
         elapsed_s=time.monotonic() - started,
     )
+
+
+def _origin(fault: Fault[Planted], devices: Devices) -> tuple[str, ...]:
+    faulty, clean = fault.plant(devices), fault.plant(devices)
+    if not isinstance(faulty, Case) or not isinstance(clean, Case):
+        return ()
+    return tuple(sorted(lines_at_fault(faulty, clean)))
 
 
 def _lost(fault: Fault[Planted], error: str, modes: tuple[str, ...] = ("eager", "graph")) -> Tried:

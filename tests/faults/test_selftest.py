@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 from sample_records import fingerprint
 
 import harness
 from harness.errors import UsageError
 from harness.faults.catalogue import CATALOGUE
-from harness.faults.fault import Fault, Planted
+from harness.faults.fault import Case, Fault, Planted
+from harness.faults.origin import lines_at_fault
 from harness.faults.selftest import SelfTest, Tried, select, try_fault
 from harness.judgement.verification import Verification
 from harness.records import Exercised, Finding, Verdict
@@ -120,15 +124,76 @@ def test_what_xla_compiles_is_skipped_on_software_gpus_and_tried_elsewhere() -> 
 
 
 def test_the_figures_of_groups_and_of_all_add_up() -> None:
-    tried = (_tried(), _tried(clean=FOUND), replace(_tried(PASSED), group="gradients"))
+    located = (replace(_tried(), origin=("a.py:3", "a.py:9")), replace(_tried(clean=FOUND), origin=("a.py:4",)))
+    tried = (*located, replace(_tried(PASSED), group="gradients"))
     made = SelfTest("cpu:4", (), fingerprint(), tried, 1.0)
     assert not made.good
     assert [row[:-1] for row in made.rows()] == [
-        ("values", "2", "4", "4", "0", "2", "100.0%", "0.0%"),
-        ("gradients", "1", "2", "0", "2", "0", "0.0%", "0.0%"),
-        ("all", "3", "6", "4", "2", "2", "66.7%", "0.0%"),
+        ("values", "2", "4", "4", "0", "2", "100.0%", "0.0%", "50.0%"),
+        ("gradients", "1", "2", "0", "2", "0", "0.0%", "0.0%", "-"),
+        ("all", "3", "6", "4", "2", "2", "66.7%", "0.0%", "50.0%"),
     ]
     assert not replace(made, tried=()).good, "nothing was tried"
+
+
+def test_the_first_op_is_right_where_the_first_sentence_names_one_of_its_lines() -> None:
+    named = replace(_tried(), origin=("a.py:3", "a.py:9"))
+    assert named.origin_named
+    assert "first op" not in named.result
+    # What follows from the cause has lines too: these are not its place.
+    for said in ("Rows were dropped (a.py:4). Output (a.py:3) differs", "Rows were dropped (aa.py:3)", "Dropped"):
+        missed = replace(named, said=said)
+        assert not missed.origin_named
+        assert "first op not named" in missed.result
+
+
+def test_the_place_of_a_fault_is_the_first_op_that_its_twin_does_not_run() -> None:
+    weights = tf.Variable([1.0, 2.0])
+
+    def case(parallel: Any, twin: Any) -> Case:
+        def fresh(fn: Any) -> Any:
+            return lambda x: (weights.assign([1.0, 2.0]), fn(x))[1]
+
+        return Case(fresh(parallel), fresh(twin), twin, {"x": np.float32([3.0, 4.0])}, frozenset({"value"}))
+
+    def right(x: Any) -> Any:
+        mean = tf.reduce_mean(x * weights)
+        weights.assign_add([mean, mean])
+        return tf.concat([x, x[:1]], 0)
+
+    def wrong_mask(x: Any) -> Any:
+        mean = tf.reduce_mean(x * weights)
+        weights.assign_add([mean, mean])
+        return tf.concat([x, x[1:]], 0)  # the slice
+
+    def left_out(x: Any) -> Any:
+        tf.reduce_mean(x * weights)
+        return tf.concat([x, x[:1]], 0)  # nothing is assigned before
+
+    def twice(x: Any) -> Any:
+        mean = tf.reduce_mean(x * weights)
+        weights.assign_add([mean, mean])
+        weights.assign_add([mean, mean])  # again
+        return tf.concat([x, x[:1]], 0)
+
+    def swapped(x: Any) -> Any:
+        weights.assign_add([1.0, 1.0])
+        tf.exp(x)
+
+    def in_order(x: Any) -> Any:
+        tf.exp(x)
+        weights.assign_add([1.0, 1.0])
+
+    for parallel, twin, line in (
+        (wrong_mask, right, 4),
+        (left_out, right, 3),
+        (twice, right, 4),
+        (swapped, in_order, 2),
+        (right, right, None),
+    ):
+        found = lines_at_fault(case(parallel, twin), case(parallel, twin))
+        wanted = f"test_selftest.py:{parallel.__code__.co_firstlineno + line - 1}" if line else None
+        assert wanted in found if wanted else not found, (parallel.__name__, found)
 
 
 def test_faults_are_selected_by_name_class_or_group() -> None:

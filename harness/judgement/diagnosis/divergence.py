@@ -9,40 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from harness.evidence.places import place_of_call
-from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.question import Array, Cause, Question
-from harness.judgement.runs import Program
-from harness.judgement.tolerance import epsilon_of
-
-#: What both programs start from.
-GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
-#: Of larger programs, the first results alone are kept.
-_MOST_BYTES = 2**27
-#: Units in the last place, of the largest element, by which equal results may differ.
-_ULPS = 256.0
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One op: what it read and made, by the ids of the tensors, and its result where it is a floating one."""
-
-    kind: str
-    place: str | None
-    device: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    result: Array | None
-
-    @property
-    def computes(self) -> bool:
-        """Whether it makes floating numbers from others."""
-        return self.kind not in MOVEMENT | GIVEN and self.result is not None
+from harness.judgement.diagnosis.recorded import Step, equal, steps_of
 
 
 def first_difference(question: Question) -> Iterator[Cause]:
@@ -94,35 +65,6 @@ def _cause(question: Question, origin: Step, before: list[Step], program: list[S
     return Cause(sentence, other.place if other is not None and other.place != origin.place else None, wrong)
 
 
-def steps_of(question: Question, program: Program) -> list[Step]:
-    """The ops of one eager run, as far as there is room."""
-    steps: list[Step] = []
-    room = _MOST_BYTES
-
-    def on_op(kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
-        nonlocal room
-        if (
-            graph is not None
-            or not outputs
-            or room < 0
-            or not all(hasattr(each, "_id") for each in (*inputs, *outputs))
-        ):
-            return
-        result = outputs[0].numpy() if epsilon_of_tensor(outputs[0]) else None
-        room -= 0 if result is None else result.nbytes
-        names = tuple(each._id for each in inputs), tuple(each._id for each in outputs)
-        steps.append(Step(kind, place_of_call(), outputs[0].device, *names, result))
-
-    question.in_eager_code(program, on_op)
-    return steps
-
-
-def epsilon_of_tensor(tensor: Any) -> float:
-    """The epsilon of a floating tensor that has a value here, or 0.0."""
-    floating = tensor.dtype.is_floating or tensor.dtype.is_complex
-    return epsilon_of(tensor.dtype.as_numpy_dtype) if floating else 0.0
-
-
 def _joined(steps: list[Step]) -> dict[tuple[int, ...], list[tuple[tuple[Step, ...], Array]]]:
     """Results by their shape: each by itself, and the same step of all devices joined along the first axis."""
     found: dict[tuple[int, ...], list[tuple[tuple[Step, ...], Array]]] = defaultdict(list)
@@ -139,15 +81,3 @@ def _joined(steps: list[Step]) -> dict[tuple[int, ...], list[tuple[tuple[Step, .
                 whole = np.concatenate(arrays)
                 found[whole.shape].append((parts, whole))
     return found
-
-
-def equal(one: Array, other: Array) -> bool:
-    """Whether two results are the same but for rounding."""
-    if one.shape != other.shape:
-        return False
-    if one.dtype != other.dtype:
-        return False
-    wide = np.complex128 if np.iscomplexobj(one) else np.float64
-    have, want = one.astype(wide), other.astype(wide)
-    scale = float(np.max(np.abs(want), initial=0.0, where=np.isfinite(want)))
-    return bool(np.allclose(have, want, rtol=0.0, atol=_ULPS * epsilon_of(one.dtype) * scale, equal_nan=True))

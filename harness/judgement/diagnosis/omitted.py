@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.divergence import Step, steps_of
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
+from harness.judgement.diagnosis.recorded import Step, steps_of
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import as_result

@@ -18,9 +18,9 @@ from harness._tensorflow import op_arguments
 from harness.devices.name import DeviceName
 from harness.evidence.places import place_of_call
 from harness.judgement.arithmetic import MOVEMENT, PYTHON
-from harness.judgement.diagnosis.divergence import GIVEN, epsilon_of_tensor, equal
 from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Question
+from harness.judgement.diagnosis.recorded import GIVEN, epsilon_of_tensor, equal
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import MODES, Result, as_result
 
