@@ -1,11 +1,12 @@
 #!/usr/bin/env python
-"""Two speedups on ``cores:2``, each from twenty processes, and a picture of them.
+"""Two speedups on two serial devices, each from twenty processes, and a picture of them.
 
     python profiles/cores_speedups.py                       # about seven minutes, with nothing else on the machine
     python profiles/cores_speedups.py --picture docs/pictures/gradients.png
+    python profiles/cores_speedups.py --devices cores:2,softgpu:2    # each run on one, then on the other
 
-``A^n + B^n`` on two cores against one of them, and a training step whose gradients are taken beside their forward ops
-against the same step with a tape outside of the scopes, whose gradients all run on the first core. What a process
+``A^n + B^n`` on two devices against one of them, and a training step whose gradients are taken beside their forward ops
+against the same step with a tape outside of the scopes, whose gradients all run on the first device. What a process
 measured is kept in a file of its own; where files are there already, only those that are missing are made.
 """
 
@@ -27,38 +28,33 @@ _TESTS = "tests/benchmarks/speedups"
 #: Of 6 layers, a step is 6 products forward and 11 backward (the first layer's input needs no gradient). With a tape
 #: outside, the 11 run on one device: (3 + 11) / (3 + 5.5) = 1.65.
 WHAT = {
-    "powers_of_one_matrix": ("A\u207f + B\u207f on two cores, against one", 2.0),
-    "tape_outside": ("training step, gradients beside their forward ops,\nagainst all of them on one core", 14 / 8.5),
+    "powers_of_one_matrix": ("A\u207f + B\u207f on two devices, against one", 2.0),
+    "tape_outside": ("training step, gradients beside their forward ops,\nagainst all of them on one device", 14 / 8.5),
 }
 Speedups = Mapping[str, Mapping[str, Sequence[float]]]
 
 
-def measured(folder: Path, runs: int, budget_s: float) -> Speedups:
-    """Both figures of each benchmark, one value a run."""
+def measured(folder: Path, specs: Sequence[str], runs: int, budget_s: float) -> Mapping[str, Speedups]:
+    """Both figures of each benchmark on each set of devices, one value a run. The sets take turns."""
     from harness.speed.baseline import read_run
     from harness.speed.command import measure
     from harness.speed.estimate import FIGURES, log_speedup
 
-    chosen = " or ".join(WHAT)
-    command = (
-        "-m",
-        "pytest",
-        _TESTS,
-        "-k",
-        chosen,
-        "--harness-devices=cores:2",
-        f"--harness-speedup-budget={budget_s}",
-    )
+    chosen = ("-m", "pytest", _TESTS, "-k", " or ".join(WHAT), f"--harness-speedup-budget={budget_s}")
     folder.mkdir(parents=True, exist_ok=True)
-    found: dict[str, dict[str, list[float]]] = {name: {figure: [] for figure in FIGURES} for name in WHAT}
+    found: dict[str, dict[str, dict[str, list[float]]]] = {
+        spec: {name: {figure: [] for figure in FIGURES} for name in WHAT} for spec in specs
+    }
     for number in range(1, runs + 1):
-        file = folder / f"{number:03}.json"
-        run = read_run(file) if file.exists() else measure(command, file)
-        for full_name, record in run.records.items():
-            name = next(part for part in WHAT if part in full_name)
-            for figure in FIGURES:
-                value = log_speedup(record.single_ns, record.parallel_ns, figure).value
-                found[name][figure].append(math.exp(value))
+        for spec in specs:
+            file = folder / f"{spec.replace(':', '-')}-{number:03}.json"
+            command = (sys.executable, *chosen, f"--harness-devices={spec}")
+            run = read_run(file) if file.exists() else measure(command, file)
+            for full_name, record in run.records.items():
+                name = next(part for part in WHAT if part in full_name)
+                for figure in FIGURES:
+                    value = log_speedup(record.single_ns, record.parallel_ns, figure).value
+                    found[spec][name][figure].append(math.exp(value))
         sys.stdout.write(f"run {number} of {runs}\n")
         sys.stdout.flush()
     return found
@@ -96,19 +92,22 @@ def draw(speedups: Speedups, picture: Path) -> None:
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", default="cores:2", help="one spec, or several with commas; the picture has the first")
     parser.add_argument("--runs", type=int, default=20, help="processes")
     parser.add_argument("--budget", type=float, default=6.0, help="seconds that a benchmark is measured in each")
     parser.add_argument("--results", type=Path, default=Path("profiles/benchmarks/cores_speedups"), help="folder")
     parser.add_argument("--picture", type=Path, help="where to draw it")
     options = parser.parse_args()
-    speedups = measured(options.results, options.runs, options.budget)
+    specs = options.devices.split(",")
+    speedups = measured(options.results, specs, options.runs, options.budget)
     for name, (words, most) in WHAT.items():
-        for figure, values in speedups[name].items():
-            spread = stdev(values) / median(values)
-            said = f"{median(values):.3f} (at most {most:.2f}), standard deviation {spread:.1%} of {len(values)} runs"
-            sys.stdout.write(f"{' '.join(words.split())}, {figure} calls: {said}\n")
+        for spec in specs:
+            for figure, values in speedups[spec][name].items():
+                spread = f"standard deviation {stdev(values) / median(values):.1%} of {len(values)} runs"
+                said = f"{median(values):.3f} (at most {most:.2f}), {spread}"
+                sys.stdout.write(f"{spec}: {' '.join(words.split())}, {figure} calls: {said}\n")
     if options.picture is not None:
-        draw(speedups, options.picture)
+        draw(speedups[specs[0]], options.picture)
 
 
 if __name__ == "__main__":

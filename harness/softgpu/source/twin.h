@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "faults.h"
@@ -242,19 +243,61 @@ class TwinKernel : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    Execution execution(context, kernel_.get(), &twin_);
-    {
-      std::unique_lock<std::mutex> alone(engine_.busy, std::defer_lock);
-      if (!on_host_) alone.lock();
-      kernel_->Compute(execution.context());
+    if (NeedsContextOfItsOwn(context)) {
+      Execution execution(context, kernel_.get(), &twin_);
+      Run(execution.context());
+      execution.Finish();
+      return;
     }
-    execution.Finish();
+    // Small ops take no longer than a context does to make: so the kernel gets that of the GPU kernel.
+    const auto began = Clock::now();
+    {
+      const Substituted as_on_cpu(context->params(), kernel_.get(), &twin_);
+      Run(context);
+    }
+    if (context->status().ok()) Faults::Get().Computed(context, began);
   }
 
   // As on a GPU: TensorFlow then runs the ready ops of a device one after the other on one thread.
   bool IsExpensive() override { return false; }
 
  private:
+  // The kernel, device and device context of a context, for a while.
+  class Substituted {
+   public:
+    Substituted(tf::OpKernelContext::Params* params, tf::OpKernel* kernel, tf::DeviceBase* device)
+        : params_(params),
+          kernel_(std::exchange(params->op_kernel, kernel)),
+          device_(std::exchange(params->device, device)),
+          device_context_(std::exchange(params->op_device_context, nullptr)) {}
+    ~Substituted() {
+      params_->op_kernel = kernel_;
+      params_->device = device_;
+      params_->op_device_context = device_context_;
+    }
+
+   private:
+    tf::OpKernelContext::Params* const params_;
+    tf::OpKernel* const kernel_;
+    tf::DeviceBase* const device_;
+    tf::DeviceContext* const device_context_;
+  };
+
+  // Where an output has to lie in an input's memory or must not, or a fault takes the inputs away.
+  static bool NeedsContextOfItsOwn(tf::OpKernelContext* context) {
+    const int* forward_from = context->params()->forward_from_array;
+    for (int i = 0; forward_from != nullptr && i < context->num_outputs(); i++) {
+      if (forward_from[i] != tf::OpKernelContext::Params::kNoReservation) return true;
+    }
+    return Faults::Get().Drops(context);
+  }
+
+  void Run(tf::OpKernelContext* context) {
+    std::unique_lock<std::mutex> alone(engine_.busy, std::defer_lock);
+    if (!on_host_) alone.lock();
+    kernel_->Compute(context);
+  }
+
   Twin twin_;
   Engine& engine_;
   const bool on_host_;
