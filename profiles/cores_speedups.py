@@ -92,7 +92,9 @@ def draw(speedups: Speedups, picture: Path) -> None:
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", default="cores:2", help="one spec, or several with commas; the picture has the first")
+    parser.add_argument(
+        "--devices", default="cores:2", help="a spec, or several with commas; the picture shows the first"
+    )
     parser.add_argument("--runs", type=int, default=20, help="processes")
     parser.add_argument("--budget", type=float, default=6.0, help="seconds that a benchmark is measured in each")
     parser.add_argument("--results", type=Path, default=Path("profiles/benchmarks/cores_speedups"), help="folder")
