@@ -306,7 +306,7 @@ class CheckResult:
     figures: tuple[Figure, ...] = ()
     series: tuple[Series, ...] = ()
     placements: tuple[Placement, ...] = ()
-    #: What was exercised beyond the counts of ``exercised``, such as ``7.2 GB of 8.0 GB free on GPU:0``.
+    #: What was exercised beyond the counts of ``exercised``, such as ``GPU:0: tested 7.2 GB of 8.0 GB free (90%)``.
     scope: tuple[str, ...] = ()
     #: Command line that runs this check again.
     replay: str | None = None

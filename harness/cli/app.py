@@ -176,14 +176,14 @@ _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("profile", profile.profile_function, "Show where a function spends its time."),
     ("profile-machine", profile_machine.profile_machine, "Measure the rates that this machine's devices reach."),
     ("burnin", burnin.burnin, "Run all checks of the hardware for hours."),
-    ("scale", scale.scale_function, "Show how the time of a function changes with its devices."),
-    ("run", run.run_tasks, "Run several programs at once, each with a device of its own."),
+    ("scale", scale.scale_function, "Show how a function's time changes with the number of devices."),
+    ("run", run.run_tasks, "Run several programs at once, each on its own device."),
     ("serve", serve.serve, "Offer this host's devices to --devices cluster:HOST:PORT."),
-    ("compare", compare.compare, "Find lost speedups between two runs, commands or revisions."),
+    ("compare", compare.compare, "Find speedups lost between two runs, commands or revisions."),
     ("calibrate", calibrate.calibrate, "Measure how reliable the speedup gate is on this machine."),
     ("explain", explain.explain, "Explain a kind of finding."),
     ("replay", replay.replay, "Run a saved failure again."),
-    ("report", report.report, "Render saved runs again, several side by side."),
+    ("report", report.report, "Render a saved run again, or several side by side."),
     ("diff", report.diff_runs, "Show what changed between two saved runs."),
 )
 for _name, _function, _summary in _COMMANDS:

@@ -43,17 +43,17 @@ def compare(
     ] = None,
     command: Annotated[
         str,
-        typer.Option("--command", metavar="CMD", help="The command that measures a revision, in its own folder."),
+        typer.Option("--command", metavar="CMD", help="The command that measures each revision, run in its folder."),
     ] = DEFAULT_COMMAND,
     rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How many times A B B A.")] = 2,
     threshold: ThresholdOption = DEFAULT_THRESHOLD,
     baselines: BaselinesOption = DEFAULT_BASELINES,
 ) -> None:
-    """Judge the change of each speedup, with its interval, corrected for the number of benchmarks.
+    """Compare the speedups of two runs, and report those that were lost.
 
-    A command writes its measurements to a JSON file, whose path replaces {json} in the command. Without {json}, the
-    path is passed to pytest as --benchmark-json, in PYTEST_ADDOPTS. What commands print goes to files in a folder,
-    whose path is shown.
+    Each change has an interval, corrected for the number of benchmarks. A command writes its measurements to a JSON
+    file, whose path replaces {json} in the command. Without {json}, the path is passed to pytest as --benchmark-json,
+    in PYTEST_ADDOPTS. What commands print goes to files in a folder, whose path is shown.
 
     Exit codes: 0 no loss, 1 a loss, 2 a usage error or a damaged file, 3 UNKNOWN: not comparable, or nothing compared.
     """

@@ -15,9 +15,9 @@ from harness.cli.errors import clear_errors
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What verify(..., save=FOLDER) wrote.")],
 ) -> None:
-    """Run a saved failure again: the same command, whose call of verify gets the saved inputs, variables and seed.
+    """Run a saved failure again.
 
-    The exit code is the command's.
+    Runs the same command. Its call of verify gets the saved inputs, variables and seed. The exit code is the command's.
     """
     from harness.judgement.saved_case import REPLAY, SavedCase
 

@@ -37,7 +37,7 @@ def run_tasks(
 
     A GPU is selected by its UUID in CUDA_VISIBLE_DEVICES, a CPU by CPU affinity with one thread. If there are more
     programs than devices, the rest wait in a queue. Output goes to DIR/logs/task-N.log, the record to DIR/tasks.json.
-    A program that fails, hangs or uses GPU memory of another one is reported; the others continue. ^C ends all.
+    A program that fails, hangs or uses another one's GPU memory is reported; the others continue. ^C ends all.
 
     Exits with 0 if all programs exited with 0, and with 1 otherwise.
     """

@@ -50,7 +50,7 @@ def scale_function(
     ] = DEFAULT_BUDGET_S,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
-    """Show how the time of a function changes with the number of devices.
+    """Show how a function's time changes with the number of devices.
 
     FUNCTION is called once in each process, with the keyword argument devices: a sequence, each with a name for
     tf.device. It returns a callable without arguments, which does all of the work on those devices. With --weak,

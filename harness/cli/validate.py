@@ -75,11 +75,16 @@ def validate(
     ] = None,
     known_failures: Annotated[
         Path | None,
-        typer.Option("--known-failures", metavar="FILE", dir_okay=False, help="Accepted failures, as TOML."),
+        typer.Option("--known-failures", metavar="FILE", dir_okay=False, help="A TOML file of failures to accept."),
     ] = None,
     history: Annotated[
         list[Path] | None,
-        typer.Option("--history", metavar="RUN.json", dir_okay=False, help="An earlier run to compare with."),
+        typer.Option(
+            "--history",
+            metavar="RUN.json",
+            dir_okay=False,
+            help="An earlier run to compare rates with; may be repeated.",
+        ),
     ] = None,
     fake: Annotated[
         str | None,

@@ -221,7 +221,7 @@ FAULTS = (
         "gradients of means added up",
         "tensorflow 25806",
         _gradients_summed,
-        "added up over <n> shards, but each shard's is a mean",
+        "added up over <n> shards, but each shard's value is a mean",
     ),
     Fault(
         "G02-regularised-towers",

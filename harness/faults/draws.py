@@ -108,10 +108,10 @@ FAULTS = (
     Fault("R03-seed-of-shard", "a seed for each shard", "own", slip(_noisy, _seed_of_shard, _noisy_right), _OWN),
     Fault(
         "R04-another-seed",
-        "random numbers drawn with another seed",
+        "random numbers drawn with a different seed",
         "own attack",
         slip(_noisy, _other_seed, _noisy_right),
-        "random numbers.*(another|other) seed|drawn with another seed",
+        "random numbers.*different seed",
     ),
     Fault(
         "R05-unseeded-noise",

@@ -239,7 +239,7 @@ FAULTS = (
     ),
     Fault(
         "G05-upstream-ignored",
-        "a custom gradient that ignores the gradient of what follows",
+        "a custom gradient ignores its upstream gradient",
         "own attack",
         slip(_model, _upstream_ignored, _joined, "gradient", variables=_both, gradients=True),
         "custom gradient",

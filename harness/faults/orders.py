@@ -248,7 +248,7 @@ FAULTS = (
         "a tower works on the rows of its neighbour",
         "public code",
         slip(_model, _neighbours, _right),
-        r"Rows \d+ .* stand in the place of rows \d+",
+        r"Rows \d+ .* take the place of rows \d+",
     ),
     Fault(
         "V22-labels-of-another",

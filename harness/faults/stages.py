@@ -153,7 +153,7 @@ def _micro_batches_by_hand(devices: Devices) -> Case:
 FAULTS = (
     Fault(
         "M01-two-stages-on-one-device",
-        "a stage runs on the device of the one before it",
+        "a stage runs on the previous stage's device",
         "a slip in a list of devices: one device idles, and another fetches weights in every call",
         _two_on_one,
         "no op of the program ran on|passes tensors to the next device only",

@@ -259,17 +259,17 @@ FAULTS = (
     ),
     Fault(
         "M11-micro-batch-doubled",
-        "a micro-batch in the place of the next",
+        "a micro-batch takes the place of the next",
         "public code",
         _stages(_whole, partial(_micro, order=(0, 0, 2, 3)), _in_order, "value"),
-        r"Rows 0 and 1 stand in the place of rows 2 and 3",
+        r"Rows 0 and 1 take the place of rows 2 and 3",
     ),
     Fault(
         "M12-stage-left-out",
         "the last stage is left out",
         "public code",
         _stages(_whole, _left_out, _placed, "value", "unused-device"),
-        "what the reference computes from it.*left out",
+        "what follows it in the reference is left out",
     ),
     Fault(
         "M13-shared-weights",

@@ -180,7 +180,7 @@ def computing_findings(
             sure = (
                 "at every index"
                 if each.sure
-                else "but too few trials show whether it depends on the card or on the index"
+                else "but there were too few trials to tell whether the device or the index is the cause"
             )
             sure = "no other device to compare with" if len(cards) == 1 else sure
             yield finding(
@@ -194,7 +194,7 @@ def computing_findings(
             )
         elif each.kind == "index":
             name = f"index {each.index}"
-            message = f"results of {name} of the shards are wrong on every device, {rate}; {details.get(name, '')}"
+            message = f"results at shard {name} are wrong on every device, {rate}; {details.get(name, '')}"
             yield finding(
                 "corruption",
                 None,

@@ -135,7 +135,7 @@ def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
         (
             last.recovery_action and not (last.remap_pending or last.retired_pending),
             "recovery action",
-            f"needs {RECOVERY.get(last.recovery_action or 0, 'a recovery')}, says the driver",
+            f"needs {RECOVERY.get(last.recovery_action or 0, 'a recovery')}, according to the driver",
             RESET,
             Verdict.FAIL,
         ),

@@ -172,7 +172,7 @@ def rate_finding(offence: Offence) -> Finding:
         figure.name,
         expected=offence.expected,
         found=amount(figure.value, figure.unit),
-        message=f"is {'too fast to be true' if offence.too_fast else 'too slow'}: {figure.name} "
+        message=f"is {'impossibly fast' if offence.too_fast else 'too slow'}: {figure.name} "
         f"{amount(figure.value, figure.unit)}, {share:.0%} of {amount(reference.value, figure.unit)} "
         f"({reference.source})",
         next_step=TOO_FAST if offence.too_fast else SLOW,
@@ -215,14 +215,15 @@ class _Judge:
 
     def unused_profiles(self, judged: Sequence[Figure]) -> Iterator[str]:
         """Say of which cards the profile has none of the rates that were measured."""
-        rates: dict[str, list[Figure]] = {}
+        measured: dict[str, list[Figure]] = {}
         for each in judged:
             if each.quantity in (None, Quantity.RATE) and each.device in self.profiles and each.peer is None:
-                rates.setdefault(each.device or "", []).append(each)
-        for label, figures in rates.items():
+                measured.setdefault(each.device or "", []).append(each)
+        for label, figures in measured.items():
             name = self.profiles[label].name
             if not any((each.expected_from or "").startswith(f"profile {name} ") for each in figures):
-                yield f"the profile {name} of {label} has none of: {', '.join(sorted({each.name for each in figures}))}"
+                rates = ", ".join(sorted({each.name for each in figures}))
+                yield f"the profile {name} of {label} has no value for: {rates}"
 
     def card_of(self, figure: Figure) -> Card | None:
         """Return the card that the figure is about: for a copy, the target, or the source of one to the host."""
@@ -352,7 +353,7 @@ def _offence(figure: Figure, card: Card, reference: Reference) -> Offence | None
 def _scope(figures: Sequence[Figure], unjudged: Sequence[str], informational: set[str]) -> tuple[str, ...]:
     sources = sorted({each.expected_from for each in figures if each.expected_from} - informational)
     scope = [f"rates judged against: {'; '.join(sources)}"] if sources else []
-    scope += [f"rates reported beside the {each}, but not judged" for each in sorted(informational)]
+    scope += [f"rates not judged, for information only: compared with the {each}" for each in sorted(informational)]
     if unjudged:
         scope.append(f"rates not judged (no profile, no other device like it, no earlier run): {', '.join(unjudged)}")
     return tuple(scope)

@@ -68,9 +68,9 @@ def verify(
         accept: pairs of what is accepted, and why: a kind of finding, its code, or a part of its place. Such a finding
             is a warning; one that no longer occurs is reported.
         seed: of the random projection.
-        shrink: where the verdict is FAIL, look for the fewest rows, devices and outputs that still fail alike; the
-            reason says what they are. Fewer devices are tried for a program of ``make_parallel``, or where ``shrink``
-            is a function of the devices that makes ``parallel``.
+        shrink: where the verdict is FAIL, look for the fewest rows, devices and outputs that still fail in the same
+            way; the reason says what they are. Fewer devices are tried for a program of ``make_parallel``, or where
+            ``shrink`` is a function of the devices that makes ``parallel``.
         save: a folder for the case of a FAIL: its inputs, variables and seed, for ``harness replay``.
 
     Returns:
@@ -134,7 +134,8 @@ def verify(
                 verification, programs, maker, lambda case, mode: judged(case, _known_modes([mode]), lambda _: None)
             )
             reason = verification.reason.rstrip(".")
-            verification = replace(verification, reason=f"{reason}. It fails alike with {less or 'nothing less'}")
+            smaller = f"It still fails with {less}" if less else "No smaller case fails in the same way"
+            verification = replace(verification, reason=f"{reason}. {smaller}")
     if save is not None and verification.verdict is Verdict.FAIL:
         place, reason = place_of_call() or "", verification.reason
         path = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason).save(Path(save))

@@ -113,13 +113,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION_SHRINK,
         action="store_true",
         default=False,
-        help="where the fixture verify fails, look for the fewest rows, devices and outputs that still fail alike",
+        help="when the fixture verify fails, look for the fewest rows, devices and outputs that still fail in the same "
+        "way",
     )
     group.addoption(
         OPTION_SAVE,
         metavar="DIR",
         default=None,
-        help="where the fixture verify fails, save the inputs, variables and seed in this folder, for harness replay",
+        help="when the fixture verify fails, save the inputs, variables and seed in this folder, for harness replay",
     )
     speed.add_options(group)
     gate.add_options(group)

@@ -48,8 +48,9 @@ def not_run(record: RunRecord) -> tuple[str, ...]:
 
 
 def finished(record: RunRecord) -> str:
-    """Say how many of the planned checks have a result."""
-    return f"{len(record.planned) - len(not_run(record))} of {plural(len(record.planned), 'check')}"
+    """Say how many of the planned checks have a result: ``17 checks``, or ``5 of 17 checks`` where some have none."""
+    planned, missing = plural(len(record.planned), "check"), len(not_run(record))
+    return f"{len(record.planned) - missing:,} of {planned}" if missing else planned
 
 
 def command_name(record: RunRecord) -> str:

@@ -147,13 +147,13 @@ def about_single(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
     on_own = {name: count for name, count in used.items() if name in own}
     elsewhere = {name: count for name, count in used.items() if name not in own}
     if not used:
-        return ["the devices of single's ops are unknown: nothing shows that it is a baseline of one device"]
+        return ["the devices of single's ops are unknown, so it may not be a single-device baseline"]
     if not on_own:
         return [f"single ran on {_listed(elsewhere)}, which is not in devices=: it is not a baseline for them"]
     found = []
     if len(on_own) > 1:
         listed = _listed(on_own)
-        found.append(f"single ran on {len(on_own)} of the devices ({listed}): it is not a baseline of one device")
+        found.append(f"single ran on {len(on_own)} of the devices ({listed}), so it is not a single-device baseline")
     if elsewhere:
         found.append(f"single also ran ops on {_listed(elsewhere)}, which is not in devices=")
     return found

@@ -84,10 +84,10 @@ class _Filled(NumpyMachine):
 @pytest.mark.parametrize(
     ("label", "kind", "verdict", "scope"),
     [
-        ("worker/1/GPU:0", "GPU", Verdict.UNKNOWN, "worker/1/GPU:0: 0 MB; free memory unknown"),
-        ("GPU:0", "GPU", Verdict.UNKNOWN, "GPU:0: 0 MB; free memory unknown"),
-        ("worker/1/CPU:0", "CPU", Verdict.PASS, "worker/1/CPU:0: 67 MB"),
-        ("CPU:0", "CPU", Verdict.PASS, "CPU:0: 268 MB of 4.0 GB free"),
+        ("worker/1/GPU:0", "GPU", Verdict.UNKNOWN, "worker/1/GPU:0: tested 0 MB; free memory unknown"),
+        ("GPU:0", "GPU", Verdict.UNKNOWN, "GPU:0: tested 0 MB; free memory unknown"),
+        ("worker/1/CPU:0", "CPU", Verdict.PASS, "worker/1/CPU:0: tested 67 MB"),
+        ("CPU:0", "CPU", Verdict.PASS, "CPU:0: tested 268 MB of 4.0 GB free"),
     ],
 )
 def test_memory_of_a_gpu_on_another_host_is_not_taken_for_host_memory(

@@ -84,7 +84,7 @@ def test_a_subset_that_was_asked_for_is_not_missing_cards() -> None:
 def test_without_a_driver_it_is_said_and_not_passed_over() -> None:
     cpus = [Card(f"CPU:{index}", "a processor", f"/device:CPU:{index}") for index in range(2)]
     found, scope = judge_numbering(cpus, cpus, (), None)
-    assert (found, scope) == ([], ["no GPU, so the order of GPUs was not compared with the driver"])
+    assert (found, scope) == ([], ["no GPU, so the order of GPUs was not compared with the driver's"])
     found, scope = judge_numbering([replace(card, uuid=None) for card in tensorflow(0, 1)], [], (), None)
     assert not found
     assert "would not be noticed" in scope[0]

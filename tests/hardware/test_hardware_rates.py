@@ -134,7 +134,7 @@ def test_a_finding_says_what_was_expected_and_what_to_do_both_ways() -> None:
     assert slow.message.startswith("GPU:0 is too slow: matmul float32 400 GFLOP/s, 40% of 1,000 GFLOP/s (profile Exam")
     assert slow.expected == "at least 500 GFLOP/s (profile Example (a data sheet, 2024))"
     assert "swap it" in slow.next_step
-    assert fast.message.startswith("GPU:0 is too fast to be true")
+    assert fast.message.startswith("GPU:0 is impossibly fast")
     assert fast.expected.startswith("at most 1,050 GFLOP/s")
     assert "do not trust" in fast.next_step
 
@@ -179,7 +179,7 @@ def test_a_profile_that_has_no_figure_of_a_card_is_said() -> None:
     profiles = dict.fromkeys(("GPU:0", "GPU:1"), PROFILE)
     other = judge_rates(_figures(cards, 5.0, 5.0, name="fft float32"), cards, profiles)
     assert [each for each in other.scope if each.startswith("the profile")] == [
-        f"the profile Example of {label} has none of: fft float32" for label in profiles
+        f"the profile Example of {label} has no value for: fft float32" for label in profiles
     ]
     known = judge_rates(_figures(cards, 900.0, 900.0), cards, profiles)
     assert not [each for each in known.scope if each.startswith("the profile")]

@@ -188,7 +188,7 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         lambda d, x: tf.concat([*towers(d, dense, x)[:3], towers(d, dense, x)[2]], 0),
         dense,
         EVEN,
-        r"Rows 4 and 5 stand in the place of rows 6 and 7",
+        r"Rows 4 and 5 take the place of rows 6 and 7",
     ),
     ("everything doubled", lambda d, x: 2.0 * joined(d, dense, x), dense, X, r"2 times"),
     ("half precision", lambda d, x: joined(d, half, x), dense, X, r"computes in float16 instead of float32"),

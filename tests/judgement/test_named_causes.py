@@ -71,7 +71,7 @@ def test_inputs_that_are_split_into_different_rows_are_named(devices: Devices) -
         return tf.add_n(parts)
 
     found = verify(program, lambda x, y: tf.reduce_sum(tf.square(x - y)), {"x": EVEN, "y": labels}, devices=devices)
-    assert "split into different rows: row 0 of x meets row 7 of y" in found.reason, found
+    assert "split into different rows: row 0 of x is paired with row 7 of y" in found.reason, found
 
 
 def test_updates_are_told_from_sums_of_gradients(devices: Devices) -> None:

@@ -79,7 +79,7 @@ def wrong_card() -> None:
 
     switch(gpus_of(read_description("machine.toml", text + fault), "machine.toml"))
     found = verify(towers, model, {"x": X[:6]}, devices=devices)
-    assert "gives another result on GPU:1 than on GPU:0 from the same inputs" in found.reason, found
+    assert "gives different results on GPU:1 and GPU:0 from the same inputs" in found.reason, found
     gone, remains, untried = found.findings[0].follows[:3]
     assert gone.endswith("go away: GPU:0, GPU:2, CPU:0, float64"), gone
     assert remains.startswith("settings that make no difference: GPU:1"), remains

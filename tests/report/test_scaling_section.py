@@ -44,14 +44,14 @@ def test_a_curve_is_drawn_with_its_table_and_what_it_is_of() -> None:
         "may have been measured at a different time",
     ):
         assert said in page.text
-    assert "on other hardware or software than the run" not in page.text
+    assert "on hardware or software that differs from the run's" not in page.text
     assert "no speedup" not in page.text
 
 
 def test_what_has_to_be_known_before_it_is_believed_is_told() -> None:
     other = replace(CURVE, fingerprint=samples.fingerprint(cpu_model="another"), complete=False)
     text = Page(report_page(samples.clean(), other)).text
-    assert "measured on other hardware or software than the run" in text
+    assert "measured on hardware or software that differs from the run's" in text
     assert "The curve is incomplete" in text
     assert "the curve is of real hardware" in Page(report_page(samples.eight_cards(), CURVE)).text
 

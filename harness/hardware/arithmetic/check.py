@@ -61,10 +61,10 @@ class _Course:
         if not self.names:
             step = "run it with --level standard, or on devices with kernels for it"
             account.unproven("no operation has a kernel on any device", step)
+        across = " and across devices of one model" if self.compared else "; no two devices of one model"
         return (
-            f"{len(self.names)} operations on {plural(len(self.cards), 'device')}: within their "
-            "rounding bounds, same bits in "
-            f"a second run{' and on devices of one model' if self.compared else '; no devices of one model to compare'}"
+            f"{len(self.names)} operations on {plural(len(self.cards), 'device')}: within rounding bounds, "
+            f"bit-identical when repeated{across}"
         )
 
     def _judge_values(self) -> None:

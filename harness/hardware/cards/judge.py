@@ -14,10 +14,10 @@ from harness.records import Card, Finding, Verdict
 #: The usual causes of the errors of cuInit (CUDA driver API, CUresult).
 _CAUSES = {
     100: "no GPU is visible: look at CUDA_VISIBLE_DEVICES and at the permissions of /dev/nvidia*",
-    802: "the NVSwitch fabric is not set up: look at 'systemctl status nvidia-fabricmanager', and install it in the "
-    "version of the driver",
-    803: "the driver's library and its kernel module differ in version: reboot after an update of the driver",
-    804: "the compatibility package of CUDA does not support this card: remove it from LD_LIBRARY_PATH",
+    802: "the NVSwitch fabric is not set up: look at 'systemctl status nvidia-fabricmanager', and install the "
+    "version that matches the driver",
+    803: "the driver's library and kernel module have different versions: reboot after a driver update",
+    804: "CUDA's compatibility package does not support this card: remove it from LD_LIBRARY_PATH",
     999: "the kernel module nvidia-uvm is not loaded, or the driver has failed: see dmesg, then reboot",
 }
 
@@ -97,7 +97,7 @@ def judge_numbering(
         if any(card.is_gpu for card in cards):
             scope.append("the driver's list of GPUs is unavailable, so a missing GPU would not be noticed")
         else:
-            scope.append("no GPU, so the order of GPUs was not compared with the driver")
+            scope.append("no GPU, so the order of GPUs was not compared with the driver's")
         return found, scope
     expected = _expected(known, visible)
     found += _missing(expected, numbering, len(known))

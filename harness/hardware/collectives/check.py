@@ -80,14 +80,14 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     account.scope += [
         f"algorithms: {', '.join(algorithms) or 'none'}; float32 integers, {shares} from each device",
         *(
-            ["hierarchical-copy was not tested: TensorFlow's adds up an odd number of GPUs incorrectly"]
+            ["hierarchical-copy was not tested: in TensorFlow it gives wrong sums on an odd number of GPUs"]
             if algorithms and "hierarchical-copy" not in algorithms
             else []
         ),
         "bandwidths include the time to start the ops, which dominates for small tensors",
-        "bandwidths are not judged: that takes NVLinks of a known rate between all GPUs"
+        "bandwidths are not judged: not all GPUs are joined by NVLinks of a known rate"
         if expected_gbs is None
-        else f"NCCL is judged where the NVLinks, {amount(expected_gbs, 'GB/s')} one way, need "
+        else f"NCCL is judged only where the NVLinks ({amount(expected_gbs, 'GB/s')} one way) need "
         f"{LEAST_S * 1000:g} ms or more",
     ]
     return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards)} devices: every value is exact"

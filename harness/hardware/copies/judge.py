@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.hardware.finding import amount, finding
 from harness.hardware.machine import HOST
-from harness.hardware.rates import TOO_FAST, Offence
+from harness.hardware.rates import BOTH_WAYS, TOO_FAST, Offence
 from harness.records import Card, Figure, Finding, Verdict
 
 _SLOW = "look at nvidia-smi topo -m and at the width of its link under load, and reseat the card"
@@ -46,8 +46,8 @@ def _of_card(card: Card, mine: Sequence[Offence]) -> Finding:
         copied if len(mine) == 1 else f"{copied}, {len(mine)} copies",
         expected=worst.expected,
         found=speed,
-        message=f"is too {'fast to be true' if worst.too_fast else 'slow'}: {copied} from {copy.device} to {copy.peer} "
-        f"at {speed}",
+        message=f"{'copies impossibly fast' if worst.too_fast else 'copies too slowly'}: {speed} from {copy.device} to "
+        f"{copy.peer}, {copy.size_bytes or 0:,} bytes{' both ways' if copy.name == BOTH_WAYS else ''}",
         next_step=TOO_FAST if worst.too_fast else _SLOW,
         severity=Verdict.FAIL if any(each.severity is Verdict.FAIL for each in mine) else Verdict.WARN,
         subject=copy.name,
@@ -65,7 +65,7 @@ def _of_pair(offence: Offence) -> Finding:
         found=speed,
         message=f"the copy {source} -> {target} runs at only {speed}"
         if not offence.too_fast
-        else f"the copy {source} -> {target} is too fast to be true: {speed}",
+        else f"the copy {source} -> {target} is impossibly fast: {speed}",
         next_step=TOO_FAST if offence.too_fast else _SLOW,
         severity=offence.severity,
         subject=copy.name,

@@ -66,9 +66,9 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 def _cover(region: Region, account: Account) -> None:
     label, had = region.card.label, gigabytes(region.had)
     if not region.card.is_gpu:
-        account.scope.append(f"{label}: {had}{f' of {gigabytes(region.free)} free' if region.free else ''}")
+        account.scope.append(f"{label}: tested {had}{f' of {gigabytes(region.free)} free' if region.free else ''}")
     elif region.free is None:
-        account.scope.append(f"{label}: {had}; free memory unknown")
+        account.scope.append(f"{label}: tested {had}; free memory unknown")
         account.unproven(
             f"{label}: free memory unknown, so it is not proven that {LEAST_SHARE:.0%} of it was tested",
             "install nvidia-ml-py, or a TensorFlow that reports its memory in use; for a GPU of another host, run "
@@ -76,7 +76,7 @@ def _cover(region: Region, account: Account) -> None:
         )
     else:
         share = region.had / region.free if region.free else 0.0
-        account.scope.append(f"{label}: {had} of {gigabytes(region.free)} free ({share:.0%})")
+        account.scope.append(f"{label}: tested {had} of {gigabytes(region.free)} free ({share:.0%})")
         account.add(judge_coverage(region.card, region.had, region.free))
     if not region.had:
         account.unproven(f"{label}: no memory could be allocated", "free its memory and run this check again")

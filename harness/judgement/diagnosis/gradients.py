@@ -62,11 +62,11 @@ def ignored(question: Question) -> Iterator[Cause]:
     if wrong and all(same) and not any(steady):
         names = [leaf.name for leaf in wrong]
         yield Cause(
-            f"{listed(names)} {'is' if len(names) == 1 else 'are'} the same whatever follows: a custom gradient "
-            "ignores the gradient that it is given",
+            f"{listed(names)} {'does' if len(names) == 1 else 'do'} not depend on the ops that follow: a custom "
+            "gradient ignores its upstream gradient",
             None,
             tuple(wrong),
-            "multiply by the gradient that the backward function gets",
+            "multiply by the upstream gradient, the argument of the backward function",
         )
 
 

@@ -32,9 +32,9 @@ def last_steps(question: Question) -> Iterator[Cause]:
     ends = [next((step for step in reversed(steps) if leaf.explained_by(step.result)), None) for leaf in wrong]
     if end := all(ends) and ends[0]:
         following = next((step for step in steps if set(end.outputs) & set(step.inputs)), None)
-        more = f", first {_op(following)}," if following is not None else ""
+        more = f", starting with {_op(following)}" if following is not None else ""
         yield Cause(
-            f"{wrong[0].name} is the result of {_op(end)}: what the reference computes from it{more} is left out",
+            f"{wrong[0].name} is the result of {_op(end)}: what follows it in the reference is left out{more}",
             place_of(question, wrong[0]),
             tuple(wrong),
         )
@@ -68,7 +68,7 @@ def in_a_row(question: Question) -> Iterator[Cause]:
         source_name, name = from_others[wrong[0].name]
         yield Cause(
             f"{wrong[0].name} is computed from {source_name} instead of from {name}: what should run side by side runs "
-            "in a row",
+            "in sequence",
             place_of(question, wrong[0]),
             tuple(wrong),
             f"give {name} to each of them",

@@ -48,8 +48,8 @@ def _with_other_values(question: Question, states: Sequence[Leaf]) -> Iterator[C
                     ("value", "its update", "it") if len(kept) == 1 else ("values", "their updates", "them")
                 )
                 yield Cause(
-                    f"{_names(states)} {'is' if len(states) == 1 else 'are'} updated with the {values} of "
-                    f"{_names(kept)} from {when} {its}, not from {instead} {it}",
+                    f"the update of {_names(states)} reads the {values} of {_names(kept)} from {when} {its}; the "
+                    f"reference reads the {values} from {instead} {it}",
                     place_of(question, states[0]),
                     tuple(question.wrong),
                     "make the two updates in the reference's order",

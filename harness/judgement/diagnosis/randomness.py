@@ -76,7 +76,7 @@ def _of_another_seed(question: Question, what: str) -> Iterator[Cause]:
         return
     result = _with_numbers(question, numbers)
     if result is not None and question.all_explained(lambda leaf: leaf.of(result)):
-        sentence = f"random numbers are drawn with another seed than the reference's: {what}"
+        sentence = f"random numbers are drawn with a different seed from the reference's: {what}"
         if count > 1:
             sentence = (
                 "random numbers are drawn once per shard instead of once for the batch (each shard draws its own)"

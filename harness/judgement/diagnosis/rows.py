@@ -111,10 +111,9 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
         lost = f"{rows_text(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         return f"{rows_text(doubled)} of {count} {verb} more than once, and {lost}", True
     if doubled:
-        standing = sorted({places[row] for row in missing if row < len(places)}) or doubled
-        verb, belong = ("stands" if len(standing) == 1 else "stand"), ("belongs" if len(missing) == 1 else "belong")
-        place = f"{verb} in the place of {rows_text(missing)}, which {belong} there"
-        return f"{first_upper(rows_text(standing))} {place}", True
+        instead = sorted({places[row] for row in missing if row < len(places)}) or doubled
+        verb = "takes" if len(instead) == 1 else "take"
+        return f"{first_upper(rows_text(instead))} {verb} the place of {rows_text(missing)}", True
     if missing:
         return f"{rows_text(missing)} of {count} were dropped, and the others are in a different order", True
     if places == list(range(count))[::-1]:
@@ -123,7 +122,7 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
     shift = places[0] % count
     shifted = places == [(row + shift) % count for row in range(count)]
     if layout is not None and _whole_shards(places, layout) and (max(layout.sizes) > 1 or not shifted):
-        return "the results of the shards are joined in a different order from that of the split", False
+        return "the results of the shards are joined in a different order than the batch was split", False
     if shifted:
         return f"the rows are shifted by {shift if shift <= count // 2 else shift - count}", False
     at = [row for row, place in enumerate(places) if row != place]
@@ -243,11 +242,10 @@ def empty_shard(question: Question) -> Iterator[Cause]:
     ):
         count = len(question.devices)
         yield Cause(
-            f"a shard is empty: {outputs[0].name} of no rows is not a number, and {rows} rows are split for {count} "
-            "devices",
+            f"a shard is empty: {rows} rows are split over {count} devices, and {outputs[0].name} of 0 rows is NaN",
             piece.place,
             tuple(question.wrong),
-            "leave out the shards without rows, or divide by the number of all rows",
+            "skip the empty shards, or divide by the number of rows of the whole batch",
         )
 
 
@@ -268,11 +266,11 @@ def numbered_in_shard(question: Question) -> Iterator[Cause]:
         else:
             if outputs and len(outputs) == len(question.wrong) and layout.axis == 0:
                 yield Cause(
-                    f"the function is not row-wise: {outputs[0].name} has the numbers of rows within the shard, "
-                    "counted from 0 in each, not within the batch",
+                    f"the function is not row-wise: {outputs[0].name} numbers the rows of each shard from 0, instead "
+                    "of the rows of the batch",
                     place_of(question, outputs[0]) or layout.place,
                     tuple(question.wrong),
-                    "add the number of the rows before the shard",
+                    "add the number of rows in the shards before it",
                 )
                 return
 

@@ -113,7 +113,7 @@ def on_a_device(question: Question) -> Iterator[Cause]:
     table.note("half of the rows at a time", lambda: equal(_in_halves(call, call.device), _in_halves(call, other)))
     name = DeviceName.parse(call.device).short
     yield Cause(
-        f"{call.kind} gives another result on {name} than on {DeviceName.parse(other).short} from the same inputs: "
+        f"{call.kind} gives different results on {name} and {DeviceName.parse(other).short} from the same inputs: "
         "the device or its kernel is at fault, not the program",
         call.place,
         tuple(question.wrong),

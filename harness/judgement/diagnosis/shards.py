@@ -134,11 +134,12 @@ def _batch_statistics(question: Question, layout: Layout, shards: PerShard) -> C
     states = [leaf.name.removesuffix(" after the call") for leaf in question.wrong if leaf.part == "state"]
     more = f" and {plural(len(states) - 1, 'more variable')}" if len(states) > 1 else ""
     return Cause(
-        f"the function is not row-wise: {outputs[0].name} of a row depends on the other rows of its batch, but each "
+        f"the function is not row-wise: rows of {outputs[0].name} depend on other rows of the batch, but each "
         f"shard has only its own ({sizes_text(layout.sizes)}), and updates {states[0]}{more} with them",
         layout.place,
         tuple(question.wrong),
-        "compute what spans the batch once, on the joined rows; batch normalisation is row-wise with training=False",
+        "compute anything that spans the batch once, on the joined rows; batch normalisation is row-wise with "
+        "training=False",
     )
 
 
@@ -203,7 +204,8 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
             )
         if right is not None and right.name in ("mean", "weighted"):
             return Cause(
-                f"{name} is added up over {count} shards, but each shard's is a mean: about {count} times too large",
+                f"{name} is added up over {count} shards, but each shard's value is a mean: about {count} times "
+                "too large",
                 joined,
                 wrong,
                 "average over the shards, weighted by their rows",
@@ -252,11 +254,11 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
                 shards.join_that_gives(each, _right(each)) for each in wrong if each.part == "outputs"
             ):
                 return Cause(
-                    f"{names[index]} is split like a batch, but every row needs the whole of it: each shard sees "
+                    f"{names[index]} is split like a batch, but every row needs all of it: each shard sees "
                     f"{len(layout.cuts[index][1][0])} of its {sum(map(len, layout.cuts[index][1]))} rows",
                     layout.place,
                     wrong,
-                    f"give the whole of {names[index]} to every shard (broadcast=({names[index]!r},) in make_parallel)",
+                    f"give all of {names[index]} to every shard (broadcast=({names[index]!r},) in make_parallel)",
                 )
     if question.seen_reference.writes and writes_matter(question, layout):
         return Cause(
@@ -275,11 +277,11 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
             "split along axis 0",
         )
     return Cause(
-        f"the function is not row-wise: {leaf.name} of a row depends on the other rows of its batch, but each shard "
+        f"the function is not row-wise: rows of {leaf.name} depend on other rows of the batch, but each shard "
         f"has only its own ({sizes_text(layout.sizes)})",
         layout.place,
         wrong,
-        "compute what spans the batch once, on the joined rows",
+        "compute anything that spans the batch once, on the joined rows",
     )
 
 
@@ -322,7 +324,7 @@ def rows_left_out(question: Question) -> Iterator[Cause]:
             names, at = question.input_names, next(row for row, other in enumerate(covered) if rows[row] != other)
             yield Cause(
                 f"{names[index]} and {names[layout.main]} are split into different rows: row {covered[at]} of "
-                f"{names[layout.main]} meets row {rows[at]} of {names[index]}",
+                f"{names[layout.main]} is paired with row {rows[at]} of {names[index]}",
                 layout.place,
                 tuple(question.wrong),
             )

@@ -38,7 +38,7 @@ def _caveats(record: RunRecord, scale: ScaleRecord) -> list[str]:
     if record.described:
         caveats.append("The run is of a described machine; the curve is of real hardware.")
     elif _hardware(record.fingerprint) != _hardware(scale.fingerprint):
-        caveats.append("The curve was measured on other hardware or software than the run, or it is unknown on which.")
+        caveats.append("The curve was measured on hardware or software that differs from the run's or is unknown.")
     caveats += [f"{point.spec}: {point.error}" for point in scale.points if point.error is not None]
     return caveats
 
