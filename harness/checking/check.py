@@ -108,6 +108,8 @@ class Check:
     level: Level = Level.QUICK
     #: Whether it works on the machine (``CheckContext.machine``): ``--fake`` selects these.
     hardware: bool = False
+    #: Whether it measures rates, or does what it can in a limited time, so that nothing may run beside it.
+    timed: bool = False
     #: Whether all devices have to be of this process: not those of ``cores:N`` and of other hosts.
     one_process: bool = False
 

@@ -12,7 +12,7 @@ from harness.checking.suite import load_suite
 from harness.records import RunRecord
 from harness.runner.job import typed_task
 from harness.runner.messages import Finished, Ready, Started
-from harness.runner.worker import Send
+from harness.runner.worker import Send, wait_for_parent
 from harness.softgpu import DescribedGpus, loaded as software_gpus
 
 
@@ -24,10 +24,11 @@ def run(
     checks: tuple[str, ...],
     level: Level = Level.QUICK,
     history: tuple[Path, ...] = (),
+    waits: bool = False,
 ) -> None:
     """Configure the devices of ``spec``, run the checks of a suite (``module:attribute``), and send each result.
 
-    ``history`` are files of earlier runs of this machine.
+    ``history`` are files of earlier runs of this machine. One that ``waits`` runs no check before its parent says so.
     """
     loaded = load_suite(suite)
     by_id = {check.id: check for check in loaded.select(checks)}
@@ -38,6 +39,8 @@ def run(
     described = isinstance(software_gpus(), DescribedGpus)
     send(Ready(devices.names, devices.reason, fingerprint, cards, described=described))
     earlier = tuple(TypeAdapter(RunRecord).validate_json(file.read_bytes()) for file in history)
+    if waits:
+        wait_for_parent()
     context = CheckContext(devices, level=level, machine=machine, history=earlier)
     for check_id in checks:
         send(Started(check_id))

@@ -29,6 +29,13 @@ _TICK_S = 0.05
 _STARTUP_S = 4.0
 
 
+@dataclass
+class _Gate:
+    """Whether a process may run its checks. Until then it starts up, and waits."""
+
+    is_open: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to run: ids of checks of a suite (``module:attribute``) on the devices of ``spec``; logs go to ``logs``."""
@@ -44,16 +51,16 @@ class Plan:
     history: tuple[str, ...] = ()
     #: The checks that a second process runs: at the same time if all devices are CPUs, otherwise afterwards.
     beside: tuple[str, ...] = ()
-    #: The checks that nothing runs beside, because they measure the machine.
+    #: The checks that nothing runs beside. Where there is a second process, they come first.
     alone: tuple[str, ...] = ()
 
 
 def shared_out(checks: Sequence[Check]) -> tuple[str, ...]:
-    """Choose the checks for a second process, so that both end at about the same time; none where that gains nothing.
+    """Choose the checks for a second process, so that both end at about the same time; none where that gains little.
 
-    Checks of hardware measure the machine, so they stay in the first process, and nothing runs beside them.
+    Checks of hardware stay in the first process, and nothing runs beside those that are timed.
     """
-    own_s, beside_s = 0.0, _STARTUP_S
+    own_s, beside_s = sum(check.typical_s for check in checks if check.hardware and not check.timed), 0.0
     beside = set()
     for check in sorted((check for check in checks if not check.hardware), key=lambda check: -check.typical_s):
         if beside_s < own_s:
@@ -61,13 +68,14 @@ def shared_out(checks: Sequence[Check]) -> tuple[str, ...]:
             beside.add(check.id)
         else:
             own_s += check.typical_s
-    return tuple(check.id for check in checks if check.id in beside)
+    return tuple(check.id for check in checks if check.id in beside) if beside_s > _STARTUP_S else ()
 
 
 def run_checks(plan: Plan) -> Generator[Event, None, None]:
     """Run the checks of ``plan``, and yield events as they come. Each check gets one ``Finished``.
 
-    Closing the iterator ends the worker process. Raise RefusedByWorker if the devices are unavailable.
+    Two processes start up at the same time, before the first check begins. Closing the iterator ends them. Raise
+    RefusedByWorker if the devices are unavailable.
     """
     for pattern in ("worker-*.log", "worker-*.stacks"):  # of earlier runs
         for path in plan.logs.glob(pattern):
@@ -77,46 +85,61 @@ def run_checks(plan: Plan) -> Generator[Event, None, None]:
     ready = together = False
     with contextlib.ExitStack() as stack:
 
-        def process(name: str, checks: Sequence[str]) -> Events:
-            return stack.enter_context(contextlib.closing(_processes(plan, name, checks)))
+        def process(name: str, checks: Sequence[str], gate: _Gate) -> Events:
+            return stack.enter_context(contextlib.closing(_processes(plan, name, checks, gate)))
 
-        running = [process("worker", [check for check in plan.checks if check not in plan.beside])]
-        waiting = plan.beside
+        gate, gate_beside = _Gate(not plan.beside), _Gate()
+        own = [check for check in plan.checks if check not in plan.beside]
+        if plan.beside:
+            own.sort(key=lambda check: check not in alone)
+        first = process("worker", own, gate)
+        running = [first, *([process("worker-beside", plan.beside, gate_beside)] if plan.beside else ())]
+        #: What the second process tells before the devices of the first are known to be available.
+        early: list[Event] = []
         while running:
             for events in tuple(running):
                 for event in events:
                     if event is None:
                         break
-                    if isinstance(event, Ready):
-                        ready = True
-                        together = all(DeviceName.parse(name).kind == "CPU" for name in event.devices)
-                    elif isinstance(event, Finished):
+                    if isinstance(event, Finished):
                         alone.discard(event.result.check)
                         log = Path(event.result.log or "")
-                    yield event
+                    if isinstance(event, Ready) and events is first:
+                        ready = True
+                        together = all(DeviceName.parse(name).kind == "CPU" for name in event.devices)
+                    elif isinstance(event, Ready):
+                        gate.is_open = True
+                    if ready or events is first:
+                        yield event
+                    else:
+                        early.append(event)
                 else:
                     running.remove(events)
-            if waiting and not running and not ready:
-                for check in waiting:
+                    gate.is_open = True
+            if first not in running and not ready:
+                for check in plan.beside:
                     yield Finished(not_run(check, plan.checks[0], WorkerFiles(log, log), spec=plan.spec))
-            elif waiting and (not running or (together and not alone)):
-                running.append(process("worker-beside", waiting))
-                waiting = ()
+                return
+            if ready:
+                yield from early
+                early.clear()
+            gate_beside.is_open = first not in running or (together and not alone)
 
 
-def _processes(plan: Plan, name: str, checks: Sequence[str]) -> Events:
+def _processes(plan: Plan, name: str, checks: Sequence[str], gate: _Gate) -> Events:
     """Run ``checks`` in a process, and what is left of them in another one when it is lost; ``name`` is of its log."""
     remaining = list(checks)
     number = 0
     while remaining:
         number += 1
         files = WorkerFiles.create(plan.logs, f"{name}-{number}")
-        with WorkerProcess(_job(plan, remaining), files) as worker:
-            yield from _listen(worker, plan, remaining)
+        waits = not gate.is_open
+        with WorkerProcess(_job(plan, remaining, waits=waits), files) as worker:
+            yield from _listen(worker, plan, remaining, gate if waits else None)
         files.discard_empty()
 
 
-def _job(plan: Plan, remaining: list[str]) -> Job:
+def _job(plan: Plan, remaining: list[str], *, waits: bool) -> Job:
     return Job(
         task="harness.checking.process:run",
         arguments={
@@ -125,20 +148,31 @@ def _job(plan: Plan, remaining: list[str]) -> Job:
             "checks": list(remaining),
             "level": plan.level.value,
             "history": list(plan.history),
+            "waits": waits,
         },
         limit_s=max(plan.timeout_s, plan.startup_limit_s) + LAST_RESORT_S,
     )
 
 
-def _listen(worker: WorkerProcess, plan: Plan, remaining: list[str]) -> Iterator[Event | None]:
-    """Yield the events of ``worker`` until all is done or it is lost. A check with a result leaves ``remaining``."""
+def _listen(worker: WorkerProcess, plan: Plan, remaining: list[str], gate: _Gate | None) -> Iterator[Event | None]:
+    """Yield the events of ``worker`` until all is done or it is lost. A check with a result leaves ``remaining``.
+
+    A ``gate`` is what the worker waits for once its devices are ready.
+    """
     ready = False
     running: str | None = None
     began = time.monotonic()
     while remaining:
         limit_s = plan.timeout_s if ready else plan.startup_limit_s
         since = time.monotonic()
-        while not worker.has_news(_TICK_S) and time.monotonic() - since < limit_s:
+        while not worker.has_news(_TICK_S):
+            if ready and gate is not None:  # it waits for as long as it takes
+                since = time.monotonic()
+                if gate.is_open:
+                    worker.go_on()
+                    gate = None
+            elif time.monotonic() - since >= limit_s:
+                break
             yield None
         message, how = worker.next_message(limit_s, since)
         if isinstance(message, Refused):

@@ -107,6 +107,6 @@ CHECK = Check(
     proves=f"{EXAMPLES} random sets of models, and a training step of several models, match running them one after "
     "the other; each model's ops, variables and slots are on its device; only arguments and results move",
     minimum_devices=2,
-    typical_s=6,
+    typical_s=4,
     run=run,
 )

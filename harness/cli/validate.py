@@ -186,7 +186,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
         level=request.level,
         history=request.history,
         beside=shared_out(request.checks) if _has_idle_core(request.spec) else (),
-        alone=tuple(check.id for check in request.checks if check.hardware),
+        alone=tuple(check.id for check in request.checks if check.timed),
     )
     today = datetime.now(timezone.utc).date()
     durations = [check.typical_s for check in request.checks]

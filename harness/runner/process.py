@@ -65,6 +65,13 @@ class WorkerProcess:
         """The process id, which is also that of its process group."""
         return self._process.pid
 
+    def go_on(self) -> None:
+        """Tell the process to go on, if its task waits for that."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+
     def has_news(self, wait_s: float) -> bool:
         """Whether something came, or the process ended, within ``wait_s`` seconds."""
         if b"\n" in self._buffer or self._closed:

@@ -26,6 +26,7 @@ Send: TypeAlias = Callable[[Message], None]
 #: What a job's ``task`` names.
 Task: TypeAlias = Callable[[dict[str, object], Send], None]
 
+_told_to_go_on = threading.Event()
 #: Makes the process write the stacks of all threads to its stacks file.
 STACKS_SIGNAL = signal.SIGUSR1
 
@@ -55,6 +56,12 @@ def main() -> None:
     send(Done())
 
 
+def wait_for_parent() -> None:
+    """Wait until the parent tells this process to go on, however long that takes."""
+    faulthandler.cancel_dump_traceback_later()
+    _told_to_go_on.wait()
+
+
 def _take_job() -> tuple[Job, int]:
     """Return the job, and the descriptor that ends when the parent is gone. Stdin itself becomes empty."""
     alive = os.dup(0)
@@ -72,7 +79,7 @@ def _take_job() -> tuple[Job, int]:
 
 def _end_with_parent(alive: int) -> None:
     while os.read(alive, 1):
-        pass
+        _told_to_go_on.set()
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 

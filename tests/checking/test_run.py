@@ -209,22 +209,22 @@ def test_closing_the_stream_ends_the_process_and_what_it_started(
     assert wait_until(lambda: all(is_gone(int(pid)) for pid in pids.read_text().split()))
 
 
-def test_two_processes_share_the_checks_and_nothing_runs_beside_one_that_measures(tmp_path: Path) -> None:
+def test_two_processes_share_the_checks_and_nothing_runs_beside_one_that_is_timed(tmp_path: Path) -> None:
     checks = ("passes", "finds", "prints", "passes-too", "warns")
-    plan = Plan("cpu:2", checks, tmp_path, PLANTED, 300, beside=("prints", "warns"), alone=("passes", "finds"))
+    plan = Plan("cpu:2", checks, tmp_path, PLANTED, 300, beside=("prints", "warns"), alone=("finds", "passes-too"))
     happened = list(run_checks(plan))
     order = [event.result.check for event in happened if isinstance(event, Finished)]
-    assert order[:2] == ["passes", "finds"]
+    assert order[:2] == ["finds", "passes-too"]
     assert sorted(order) == sorted(checks)
     logs = {event.result.check: Path(event.result.log or "").name for event in happened if isinstance(event, Finished)}
     assert logs == {
         **dict.fromkeys(("passes", "finds", "passes-too"), "worker-1.log"),
         **dict.fromkeys(("prints", "warns"), "worker-beside-1.log"),
     }
-    # The second process starts while the first still has checks to run.
-    second = next(index for index, event in enumerate(happened) if isinstance(event, Ready) and index)
-    begun = [event.check for event in happened[:second] if isinstance(event, Started)]
-    assert begun[:2] == ["passes", "finds"]
+    # Both start up first, and the second waits until the timed checks are done.
+    assert [type(event) for event in happened[:3]] == [Ready, Ready, Started]
+    begun = [event.check for event in happened if isinstance(event, Started)]
+    assert min(map(begun.index, ("prints", "warns"))) > max(map(begun.index, ("finds", "passes-too")))
 
 
 def test_a_check_that_hangs_in_one_process_does_not_hold_up_the_other(tmp_path: Path) -> None:
@@ -241,19 +241,21 @@ def test_each_of_two_processes_is_replaced_when_it_is_lost(tmp_path: Path) -> No
     assert [found[check].verdict for check in checks] == [Verdict.FAIL, Verdict.PASS, Verdict.FAIL, Verdict.PASS]
 
 
-def test_no_second_process_is_started_where_the_devices_cannot_be_set_up(tmp_path: Path) -> None:
+def test_nothing_runs_in_a_second_process_where_the_devices_cannot_be_set_up(tmp_path: Path) -> None:
     plan = Plan("cpu:8", ("passes", "finds", "passes-too"), tmp_path, PLANTED, 300, beside=("passes-too",))
     found = [event.result for event in run_checks(plan) if isinstance(event, Finished)]
     assert [result.verdict for result in found] == [Verdict.FAIL, Verdict.UNKNOWN, Verdict.UNKNOWN]
-    assert not list(tmp_path.glob("worker-beside*"))
+    assert "not run" in found[2].reason
 
 
 def test_checks_are_shared_out_by_their_time_and_those_of_hardware_are_not() -> None:
-    def check(name: str, typical_s: float, *, hardware: bool = False) -> Check:
-        return replace(load_suite(PLANTED).checks[0], id=name, typical_s=typical_s, hardware=hardware)
+    def check(name: str, typical_s: float, *, hardware: bool = False, timed: bool = False) -> Check:
+        first = load_suite(PLANTED).checks[0]
+        return replace(first, id=name, typical_s=typical_s, hardware=hardware, timed=timed)
 
-    copies = check("copies", 50, hardware=True)
-    assert shared_out([copies, check("a", 15), check("b", 8), check("c", 6), check("d", 1)]) == ("b", "c")
+    copies = check("copies", 50, hardware=True, timed=True)
+    assert shared_out([copies, check("a", 15), check("b", 8), check("c", 6), check("d", 1)]) == ("b", "c", "d")
+    assert shared_out([check("memory", 9, hardware=True), check("a", 15), check("b", 8)]) == ("a",)
     assert shared_out([copies, check("a", 3)]) == ()
     assert shared_out([]) == ()
 

@@ -189,5 +189,6 @@ CHECK = Check(
     typical_s=3,
     run=run,
     hardware=True,
+    timed=True,
     one_process=True,
 )

@@ -119,4 +119,5 @@ CHECK = Check(
     typical_s=4,
     run=run,
     hardware=True,
+    timed=True,
 )

@@ -65,4 +65,5 @@ CHECK = Check(
     typical_s=4,
     run=run,
     hardware=True,
+    timed=True,
 )
