@@ -51,7 +51,7 @@ _ALL = (
         "the mean over the batch, taken by each device over its own rows",
         "an op that mixes rows (batch normalisation, a softmax or a mean over the batch); a mean of means of parts of "
         "different sizes; parts joined in a different order; a lower precision on one side; random ops",
-        "let each device compute only what needs no rows of the others, and join sums and counts instead of means",
+        "let each device compute only what needs no other device's rows, and join sums and counts instead of means",
     ),
     FindingKind(
         "H105",

@@ -45,8 +45,8 @@ def run(context: CheckContext) -> CheckOutcome:
     _judge_chains(parallel, inputs, pair, tally)
     tally.require_devices(pair)
     return tally.outcome(
-        f"A^{POWER} + B^{POWER} equals NumPy's float64 result; {POWER - 1} products proven on {pair[0].parsed.short} "
-        f"and {POWER - 1} on {pair[1].parsed.short}",
+        f"A^{POWER} + B^{POWER} equals NumPy's float64 result; {POWER - 1} products ran on {pair[0].parsed.short} and "
+        f"{POWER - 1} on {pair[1].parsed.short}",
         "read the findings: an op-placement finding names the misplaced chain, a value finding the wrong side",
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.evidence.op import Op, Transfer
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.evidence.trace import Trace
@@ -76,5 +77,5 @@ def _place(op: Op) -> str:
 
 
 def _copy(transfer: Transfer) -> str:
-    size = "of unknown size" if transfer.size_bytes is None else f"of {transfer.size_bytes} bytes"
-    return f"copy of {transfer.tensor} {size} from {transfer.source.short} to {transfer.destination.short}"
+    size = "unknown size" if transfer.size_bytes is None else plural(transfer.size_bytes, "byte")
+    return f"copy of {transfer.tensor} ({size}) from {transfer.source.short} to {transfer.destination.short}"

@@ -29,10 +29,7 @@ def table(trace: Trace) -> Group:
     hidden = sum(op.device is None for op in trace.ops)
     if hidden:
         parts.append(
-            Text(
-                f"{plural(hidden, 'op')} without evidence: TensorFlow's optimizer removed them, or "
-                "they run inside tf.data"
-            )
+            Text(f"{plural(hidden, 'op')} without evidence: removed by TensorFlow's optimizer, or run inside tf.data")
         )
     open_ones = sum(op.branch is not None and op.device is not None for op in trace.ops)
     if open_ones:

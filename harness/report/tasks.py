@@ -30,9 +30,8 @@ def summary(record: TasksRecord) -> str:
     """Summarise the tasks in one line."""
     failed = sum(bool(each.message) for each in record.results)
     done = len(record.results)
-    text = (
-        f"{done} of {plural(len(record.commands), 'task')} ran on "
-        f"{plural(len(record.devices), 'device')} of {record.spec}"
-    )
+    tasks = plural(len(record.commands), "task")
+    ran = tasks if done == len(record.commands) else f"{done:,} of {tasks}"
+    text = f"{ran} ran on {plural(len(record.devices), 'device')} of {record.spec}"
     text += f": {done - failed} succeeded, {failed} failed" if failed else "; all succeeded"
     return text if record.complete else f"{text}; INTERRUPTED"

@@ -47,8 +47,8 @@ def test_ops_that_came_and_went() -> None:
 def test_copies_are_counted() -> None:
     found = Trace((), (COPY, COPY)).diff(Trace((), (COPY, replace(COPY, size_bytes=None))))
     assert str(found).splitlines() == [
-        "copy of x of unknown size from CPU:0 to CPU:1 is new",
-        "copy of x of 24 bytes from CPU:0 to CPU:1 is gone",
+        "copy of x (unknown size) from CPU:0 to CPU:1 is new",
+        "copy of x (24 bytes) from CPU:0 to CPU:1 is gone",
     ]
 
 
@@ -90,5 +90,5 @@ def test_a_scope_that_was_lost_is_a_move_and_new_copies() -> None:
 
     text = str(trace(right, rows()).diff(trace(wrong, rows())))
     assert "Exp (Exp) moved from CPU:1 to CPU:0" in text
-    assert "copy of Tanh of 48 bytes from CPU:1 to CPU:0 is new" in text
+    assert "copy of Tanh (48 bytes) from CPU:1 to CPU:0 is new" in text
     assert not trace(over_two(tf.tanh), rows()).diff(trace(over_two(tf.tanh), rows()))

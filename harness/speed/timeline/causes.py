@@ -74,8 +74,8 @@ def towers_serialised(profile: Profile) -> Cause | None:
         )
     return Cause(
         "towers-serialised",
-        f"Towers serialised: {len(working)} devices compute, but two at once for {overlap:.0%} of the time, where "
-        f"{possible:.0%} is possible; {what}.",
+        f"Towers serialised: {len(working)} devices compute, but two at once for only {overlap:.0%} of the time "
+        f"({possible:.0%} is possible); {what}.",
     )
 
 
