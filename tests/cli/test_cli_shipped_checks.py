@@ -17,6 +17,8 @@ from harness.checks.registry import SUITE
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.storage import load_run
 
+pytestmark = pytest.mark.long
+
 #: Those that start several processes of their own are tried on fewer: ``cluster`` in ``tests/devices/test_cluster.py``,
 #: ``isolation`` in ``tests/checks/hardware``.
 ELSEWHERE = ("cluster", "isolation")

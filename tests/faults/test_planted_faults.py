@@ -12,7 +12,17 @@ from harness.records import Verdict
 
 pytest_plugins = ["four_devices"]
 
-_ALL = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+#: The first of each class, such as V01; another one of its class is a variant.
+_FIRST = {fault.id: fault.name for fault in reversed(FAULTS.values())}
+_ALL = pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=fault.name, marks=() if fault.name == _FIRST[fault.id] else pytest.mark.variant)
+        for fault in FAULTS.values()
+    ],
+)
+#: They are found, but no cause of theirs is named.
+_UNNAMED = {"G14-repeated-words", "T09-mean-of-own-rows", "T10-exchanged-twice"}
 #: One of each class whose finding has to do with which devices there are. XLA takes seconds to compile, so not again.
 _PLACES = {fault.id: fault for fault in FAULTS.values() if fault.group in ("placement", "set-up") and fault.id != "P06"}
 
@@ -30,7 +40,8 @@ def test_a_planted_fault_is_found_in_every_mode(fault: Fault[Case], four_cpus: h
     assert found.verdict is Verdict.FAIL, found
     for mode in case.modes:
         assert case.kinds <= kinds_in(found, mode) <= case.kinds | case.also, found
-    assert fault.names_cause(found.reason, len(four_cpus)) or any(words in found.reason for words in NO_CAUSE), found
+    named = fault.names_cause(found.reason, len(four_cpus))
+    assert named or (fault.name in _UNNAMED and any(words in found.reason for words in NO_CAUSE)), found
 
 
 @_ALL

@@ -11,6 +11,8 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 _SIZE_BYTES = 8 * 2**20
 
 
@@ -66,6 +68,7 @@ def copy_there_and_back() -> None:
     )
 
 
+@pytest.mark.long
 def test_each_copy_crosses_and_the_host_makes_no_other_one(
     fresh_process: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

@@ -1,4 +1,7 @@
-"""Updates in another order, shards left out of an update, and steps left out are named where the numbers confirm it."""
+"""Updates in another order, shards left out of an update, and steps left out are named where the numbers confirm it.
+
+The faults of the catalogue are tried in tests/faults.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +13,8 @@ import pytest
 import tensorflow as tf
 
 from harness import Devices, Verification, verify
-from harness.faults.catalogue import CATALOGUE
-from harness.faults.fault import Case
 
-_PLANTED = (
-    "T12-penalty-per-tower-with-adam",
-    "T13-mean-of-the-others-with-momentum",
-    "T13-mean-of-the-others",
-    "T14-average-before-the-optimizer",
-    "T14-average-after-the-step",
-    "T15-stale-gradients",
-    "T15-stale-gradients-with-momentum",
-    "T18-clipped-per-tower",
-    "M12-stage-left-out",
-    "M14-chained",
-    "M16-member-without-a-vote",
-)
 X = np.random.default_rng(3).normal(size=(8, 3)).astype(np.float32)
-
-
-@pytest.mark.parametrize("name", _PLANTED)
-def test_the_cause_of_a_planted_fault_is_named_and_its_twin_passes(devices: Devices, name: str) -> None:
-    fault = CATALOGUE[name]
-
-    def judged(faulty: bool) -> Verification:
-        case = fault.plant(devices[:4])
-        assert isinstance(case, Case)
-        return case.judge(devices[:4], faulty=faulty, modes=("eager",))
-
-    found = judged(True)
-    assert fault.names_cause(found.reason, 4), found
-    clean = judged(False)
-    assert clean.passed, clean
 
 
 def _averages(devices: Devices, keep: float, **options: Any) -> Verification:

@@ -71,6 +71,7 @@ def pool_few_rows() -> None:
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("onednn", ["0", "1"])
 def test_no_shard_is_empty_where_the_batch_is_not(
     fresh_process: Callable[..., subprocess.CompletedProcess[str]], onednn: str

@@ -17,7 +17,7 @@ from harness import Devices, Verdict, Verification, strategies
 from harness.checks.ensembles import verify_models
 from harness.checks.model_parallel import verify_staged
 
-EXAMPLES = {"dev": 8, "ci": 15, "long": 300}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+EXAMPLES = {"dev": 5, "ci": 15, "long": 300}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
 #: Other examples for each number.
 SEED = 1000 * int(os.environ.get("HARNESS_PROGRAMS_SEED", "0"))
 

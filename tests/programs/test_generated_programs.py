@@ -1,7 +1,7 @@
 """Generated programs, split over generated device sets: not one finding.
 
-HYPOTHESIS_PROFILE=ci runs 100 of them (twice, on two and on four devices, in the plain test run), =long runs 1,200 (on
-five device sets). HARNESS_PROGRAMS=500 runs as many.
+HYPOTHESIS_PROFILE=dev runs 20 of them, as plain tox does; =ci 100 (twice, on two and on four devices, as does
+tox -e programs), =long 1,200 (on five device sets). HARNESS_PROGRAMS=500 runs as many.
 """
 
 from __future__ import annotations

@@ -101,6 +101,7 @@ def test_each_pair_runs_both_sides_in_an_order_drawn_by_the_seed() -> None:
     assert orders[0] == orders[1] != orders[2]
 
 
+@pytest.mark.long
 def test_looking_at_the_interval_while_measuring_costs_little_of_its_coverage() -> None:
     """Measuring ends where the interval happens to be narrow; it is looked at seldom, so that this matters little."""
     random = np.random.default_rng(3)
