@@ -17,6 +17,7 @@
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/threadpool.h"
+#include "tensorflow/core/util/util.h"
 
 namespace softgpu {
 
@@ -86,6 +87,19 @@ inline absl::Status CpuKernel(tf::OpKernelConstruction* construction, Twin* twin
   return tf::errors::Unimplemented("a software GPU cannot run ", node.op(),
                                    " for these types, which a real GPU can: TensorFlow has no CPU kernel for it (",
                                    tf::SummarizeNodeDef(node), "); put the op on a CPU, or run it on a real GPU");
+}
+
+// Where TensorFlow computes products of float32 with oneDNN on the CPU, so does a software GPU: else it would be slower.
+inline bool AsOneDnnProduct(const tf::NodeDef& node, tf::NodeDef* product) {
+  static const bool enabled = tf::IsMKLEnabled();
+  auto type = node.attr().find("T");
+  if (!enabled || (node.op() != "MatMul" && node.op() != "BatchMatMulV2")) return false;
+  if (type == node.attr().end() || type->second.type() != tf::DT_FLOAT) return false;
+  *product = node;
+  product->set_op("_Mkl" + node.op());
+  // The label of such kernels.
+  (*product->mutable_attr())["_kernel"].set_s("MklNameChangeOp");
+  return true;
 }
 
 // One run of a CPU kernel, within the run of the GPU kernel that it stands for.
@@ -234,7 +248,11 @@ class TwinKernel : public tf::OpKernel {
     OP_REQUIRES(construction, !HasReferences(construction),
                 tf::errors::Unimplemented("a software GPU has no variables of TensorFlow 1 (", construction->def().op(),
                                           " takes a reference); use resource variables"));
-    OP_REQUIRES_OK(construction, CpuKernel(construction, &twin_, construction->def(), &kernel_));
+    tf::NodeDef product;
+    if (!AsOneDnnProduct(construction->def(), &product) ||
+        !CpuKernel(construction, &twin_, product, &kernel_).ok()) {
+      OP_REQUIRES_OK(construction, CpuKernel(construction, &twin_, construction->def(), &kernel_));
+    }
     // Those of CropAndResize are made to wait for the device that checks their boxes, which here is this one.
     OP_REQUIRES(construction,
                 kernel_->AsAsync() == nullptr || absl::StartsWith(construction->def().op(), "CropAndResize"),
