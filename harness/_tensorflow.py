@@ -28,8 +28,6 @@ HOST_DTYPES = frozenset({"int32", "string", "resource", "variant"})
 #: The same as numbers, as ``tensorflow/core/framework/types.proto`` has them.
 HOST_DTYPE_NUMBERS = frozenset({3, 7, 20, 21})
 _EXTENSION = ("RegisterGradientFunction", "RegisterVSpace", "FastPathExecute", "TapeSetIsEmpty")
-
-
 _MODULES = {
     "context": "eager.context",  # collected graphs after placement, the kernel cache, function definitions
     "op_callbacks": "framework.op_callbacks",  # each eager op as it runs, each graph op as it is built
@@ -42,6 +40,7 @@ _MODULES = {
     "ops": "framework.ops",  # _EagerTensorBase._numpy, through which Python reads every tensor; Graph
     "execute": "eager.execute",  # record_gradient
     "gradients_util": "ops.gradients_util",  # gradients in graphs
+    "control_flow_state": "ops.control_flow_state",  # the gradients of results that nobody reads
     "function_context": "eager.polymorphic_function.function_context",  # what a tf.function is traced anew for
 }
 

@@ -91,6 +91,7 @@ PRIVATE_SIGNATURES = {
     "gradients_util._maybe_colocate_with": "op gradient_uid colocate_gradients_with_ops",
     "gradients_util._MultiDeviceAddN": "tensor_list gradient_uid",
     "gradients_util._AggregatedGrads": "grads op gradient_uid loop_state aggregation_method",
+    "control_flow_state.ZerosLike": "op index",
     "function_context.make_function_context": "scope_type",
     "graph._create_op_helper": "self op compute_device",
     "variable.sparse_read": "self indices name",

@@ -17,6 +17,11 @@ _WITHOUT_KERNEL = (
         r"types (?!\[[^]]*\bGPU\b)\[.*device:(?P=device)\b.*\[Op:(?P<type>\w+)\]"
     ),
 )
+#: A function that returns a variable out of a loop on another device, for the gradient of the loop.
+_LOOP_GRADIENT = re.compile(
+    r"Cannot place the graph because a reference or resource edge .*dst node is name='\S*while\S*_RetVal'"
+    r"|Cannot colocate nodes .*Cannot merge devices .*__forward_"
+)
 #: A graph that makes a tensor on a DTensor mesh, called where no mesh is the default one.
 _NO_MESH = re.compile(r"Unable to find any devices for spec \S*device:CUSTOM:\d+")
 #: The longest text of another error that is given in full, and how much of a longer one: its start and its end.
@@ -30,6 +35,11 @@ def error_line(error: BaseException) -> str:
         if found := pattern.search(text):
             text = _without_kernel(**found.groupdict())
             break
+    if _LOOP_GRADIENT.search(text):
+        text = (
+            "TensorFlow cannot take the gradient of a tf.function whose loop is on another device than a variable that "
+            "it reads; use harness.colocate_gradients(), or read the variable before the loop"
+        )
     if _NO_MESH.search(text):
         text = "a tf.function cannot copy tensors to a DTensor mesh; verify the program with modes=('eager',)"
     # TensorFlow says why at the end, after how it got there.

@@ -176,6 +176,21 @@ def _one_sum(original: Callable[..., Any]) -> Callable[..., Any]:
     return add
 
 
+def _variable_before_loop(original: Callable[..., Any]) -> Callable[..., Any]:
+    def zeros(op: Any, index: int) -> Any:
+        """Take the shape from the variable that goes into a loop, and not from the same one that comes out of it.
+
+        A ``tf.function`` would have to return the latter, and TensorFlow refuses that where the loop and the variable
+        are on different devices.
+        """
+        loop = op.type in ("While", "StatelessWhile") and op.outputs[index].dtype == "resource"
+        if loop and (hasattr(op, _PINNED) or active()):
+            return original(op.inputs[index].op, op.inputs[index].value_index)
+        return original(op, index)
+
+    return zeros
+
+
 def _own_trace(original: Callable[..., Any]) -> Callable[..., Any]:
     def make(scope_type: Any = None) -> Any:
         found = original(scope_type)
@@ -240,6 +255,7 @@ _WRAPPERS = (
     ("gradients_util", "_maybe_colocate_with", _colocated_graph_scope),
     ("gradients_util", "_AggregatedGrads", _colocated_graph_sum),
     ("gradients_util", "_MultiDeviceAddN", _one_sum),
+    ("control_flow_state", "ZerosLike", _variable_before_loop),
     ("function_context", "make_function_context", _own_trace),
     ("op_callbacks", "should_invoke_op_callbacks", _without_notes),
     ("graph", "_create_op_helper", _pinned_op),

@@ -14,7 +14,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop, context, execute, imperative_grad, record
 from tensorflow.python.eager.polymorphic_function import function_context
 from tensorflow.python.framework import op_callbacks, ops
-from tensorflow.python.ops import gradients_util, resource_variable_ops
+from tensorflow.python.ops import control_flow_state, gradients_util, resource_variable_ops
 from tower_programs import Towers, elsewhere, loss_of, numbers, on_each
 
 from harness import Devices, TensorFlowInterfaceChanged, UsageError, colocate_gradients, trace
@@ -31,6 +31,7 @@ REPLACED = [
     (gradients_util, "_maybe_colocate_with"),
     (gradients_util, "_AggregatedGrads"),
     (gradients_util, "_MultiDeviceAddN"),
+    (control_flow_state, "ZerosLike"),
     (function_context, "make_function_context"),
     (op_callbacks, "should_invoke_op_callbacks"),
     (ops.Graph, "_create_op_helper"),

@@ -11,7 +11,7 @@ import tensorflow as tf
 from generated_towers import GeneratedTowers
 from tower_programs import elsewhere, numbers
 
-from harness import Devices, Verdict, colocate_gradients, trace, verify
+from harness import Devices, Verdict, colocate_gradients, make_parallel, trace, verify
 
 Model = Callable[[Any], Any]
 
@@ -59,6 +59,21 @@ def by_replicas(model: Model, devices: Devices) -> Model:
             return tf.concat(results, axis=0)
 
     return parallel
+
+
+def test_the_gradient_of_a_tf_function_with_loops_that_read_variables(devices: Devices) -> None:
+    """TensorFlow alone refuses it, where a loop and its variable are on different devices."""
+    w, inputs = tf.Variable(numbers(3, 3)), {"x": np.ones((2 * len(devices), 3), "float32")}
+
+    def model(x: Any) -> Any:
+        return tf.while_loop(lambda n, _: n < 3, lambda n, y: (n + 1, tf.tanh(tf.matmul(y, w))), (0, x))[1]
+
+    towers = tf.function(guide(model, devices))
+    refused = verify(towers, model, inputs, devices=devices, variables=[w], modes=["eager"])
+    assert "a tf.function whose loop is on another device than a variable that it reads" in refused.reason
+    for parallel in (colocate_gradients(towers), tf.function(make_parallel(model, devices))):
+        cured = verify(parallel, model, inputs, devices=devices, variables=[w], modes=["eager"])
+        assert cured.verdict is Verdict.PASS, cured
 
 
 @pytest.mark.parametrize("recipe", [guide, by_slices, by_replicas], ids=lambda recipe: recipe.__name__)
