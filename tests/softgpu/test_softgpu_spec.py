@@ -24,6 +24,7 @@ from harness.softgpu.described import total_mib
         ("softgpu:1", SoftwareGpuSpec(1)),
         ("softgpu:4", SoftwareGpuSpec(4)),
         ("softgpu:2x512", SoftwareGpuSpec(2, 512)),
+        ("softgpu:2x65536", SoftwareGpuSpec(2, 65_536)),
         (f"softgpu:2x{DEFAULT_MIB}", SoftwareGpuSpec(2)),
     ],
 )
@@ -38,6 +39,7 @@ def test_a_spec_is_parsed(text: str, spec: SoftwareGpuSpec) -> None:
         ("softgpu:0", "there must be 1 device or more"),
         ("softgpu:4x1", "a software GPU needs 16 MiB or more"),
         ("softgpu:2x0", "a software GPU needs 16 MiB or more"),
+        ("softgpu:2x65537", "a software GPU has 65,536 MiB at most"),
         ("softgpu:2000", "there can be 1024 devices at most"),
         ("softgpu", "say how many software GPUs"),
         ("softgpu:", "say how many software GPUs"),

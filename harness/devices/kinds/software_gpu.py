@@ -24,6 +24,8 @@ _SOFTWARE_GPU = re.compile(r"softgpu:([0-9]+)(?:x([0-9]+))?")
 DEFAULT_MIB = 2048
 #: The least, in MiB: TensorFlow's own buffers and a small model need as much.
 LEAST_MIB = 16
+#: The most, in MiB, as in a description. It is mapped in pieces of 16 MiB, and Linux limits their number.
+MOST_MIB = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class SoftwareGpuSpec(DeviceSpec):
         memory_mib = int(memory) if memory else DEFAULT_MIB
         if memory_mib < LEAST_MIB:
             raise ValueError(f"a software GPU needs {LEAST_MIB} MiB or more")
+        if memory_mib > MOST_MIB:
+            raise ValueError(f"a software GPU has {MOST_MIB:,} MiB at most")
         return cls(count, memory_mib)
 
     def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
