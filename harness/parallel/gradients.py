@@ -38,6 +38,12 @@ class ColocateGradients(AbstractContextManager[None]):
                 f"colocate_gradients: fn={fn!r} is not callable; give a function, or nothing in a with block"
             )
 
+        if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+            raise UsageError(
+                f"colocate_gradients: fn={fn!r} is a generator or async function, whose body runs after the call; "
+                "decorate the function that it calls for a step"
+            )
+
         @functools.wraps(fn)
         def colocated(*args: Any, **kwargs: Any) -> Any:
             stay_installed()

@@ -44,7 +44,8 @@ UNCHANGED = nullcontext()
 
 
 @lru_cache(maxsize=4096)
-def _spec(device: str) -> Any:
+def spec_of(device: str) -> Any:
+    """TensorFlow's own form of a device's name."""
     import tensorflow as tf
 
     return tf.DeviceSpec.from_string(device)
@@ -98,7 +99,7 @@ class _EagerScope(AbstractContextManager[None]):
     def __enter__(self) -> None:
         context = self._context
         self._before = (context.device_name, context.device_spec)
-        context._set_device(self._device, _spec(self._device))
+        context._set_device(self._device, spec_of(self._device))
 
     def __exit__(self, *error: object) -> None:
         self._context._set_device(*self._before)
@@ -148,10 +149,13 @@ class Sums:
         if not isinstance(grads, (list, tuple)):
             return self.register([grads], places) if grads is not None else grads
         for at, (grad, place) in enumerate(zip(grads, places, strict=False)):
-            if grad is not None and place is not None:
-                own = self._registered(grad, place)
-                if own is not grad:
-                    grads = [*grads[:at], own, *grads[at + 1 :]]
+            if grad is None or place is None:
+                continue
+            key = _key(grad)
+            if key not in self._open:
+                self._open[key] = (place, 1)
+            elif (own := self._registered(grad, place)) is not grad:
+                grads = [*grads[:at], own, *grads[at + 1 :]]
         return grads
 
     def _registered(self, grad: Any, place: str) -> Any:

@@ -13,12 +13,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 from harness.parallel.places import Sums, device_of, device_of_graph_op
 
-#: The attributes of an op, its device, those of its inputs, and whether it is pinned; by the attributes' identity.
-notes: dict[int, tuple[Any, str, Sequence[str | None] | None, bool]] = {}
+#: The attributes of an op, its device, those of its inputs, and whether it is pinned.
+Note: TypeAlias = tuple[Any, str, "Sequence[str | None] | None", bool]
+#: By the identity of the attributes.
+notes: dict[int, Note] = {}
 _NOTES_TO_SWEEP_AT = 4096
 _sweep_at = _NOTES_TO_SWEEP_AT
 #: Op types, as text and bytes, of which a tape keeps all inputs: it goes by the type alone.
@@ -87,11 +89,12 @@ class Pinned(AbstractContextManager[None]):
 
 def note(op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> Any:  # noqa: ARG001
     """Note where an eager op ran. TensorFlow calls this after each; what is returned goes to the next callback."""
-    if graph is None and attrs and outputs and not runtime.no_tape():
-        places = None if op_type in _keeps_inputs else [tensor.device for tensor in inputs]
-        notes[id(attrs)] = (attrs, outputs[0].device, places, thread.pinned)
-        if len(notes) >= _sweep_at:
-            sweep()
+    if runtime.no_tape() or graph is not None or not attrs or not outputs:
+        return outputs
+    places = None if op_type in _keeps_inputs else [tensor.device for tensor in inputs]
+    notes[id(attrs)] = (attrs, outputs[0].device, places, thread.pinned)
+    if len(notes) >= _sweep_at:
+        sweep()
     return outputs
 
 
@@ -118,9 +121,8 @@ def sweep() -> None:
     _sweep_at = max(_NOTES_TO_SWEEP_AT, 2 * len(notes))
 
 
-def place_of(op_type: str, attrs: Any, inputs: Any, outputs: Any) -> tuple[str | None, Sequence[str | None]]:
-    """The device of a forward op, ``None`` where it is unknown, and those of its inputs."""
-    noted = notes.get(id(attrs))
+def place_of(noted: Note | None, op_type: str, inputs: Any, outputs: Any) -> tuple[str | None, Sequence[str | None]]:
+    """The device of a forward op, ``None`` where it is unknown, and those of its inputs; ``noted`` is its note."""
     if noted is not None and noted[2] is not None:
         if op_type not in _keeps_inputs and inputs and not any(tensor is None for tensor in inputs):
             _keeps_inputs.update((op_type, op_type.encode()))

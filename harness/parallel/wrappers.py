@@ -15,7 +15,15 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from harness._tensorflow import interface
-from harness.parallel.places import UNCHANGED, Sums, device_of, device_of_argument, device_of_graph_op, entered
+from harness.parallel.places import (
+    UNCHANGED,
+    Sums,
+    device_of,
+    device_of_argument,
+    device_of_graph_op,
+    entered,
+    spec_of,
+)
 from harness.parallel.recording import (
     Pinned,
     active,
@@ -52,14 +60,29 @@ def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
             if op_name != "ReadVariableOp":  # which hands its gradient through
                 sums.consume(out_grads)
             return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
-        device, places = place_of(op_name, attrs, inputs, outputs)
+        device, places = place_of(noted, op_name, inputs, outputs)
         if device is None:
             thread.strangers += op_name != "ReadVariableOp"
             return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         sums.consume(out_grads)
-        with _pinned_if(pinned), entered(device, runtime.context):
-            out_grads = sums.zeros_here(out_grads, device)
-            grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+        context = runtime.context
+        if context.executing_eagerly() and (not pinned or thread.pinned or runtime.no_tape()):
+            # What the scopes below do, without their calls: this happens for every op of an eager step.
+            was_pinned, name, spec = thread.pinned, context.device_name, context.device_spec
+            thread.pinned = pinned or was_pinned
+            if name != device:
+                context._set_device(device, spec_of(device))
+            try:
+                out_grads = sums.zeros_here(out_grads, device)
+                grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+            finally:
+                thread.pinned = was_pinned
+                if name != device:
+                    context._set_device(name, spec)
+        else:
+            with _pinned_if(pinned), entered(device, context):
+                out_grads = sums.zeros_here(out_grads, device)
+                grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         return sums.register(grads, places)
 
     return gradient
@@ -213,7 +236,7 @@ def _read_here(original: Callable[..., Any]) -> Callable[..., Any]:
         import tensorflow as tf
 
         shard = thread.shard
-        if shard is None or variable.dtype == tf.variant or _spec_of(variable.device) == _spec_of(shard):
+        if shard is None or variable.dtype == tf.variant or _index_of(variable.device) == _index_of(shard):
             return original(variable, indices, name)
         with entered(shard, runtime.context):
             value = variable.read_value()
@@ -222,7 +245,7 @@ def _read_here(original: Callable[..., Any]) -> Callable[..., Any]:
     return read
 
 
-def _spec_of(device: str) -> tuple[Any, Any]:
+def _index_of(device: str) -> tuple[Any, Any]:
     import tensorflow as tf
 
     spec = tf.DeviceSpec.from_string(device)

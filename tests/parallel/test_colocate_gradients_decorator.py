@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tower_programs import Towers, elsewhere, on_each
 
-from harness import Devices, colocate_gradients, trace, verify
+from harness import Devices, UsageError, colocate_gradients, trace, verify
 
 
 @pytest.fixture
@@ -59,3 +61,26 @@ def test_a_decorated_forward_pass_passes_verification_and_one_without_does_not(t
     right = verify(colocate_gradients(by_hand), model, {"x": towers.x}, devices=towers.devices, gradients=True)
     assert {finding.kind for finding in faulty.findings} == {"gradient-placement"}
     assert right.passed, str(right)
+
+
+def test_a_function_whose_body_runs_after_the_call_is_refused_and_what_it_calls_is_in_place(towers: Towers) -> None:
+    @colocate_gradients
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.concat(on_each(towers.devices, towers.dense, towers.x), axis=0) ** 2)
+        return tape.gradient(loss, [towers.w, towers.b])
+
+    def steps() -> Iterator[Any]:
+        yield step()
+
+    async def later() -> Any:
+        return step()
+
+    async def all_later() -> AsyncIterator[Any]:
+        yield step()
+
+    for fn in (steps, later, all_later):
+        with pytest.raises(UsageError, match=r"body runs after the call; decorate the function that it calls"):
+            colocate_gradients(fn)
+    assert elsewhere(trace(lambda: list(steps()))) == []
+    assert elsewhere(trace(lambda: asyncio.run(later()))) == []
