@@ -13,7 +13,7 @@ from harness.records import Verdict
 pytest_plugins = ["four_devices"]
 
 #: The first of each class, such as V01; another one of its class is a variant.
-_FIRST = {fault.id: fault.name for fault in reversed(FAULTS.values())}
+_FIRST = {fault.id: fault.name for fault in reversed(list(FAULTS.values()))}
 _ALL = pytest.mark.parametrize(
     "fault",
     [

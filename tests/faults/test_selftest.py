@@ -154,7 +154,7 @@ def test_the_place_of_a_fault_is_the_first_op_that_its_twin_does_not_run() -> No
         def fresh(fn: Any) -> Any:
             return lambda x: (weights.assign([1.0, 2.0]), fn(x))[1]
 
-        return Case(fresh(parallel), fresh(twin), twin, {"x": np.float32([3.0, 4.0])}, frozenset({"value"}))
+        return Case(fresh(parallel), fresh(twin), twin, {"x": np.array([3.0, 4.0], np.float32)}, frozenset({"value"}))
 
     def right(x: Any) -> Any:
         mean = tf.reduce_mean(x * weights)
