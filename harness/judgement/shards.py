@@ -144,11 +144,6 @@ class Shards:
             return self.trace.work.get(op.name) or 1.0
         return 100.0 if any(word in op.type for word in _HEAVY) else 1.0
 
-    def _whole(self, part: int) -> list[Op]:
-        """All work on a part, backward ops included."""
-        backward = [op for op in self.ops if op.role == "gradient" and computes(op)]
-        return [op for op in (*self.worked, *backward) if self.part(op) == part]
-
     def misplaced(self) -> Iterator[Misplaced]:
         """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""
         if not self.worked:
@@ -181,7 +176,7 @@ class Shards:
                 free = unscoped or (on_host and op.type not in LOOKUPS)
                 away[part, device, free].append(op)
         for (part, _, free), ops in away.items():
-            share = sum(map(self._weight, ops)) / sum(map(self._weight, self._whole(part)))
+            share = sum(map(self._weight, ops)) / sum(self._weight(op) for op in self.worked if self.part(op) == part)
             if share >= (_MOST if free else _SHARE):
                 home = min(homes[part], key=str)
                 for op in ops:
@@ -273,7 +268,8 @@ class Shards:
     def _updates(self, op: Op) -> bool:
         """Whether an op is done for variables alone, such as those of a metric, and so belongs to them."""
         ends = self._ends(
-            op, lambda reader: reader.role == "forward" and (reader.device == op.device or reader.type in MOVEMENT)
+            op,
+            lambda reader: reader.role == "forward" and (reader.device in (None, op.device) or reader.type in MOVEMENT),
         )
         return bool(ends) and all(end.role == "update" for end in ends)
 

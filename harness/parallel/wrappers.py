@@ -149,6 +149,10 @@ def _pinned_op(original: Callable[..., Any]) -> Callable[..., Any]:
         original(graph, op, *rest, **named)
         if thread.pinned:
             setattr(op, _PINNED, True)
+        if graph._colocation_stack and op.type == "Placeholder" and (thread.pinned or active()):
+            # An argument is where the caller has it. TensorFlow colocates those that gradients of sums begin to read.
+            op._clear_attr("_class")
+            op._set_device("")
 
     return create
 

@@ -230,6 +230,31 @@ def jacobian_of_each_row(devices: Devices) -> Program:
     return Program(make_parallel(fn, devices), fn, {"x": sample(10, 6)})
 
 
+def metric_updated_outside_of_the_scopes(devices: Devices) -> Program:
+    """Its own arithmetic belongs to its variable, also where TensorFlow leaves an op out, as the sum of one number."""
+    import tensorflow as tf
+
+    weights, total = tf.Variable(sample(6)), tf.Variable(0.0)
+
+    def added(predicted: Any) -> None:
+        total.assign_add(tf.reduce_sum(tf.reduce_sum(tf.abs(predicted - 1.0))))
+
+    def parallel(x: Any) -> Any:
+        total.assign(0.0)
+        for device, part in zip(devices, tf.split(x, 4), strict=True):
+            with tf.device(device.name):
+                predicted = tf.linalg.matvec(part, weights)
+            added(predicted)
+        return total.read_value()
+
+    def reference(x: Any) -> Any:
+        total.assign(0.0)
+        added(tf.linalg.matvec(x, weights))
+        return total.read_value()
+
+    return Program(parallel, reference, {"x": sample(8, 6)})
+
+
 def numbers_checked_on_the_host(devices: Devices) -> Program:
     import tensorflow as tf
 
@@ -259,5 +284,6 @@ CLEAN: tuple[Callable[[Devices], Program], ...] = (
     steps_of_their_own_then_a_mean,
     weights_in_parts_gathered_by_each,
     jacobian_of_each_row,
+    metric_updated_outside_of_the_scopes,
     numbers_checked_on_the_host,
 )

@@ -61,6 +61,14 @@ def test_a_right_program_passes(make: Callable[[harness.Devices], Program], devi
     assert clean.verdict is Verdict.PASS, clean
 
 
+def test_work_without_a_scope_weighs_as_much_beside_gradients(devices: harness.Devices) -> None:
+    for wrong, kinds in ((True, {"op-placement"}), (False, set())):
+        program = misplaced_programs.heavy_without_a_scope(devices, wrong)
+        parallel = harness.colocate_gradients(program.parallel)
+        found = harness.verify(parallel, program.reference, program.inputs, devices=devices, gradients=True)
+        assert {finding.kind for finding in found.findings} == kinds, found
+
+
 @NO_GPU_KERNEL
 def test_a_jacobian_that_is_taken_outside_of_the_scopes_is_found(devices: harness.Devices) -> None:
     weights = tf.Variable(sample(6, 5))

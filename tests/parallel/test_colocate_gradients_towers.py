@@ -76,6 +76,19 @@ def test_the_gradient_of_a_tf_function_with_loops_that_read_variables(devices: D
         assert cured.verdict is Verdict.PASS, cured
 
 
+def test_the_gradient_of_a_tf_function_with_means_of_an_unknown_shape(devices: Devices) -> None:
+    w, inputs = tf.Variable(numbers(3, 3)), {"x": np.ones((2 * len(devices), 3), "float32")}
+
+    def model(x: Any) -> Any:
+        return tf.reduce_mean(tf.tanh(tf.matmul(x, w)), axis=1)
+
+    towers = tf.function(by_replicas(model, devices), input_signature=[tf.TensorSpec([None, None])])
+    plain = verify(towers, model, inputs, devices=devices, variables=[w], modes=["eager"])
+    assert {finding.kind for finding in plain.findings} == {"gradient-placement"}, plain
+    cured = verify(colocate_gradients(towers), model, inputs, devices=devices, variables=[w], modes=["eager"])
+    assert cured.verdict is Verdict.PASS, cured
+
+
 @pytest.mark.parametrize("recipe", [guide, by_slices, by_replicas], ids=lambda recipe: recipe.__name__)
 def test_a_recipe_for_towers_passes_within_the_context_and_not_without(devices: Devices, recipe: Any) -> None:
     w, b, v = tf.Variable(numbers(6, 8)), tf.Variable(numbers(8)), tf.Variable(numbers(8, 3))
