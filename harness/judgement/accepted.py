@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +21,10 @@ def known_acceptances(accept: Any) -> tuple[Acceptance, ...]:
         UsageError: it is not a sequence of pairs of texts, or names a code that no kind of finding has.
     """
     form = "[('gradient-placement', 'why this is right here'), ...]: a kind, a code or a place, and the reason"
-    if isinstance(accept, str):
+    if isinstance(accept, str) or not isinstance(accept, Iterable):
         raise UsageError(f"accept={accept!r}; accepted: {form}")
-    for each in accept:
+    pairs = list(accept)
+    for each in pairs:
         pair = isinstance(each, (tuple, list)) and len(each) == 2
         if not pair or not all(isinstance(text, str) and text.strip() for text in each):
             raise UsageError(f"accept contains {each!r}; accepted: {form}")
@@ -31,7 +32,7 @@ def known_acceptances(accept: Any) -> tuple[Acceptance, ...]:
             raise UsageError(
                 f"accept contains {each[0]!r}; accepted codes: {', '.join(kind.code for kind in KINDS.values())}"
             )
-    return tuple((what.strip(), reason.strip()) for what, reason in accept)
+    return tuple((what.strip(), reason.strip()) for what, reason in pairs)
 
 
 def accepted(

@@ -96,6 +96,11 @@ def verify(
     if not isinstance(variables, Iterable) or hasattr(variables, "assign"):
         raise UsageError(f"variables={variables!r}; accepted: a sequence of tf.Variable")
     used = list(variables)
+    if others := [each for each in used if not hasattr(each, "assign")]:
+        kind = type(others[0]).__name__
+        raise UsageError(f"variables contains an object of type {kind}; accepted: a sequence of tf.Variable")
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise UsageError(f"seed={seed!r}; accepted: an integer from 0 on")
     if oracle is not None and not callable(oracle):
         raise UsageError(f"oracle={oracle!r} is not callable; give a NumPy function that takes the inputs by name")
     given = _on_host(inputs, known.host)
@@ -180,7 +185,8 @@ def _known_devices(devices: Sequence[Device]) -> Devices:
 
 
 def _known_modes(modes: Sequence[str]) -> list[Mode]:
-    if isinstance(modes, str) or not modes or not set(modes) <= set(MODES):
+    given = isinstance(modes, Iterable) and not isinstance(modes, str) and modes
+    if not given or any(mode not in MODES for mode in modes):
         raise UsageError(f"modes={modes!r}; accepted: one or more of {', '.join(map(repr, MODES))}, in a sequence")
     return [mode for mode in MODES if mode in modes]
 

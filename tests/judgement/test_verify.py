@@ -329,6 +329,11 @@ def test_bad_arguments_are_refused_in_one_line(devices: Devices) -> None:
     calls: dict[str, Callable[[], Any]] = {
         "modes=": lambda: verify(dense, dense, {"x": X}, modes=("fast",), **arguments),
         "modes='eager'": lambda: verify(dense, dense, {"x": X}, modes="eager", **arguments),
+        "modes=3": lambda: verify(dense, dense, {"x": X}, modes=3, **arguments),  # type: ignore[arg-type]
+        "seed='a'": lambda: verify(dense, dense, {"x": X}, seed="a", **arguments),  # type: ignore[arg-type]
+        "seed=-1": lambda: verify(dense, dense, {"x": X}, seed=-1, **arguments),
+        "accept=3": lambda: verify(dense, dense, {"x": X}, accept=3, **arguments),  # type: ignore[arg-type]
+        "variables contains an object of type str": lambda: verify(dense, dense, {"x": X}, variables="w", **arguments),
         "is not callable": lambda: verify(3, dense, {"x": X}, **arguments),  # type: ignore[arg-type]
         "a mapping of argument names": lambda: verify(dense, dense, [X], **arguments),  # type: ignore[arg-type]
         "devices is empty": lambda: verify(dense, dense, {"x": X}, devices=[]),
