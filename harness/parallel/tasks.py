@@ -14,13 +14,16 @@ from harness.devices.kinds.cluster import ClusterSpec
 from harness.devices.kinds.cores import CoresSpec
 from harness.devices.kinds.cpu import CpuSpec
 from harness.devices.kinds.gpu import GpuSpec
+from harness.devices.kinds.software_gpu import SoftwareGpuSpec
 from harness.devices.nvidia import Card, read_cards
 from harness.devices.request import resolve
 from harness.errors import DevicesUnavailable, UsageError
 from harness.plural import plural
+from harness.softgpu import SoftwareGpus, load
 
 #: What makes TensorFlow, and the libraries that it calls, compute on one thread.
 _ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1", "OMP_NUM_THREADS": "1"}
+_ACCEPTED = "auto, cpu:N, cores:N, gpu, gpu:N, softgpu:N or softgpu:NxM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +31,14 @@ class Slot:
     """One device that a task can have to itself.
 
     ``cpus`` are the CPUs that the task's process may run on (``None``: as its parent); ``environment`` is added to
-    its environment; ``uuid`` is the GPU's.
+    its environment; ``uuid`` is the GPU's; ``software_mib`` is the memory of a software GPU in MiB.
     """
 
     name: str
     cpus: tuple[int, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
     uuid: str | None = None
+    software_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ def slots(
     ``cpu:N``: N slots that share the CPUs which this process may use, one each as far as they go round, with one
     thread; no GPU is seen. ``cores:N``: the same on N physical cores, no two on one. ``gpu``, ``gpu:N``: a card each,
     named by its UUID in ``CUDA_VISIBLE_DEVICES``, so that it is the one that is meant however cards are numbered.
-    ``auto``: the cards where there are any, else all physical cores. ``cards``, ``cores`` and ``cpus`` stand for those
+    ``auto``: the cards where there are any, else all physical cores. ``softgpu:N`` and ``softgpu:NxM``: a software GPU
+    each, which is the only one that its process loads. ``cards``, ``cores`` and ``cpus`` stand for those
     of this machine, in tests.
 
     Raises:
@@ -109,14 +114,14 @@ def slots(
     if isinstance(wanted, CpuSpec):
         allowed = sorted(allowed_cpus() if cpus is None else cpus)
         return tuple(_cpu(index, allowed[index % len(allowed)]) for index in range(wanted.count))
+    if isinstance(wanted, SoftwareGpuSpec):
+        return tuple(_software_gpu(index, wanted.memory_mib) for index in range(wanted.count))
     if isinstance(wanted, ClusterSpec):
         raise UsageError(
             f"--devices {spec}: tasks are processes of this host, and cannot be started on another; run this command "
-            "there; accepted: auto, cpu:N, cores:N, gpu or gpu:N"
+            f"there; accepted: {_ACCEPTED}"
         )
-    raise UsageError(
-        f"--devices {spec}: tasks are processes, and need a device each; accepted: auto, cpu:N, cores:N, gpu or gpu:N"
-    )
+    raise UsageError(f"--devices {spec}: tasks are processes, and need a device each; accepted: {_ACCEPTED}")
 
 
 def _cpu(index: int, cpu: int) -> Slot:
@@ -128,8 +133,21 @@ def _gpu(index: int, card: Card) -> Slot:
     return Slot(f"GPU:{index} ({card.name}, {card.uuid})", None, environment, card.uuid)
 
 
-def take(cpus: Sequence[int] | None, environment: dict[str, str]) -> None:
-    """Make this process one that sees its device alone: before TensorFlow is loaded."""
+def _software_gpu(index: int, memory_mib: int) -> Slot:
+    name = f"GPU:{index} (software GPU, {memory_mib:,} MiB)"
+    return Slot(name, None, {"CUDA_VISIBLE_DEVICES": "-1"}, software_mib=memory_mib)
+
+
+def take(cpus: Sequence[int] | None, environment: dict[str, str], software_mib: int | None = None) -> None:
+    """Make this process one that sees its device alone: before TensorFlow is loaded, or with its software GPU.
+
+    Raises:
+        SoftwareGpusUnavailable: the library of software GPUs cannot be built.
+    """
     os.environ.update(environment)
     if cpus is not None:
         os.sched_setaffinity(0, cpus)
+    if software_mib is not None:
+        import tensorflow as tf
+
+        load(tf, SoftwareGpus(1, software_mib))

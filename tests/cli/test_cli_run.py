@@ -27,6 +27,12 @@ import tensorflow as tf
 assert tf.config.threading.get_intra_op_parallelism_threads() in (0, 1)
 print("sum", float(tf.reduce_sum(tf.ones((3, 4)))))
 """
+ON_GPU = """
+import tensorflow as tf
+with tf.device("/GPU:0"):
+    product = tf.matmul(tf.ones((3, 4)), tf.ones((4, 3)))
+print(len(tf.config.list_physical_devices("GPU")), "GPU", product.device, float(product[0, 0]))
+"""
 HANGS = """
 import subprocess, sys, threading
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -43,6 +49,7 @@ def folder(tmp_path: Path) -> Path:
         "sees.py": SEES,
         "beside.py": "print('imported from beside')",
         "trains.py": TRAINS,
+        "on_gpu.py": ON_GPU,
         "hangs.py": HANGS,
         "fails.py": "import sys; sys.exit(7)",
         "raises.py": "raise RuntimeError('no good')",
@@ -72,6 +79,18 @@ def test_each_task_has_its_device_and_more_tasks_than_devices_wait(folder: Path)
     first = min(by_number[0].started_s + by_number[0].elapsed_s, by_number[1].started_s + by_number[1].elapsed_s)
     assert by_number[2].started_s >= first - 0.01
     assert "3 tasks ran on 2 devices of cpu:2; all succeeded" in done.stdout
+
+
+def test_each_task_has_a_software_gpu_and_no_other_and_described_ones_are_refused(folder: Path) -> None:
+    done = run(folder, "run", "--devices", "softgpu:2x512", "on_gpu.py")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    (result,) = _tasks(folder).results
+    assert result.device == "GPU:0 (software GPU, 512 MiB)"
+    log = Path(folder, result.log).read_text()
+    assert "1 GPU /job:localhost/replica:0/task:0/device:GPU:0 4.0" in log
+    refused = run(folder, "run", "--devices", "softgpu:@clean-8", "on_gpu.py")
+    assert refused.returncode == 2
+    assert "softgpu:N or softgpu:NxM" in refused.stderr
 
 
 def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> None:
