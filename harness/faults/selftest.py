@@ -40,7 +40,7 @@ _OF_VALUES = frozenset({"value", "gradient", "missing-gradient", "shape", "dtype
 #: What the first line says where no known cause gives the numbers: so, or which op or step was the first to differ.
 NO_CAUSE = (
     "no known cause",
-    "first op of the reference whose result differs",
+    "first op whose result differs from the reference's",
     "diverged from the single-device run at step",
 )
 

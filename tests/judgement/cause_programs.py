@@ -235,14 +235,14 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         lambda d, x: joined(d, lambda p: tf.nn.softplus(tf.matmul(p, shared())), x),
         dense,
         X,
-        r"first op of the reference whose result differs is Tanh .*; the program runs Softplus there",
+        r"first op whose result differs from the reference's is Softplus: .*; the reference runs Tanh \(.*\) there",
     ),
     (
         "no activation",
         lambda d, x: tf.exp(joined(d, lambda p: tf.matmul(p, shared()), x)),
         lambda x: tf.exp(dense(x)),
         X,
-        r"first op of the reference whose result differs is Tanh .*; the program runs Exp there",
+        r"first op whose result differs from the reference's is Exp on .*; the reference runs Tanh \(.*\) there",
     ),
     (
         "no penalty",

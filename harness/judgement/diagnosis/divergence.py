@@ -1,83 +1,300 @@
-"""The first op whose result differs although its inputs are equal: where two programs part.
+"""The first op whose result differs although what it reads is equal: where two programs part.
 
-Both programs run once more in eager code, with each result kept. What the same step computes on each device is joined
-along the rows, and results are matched by value, never by their order or their names: so a program may be written in
-other lines than the reference.
+Both programs run once more in eager code, with each result kept, and the reference also runs on the rows of each shard.
+Results are matched by value, never by their order or their names: so a program may be written in other lines than the
+reference. From a wrong output the search goes back, op by op, through what has no equal in the reference. Floating
+numbers are equal but for rounding, integers and booleans exactly.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-import numpy as np
-
+from harness.devices.name import DeviceName
+from harness.judgement.arithmetic import JOINS, MOVEMENT
+from harness.judgement.diagnosis.joins import shard_leaves
+from harness.judgement.diagnosis.layout import partitions
+from harness.judgement.diagnosis.partners import Partner, Partners
 from harness.judgement.diagnosis.question import Array, Cause, Question
-from harness.judgement.diagnosis.recorded import Step, equal, steps_of
+from harness.judgement.diagnosis.recorded import Step, run_recorded
+from harness.judgement.diagnosis.wording import listed
+
+_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+_MOVES = MOVEMENT | {"Transpose", "ConjugateTranspose", "GatherV2", "GatherNd", "ReverseV2", "Roll", "Where"}
+#: So many lines are named that only move data.
+_MOST_LINES = 2
+#: What these make does not depend on the numbers that they read.
+_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
+
+#: How the sentence about it begins.
+FIRST_OP = "the first op whose result differs from the reference's is"
+#: ``same``, ``part``, ``local``: as in :class:`Partner`. ``moved``: made of such by an op that only moves data.
+#: ``own``: the program's own integers, made of shapes and constants. ``given``: not compared.
+_Status = Literal["same", "part", "local", "moved", "own", "given", "differs"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The op of the program at which it parts from the reference.
+
+    ``unlike`` are ops that made what it reads and that only moved data, or computed integers from shapes: the reference
+    has no equal of their results. ``count`` equal results come before. ``expected`` is what the reference runs there.
+    """
+
+    step: Step
+    unlike: tuple[Step, ...]
+    devices: tuple[str, ...]
+    count: int
+    local: bool
+    expected: Step | None
+
+    @property
+    def place(self) -> str | None:
+        """Its line, and the outermost one of the program from which it was called."""
+        lines = self.step.places
+        return lines[0] if len(set(lines)) == 1 else f"{lines[0]}, called at {lines[-1]}" if lines else None
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it reads what ops on other lines made, of which the reference has no equal."""
+        return any(step.place not in self.step.places for step in self.unlike)
 
 
 def first_difference(question: Question) -> Iterator[Cause]:
-    """Name the first op of the reference that has no equal in the program, though all that it reads has."""
-    if not any(leaf.part == "outputs" for leaf in question.wrong):
-        return
-    reference, program = steps_of(question, question.reference), steps_of(question, question.parallel)
-    made = _joined(program)
-    same: dict[int, tuple[Step, ...]] = {}
-    unequal: set[int] = set()
-    count = 0
-    for step in reference:
-        known = not any(each in unequal for each in step.inputs)
-        if not step.computes:
-            unequal.update(() if known else step.outputs)
-            if known:
-                # What only moves data stands for what it reads.
-                before = tuple(each for name in step.inputs for each in same.get(name, ()))
-                same.update(dict.fromkeys(step.outputs, before))
-            continue
-        wanted = step.result
-        assert wanted is not None
-        match = next((steps for steps, array in made[wanted.shape] if equal(array, wanted)), None)
-        if match is not None:
-            same.update(dict.fromkeys(step.outputs, match))
-            count += 1
-        elif known:
-            yield _cause(question, step, [each for name in step.inputs for each in same.get(name, ())], program, count)
-            return
-        else:
-            unequal.update(step.outputs)
+    """Name the first op of the program whose result the reference does not have."""
+    origin = origin_of(question)
+    if origin is not None:
+        yield Cause(f"{FIRST_OP} {sentence_of(origin)}", origin.place, tuple(question.wrong))
 
 
-def _cause(question: Question, origin: Step, before: list[Step], program: list[Step], count: int) -> Cause:
-    wrong = tuple(question.wrong)
-    reached = {name for step in before for name in step.outputs}
-    other = None
-    for step in program:
-        if reached.intersection(step.inputs):
-            if step.computes and step not in before:
-                other = step
-                break
-            reached.update(step.outputs)
-    where = f" ({origin.place})" if origin.place else ""
-    sentence = f"the first op of the reference whose result differs is {origin.kind}{where}: its inputs are equal"
-    sentence += f", as are {count} results before it" if count > 1 else ""
-    if other is not None and other.kind != origin.kind:
-        return Cause(f"{sentence}; the program runs {other.kind} there", other.place, wrong)
-    return Cause(sentence, other.place if other is not None and other.place != origin.place else None, wrong)
+def located(question: Question, cause: Cause) -> Cause:
+    """A cause with the first op that differs, if that is at another line, else with the line that called its own."""
+    if cause.sentence.startswith(FIRST_OP):
+        return cause
+    try:
+        search = _Search(question)
+        origin = None if all(leaf.part == "gradients" for leaf in question.wrong) else search.origin()
+    except Exception as error:  # noqa: BLE001 - the cause is known, and must not be lost for want of a line
+        question.failed.append(f"the first op that differs: {type(error).__name__}: {error}")
+        return cause
+    if origin is None or origin.place is None or (cause.place in origin.step.places and not origin.elsewhere):
+        calls = {step.places[-1] for step in search.steps if step.place == cause.place} - {cause.place}
+        return replace(cause, place=f"{cause.place}, called at {calls.pop()}") if len(calls) == 1 else cause
+    made = f", which reads what {_listed(origin.unlike)} made" if origin.elsewhere else ""
+    sentence = f"{cause}; the first op that differs is {origin.step.kind}{made}"
+    return replace(cause, sentence=sentence, place=origin.place)
 
 
-def _joined(steps: list[Step]) -> dict[tuple[int, ...], list[tuple[tuple[Step, ...], Array]]]:
-    """Results by their shape: each by itself, and the same step of all devices joined along the first axis."""
-    found: dict[tuple[int, ...], list[tuple[tuple[Step, ...], Array]]] = defaultdict(list)
-    by_kind: dict[str, dict[str, list[Step]]] = defaultdict(lambda: defaultdict(list))
+def sentence_of(origin: Origin) -> str:
+    """Which op, and what is to be said of it, without its place."""
+    on = f" on {listed([DeviceName.parse(name).short for name in origin.devices])}" if origin.devices else ""
+    text = f"{origin.step.kind}{on}: "
+    if origin.local:
+        return text + "it computes across the rows of its shard alone, and the reference across those of the batch"
+    if origin.unlike:
+        text += f"the reference has no equal of what it reads from {_listed(origin.unlike)} either"
+    else:
+        text += f"its inputs are equal{f', as are {origin.count} results before it' if origin.count > 1 else ''}"
+    if origin.expected is not None and origin.expected.kind != origin.step.kind:
+        text += f"; the reference runs {_named(origin.expected)} there"
+    return text
+
+
+def _listed(steps: Iterable[Step]) -> str:
+    return listed(list(dict.fromkeys(map(_named, steps))))
+
+
+def _named(step: Step) -> str:
+    return f"{step.kind} ({step.place})" if step.place else step.kind
+
+
+def origin_of(question: Question) -> Origin | None:
+    """Where the wrong outputs and variables begin to differ; ``None`` where that cannot be told."""
+    if all(leaf.part == "gradients" for leaf in question.wrong):
+        return None
+    return _Search(question).origin()
+
+
+class _Search:
+    def __init__(self, question: Question) -> None:
+        import tensorflow as tf
+
+        self.question = question
+        whole, _ = run_recorded(question, question.reference)
+        self.steps, outputs = run_recorded(question, question.parallel)
+        self.flat = tf.nest.flatten(outputs)
+        given = [array for array in question.input_arrays if array is not None]
+        given += [leaf.start for leaf in question.leaves if leaf.start is not None]
+        self.partners = Partners(given, whole, *_on_shards(question))
+        self.whole = whole
+        self.inputs = {getattr(leaf, "_id", None) for leaf in question.parallel.leaves()}
+        self.maker = {name: step for step in self.steps for name in step.outputs}
+        self.order = {id(step): number for number, step in enumerate(self.steps)}
+        self.groups = _groups(self.steps)
+        self.status: dict[int, _Status] = {}
+        self.partner: dict[int, Partner] = {}
+        self.from_data: set[int] = {name for name in self.inputs if name is not None}
+        for step in self.steps:
+            self.judge(step)
+
+    def judge(self, step: Step) -> None:
+        """Say of each result what it is to the reference."""
+        data = step.kind == "ReadVariableOp" or any(name in self.from_data for name in step.inputs)
+        data = data and step.kind not in _SHAPES
+        read = {self.status.get(name, "given") for name in step.inputs}
+        for port, (name, array) in enumerate(zip(step.outputs, step.results, strict=True)):
+            if data:
+                self.from_data.add(name)
+            self.status[name] = self.status_of(step, port, array, read, data, name)
+
+    def status_of(
+        self, step: Step, port: int, array: Array | None, read: set[_Status], data: bool, name: int
+    ) -> _Status:
+        if array is None:
+            return "given"
+        partner = self.partners.of(array) or self.in_group(step, port)
+        if partner is not None:
+            self.partner[name] = partner
+            return partner.how
+        if step.kind in _MOVES and "differs" not in read:
+            return "local" if "local" in read else "moved"
+        return "own" if not data and array.dtype.kind in "iub" else "differs"
+
+    def in_group(self, step: Step, port: int) -> Partner | None:
+        arrays = [each.results[port] for each in self.groups[id(step)] if port < len(each.results)]
+        known = [array for array in arrays if array is not None]
+        return self.partners.of_group(known) if len(known) == len(arrays) > 1 else None
+
+    def origin(self) -> Origin | None:
+        found = self.first(self.roots(), {"differs"})
+        if found is None:
+            found = self.first(self.roots(), {"differs", "local"})
+        elif found.kind in JOINS and any(self.status.get(name) == "local" for name in found.inputs):
+            found = self.first(found.inputs, {"differs", "local"}) or found
+        if found is None:
+            return None
+        local = all(self.status[name] == "local" for name in found.outputs)
+        alike = [each for each in self.groups[id(found)] if self.is_bad(each)]
+        devices = [each.device for each in alike] if len(alike) < len(self.question.devices) else []
+        before = self.steps[: self.order[id(found)]]
+        count = sum(step.computes and self.status[step.outputs[0]] in ("same", "part") for step in before)
+        return Origin(found, self.unlike(found), tuple(sorted(devices)), count, local, self.expected_after(found))
+
+    def is_bad(self, step: Step) -> bool:
+        return any(self.status.get(name) in ("differs", "local") for name in step.outputs) or not step.outputs
+
+    def roots(self) -> list[int]:
+        """The wrong outputs, and what is written to wrong variables."""
+        import tensorflow as tf
+
+        found: list[int] = []
+        for leaf in self.question.wrong:
+            if leaf.part == "outputs":
+                parts = tf.nest.flatten(self.flat[leaf.index], expand_composites=True)
+                found += [name for part in parts if (name := getattr(part, "_id", None)) in self.maker]
+            elif leaf.part == "state":
+                handle = getattr(getattr(self.question.watched[leaf.index], "handle", None), "_id", None)
+                found += [name for step in self.writes(handle) for name in step.inputs[1:]]
+        return found
+
+    def writes(self, handle: int | None) -> list[Step]:
+        return [step for step in self.steps if step.kind.startswith(_WRITES) and step.inputs[0] == handle]
+
+    def sources(self, step: Step) -> Iterable[int]:
+        """What a step reads; of a variable, what was written to it before."""
+        before = self.written(step)
+        return step.inputs if not before else [name for each in before for name in each.inputs[1:]]
+
+    def written(self, step: Step) -> list[Step]:
+        """Of a read of a variable, the writes before it."""
+        writes = self.writes(step.inputs[0]) if step.kind == "ReadVariableOp" else []
+        return [each for each in writes if self.order[id(each)] < self.order[id(step)]]
+
+    def first(self, roots: Iterable[int], bad: set[str]) -> Step | None:
+        """The first step behind these tensors whose result is bad and that reads nothing bad."""
+        waiting = [name for name in roots if self.status.get(name) in bad]
+        seen: set[int] = set()
+        found: list[Step] = []
+        while waiting:
+            step = self.maker[waiting.pop()]
+            if id(step) in seen:
+                continue
+            seen.add(id(step))
+            behind = [name for name in self.sources(step) if self.status.get(name) in bad]
+            waiting += behind
+            if not behind:
+                found.append([step, *self.written(step)][-1])
+        # Of steps that other devices do right, one is at fault; a step may also be another way to the same end.
+        found.sort(key=lambda step: (all(self.is_bad(each) for each in self.groups[id(step)]), self.order[id(step)]))
+        return found[0] if found else None
+
+    def behind(self, step: Step) -> list[Step]:
+        """The steps that only moved data, or made the program's own integers, on the way to what a step reads."""
+        found: list[Step] = []
+        waiting = [step]
+        while waiting:
+            for name in waiting.pop().inputs:
+                maker = self.maker.get(name)
+                if maker is not None and self.status[name] in ("moved", "own") and maker not in found:
+                    found.append(maker)
+                    waiting.append(maker)
+        return sorted(found, key=lambda each: -self.order[id(each)])
+
+    def unlike(self, step: Step) -> tuple[Step, ...]:
+        """One of these for each line but the step's own, the last ones first."""
+        by_line = {each.place: each for each in reversed(self.behind(step))}
+        own = by_line.pop(step.place, None)
+        lines = tuple(sorted(by_line.values(), key=lambda each: -self.order[id(each)]))[:_MOST_LINES]
+        return lines or ((own,) if own is not None else ())
+
+    def expected_after(self, step: Step) -> Step | None:
+        """The op of the reference that computes with what this one reads."""
+        tensors = {name for each in (step, *self.behind(step)) for name in each.inputs}
+        read = {
+            name
+            for tensor in tensors
+            if (partner := self.partner.get(tensor)) is not None and partner.step is not None
+            for name in partner.step.outputs
+        }
+        if not read:
+            return None
+        reached = set(read)
+        for other in self.whole:
+            if reached.intersection(other.inputs):
+                if other.kind not in _MOVES and other.computes:
+                    return other
+                reached.update(other.outputs)
+        return None
+
+
+def _on_shards(question: Question) -> tuple[list[list[Step]], list[int]]:
+    """The reference's ops for the rows of each shard, and the numbers of rows."""
+    layout = next(partitions(question), None)
+    if layout is None:
+        return [], []
+    leaves = question.reference.leaves()
+    try:
+        runs = [
+            replace(question.reference, inputs=question.with_leaves(shard_leaves(leaves, layout, number)), _graphs={})
+            for number in range(len(layout.sizes))
+        ]
+        return [run_recorded(question, run)[0] for run in runs], layout.sizes
+    except Exception as error:  # noqa: BLE001 - the user's program may refuse other inputs than its own
+        question.failed.append(f"{type(error).__name__}: {error}")
+        return [], []
+
+
+def _groups(steps: Iterable[Step]) -> dict[int, list[Step]]:
+    """For each step, by its id, the steps of the same lines on other devices, and itself."""
+    count: Counter[Any] = Counter()
+    by_key: dict[Any, list[Step]] = defaultdict(list)
+    keys = []
     for step in steps:
-        if step.result is not None:
-            found[step.result.shape].append(((step,), step.result))
-            if step.computes:
-                by_kind[step.kind][step.device].append(step)
-    for devices in by_kind.values():
-        for parts in zip(*devices.values(), strict=False):
-            arrays = [part.result for part in parts if part.result is not None and part.result.ndim]
-            if len(arrays) == len(parts) > 1 and len({array.shape[1:] for array in arrays}) == 1:
-                whole = np.concatenate(arrays)
-                found[whole.shape].append((parts, whole))
-    return found
+        line = step.kind, step.places
+        keys.append((*line, count[step.device, line]))
+        count[step.device, line] += 1
+        by_key[keys[-1]].append(step)
+    return {id(step): by_key[key] for step, key in zip(steps, keys, strict=True)}

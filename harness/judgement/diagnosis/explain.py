@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.judgement.diagnosis.diagnose import diagnose
+from harness.judgement.diagnosis.divergence import located
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.randomness import draws
@@ -34,6 +35,7 @@ def explain(questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
                 break
         else:
             cause = diagnose(question)
+            cause = cause and located(question, cause)
             alike = next((group for other, group in known if cause and other and str(other) == str(cause)), None)
             if alike is not None:
                 alike.append(question)

@@ -1,0 +1,141 @@
+"""What of the reference a tensor of the program is: a whole result, rows of it, a shard's part of it, or nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from harness.judgement.diagnosis.joins import Join
+from harness.judgement.diagnosis.question import Array
+from harness.judgement.diagnosis.recorded import Step, close, equal
+from harness.judgement.tolerance import epsilon_of
+
+#: Rows of larger results are not looked for.
+_MOST_ELEMENTS = 2**20
+_JOINS = ("sum", "weighted", "mean", "max", "min")
+
+
+@dataclass(frozen=True)
+class Partner:
+    """``same``: a result of the reference, or rows of one. ``part``: what a shard adds to one.
+
+    ``local``: what the reference computes from the rows of a shard, and no join of the shards' gives what it computes
+    from the batch. ``step`` is the reference's op, if it is known.
+    """
+
+    how: Literal["same", "part", "local"]
+    step: Step | None = None
+
+
+class Partners:
+    """The results of the reference for the whole batch and, op by op, for the rows of each shard.
+
+    ``given`` are the inputs and the variables; ``sizes`` are the numbers of rows of the shards.
+    """
+
+    def __init__(
+        self, given: Iterable[Array], whole: Sequence[Step], shards: Sequence[Sequence[Step]], sizes: Sequence[int]
+    ) -> None:
+        self.sizes = sizes
+        kinds = [step.kind for step in whole]
+        self.whole, self.shards = whole, shards
+        self.aligned = all([step.kind for step in steps] == kinds for steps in shards)
+        self.table: dict[tuple[np.dtype, int], list[tuple[Array, Step | None]]] = defaultdict(list)
+        self.local: dict[tuple[np.dtype, int], list[tuple[Array, int, int]]] = defaultdict(list)
+        for array in given:
+            self.table[array.dtype, array.ndim].append((array, None))
+        for step in whole:
+            for array in step.results:
+                if array is not None:
+                    self.table[array.dtype, array.ndim].append((array, step))
+        for steps in shards:
+            for number, step in enumerate(steps):
+                for port, array in enumerate(step.results):
+                    if array is not None:
+                        self.local[array.dtype, array.ndim].append((array, number, port))
+        self._joinable: dict[tuple[int, int], bool] = {}
+
+    def of(self, array: Array) -> Partner | None:
+        """The partner of a tensor of the program, or ``None``."""
+        key = array.dtype, array.ndim
+        for other, step in self.table[key]:
+            if equal(array, other):
+                return Partner("same", step)
+        for other, step in (*self.table[key], *self.table[array.dtype, array.ndim + 1]):
+            if _are_rows(array, other):
+                return Partner("same", step)
+        local = None
+        for other, number, port in self.local[key]:
+            if equal(array, other):
+                if not self.aligned or self.joinable(number, port):
+                    return Partner("part", self.whole[number] if self.aligned else None)
+                local = Partner("local", self.whole[number])
+        return local
+
+    def joinable(self, number: int, port: int) -> bool:
+        """Whether some join of the shards' results of an op of the reference gives its result for the batch."""
+        if (number, port) not in self._joinable:
+            wanted = self.whole[number].results[port]
+            parts = [steps[number].results[port] for steps in self.shards]
+            arrays = [part for part in parts if part is not None]
+            self._joinable[number, port] = (
+                wanted is None or len(arrays) < len(parts) or _join_gives(arrays, wanted, self.sizes)
+            )
+        return self._joinable[number, port]
+
+    def of_group(self, arrays: Sequence[Array]) -> Partner | None:
+        """The result that the results of the same op on several devices make together, or a multiple of it."""
+        for joined in _joined(arrays, (1,) * len(arrays), ("sum",)):
+            for other, step in self.table[joined.dtype, joined.ndim]:
+                if equal(joined, other) or self._is_multiple(joined, other):
+                    return Partner("part", step)
+        return None
+
+    def _is_multiple(self, one: Array, other: Array) -> bool:
+        """Whether one is the other, multiplied or divided by a number of rows or elements, as sums are of means."""
+        if one.shape != other.shape or not epsilon_of(one.dtype) or np.iscomplexobj(one):
+            return False
+        have, want = one.astype(np.float64), other.astype(np.float64)
+        if not (np.all(np.isfinite(have)) and np.all(np.isfinite(want)) and np.any(want) and np.any(have)):
+            return False
+        ratio = float(np.sum(have * want) / np.sum(want * want))
+        times = max(abs(ratio), 1 / abs(ratio)) if ratio else 0.0
+        step = 1 if have.size > 1 else max(2, sum(self.sizes))
+        simple = times >= step and abs(times / step - round(times / step)) < 1e-4
+        return simple and equal((want * ratio).astype(one.dtype), one)
+
+
+def _joined(arrays: Sequence[Array], sizes: Sequence[int], names: Sequence[str] = _JOINS) -> Iterator[Array]:
+    for name in names:
+        if (value := Join(name).of(arrays, sizes)) is not None:
+            yield value
+    for axis in range(arrays[0].ndim):
+        if (value := Join("concat", axis).of(arrays, sizes)) is not None:
+            yield value
+
+
+def _join_gives(arrays: Sequence[Array], wanted: Array, sizes: Sequence[int]) -> bool:
+    return all(equal(array, wanted) for array in arrays) or any(equal(made, wanted) for made in _joined(arrays, sizes))
+
+
+def _are_rows(array: Array, other: Array) -> bool:
+    """Whether an array is made of rows of another one, along one of its axes, or is one of its rows."""
+    if not 1 < array.size <= other.size <= _MOST_ELEMENTS or array.dtype.kind == "b":
+        return False
+    if array.ndim == other.ndim - 1:
+        return array.shape == other.shape[1:] and any(equal(array, row) for row in other)
+    differing = [axis for axis in range(array.ndim) if array.shape[axis] != other.shape[axis]]
+    if len(differing) > 1:
+        return False
+    axis = differing[0] if differing else 0
+    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    table = np.moveaxis(other, axis, 0).reshape(other.shape[axis], -1)
+    if rows.shape[1] == 1:
+        # Single numbers are found anywhere: they have to stand in a row.
+        starts = range(len(table) - len(rows) + 1)
+        return any(bool(np.all(close(rows, table[start : start + len(rows)]))) for start in starts)
+    return all(bool(np.any(np.all(close(row[np.newaxis], table), axis=1))) for row in rows)
