@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.faults.fault import Case, Program
+from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.recorded import Step, equal, recording
 from harness.judgement.runs import Program as Run
@@ -15,15 +16,16 @@ _Values = list[Any]
 def lines_at_fault(faulty: Case, clean: Case) -> frozenset[str]:
     """The lines (``file.py:12``) that lead to the first op of the faulty program that its clean twin does not run.
 
-    An op of the twin is the same if it has the same type and results or, without results, the same inputs. Each stands
-    for one op. If the twin has all ops of the faulty program, the fault is at the first op in another order; if the
-    twin has more, between the two ops where the first of these is left out, or where the program is defined.
+    An op of the twin is the same if it has the same type, or both only move data, and the same results or, without
+    results, inputs. Each stands for one op. If the twin has all ops of the faulty program, the fault is at the first op
+    in another order; if the twin has more, between the two ops where the first of these is left out, or where the
+    program is defined.
     """
     ours, theirs = _run(faulty, faulty.parallel), _run(clean, clean.twin)
     left = dict(enumerate(theirs))
     partners: dict[int, int] = {}
     for number, (step, values) in enumerate(ours):
-        same = (at for at, (other, found) in left.items() if other.kind == step.kind and _equal(values, found))
+        same = (at for at, (other, found) in left.items() if _alike(step, other) and _equal(values, found))
         if (at := next(same, None)) is None:
             return frozenset(step.places)
         del left[at]
@@ -47,6 +49,10 @@ def _run(case: Case, program: Program) -> list[tuple[Step, _Values]]:
         run.step(*run.leaves())
     known = {name: value for step in steps for name, value in zip(step.outputs, step.results, strict=True)}
     return [(step, list(step.results) or [known.get(name) for name in step.inputs]) for step in steps]
+
+
+def _alike(one: Step, other: Step) -> bool:
+    return one.kind == other.kind or (bool(one.outputs) and {one.kind, other.kind} <= MOVEMENT)
 
 
 def _equal(one: _Values, other: _Values) -> bool:

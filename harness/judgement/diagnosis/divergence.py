@@ -81,7 +81,8 @@ def located(question: Question, cause: Cause) -> Cause:
         question.failed.append(f"the first op that differs: {type(error).__name__}: {error}")
         return cause
     if origin is None or origin.place is None or (cause.place in origin.step.places and not origin.elsewhere):
-        calls = {step.places[-1] for step in search.steps if step.place == cause.place} - {cause.place}
+        lines = (step.places for step in search.steps if step.places)
+        calls = {places[-1] for places in lines if places[0] == cause.place} - {cause.place}
         return replace(cause, place=f"{cause.place}, called at {calls.pop()}") if len(calls) == 1 else cause
     made = f", which reads what {_listed(origin.unlike)} made" if origin.elsewhere else ""
     sentence = f"{cause}; the first op that differs is {origin.step.kind}{made}"
