@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import tensorflow as tf
 from cause_programs import WEIGHTS
 
 from harness import Devices, Verdict, Verification, verify
+from harness.judgement.diagnosis.divergence import Origin, sentence_of
 from harness.judgement.diagnosis.partners import Partners
 from harness.judgement.diagnosis.recorded import Step, recording
 
@@ -145,3 +147,14 @@ def test_what_shards_add_to_a_result_is_part_of_it_and_what_no_join_gives_is_loc
     assert grouped.step is not None
     assert grouped.step.kind == "Mean"
     assert partners.of_group([sums[0], 1.1 * sums[1]]) is None
+
+
+def test_inputs_are_called_equal_only_where_each_of_them_was_compared() -> None:
+    def step(kind: str) -> Step:
+        return Step(kind, ("a.py:3",), "/job:localhost/replica:0/task:0/device:CPU:1", (1, 2), (3,), (None,))
+
+    origin = Origin(step("Mul"), (), (), 4, False, None)
+    assert sentence_of(origin) == "Mul: its inputs are equal, as are 4 results before it"
+    assert sentence_of(replace(origin, uncompared=True)) == "Mul: not all of its inputs were compared"
+    moved = sentence_of(replace(origin, unlike=(step("Range"),), devices=(step("Mul").device,)))
+    assert moved == "Mul on CPU:1: the reference has no equal of what it reads from Range (a.py:3) either"

@@ -42,6 +42,7 @@ class Origin:
 
     ``unlike`` are ops that made what it reads and that only moved data, or computed integers from shapes: the reference
     has no equal of their results. ``count`` equal results come before. ``expected`` is what the reference runs there.
+    ``uncompared``: of something that it reads there is no value, as for want of room.
     """
 
     step: Step
@@ -50,6 +51,7 @@ class Origin:
     count: int
     local: bool
     expected: Step | None
+    uncompared: bool = False
 
     @property
     def place(self) -> str | None:
@@ -97,6 +99,8 @@ def sentence_of(origin: Origin) -> str:
         return text + "it computes across the rows of its shard alone, and the reference across those of the batch"
     if origin.unlike:
         text += f"the reference has no equal of what it reads from {_listed(origin.unlike)} either"
+    elif origin.uncompared:
+        text += "not all of its inputs were compared"
     else:
         text += f"its inputs are equal{f', as are {origin.count} results before it' if origin.count > 1 else ''}"
     if origin.expected is not None and origin.expected.kind != origin.step.kind:
@@ -182,7 +186,15 @@ class _Search:
         devices = [each.device for each in alike] if len(alike) < len(self.question.devices) else []
         before = self.steps[: self.order[id(found)]]
         count = sum(step.computes and self.status[step.outputs[0]] in ("same", "part") for step in before)
-        return Origin(found, self.unlike(found), tuple(sorted(devices)), count, local, self.expected_after(found))
+        return Origin(
+            step=found,
+            unlike=self.unlike(found),
+            devices=tuple(sorted(devices)),
+            count=count,
+            local=local,
+            expected=self.expected_after(found),
+            uncompared=any(self.status.get(name) == "given" and name in self.maker for name in found.inputs),
+        )
 
     def is_bad(self, step: Step) -> bool:
         return any(self.status.get(name) in ("differs", "local") for name in step.outputs) or not step.outputs

@@ -49,14 +49,14 @@ class Partners:
         for array in given:
             self.table[array.dtype, array.ndim].append((array, None))
         for step in whole:
-            for array in step.results:
-                if array is not None:
-                    self.table[array.dtype, array.ndim].append((array, step))
+            for result in step.results:
+                if result is not None:
+                    self.table[result.dtype, result.ndim].append((result, step))
         for steps in shards:
             for number, step in enumerate(steps):
-                for port, array in enumerate(step.results):
-                    if array is not None:
-                        self.local[array.dtype, array.ndim].append((array, number, port))
+                for port, result in enumerate(step.results):
+                    if result is not None:
+                        self.local[result.dtype, result.ndim].append((result, number, port))
         self._joinable: dict[tuple[int, int], bool] = {}
 
     def of(self, array: Array) -> Partner | None:
