@@ -185,6 +185,7 @@ class _Search:
         alike = [each for each in self.groups[id(found)] if self.is_bad(each)]
         devices = [each.device for each in alike] if len(alike) < len(self.question.devices) else []
         before = self.steps[: self.order[id(found)]]
+        of_variable = found.kind == "ReadVariableOp" or found.kind.startswith("Resource")
         count = sum(step.computes and self.status[step.outputs[0]] in ("same", "part") for step in before)
         return Origin(
             step=found,
@@ -193,7 +194,8 @@ class _Search:
             count=count,
             local=local,
             expected=self.expected_after(found),
-            uncompared=any(self.status.get(name) == "given" and name in self.maker for name in found.inputs),
+            uncompared=of_variable
+            or any(self.status.get(name) == "given" and name in self.maker for name in found.inputs),
         )
 
     def is_bad(self, step: Step) -> bool:
