@@ -80,9 +80,15 @@ class Trace:
         return load(Path(path))
 
     def diff(self, other: Trace) -> TraceDiff:
-        """What moved where from this trace to ``other``; falsy when nothing did."""
+        """What moved where from this trace to ``other``; falsy when nothing did.
+
+        Raises:
+            EvidenceError: ``other`` is no trace.
+        """
         from harness.evidence.diff import diff
 
+        if not isinstance(other, Trace):
+            raise EvidenceError(f"diff: other={other!r}; accepted: a trace, which harness.trace returns")
         return diff(self, other)
 
     def table(self) -> Group:

@@ -101,6 +101,11 @@ def verify(
         raise UsageError(f"variables contains an object of type {kind}; accepted: a sequence of tf.Variable")
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise UsageError(f"seed={seed!r}; accepted: an integer from 0 on")
+    for name, choice in (("gradients", gradients), ("exact", exact)):
+        if choice is not None and not isinstance(choice, (bool, np.bool_)):
+            raise UsageError(f"{name}={choice!r}; accepted: True, False or None")
+    if save is not None and (not isinstance(save, (str, Path)) or (Path(save).exists() and not Path(save).is_dir())):
+        raise UsageError(f"save={save!r}; accepted: the path of a folder")
     if oracle is not None and not callable(oracle):
         raise UsageError(f"oracle={oracle!r} is not callable; give a NumPy function that takes the inputs by name")
     given = _on_host(inputs, known.host)

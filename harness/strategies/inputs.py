@@ -29,8 +29,9 @@ def device_sets(devices: Devices, *, min_size: int = 1, max_size: int | None = N
     """Generate non-empty subsets of ``devices`` in any order, which shrink to the first device.
 
     Each keeps the spec, the reason and the host of ``devices``. Raise UsageError if the sizes are not between 1 and the
-    number of devices.
+    number of devices, or if these are no devices.
     """
+    devices = Devices.given(devices, UsageError)
     most = len(devices) if max_size is None else max_size
     if not 1 <= min_size <= most <= len(devices):
         given = f"min_size={min_size}, max_size={max_size} of {plural(len(devices), 'device')}"

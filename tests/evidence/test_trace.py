@@ -83,6 +83,8 @@ def test_the_second_trace_of_a_function_sees_what_the_first_saw(towers: Case) ->
         first, second = trace(call, x), trace(call, x)
         assert first.ops == second.ops
         assert not first.diff(second)
+        with pytest.raises(EvidenceError, match="diff: other=None; accepted: a trace"):
+            first.diff(None)  # type: ignore[arg-type]
 
 
 def test_a_function_that_was_run_before_is_seen_and_its_gradients_are_linked(towers: Case) -> None:

@@ -331,6 +331,10 @@ def test_bad_arguments_are_refused_in_one_line(devices: Devices) -> None:
         "modes='eager'": lambda: verify(dense, dense, {"x": X}, modes="eager", **arguments),
         "modes=3": lambda: verify(dense, dense, {"x": X}, modes=3, **arguments),  # type: ignore[arg-type]
         "seed='a'": lambda: verify(dense, dense, {"x": X}, seed="a", **arguments),  # type: ignore[arg-type]
+        "gradients='yes'; accepted: True": lambda: verify(dense, dense, {"x": X}, gradients="yes", **arguments),  # type: ignore[arg-type]
+        "exact=1; accepted: True": lambda: verify(dense, dense, {"x": X}, exact=1, **arguments),  # type: ignore[arg-type]
+        "save=3; accepted: the path": lambda: verify(dense, dense, {"x": X}, save=3, **arguments),  # type: ignore[arg-type]
+        "accepted: the path of a folder": lambda: verify(dense, dense, {"x": X}, save=__file__, **arguments),
         "seed=-1": lambda: verify(dense, dense, {"x": X}, seed=-1, **arguments),
         "accept=3": lambda: verify(dense, dense, {"x": X}, accept=3, **arguments),  # type: ignore[arg-type]
         "variables contains an object of type str": lambda: verify(dense, dense, {"x": X}, variables="w", **arguments),

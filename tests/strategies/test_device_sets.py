@@ -37,6 +37,11 @@ def test_device_sets_keep_to_the_sizes_asked_for() -> None:
     assert {len(devices) for devices in sample(device_sets(CPUS, min_size=2, max_size=3), 60)} == {2, 3}
 
 
+def test_a_spec_is_no_devices() -> None:
+    with pytest.raises(UsageError, match="devices='cpu:2'; accepted: what"):
+        device_sets("cpu:2")  # type: ignore[arg-type]
+
+
 def test_device_sets_shrink_to_the_first_device_or_to_the_first_that_fail() -> None:
     def never(devices: Devices) -> None:
         raise AssertionError
@@ -56,5 +61,5 @@ def test_device_sets_shrink_to_the_first_device_or_to_the_first_that_fail() -> N
 def test_sizes_that_cannot_be_had_are_refused(least: int, most: int | None) -> None:
     with pytest.raises(UsageError, match=r"min_size=.*accepted"):
         device_sets(CPUS, min_size=least, max_size=most)
-    with pytest.raises(UsageError, match="of 0 device"):
+    with pytest.raises(UsageError, match="devices is empty"):
         device_sets(CPUS[:0])
