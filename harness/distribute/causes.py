@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.distribute.compare import Compared
 from harness.distribute.facts import Facts
-from harness.distribute.history import History
+from harness.distribute.history import Array, History
 from harness.distribute.training import Data
 from harness.records import Finding
 
@@ -38,16 +38,78 @@ class Case:
 def find_causes(case: Case, rerun: Rerun | None) -> list[Finding]:
     """Findings that name the causes. ``rerun`` is ``None`` where runs cannot be repeated: then by arithmetic alone."""
     found = [*_from_metrics(case), *_from_sums(case)]
-    if found or rerun is None:
+    if found:
         return found
-    steps = case.compared.first_step + 1
-    suspects = list(_suspects(case))
-    for change, finding in suspects:
-        if rerun((change,), steps):
-            return [finding]
-    if len(suspects) > 1 and rerun(tuple(change for change, _ in suspects), steps):
-        return [finding for _, finding in suspects]
-    return []
+    if rerun is not None:
+        steps = case.compared.first_step + 1
+        suspects = list(_suspects(case))
+        for change, finding in suspects:
+            if rerun((change,), steps):
+                return [finding]
+        if len(suspects) > 1 and rerun(tuple(change for change, _ in suspects), steps):
+            return [finding for _, finding in suspects]
+    return list(_from_gradients(case))
+
+
+def _from_gradients(case: Case) -> Iterator[Finding]:
+    """The first step's gradients, or what it adds to the weights, are those of one device times N, or by N."""
+    replicas, step, of_one = case.found.replicas, f"step 0 ({case.found.loop})", "those of the single-device run"
+    if replicas == 1:
+        return
+    loss, want = _first_losses(case)
+    for factor, times in ((replicas, f"{replicas} times"), (1 / replicas, f"1/{replicas} times")):
+        if _is_multiple(case, factor):
+            alike = "and the loss are" if np.isclose(loss, factor * want, rtol=1e-4, atol=0) else "are"
+            yield Finding(
+                "gradient",
+                f"gradients, {step}",
+                None,
+                of_one,
+                f"{times} these",
+                f"the gradients {alike} {times} those of one device, with {replicas} replicas; divide the sum of the "
+                "losses of a replica's rows by the number of rows in the batch, and add up the replicas' gradients",
+            )
+        elif _is_multiple(case, 1) and _is_updated_by(case, factor):
+            yield Finding(
+                "value",
+                f"weights, {step}",
+                None,
+                "an update by the gradients",
+                f"an update by {times} these",
+                f"the weights change by {times} what they change on one device, with the same gradients and {replicas} "
+                "replicas; add up the replicas' gradients once, either by all_reduce or in the optimizer",
+            )
+
+
+def _is_multiple(case: Case, factor: float) -> bool:
+    """Whether all gradients of the first step are ``factor`` times those of the single-device run."""
+    found, single = case.found.values["gradient"], case.single.values["gradient"]
+    pairs = [(found[name][0], want[0]) for name, want in single.items() if name in found and want.any()]
+    return bool(pairs) and all(_close(got, factor * want) for got, want in pairs)
+
+
+def _is_updated_by(case: Case, factor: float) -> bool:
+    """Whether the first step changed each weight by ``factor`` times what the single-device run did, by plain SGD.
+
+    From the same weight w, both runs give w - r g and w - factor r g for the rate r and the gradient g.
+    """
+    found, single = case.found.values["weight"], case.single.values["weight"]
+    gradients = {name: array[0] for name, array in case.single.values["gradient"].items() if array[0].any()}
+    return bool(gradients) and all(
+        name in found
+        and name in single
+        and _close(single[name][0] - found[name][0], (factor - 1) * case.single.rates[0] * gradient, single[name][0])
+        for name, gradient in gradients.items()
+    )
+
+
+def _close(found: Array, wanted: Array, *others: Array) -> bool:
+    """Whether these are equal but for rounding in float32 of them and of ``others``, which they are computed from."""
+    if found.shape != wanted.shape:
+        return False
+    largest = max(float(np.abs(each).max(initial=0.0)) for each in (wanted, *others))
+    error = float(np.abs(found - wanted).max(initial=0.0))
+    return error <= 1e-6 * largest + 1e-4 * float(np.abs(wanted).max(initial=0.0))
 
 
 def _from_metrics(case: Case) -> Iterator[Finding]:

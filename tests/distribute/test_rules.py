@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.devices.device import Device, Devices
+from harness.distribute.causes import Case, find_causes
+from harness.distribute.compare import compare
 from harness.distribute.equivalence import CollectiveCount, conclude
+from harness.distribute.facts import Facts
 from harness.distribute.history import History
 from harness.distribute.rules import judge_collectives, judge_collectives_of_workers, judge_variable_devices
 from harness.distribute.session import is_collective_clash
+from harness.distribute.training import Data
 from harness.records import Exercised, Finding, Verdict
 
 NAMES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{index}" for index in range(3))
@@ -106,3 +111,42 @@ def test_the_reason_of_a_failure_is_its_first_finding_and_what_the_others_are() 
         Verdict.FAIL,
         "layer norm (fit): it uses the statistics of one replica's rows. 1 more finding: sync",
     )
+
+
+def _case(loss: float = 1.0, gradients: float = 1.0, update: float = 1.0) -> Case:
+    """Two replicas whose first step has so many times the loss, the gradients and the update of one device."""
+    gradient, weight = np.array([0.5, -0.25, 0.125]), np.array([1.0, 2.0, -1.0])
+
+    def run(loss: float, gradients: float, update: float) -> History:
+        values: dict[str, dict[str, Any]] = {
+            "loss": {"loss": np.array([[loss]])},
+            "metric": {},
+            "gradient": {"w": gradients * gradient[None]},
+            "weight": {"w": (weight - update * 0.1 * gradient)[None]},
+            "slot": {},
+        }
+        return History("custom loop", 2, NAMES[:2], values, (1,), (0.1,))
+
+    found, single = run(loss, gradients, update), run(1.0, 1.0, 1.0)
+    facts = Facts("mse", False, "SGD", "", (), (), (), "float32")
+    data = Data(np.zeros((4, 1)), np.zeros((4, 1)), 4)
+    return Case(found, single, compare(found, single, [single], 1e-7), facts, data)
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (_case(2.0, 2.0, 2.0), "the gradients and the loss are 2 times those of one device"),
+        (_case(1.0, 2.0, 2.0), "the gradients are 2 times those of one device"),
+        (_case(0.5, 0.5, 0.5), "the gradients and the loss are 1/2 times those of one device"),
+        (_case(update=2.0), "the weights change by 2 times what they change on one device"),
+        (_case(update=0.5), "the weights change by 1/2 times what they change on one device"),
+        (_case(1.9, 1.9, 1.9), None),
+        (_case(update=1.9), None),
+        (_case(update=0.0), None),
+        (_case(), None),
+    ],
+)
+def test_gradients_and_updates_that_are_a_multiple_are_named_and_others_are_not(case: Case, said: str | None) -> None:
+    causes = find_causes(case, lambda changes, steps: False)
+    assert [said is not None and said in cause.message for cause in causes] == ([True] if said else [])
