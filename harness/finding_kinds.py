@@ -46,12 +46,12 @@ _ALL = (
         "H104",
         "value",
         "an output, or a variable after the call, differs by more than rounding explains; or it is NaN or "
-        "infinite where "
-        "the reference is finite",
+        "infinite where the reference is finite",
         "the mean over the batch, taken by each device over its own rows",
         "an op that mixes rows (batch normalisation, a softmax or a mean over the batch); a mean of means of parts of "
         "different sizes; parts joined in a different order; a lower precision on one side; random ops",
-        "let each device compute only what needs no other device's rows, and join sums and counts instead of means",
+        "let each device compute only what needs no other device's rows, and join sums and counts instead of means; "
+        "if an op or a rewrite of the graph is at fault, avoid it by a setting that the evidence lists",
     ),
     FindingKind(
         "H105",
