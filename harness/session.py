@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 _Verification = TypeVar("_Verification")
 
 #: The device spec that was requested for the session, if any.
 devices: str | None = None
+#: The folder to which the names of its tests are relative.
+root: Path | None = None
 #: Each is called with every verification.
 observers: list[Callable[[Any], None]] = []
 

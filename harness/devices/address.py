@@ -19,11 +19,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parse ``HOST:PORT``.
-
-        Raises:
-            ValueError: the text is not an address. The message says why.
-        """
+        """Parse ``HOST:PORT``. Raise ValueError if the text is not an address."""
         if not text:
             raise ValueError("a host is empty")
         host, colon, port = text.rpartition(":")
@@ -45,11 +41,7 @@ class Address:
 
 
 def distinct(texts: list[str]) -> tuple[Address, ...]:
-    """Parse each of ``texts``.
-
-    Raises:
-        ValueError: one of them is not an address, or two are the same.
-    """
+    """Parse each of ``texts``. Raise ValueError if one of them is not an address, or two are the same."""
     addresses = [Address.parse(text) for text in texts]
     for index, address in enumerate(addresses):
         if address in addresses[:index]:

@@ -27,11 +27,7 @@ _running: list[CoreServers] = []
 
 
 def start_servers(tensorflow: Any, plan: Plan) -> CoreServers:
-    """Start the servers of a plan, without waiting for them.
-
-    Raises:
-        CoreServerFailed: a process could not be started.
-    """
+    """Start the servers of a plan, without waiting for them. Raise CoreServerFailed if a process cannot be started."""
     return CoreServers(plan.server_cpus, Path(tensorflow.__file__).parent, deterministic=plan.determinism)
 
 
@@ -56,12 +52,9 @@ def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
 
 
 def connect_hosts(tensorflow: Any, hosts: Sequence[Host], spec: str) -> None:
-    """Connect TensorFlow to ``hosts`` before its runtime starts.
+    """Connect TensorFlow to ``hosts`` before its runtime starts. This process only listens for them and this machine.
 
-    This process only listens for these hosts and this machine.
-
-    Raises:
-        HostUnreachable: no server answers on a host, or TensorFlow cannot connect to it.
+    Raise HostUnreachable if no server answers on a host, or TensorFlow cannot connect to it.
     """
     if quiet := silent(hosts):
         raise HostUnreachable(spec, [str(each) for each in quiet])

@@ -9,6 +9,7 @@ from typing import Literal, overload
 
 from harness.devices.name import DeviceName
 from harness.errors import UsageError
+from harness.plural import plural
 
 DeviceKind = Literal["logical-cpu", "logical-gpu", "gpu", "software-gpu", "core", "remote"]
 
@@ -83,3 +84,9 @@ class Devices(Sequence[Device]):
     def names(self) -> tuple[str, ...]:
         """The full names, in order."""
         return tuple(device.name for device in self._devices)
+
+    @property
+    def counted(self) -> str:
+        """How many there are, as results say it: ``2 devices``, or ``2 software GPUs``."""
+        software = all(device.kind == "software-gpu" for device in self._devices)
+        return plural(len(self._devices), "software GPU" if software else "device")

@@ -49,11 +49,7 @@ def filter_program(network: int = 0x7F000000, mask: int = 0xFF000000) -> bytes:
 
 
 def restrict(listening: socket.socket, program: bytes | None = None) -> None:
-    """Put a filter on a socket, and on the connections that it accepts.
-
-    Raises:
-        OSError: this kernel accepts no filter.
-    """
+    """Put a filter on a socket, and on the connections that it accepts. Raise OSError if the kernel accepts none."""
     lines = filter_program() if program is None else program
     held = ctypes.create_string_buffer(lines, len(lines))
     # struct sock_fprog: the number of lines, each of 8 bytes, and where they are.
@@ -62,13 +58,9 @@ def restrict(listening: socket.socket, program: bytes | None = None) -> None:
 
 
 def restrict_listening(port: int | None = None, program: bytes | None = None) -> list[int]:
-    """Put a filter, by default :func:`filter_program`, on every listening TCP socket of this process (on ``port``, if
-    given).
+    """Put a filter, by default :func:`filter_program`, on the listening TCP sockets of this process.
 
-    Returns their ports.
-
-    Raises:
-        OSError: this kernel accepts no filter.
+    ``port`` selects those on one port. Returns their ports. Raise OSError if the kernel accepts no filter.
     """
     ports = []
     for entry in Path("/proc/self/fd").iterdir():

@@ -20,8 +20,7 @@ def lost_hosts(spec: str | None = None) -> tuple[Silence, ...]:
 def require_hosts() -> None:
     """Check all hosts of this process's cluster, before a call that would wait forever for a lost one.
 
-    Raises:
-        HostUnreachable: one of them does not answer.
+    Raise HostUnreachable if one of them does not answer.
     """
     state = configured()
     if state is not None and (quiet := lost_hosts()):

@@ -39,8 +39,7 @@ def describe(devices: Devices) -> str:
 def parse_needs(args: Sequence[object], kwargs: Mapping[str, object]) -> Needs:
     """Read the arguments of ``devices(min=1, kind=None)``; ``kind`` is a kind, or a sequence of kinds.
 
-    Raises:
-        UsageError: an argument is unknown, or its value is not accepted.
+    Raise UsageError if an argument is unknown, or its value is not accepted.
     """
     written = ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
 
@@ -57,8 +56,10 @@ def parse_needs(args: Sequence[object], kwargs: Mapping[str, object]) -> Needs:
     minimum = kwargs.get("min", 1)
     if not isinstance(minimum, int) or isinstance(minimum, bool) or minimum < 1:
         raise refused(f"min={minimum!r} is not a number of devices")
-    kind = kwargs.get("kind", ())
-    kinds = tuple(kind) if isinstance(kind, (list, tuple)) else (kind,)
+    kind = kwargs.get("kind")
+    kinds = tuple(kind) if isinstance(kind, (list, tuple)) else () if kind is None else (kind,)
+    if kind is not None and not kinds:
+        raise refused(f"kind={kind!r} names no kind")
     for each in kinds:
         if each not in KINDS:
             raise refused(f"kind={each!r} is unknown")

@@ -10,7 +10,7 @@ import ctypes
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,6 +99,16 @@ def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
             except library.NVMLError as error:
                 silent.append(SilentCard(index, str(error)))
     return tuple(silent)
+
+
+def silenced(uuids: Iterable[str]) -> dict[str, str]:
+    """Return the error of each of these cards, and slices of cards, that no longer answers the driver."""
+    silent = silent_cards()
+    if not silent:
+        return {}
+    answering = {part.uuid for card in read_cards() for part in (card, *card.slices)}
+    # Which of them has which number, a silent card does not say.
+    return {uuid: silent[0].error for uuid in uuids if uuid not in answering}
 
 
 def cards_on_bus(folder: Path = _PCI_DEVICES) -> tuple[str, ...]:

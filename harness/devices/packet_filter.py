@@ -23,8 +23,7 @@ _Line = tuple[int, int, int, int]
 def passing(sources: Iterable[str] = (), destinations: Iterable[str] = ()) -> bytes:
     """Make a filter that passes packets from this machine, from ``sources`` or to ``destinations``: IP addresses.
 
-    Raises:
-        ValueError: one of them is not an IP address.
+    Raise ValueError if one of them is not an IP address.
     """
     wanted = [(ipaddress.ip_address(text), 0) for text in dict.fromkeys(sources)]
     wanted += [(ipaddress.ip_address(text), 1) for text in dict.fromkeys(destinations)]

@@ -58,11 +58,7 @@ class Plan:
         return devices, self.hosts, self.software_gpus, self.runtime, self.determinism, self.tf32, self.soft_placement
 
     def with_devices(self, names: Sequence[DeviceName]) -> Plan:
-        """Add the devices of the hosts, in the order of the hosts.
-
-        Raises:
-            HostUnreachable: a host has none.
-        """
+        """Add the devices of the hosts, in the order of the hosts. Raise HostUnreachable if a host has none."""
         devices = []
         for host in self.hosts:
             own = [name for name in names if (name.job, name.task) == (host.job, host.task)]

@@ -39,11 +39,7 @@ def shipped_profiles() -> tuple[Profile, ...]:
 
 
 def find_profile(shipped: ShippedProfile) -> Path:
-    """Find the file of a shipped profile.
-
-    Raises:
-        InvalidSpec: there is none of that name.
-    """
+    """Find the file of a shipped profile. Raise InvalidSpec if there is none of that name."""
     names = shipped_profile_names()
     if shipped.name not in names:
         raise InvalidSpec(str(shipped), "no such profile", ", ".join(f"@{name}" for name in names))
@@ -51,12 +47,7 @@ def find_profile(shipped: ShippedProfile) -> Path:
 
 
 def load_profile(path: Path) -> Profile:
-    """Read and validate a profile file.
-
-    Raises:
-        InvalidSpec: the file cannot be read.
-        InvalidProfile: the file is not TOML, or a key in it is unknown, missing or has a value that is not accepted.
-    """
+    """Read and validate a profile file. Raise InvalidSpec if it cannot be read, InvalidProfile if it is not valid."""
     from harness.devices.profile_schema import read_document
 
     try:

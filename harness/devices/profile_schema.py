@@ -47,9 +47,5 @@ class ProfileDocument(_Table):
 
 
 def read_document(path: Path, text: str) -> ProfileDocument:
-    """Parse and validate the text of a profile.
-
-    Raises:
-        InvalidProfile: names ``path``, the first key that is wrong, what it holds and what is accepted.
-    """
+    """Parse and validate the text of a profile. Raise InvalidProfile as :func:`parse_model` does."""
     return parse_model(path, text, ProfileDocument)

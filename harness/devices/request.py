@@ -21,11 +21,7 @@ class Request:
     text: str = field(default="", compare=False)
 
     def plan(self, inventory: Inventory) -> Plan:
-        """Decide which devices to configure.
-
-        Raises:
-            DevicesUnavailable: fewer devices are available than requested.
-        """
+        """Decide which devices to configure. Raise DevicesUnavailable if fewer devices are available than requested."""
         return self.spec.plan(self, inventory)
 
     def __str__(self) -> str:

@@ -90,8 +90,7 @@ class CoreServers:
     def wait(self, limit_s: float = START_LIMIT_S) -> tuple[CoreServer, ...]:
         """Wait until all servers are ready.
 
-        Raises:
-            CoreServerFailed: one ended, or was not ready within ``limit_s`` seconds. All are ended.
+        If one ends, or is not ready within ``limit_s`` seconds, end all, and raise CoreServerFailed.
         """
         servers = []
         for index, (cpu, stdout) in enumerate(zip(self._cpus, self._stdouts, strict=True)):

@@ -119,8 +119,7 @@ def irrevocable(tensorflow: Any, wanted: RuntimeSettings) -> str | None:
 def apply_settings(tensorflow: Any, wanted: RuntimeSettings) -> None:
     """Apply all settings, before the start.
 
-    Raises:
-        RuntimeError, ValueError: TensorFlow refuses a value. The settings are then restored.
+    If TensorFlow refuses a value, restore the settings, and raise its RuntimeError or ValueError.
     """
     before = read_settings(tensorflow)
     try:

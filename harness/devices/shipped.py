@@ -11,8 +11,7 @@ _FOLDERS = (_PACKAGE / "_profiles", _PACKAGE.parent / "profiles")
 def shipped_folder(kind: str) -> Path:
     """Find the folder of one kind: ``devices``, ``hardware`` or ``fake``.
 
-    Raises:
-        FileNotFoundError: the installation is broken.
+    Raise FileNotFoundError if the installation is broken.
     """
     folders = [folder / kind for folder in _FOLDERS]
     for folder in folders:

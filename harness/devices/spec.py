@@ -59,8 +59,7 @@ def accepted_specs(*, in_profile: bool = False) -> str:
 def parse_spec(spec: str | os.PathLike[str]) -> Spec:
     """Parse a device spec, without a look at the machine or the file system.
 
-    Raises:
-        InvalidSpec: the text does not follow the grammar, or names no device at all.
+    Raise InvalidSpec if the text does not follow the grammar, or names no device at all.
     """
     try:
         text = os.fspath(spec)

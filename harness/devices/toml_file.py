@@ -20,11 +20,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_toml(path: Path | str, text: str, refuse: type[InvalidProfile] = InvalidProfile) -> dict[str, Any]:
-    """Parse a TOML document.
-
-    Raises:
-        InvalidProfile: it is not TOML. ``refuse`` is the class to raise.
-    """
+    """Parse a TOML document. Raise ``refuse``, by default InvalidProfile, if it is not TOML."""
     try:
         content: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -51,8 +47,7 @@ def parse_model(
 ) -> Model:
     """Parse the text of the file at ``path`` as ``model``, whose field descriptions say what is accepted.
 
-    Raises:
-        InvalidProfile: names the first wrong key, its value and what is accepted.
+    Raise ``refuse`` with the first wrong key, its value and what is accepted.
     """
     data = parse_toml(path, text, refuse)
     try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from harness.checking.check import CheckContext, CheckOutcome
+from harness.devices.nvidia import silenced
+from harness.hardware.counters import judge_silence
 from harness.hardware.finding import FREE_MEMORY, device_of, finding
 from harness.hardware.machine import DeviceMemoryFull, Machine
 from harness.records import Card, Exercised, Figure, Finding, Series, Verdict, overall
@@ -17,7 +19,8 @@ MOST_STEPS = 4
 def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -> CheckOutcome:
     """Run ``body``, which fills the account and returns the reason of a PASS.
 
-    Without a machine or a card the outcome is UNKNOWN. A failed allocation is a finding about its card.
+    Without a machine or a card the outcome is UNKNOWN. A failed allocation is a finding about its card. If the body
+    raises and a card no longer answers the driver, so is that.
     """
     machine = cast("Machine | None", context.machine)
     if machine is None:
@@ -33,6 +36,11 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
     except DeviceMemoryFull as full:
         card = next((card for card in machine.cards if full.device in (card.label, card.device)), machine.cards[0])
         account.add_full(card, full)
+    except Exception as error:
+        lost = silenced(card.uuid for card in machine.cards if card.uuid is not None)
+        if not lost:
+            raise
+        account.add_lost(lost, error)
     return account.outcome(passed)
 
 
@@ -79,6 +87,15 @@ class Account:
             )
         )
 
+    def add_lost(self, lost: Mapping[str, str], error: Exception) -> None:
+        """Add a finding for each card that no longer answers the driver, which ended the check by ``error``."""
+        for card in self._cards.values():
+            if (why := lost.get(card.uuid or "")) is not None:
+                self.add(judge_silence(card, why))
+        self.scope.append(f"not completed: {type(error).__name__}: {error}")
+        # What was exercised before says nothing of the other cards.
+        self.exercised = Exercised()
+
     def unproven(self, why: str, next_step: str) -> None:
         """Note that something could not be proven, which makes the check UNKNOWN at best."""
         self._unproven.append((why, next_step))
@@ -102,7 +119,6 @@ class Account:
         )
 
     def _next_step(self, findings: Iterable[Finding]) -> str:
-        """Return each step once, with all devices that it is for."""
         steps: dict[str, list[str]] = {}
         for each in findings:
             name = " -> ".join(each.pair) if each.pair else self._labels.get(each.device or "", "")

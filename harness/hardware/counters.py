@@ -107,6 +107,20 @@ def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding
         )
 
 
+def judge_silence(card: Card, error: str, when: str = "") -> Finding:
+    """Report a card that answered the driver before. ``when`` is a text such as `` during memory``."""
+    return finding(
+        "missing-device",
+        card,
+        f"the driver's list of GPUs{when}",
+        expected="an answer",
+        found=error,
+        message=f"stopped answering the driver{when}: {error}",
+        next_step=LOST,
+        lasting=True,
+    )
+
+
 def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
     """Yield what the card says of the repair of its memory: rows that it remaps, or pages that it retires."""
     for wrong, where, found, step, severity in (

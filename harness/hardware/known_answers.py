@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.hardware.machine import Operation
+from harness.hardware.operations import convolution, itemsize, numpy_dtype
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 #: Rows and columns of the matrices.
 SIDE = 64
-#: The largest integer in the matrices: SIDE * value**2 stays below 2**24 and 2**53, up to which float32 and float64
-#: have every integer; 511 has 9 bits, so TF32, with 11, multiplies it exactly too.
-LARGEST = {"float32": 511, "float64": 2**23 - 1, "int32": 5_000}
+#: The largest integer in the matrices: SIDE * value**2 is at most 2**24, 2**53, 2**11 and 2**8, up to which float32,
+#: float64, float16 and bfloat16 have every integer; 511 has 9 bits, so TF32, with 11, multiplies it exactly too.
+LARGEST = {"float32": 511, "float64": 2**23 - 1, "float16": 5, "bfloat16": 2, "int32": 5_000}
+IMAGES_AND_WINDOWS = (1, 17, 17, 7), (3, 3, 7, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,28 @@ class KnownAnswer:
 
 
 def known_answers(seed: int, index: int, *, on_cpu: bool = False) -> tuple[KnownAnswer, ...]:
-    """Return the programs with data for shard ``index``. TensorFlow multiplies int32 matrices only on CPUs."""
+    """Return the programs with data for shard ``index``.
+
+    TensorFlow multiplies int32 matrices only on CPUs, and a GPU has other units for 16 bits than for 32.
+    """
     random = np.random.default_rng([seed, index])
-    dtypes = ("float32", "float64", "int32") if on_cpu else ("float32", "float64")
-    return (*(_product(random, dtype) for dtype in dtypes), _permutation(random))
+    dtypes = ("float32", "float64", "int32") if on_cpu else ("float32", "float64", "float16", "bfloat16")
+    square = (SIDE, SIDE)
+    return (
+        *(_exact(random, product(dtype), square, square) for dtype in dtypes),
+        _exact(random, convolved(), *IMAGES_AND_WINDOWS),
+        _permutation(random),
+    )
 
 
-def _product(random: np.random.Generator, dtype: str) -> KnownAnswer:
-    top = LARGEST[dtype]
-    whole = [random.integers(-top, top + 1, (SIDE, SIDE)) for _ in range(2)]
+def _exact(random: np.random.Generator, operation: Operation, *shapes: tuple[int, ...]) -> KnownAnswer:
+    top = LARGEST[operation.dtype]
+    whole = [random.integers(-top, top + 1, shape) for shape in shapes]
     # In int64, where nothing is rounded: the reference does not use the arithmetic under test.
-    expected = (whole[0] @ whole[1]).astype(dtype)
-    return KnownAnswer(product(dtype), tuple(array.astype(dtype) for array in whole), expected)
+    dtype = numpy_dtype(operation.dtype)
+    return KnownAnswer(
+        operation, tuple(array.astype(dtype) for array in whole), operation.reference(*whole).astype(dtype)
+    )
 
 
 def _permutation(random: np.random.Generator) -> KnownAnswer:
@@ -61,6 +73,13 @@ def product(dtype: str) -> Operation:
         return tf.linalg.matmul(a, b)
 
     return Operation(f"matmul {dtype}", dtype, dtype, multiply, lambda a, b: a @ b, flop=2.0 * SIDE**3)
+
+
+@cache
+def convolved() -> Operation:
+    """Convolve ``[1, 17, 17, 7]`` with ``[3, 3, 7, 7]``: 63 products for each element, fewer than ``SIDE``."""
+    (images, size, _, channels), _ = IMAGES_AND_WINDOWS
+    return convolution(images, size, channels, "float32")
 
 
 @cache
@@ -95,7 +114,7 @@ def digest(dtype: str) -> Operation:
 
     The arguments are the array, of ``dtype`` and any shape, and as many weights.
     """
-    whole = f"int{np.dtype(dtype).itemsize * 8}"
+    whole = f"int{itemsize(dtype) * 8}"
 
     def on_card(array: Any, weights: Any) -> Any:
         import tensorflow as tf
@@ -106,7 +125,7 @@ def digest(dtype: str) -> Operation:
         return tf.reduce_sum(bits * weights, keepdims=True)
 
     def reference(array: Any, weights: Any) -> Any:
-        return np.reshape(digest_of(array.astype(dtype), weights), [1])
+        return np.reshape(digest_of(array.astype(numpy_dtype(dtype)), weights), [1])
 
     return Operation(f"digest {dtype}", dtype, "int64", on_card, reference)
 

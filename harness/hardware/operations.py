@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,14 @@ WINDOW = 3
 STRIDE = 2
 
 
+def numpy_dtype(name: str) -> Any:
+    """Return NumPy's dtype of that name; bfloat16 is ml_dtypes'."""
+    return np.dtype(importlib.import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
+
+
 def itemsize(dtype: str) -> int:
     """Return the bytes of an element, by NumPy's or ml_dtypes' name."""
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    return int(numpy_dtype(dtype).itemsize)
 
 
 def wide(array: NDArray[Any]) -> NDArray[Any]:

@@ -59,11 +59,7 @@ def profiles_of(cards: Iterable[Card], find: ProfileOf = profile_of) -> dict[str
 
 
 def profile_for(name: str, extra: Iterable[Path | str] = ()) -> CardProfile | None:
-    """Return the profile for what NVML calls ``name``, or ``None``. Files of ``extra`` come before the shipped ones.
-
-    Raises:
-        InvalidProfile: a file is invalid.
-    """
+    """Return the profile for what NVML calls ``name``, or ``None``. Files of ``extra`` come before the shipped ones."""
     wanted = _plain(name)
     for profile in (*(load_hardware_profile(path) for path in extra), *shipped_hardware_profiles()):
         if any(_plain(known) == wanted for known in profile.matches):
@@ -78,11 +74,7 @@ def shipped_hardware_profiles() -> tuple[CardProfile, ...]:
 
 
 def load_hardware_profile(path: Path | str) -> CardProfile:
-    """Read and validate one file.
-
-    Raises:
-        InvalidProfile: the file cannot be read, is not TOML, or has a key that is unknown, missing or invalid.
-    """
+    """Read and validate one file. Raise InvalidProfile if it cannot be read, or with the first wrong key."""
     from harness.hardware.profile_schema import read_hardware_document
 
     try:

@@ -84,11 +84,7 @@ class HardwareDocument(_Table):
 
 
 def read_hardware_document(path: Path, text: str) -> HardwareDocument:
-    """Parse and validate the text of a hardware profile.
-
-    Raises:
-        InvalidProfile: a key is wrong; the error names the first one, its value and what is accepted.
-    """
+    """Parse and validate the text of a hardware profile. Raise InvalidProfile with the first wrong key."""
     document = parse_model(path, text, HardwareDocument)
     _check_figures(path, document)
     return document

@@ -48,11 +48,7 @@ def profile_text(name: str, matches: Sequence[str], rates: Sequence[Rate], *, da
 
 
 def write_profile(path: Path, text: str) -> None:
-    """Validate the text and write it atomically.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Validate the text and write it atomically. Raise UsageError if the file cannot be written."""
     read_hardware_document(path, text)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

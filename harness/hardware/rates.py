@@ -239,7 +239,6 @@ class _Judge:
         return [*(each for each in absolute if each.low), *relative, *peak]
 
     def absolute(self, figure: Figure) -> list[Reference]:
-        """Return what the profile of the card and its link allow."""
         card = self.card_of(figure)
         if card is None or card.part is not None:
             return []
@@ -353,7 +352,7 @@ def _offence(figure: Figure, card: Card, reference: Reference) -> Offence | None
 def _scope(figures: Sequence[Figure], unjudged: Sequence[str], informational: set[str]) -> tuple[str, ...]:
     sources = sorted({each.expected_from for each in figures if each.expected_from} - informational)
     scope = [f"rates judged against: {'; '.join(sources)}"] if sources else []
-    scope += [f"rates not judged, for information only: compared with the {each}" for each in sorted(informational)]
+    scope += [f"for information only, not judged: rates compared with the {each}" for each in sorted(informational)]
     if unjudged:
         scope.append(f"rates not judged (no profile, no other device like it, no earlier run): {', '.join(unjudged)}")
     return tuple(scope)

@@ -57,7 +57,7 @@ def describe_tf32(seen: Sequence[TensorFloat]) -> tuple[str, ...]:
 
 def _sentence(each: TensorFloat) -> str:
     if not each.card.is_gpu:
-        return "no TF32, float32 products use float32"
+        return "no TF32: float32 products have full precision"
     setting = {True: "TF32 is on", False: "TF32 is off", None: "TF32 setting unknown"}[each.setting]
     if each.coarse is None:
         return f"{setting}, no float32 product ran"

@@ -62,13 +62,10 @@ def settle(tensors: Iterable[Any], device: Device) -> None:
 
 
 def require_on(tensors: Iterable[Any], device: Device) -> None:
-    """Refuse results that are not on ``device``.
+    """Refuse results that are not on ``device``: raise EvidenceError.
 
     TensorFlow keeps int32 and strings in the memory of the first CPU: those of a GPU always, those of another CPU if
     they come from a ``tf.function``. Where they are proves nothing.
-
-    Raises:
-        EvidenceError: names where the result is and where it should be.
     """
     import tensorflow as tf
 

@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from harness.devices.nvidia import card_of, read_cards, silent_cards
-from harness.hardware.counters import LOST, judge_counters, judge_repairs
-from harness.hardware.finding import finding
+from harness.devices.nvidia import card_of, read_cards, silenced
+from harness.hardware.counters import judge_counters, judge_repairs, judge_silence
 from harness.hardware.machine import Reading
 from harness.hardware.nvml import Nvml
 from harness.records import Card, CheckResult, Finding, Verdict
@@ -28,7 +27,7 @@ class CardWatch:
             Card(f"nvml:{card.index}", card.name, index=card.index, uuid=card.uuid, pci=card.pci, kind="GPU")
             for card in read_cards()
         )
-        self._silent = {card.index for card in silent_cards()}
+        self._answered = {card.uuid: card for card in self._cards if card.uuid is not None}
         self._last = self._read()
 
     def cards_are(self, cards: Sequence[Card]) -> None:
@@ -71,20 +70,11 @@ class CardWatch:
             yield from (each for each in judge_counters(card, [was, now], during) if each.where.endswith(during))
             if any(getattr(now, each) != getattr(was, each) for each in _STATE):
                 yield from judge_repairs(card, now)
-        for silent in silent_cards():
-            if silent.index in self._silent:
-                continue
-            self._silent.add(silent.index)
-            yield finding(
-                "missing-device",
-                next((card for card in self._cards if card.index == silent.index), Card(f"nvml:{silent.index}", "GPU")),
-                f"the driver's list of GPUs {during}",
-                expected="an answer",
-                found=silent.error,
-                message=f"stopped answering the driver {during}: {silent.error}",
-                next_step=LOST,
-                lasting=True,
-            )
+        names = {card.uuid: card for card in self._cards}
+        for uuid, error in silenced(self._answered).items():
+            # What the checks have no device on goes by its number.
+            silent = self._answered.pop(uuid)
+            yield judge_silence(names.get(uuid, silent), error, f" {during}")
 
     def _read(self) -> dict[str, Reading]:
         now = time.monotonic()

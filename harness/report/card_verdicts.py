@@ -109,7 +109,10 @@ def others(record: RunRecord, verdicts: Iterable[CardVerdict]) -> str:
     if not count:
         return ""
     lost = [each.check for each in record.results if any(finding.kind == "error" for finding in each.findings)]
+    # A check that a lost card ended has findings, and has exercised nothing.
+    lost += [each.check for each in record.results if each.verdict is Verdict.FAIL and each.exercised.nothing]
     lost += [each.check for each in record.results if each.verdict is Verdict.UNKNOWN]
+    lost = list(dict.fromkeys(lost))
     if not lost and record.complete:
         return f"{plural(count, 'other GPU')} healthy"
     which = f"not completed: {', '.join(lost)}" if lost else "the run was interrupted"

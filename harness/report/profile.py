@@ -48,6 +48,8 @@ def summary(profile: Profile) -> list[str]:
             f"{_share(host.tracing_ns, wall)}; {host.reads / profile.calls:g} values read by Python per call"
         ),
     ]
+    if "software GPU" in profile.reason:
+        lines.append(f"devices: {profile.reason}")
     lines += [f"UNKNOWN: {each}" for each in profile.unknown]
     lines += [f"- {cause.sentence}" for cause in profile.causes] or [
         "None of the usual causes of a missing speedup was found."

@@ -47,7 +47,7 @@ class LineDisplay:
     def started(self, check: str, title: str, typical_s: float) -> None:
         """A check begins."""
         self._number += 1
-        self._line(f"[{self._number}/{self._total}] {check}: {title} (about {typical_s:.0f} s)")
+        self._line(f"[{self._number}/{self._total}] {check}: {title} (about {max(1, typical_s):.0f} s)")
 
     def finished(self, result: CheckResult) -> None:
         """A check has its result."""
@@ -94,7 +94,7 @@ class BarDisplay:
     def started(self, check: str, title: str, typical_s: float) -> None:
         """A check begins."""
         left = f"about {sum(self._left_s):.0f} s left"
-        self._running[check] = f"{check}: {title} (about {typical_s:.0f} s; {left})"
+        self._running[check] = f"{check}: {title} (about {max(1, typical_s):.0f} s; {left})"
         self._progress.update(self._task, description=self._running[check])
 
     def finished(self, result: CheckResult) -> None:

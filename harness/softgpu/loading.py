@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness._tensorflow import follow_splits, load_pluggable_device, train_keras_without_xla
+from harness._tensorflow import context_started, follow_splits, load_pluggable_device, train_keras_without_xla
 from harness.errors import DevicesAlreadyConfigured, SoftwareGpusUnavailable
 from harness.plural import plural
 from harness.softgpu.described import DescribedGpus, plant_faults, total_mib
@@ -40,7 +40,8 @@ def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
     """Give TensorFlow these GPUs. Its runtime must not have started. Asking for the same ones again does nothing.
 
     Raises:
-        DevicesAlreadyConfigured: this process has other software GPUs. TensorFlow would abort.
+        DevicesAlreadyConfigured: this process has other software GPUs, and TensorFlow would abort; or TensorFlow has
+            started without them.
         SoftwareGpusUnavailable: the machine has real GPUs that are not hidden, or the library cannot be built.
     """
     global _loaded, _library
@@ -51,12 +52,14 @@ def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
     if real := tensorflow.config.list_physical_devices("GPU"):
         why = f"TensorFlow sees {plural(len(real), 'real GPU')}, and cannot use real and software GPUs in one process"
         raise SoftwareGpusUnavailable(why, "hide them with CUDA_VISIBLE_DEVICES=-1, or use them with 'gpu'")
+    if context_started():
+        raise DevicesAlreadyConfigured("TensorFlow started without software GPUs", str(gpus))
     path = build_library(tensorflow)
     library = ctypes.CDLL(str(path))
     _arrange(library, gpus, [(card, None) for card in range(gpus.count)])
     _loaded, _library = gpus, library
     load_pluggable_device(path)
-    follow_splits(lambda parts: _arrange(library, gpus, parts))
+    follow_splits(lambda parts: _arrange(library, _loaded or gpus, parts))
     train_keras_without_xla()
 
 

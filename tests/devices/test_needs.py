@@ -25,6 +25,7 @@ def test_the_kinds_are_those_of_devices() -> None:
         ({}, Needs(1, ())),
         ({"min": 2}, Needs(2, ())),
         ({"kind": "gpu"}, Needs(1, ("gpu",))),
+        ({"min": 2, "kind": None}, Needs(2, ())),
         ({"min": 3, "kind": ["gpu", "logical-gpu"]}, Needs(3, ("gpu", "logical-gpu"))),
     ],
 )
@@ -42,7 +43,7 @@ def test_needs_are_read(arguments: dict[str, Any], needs: Needs) -> None:
         ((), {"min": True}, "min=True is not"),
         ((), {"min": 0}, "min=0 is not"),
         ((), {"kind": "tpu"}, "kind='tpu' is unknown"),
-        ((), {"kind": None}, "kind=None is unknown"),
+        ((), {"kind": []}, "kind=[] names no kind"),
         ((), {"kind": ["gpu", 3]}, "kind=3 is unknown"),
     ],
 )

@@ -174,7 +174,7 @@ def test_cores_are_the_first_physical_ones_each_for_one_device() -> None:
     assert {device.kind for device in plan.devices} == {"core"}
     assert plan.server_cpus == (0, 3)
     assert plan.runtime == RuntimeSettings(1, (), 1, 1)
-    assert "CPU 0, 3) of 3 available physical cores" in plan.reason
+    assert "on CPU 0, 3 (3 physical cores available)" in plan.reason
     assert _plan("cpu:2", 0).server_cpus == ()
 
 

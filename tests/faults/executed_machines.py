@@ -56,6 +56,9 @@ FAULTY = [
     Machine(3, V100, ["bit-flip card = 0, probability = 1.0, run = 32"], "corruption", {0}),
     Machine(2, H200, ['bit-flip card = 1, op = "MatMul", probability = 0.5, bits = 2, run = 8'], "corruption", {1}),
     Machine(3, H100, ['bit-flip card = 2, dtype = "float32", probability = 0.5'], "corruption", {2}),
+    Machine(3, A100, ['bit-flip card = 1, dtype = "bfloat16", probability = 0.5'], "corruption", {1}),
+    Machine(3, A100, ['bit-flip card = 2, op = "Conv2D", probability = 0.5'], "corruption", {2}),
+    Machine(2, H100, ['bit-flip card = 0, dtype = "float16", probability = 0.5'], "corruption", {0}),
     Machine(3, T4, ["bit-flip card = 0, probability = 1.0", "wrong-card card = 2"], "corruption", {0, 2}),
     Machine(4, H100, ["wrong-card card = 1"], "corruption", {1}),
     Machine(1, PCIE, ["wrong-card card = 0"], "corruption", {0}),
@@ -72,6 +75,8 @@ FAULTY = [
     Machine(2, A100, ["shifted pair = [1, 0]"], "corruption", {(1, 0)}),
     Machine(3, H100, ["stale pair = [2, 1]"], "copies", {(2, 1)}),
     Machine(2, L4, ["stale pair = [0, 1]"], "corruption", {(0, 1)}),
+    Machine(4, H100, [f"zeros pair = [0, {to}]" for to in (1, 2, 3)], "copies corruption collectives", {0}),
+    Machine(4, H100, [f"pair-flip pair = [{of}, 2]" for of in (0, 1, 3)], "corruption collectives", {2}),
     Machine(4, H100, ["collective-drop card = 1"], "collectives", {1}),
     # As many cards as in the line above: a process keeps its groups of collectives.
     Machine(4, L4, ['collective-drop card = 2, algorithm = "ring"'], "collectives", {2}),
@@ -80,6 +85,7 @@ FAULTY = [
     Machine(4, A100, ["misnumbered cards = [1, 2]"], "cards", {1, 2}, Verdict.WARN),
     Machine(3, H100, ["lost card = 1"], "cards", {1}),
     Machine(2, V100, ["lost card = 0"], "cards", {0}),
+    Machine(4, H100, ["lost card = 2, after_ops = 150"], "memory corruption sustained-load", {2}),
     Machine(3, V100, ["stuck-bit card = 2"], "memory", {2}),
     Machine(2, H100, ["stuck-bit card = 1, word = 3000000, bit = 63, value = 0"], "memory", {1}),
     Machine(2, H100, ["memory-held card = 1"], "memory", {1}),
@@ -137,6 +143,7 @@ HARMLESS = [
     Machine(1, LAPTOP, ["memory-held card = 0, share = 0.2"], ALL, set(), lines=OF_LAPTOP),
     Machine(1, A100, [], ALL, set(), lines=MIG, kind="gpu"),
     Machine(2, H100, [], "cards corruption", set(), lines="slices = 7", kind="gpu"),
+    Machine(4, "NVIDIA B200", [], "sustained-load", set(), lines='compute_capability = "10.0"'),
 ]
 
 #: Last, because what has leaked stays lost; and on a card of its own, because TensorFlow asks for memory once.
@@ -206,9 +213,9 @@ def problems_of(machine: Machine, devices: Any, built: dict[Any, Any], seed: int
     there = Devices(mine, spec="softgpu:test.toml", reason="")
     findings: list[Finding] = []
     verdicts = []
+    on = TensorFlowMachine(there)
+    on._built = built  # the graphs of the operations: the devices are the same
     for check in SUITE.select(machine.checks.split()):
-        on = TensorFlowMachine(there)
-        on._built = built  # the graphs of the operations: the devices are the same
         result = check.run(CheckContext(there, seed=seed, machine=on))
         verdicts.append(result.verdict)
         findings += result.findings
@@ -224,6 +231,7 @@ def problems_of(machine: Machine, devices: Any, built: dict[Any, Any], seed: int
 
 def every_machine() -> None:
     """Run all machines in this process, or those with a fault that has the text of ``HARNESS_ONLY_FAULT`` in it."""
+    import gc
     import os
     import time
     from pathlib import Path
@@ -249,5 +257,6 @@ def every_machine() -> None:
                 problems += problems_of(machine, devices, built)
             except Exception as error:  # noqa: BLE001 - the other machines are tested all the same
                 problems.append(f"{machine}: {type(error).__name__}: {str(error)[:300]}")
+            gc.collect()  # what the machine before holds, the next one cannot have
             print(f"{time.monotonic() - began:.1f} s {machine.cards} {machine.faults} {machine.checks}", flush=True)
         assert not problems, "\n".join(problems)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from described_machines import H100, text
@@ -23,8 +24,10 @@ from harness.devices.nvidia import (
     in_container,
     memory_by_process,
     read_cards,
+    silenced,
     silent_cards,
 )
+from harness.hardware.account import Account, on_machine
 from harness.hardware.cards import check as cards_check
 from harness.hardware.cards.judge import judge_cuda, judge_unreachable
 from harness.hardware.links import read_links
@@ -37,7 +40,8 @@ from harness.hardware.software.installed import Software
 from harness.hardware.sustained_load.judge import judge_sensors, settings_of
 from harness.hardware.sustained_load.measure import Load
 from harness.hardware.watch import CardWatch
-from harness.records import Card, CheckResult, Exercised, Figure, Finding, Quantity, Verdict
+from harness.records import Card, CheckResult, Exercised, Figure, Finding, Quantity, RunRecord, Verdict
+from harness.report.card_verdicts import verdict_lines
 from harness.softgpu import described
 from harness.softgpu.compiler import NAMES
 from harness.softgpu.drivers import Drivers
@@ -309,3 +313,38 @@ def test_a_card_that_is_lost_during_a_check_is_named_and_what_the_check_found_is
     machine(3, H100, "lost card = 2")
     (lost,) = watch.judged(PASSED).findings
     assert (lost.kind, lost.device, lost.lasting) == ("missing-device", "GPU:2", True)
+
+
+def test_a_card_that_is_lost_has_the_name_of_the_checks_whatever_number_the_driver_gives_it() -> None:
+    machine(4, H100)
+    watch = CardWatch()
+    known = read_cards()
+    # As with CUDA_VISIBLE_DEVICES=3,2.
+    watch.cards_are([replace(card(known[3]), label="GPU:0", index=0), replace(card(known[2]), label="GPU:1", index=1)])
+    machine(4, H100, "lost card = 3", "lost card = 0")
+    assert [each.device for each in watch.judged(PASSED).findings] == ["nvml:0", "GPU:0"]
+    assert watch.judged(PASSED) == PASSED
+    assert silenced([known[2].uuid, known[3].uuid]) == {known[3].uuid: "GPU is lost"}
+
+
+def test_an_error_after_which_a_card_no_longer_answers_is_about_that_card() -> None:
+    machine(3, H100)
+    cards = tuple(card(known) for known in read_cards())
+    on = SimpleNamespace(cards=cards, present=cards)
+    context = CheckContext(Devices((), spec="gpu", reason=""), machine=on)
+
+    def body(_: object, account: Account) -> str:
+        account.count("GPU:0", values=1)
+        raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    with pytest.raises(RuntimeError, match="ILLEGAL"):
+        on_machine(context, body)
+    machine(3, H100, "lost card = 2")
+    outcome = on_machine(context, body)
+    (lost,) = outcome.findings
+    assert (lost.kind, lost.device, outcome.verdict) == ("missing-device", "GPU:2", Verdict.FAIL)
+    assert outcome.exercised.nothing, "what came before says nothing of the other cards"
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in outcome.scope[-1]
+    result = replace(PASSED, verdict=outcome.verdict, exercised=outcome.exercised, findings=outcome.findings)
+    record = RunRecord("", "", (), "", Verdict.FAIL, 1, True, (result,), cards=cards)
+    assert next(verdict_lines(record)).startswith("GPU:2: power the node off and on, and reseat; 2 other GPUs without")

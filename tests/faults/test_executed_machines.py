@@ -84,3 +84,83 @@ def one_card_in_two_parts() -> None:
 @pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
 def test_two_parts_of_one_card_are_judged_as_parts_and_named_as_one_card(fresh_process: Callable[..., object]) -> None:
     fresh_process(one_card_in_two_parts, timeout_s=900)
+
+
+def faults_in_kernels_of_every_kind() -> None:
+    """Plant a fault in an op of each kind of kernel that software GPUs have, and lose a card in the middle of a run."""
+    import numpy as np
+    import tensorflow as tf
+
+    from harness.devices.described.description import read_description
+    from harness.devices.described.state import gpus_of
+    from harness.softgpu import load, switch
+
+    def described(*faults: str) -> DescribedGpus:
+        return gpus_of(read_description("two.toml", text(2, H100, *faults, cards="software_mib = 64")), "two.toml")
+
+    random = np.random.default_rng(1)
+    images = random.standard_normal((2, 6, 6, 4)).astype(np.float32)
+    weights = random.standard_normal((3, 3, 4, 4)).astype(np.float32)
+    states = np.zeros((1, 2, 3), np.float32)
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def all_reduce() -> list[tf.Tensor]:
+        made = []
+        for device in range(2):
+            with tf.device(f"GPU:{device}"):
+                x = tf.constant([1.0, 2.0])
+                made.append(tf.raw_ops.NcclAllReduce(input=x, reduction="sum", num_devices=2, shared_name="sum"))
+        return made
+
+    programs: dict[str, Callable[[], tf.Tensor]] = {
+        "MatMul": lambda: tf.matmul(images[0, 0], images[0, 0], transpose_b=True),
+        "Relu": lambda: tf.nn.relu(images),
+        "Conv2D": lambda: tf.nn.conv2d(images, weights, 1, "SAME"),
+        "MaxPool": lambda: tf.nn.max_pool2d(images, 2, 2, "SAME"),
+        "CudnnRNNV3": lambda: (
+            tf.raw_ops.CudnnRNNV3(
+                input=images[0, :, :2],
+                input_h=states,
+                input_c=states,
+                params=weights.ravel()[:108],
+                sequence_lengths=[6, 5],
+            ).output
+        ),
+        "NcclAllReduce": lambda: all_reduce()[1],
+    }
+
+    def on(device: int, program: Callable[[], tf.Tensor]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        with tf.device(f"GPU:{device}"):
+            return np.asarray(program())
+
+    load(tf, described())
+    for op, program in programs.items():
+        switch(described())
+        right = on(1, program)
+        switch(described(f'bit-flip card = 1, op = "{op}", probability = 1.0, bits = 4'))
+        assert not np.array_equal(on(1, program), right), op
+        if op != "NcclAllReduce":
+            assert np.array_equal(on(0, program), right), op
+        switch(described("lost card = 1, after_ops = 1"))
+        with pytest.raises(tf.errors.OpError, match="GPU:1 is lost"):
+            on(1, program), on(1, program), on(1, program)
+    switch(described("collective-drop card = 0"))
+    assert all_reduce()[1].numpy().tolist() == [1.0, 2.0]
+    # What a lost card holds is lost with it, and nothing can be copied there.
+    switch(described("lost card = 1, after_ops = 2"))
+    with tf.device("GPU:1"):
+        held = tf.nn.relu(images)
+        with pytest.raises(tf.errors.InternalError, match="GPU:1 is lost"):
+            tf.nn.relu(held), tf.nn.relu(held)
+    with tf.device("GPU:0"):
+        for use in (held.numpy, lambda: tf.identity(held)):
+            with pytest.raises(tf.errors.InternalError):
+                use()
+        assert np.array_equal(tf.nn.relu(images), np.maximum(images, 0))
+
+
+@pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
+def test_faults_act_in_kernels_of_every_kind_and_a_lost_card_gives_nothing_back(
+    fresh_process: Callable[..., object],
+) -> None:
+    fresh_process(faults_in_kernels_of_every_kind, timeout_s=900)

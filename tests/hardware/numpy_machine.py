@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from harness.checking.check import CheckContext, Level
 from harness.devices.device import Devices
-from harness.hardware.arithmetic.trials import numpy_dtype
 from harness.hardware.links import PairLink
 from harness.hardware.machine import Mismatch, Operation, Pattern, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
-from harness.hardware.operations import NoKernel
+from harness.hardware.operations import NoKernel, numpy_dtype
 from harness.hardware.patterns import array_mismatch, words
 from harness.hardware.software.installed import Software
 from harness.records import Card

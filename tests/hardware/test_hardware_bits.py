@@ -88,8 +88,12 @@ def test_nan_with_the_same_bits_is_the_same() -> None:
     assert not changed_bits(array.copy(), array)
 
 
-def test_the_known_answers_are_exact_in_float32_and_float64() -> None:
+def test_the_known_answers_are_exact_in_each_dtype() -> None:
     """Whatever the order of summation: no sum of absolute values is beyond the whole numbers of the dtype."""
-    for answer in ANSWERS[:2]:
-        a, b = (np.abs(array.astype(np.float64)) for array in answer.arrays)
-        assert (a @ b).max() < (2**24 if answer.expected.dtype == np.float32 else 2**53)
+    whole = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
+    products = [each for each in (*ANSWERS, *known_answers(1, 2)) if each.operation.dtype in whole]
+    assert {each.operation.dtype for each in products} == set(whole)
+    for answer in products:
+        sums = answer.operation.reference(*(np.abs(array.astype(np.float64)) for array in answer.arrays))
+        assert sums.max() <= whole[answer.operation.dtype]
+        assert answer.expected.dtype.name == answer.operation.dtype

@@ -96,7 +96,7 @@ def test_where_no_process_can_have_a_card_it_is_skipped_with_the_reason() -> Non
     parts = Devices([Device("/device:GPU:0", "logical-gpu", "/physical_device:GPU:0")], spec="gpu:1x2")
     shared = CHECK.run(CheckContext(parts, machine=NumpyMachine(gpus(1), described=False)))
     assert shared.verdict is Verdict.SKIP
-    assert "a part of a GPU" in shared.reason
+    assert "part of a GPU" in shared.reason
 
 
 @pytest.mark.parametrize("module", [isolation, memory_settings, task_processes], ids=lambda each: each.CHECK.id)

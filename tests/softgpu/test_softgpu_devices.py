@@ -42,6 +42,7 @@ def kernels_and_memory() -> None:
         assert "Could not satisfy device specification" in message, message
         message = refusal(lambda: tf.raw_ops.FFTND(input=tf.ones(4, tf.complex64), fft_length=[4], axes=[0]), Exception)
         assert "a software GPU cannot run FFTND, which a real GPU can" in message, message
+    _profile(tf)
     _, listed, _ = re.split("<!-- .*missing ops -->", _page())
     assert tuple(re.findall("`(.+?)`", listed)) == missing_ops(tf)
     tf.config.set_soft_device_placement(True)
@@ -72,6 +73,25 @@ def _host_arguments(tf: Any) -> None:
     assert len(ours) > 3000, len(ours)
     collectives = {each for each in ours - real if each[0].startswith("Collective")}
     assert ours - real == collectives
+
+
+def _profile(tf: Any) -> None:
+    """The profiler has no plane for these GPUs: their ops are events of the threads that they run on."""
+    import harness
+    from harness.speed.timeline.profiling import profile_calls
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def program() -> Any:
+        with tf.device("GPU:0"):
+            one = tf.matmul(matrix, matrix)
+        with tf.device("GPU:1"):
+            return one, tf.nn.conv2d(images, images[:3, :3], 1, "SAME")
+
+    matrix, images = tf.random.normal((128, 128)), tf.random.normal((4, 4, 4, 4))
+    with tempfile.TemporaryDirectory() as folder:
+        found = profile_calls(program, devices=harness.configure("softgpu:2x256"), calls=3, folder=Path(folder))
+    where = {(span.name, span.device and span.device[-5:]) for span in found.spans}
+    assert {("MatMul", "GPU:0"), ("Conv2D", "GPU:1")} <= where, where
 
 
 def _computes(tf: Any) -> None:
@@ -195,10 +215,11 @@ def started_before() -> None:
 
     import harness
     from harness.errors import DevicesAlreadyConfigured
-    from harness.softgpu import loaded
+    from harness.softgpu import SoftwareGpus, load, loaded
 
     tf.constant(1)
     assert "not by the harness" in refusal(lambda: harness.configure("softgpu:2"), DevicesAlreadyConfigured)
+    assert "without software GPUs" in refusal(lambda: load(tf, SoftwareGpus(2, 64)), DevicesAlreadyConfigured)
     assert loaded() is None
     assert tf.config.list_physical_devices("GPU") == []
 

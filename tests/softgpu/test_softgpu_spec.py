@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.devices.device import Devices
 from harness.devices.inventory import Inventory, PhysicalGpu
 from harness.devices.kinds.auto import AutoSpec
 from harness.devices.kinds.software_gpu import DEFAULT_MIB, SoftwareGpuSpec
@@ -55,6 +56,8 @@ def test_a_wrong_spec_is_refused(text: str, why: str) -> None:
 
 def test_a_plan_says_that_the_gpus_are_software() -> None:
     plan = resolve("softgpu:2x512").plan(Inventory())
+    assert Devices(plan.devices, spec="softgpu:2x512").counted == "2 software GPUs"
+    assert Devices(resolve("cpu:2").plan(Inventory()).devices, spec="cpu:2").counted == "2 devices"
     assert [(device.kind, device.parsed.short) for device in plan.devices] == [
         ("software-gpu", "GPU:0"),
         ("software-gpu", "GPU:1"),

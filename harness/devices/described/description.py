@@ -98,11 +98,7 @@ FAULT_KINDS: tuple[str, ...] = tuple(get_args(each.model_fields["kind"].annotati
 
 
 def load_description(path: Path) -> Description:
-    """Read and validate a description.
-
-    Raises:
-        InvalidDescription: a key is wrong; the error names the first one, its value and what is accepted.
-    """
+    """Read and validate a description. Raise InvalidDescription as :func:`read_description` does."""
     made = read_model(path, Description, InvalidDescription)
     _check_together(path, made)
     return made
@@ -111,8 +107,7 @@ def load_description(path: Path) -> Description:
 def read_description(path: Path | str, text: str) -> Description:
     """Parse and validate the text of a description; ``path`` is for messages.
 
-    Raises:
-        InvalidDescription: see :func:`load_description`.
+    Raise InvalidDescription with the first wrong key, its value and what is accepted.
     """
     made = parse_model(path, text, Description, InvalidDescription)
     _check_together(path, made)
@@ -120,7 +115,6 @@ def read_description(path: Path | str, text: str) -> Description:
 
 
 def _check_together(path: Path | str, made: Description) -> None:
-    """Check what depends on more than one key."""
     cards = made.cards
     if cards.model not in MODELS and cards.compute_capability is None:
         accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"

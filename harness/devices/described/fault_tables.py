@@ -158,7 +158,12 @@ class BitFlip(_OnCard):
     op: str | None = Field(default=None, description="the name of an op, such as 'MatMul'; default: matrix products")
     dtype: str | None = Field(default=None, description="a dtype, such as 'float32'; default: all")
     bits: int = Field(default=1, ge=1, le=8, description="how many bits of an element, from 1 to 8")
-    run: int = Field(default=1, ge=1, le=1024, description="how many consecutive elements, aligned: 1 to 1024")
+    run: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="how many elements in a row, from 1 to 1024; the first index is a multiple of it",
+    )
     least_elements: int = Field(
         default=0, ge=0, description="the size of the smallest result that it affects, in elements: 0 or more"
     )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+from harness.devices.shipped import shipped_folder
+from harness.devices.toml_file import parse_toml
 
 #: Share of the stated rate of an NVLink that a copy gets.
 NVLINK_SHARE = 0.85
@@ -34,3 +38,23 @@ MODELS: dict[str, Model] = {
     "Tesla T4": Model("7.5", 3, clock_max_mhz=1590.0, power_limit_w=70.0),
     "NVIDIA GeForce RTX 4090": Model("8.9", 4, clock_max_mhz=2520.0, power_limit_w=450.0),
 }
+
+
+@lru_cache
+def model_named(name: str) -> Model:
+    """Return the model of that name: one of ``MODELS``, or one whose figures are in ``profiles/hardware``."""
+    if name in MODELS:
+        return MODELS[name]
+    for path in sorted(shipped_folder("hardware").glob("*.toml")):
+        profile = parse_toml(path, path.read_text(encoding="utf-8"))
+        if name in profile["matches"]:
+            figures = {each["figure"]: float(each["value"]) for each in profile["figures"]}
+            return Model(
+                "8.0",
+                int(figures.get("pcie generation", 4)),
+                int(figures.get("pcie width", 16)),
+                int(figures.get("nvlinks", 0)),
+                NVLINK_SHARE * figures.get("nvlink rate", 0.0),
+                power_limit_w=figures["power limit"],
+            )
+    return Model("8.0", 4)

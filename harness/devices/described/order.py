@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
-from harness.devices.described.models import MODELS, Model
+from harness.devices.described.models import Model, model_named
 
 #: Machine code for every model here. The wheels of 2.21 have none for 9.0, which is a warning on real cards, but a
 #: healthy described machine has none.
@@ -54,7 +54,7 @@ def model_of(description: Description) -> Model:
         "link_gbs": table.link_gbs,
     }
     known: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    return replace(MODELS.get(table.model) or Model("8.0", 4), **known)
+    return replace(model_named(table.model), **known)
 
 
 def nvlinks_of(description: Description, slot: int) -> int:

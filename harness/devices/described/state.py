@@ -58,8 +58,11 @@ _SUMS = f"{_PRODUCTS},Sum,Mean,AddN"
 _COPIES = (tables.Zeros, tables.PairFlip, tables.Stale, tables.Shifted)
 
 
-def gpus_of(description: Description, path: Path | str) -> DescribedGpus:
-    """Return the software GPUs of a description."""
+def gpus_of(description: Description, path: Path | str, only: str | None = None) -> DescribedGpus:
+    """Return the software GPUs of a description; with ``only``, as with that ``CUDA_VISIBLE_DEVICES``."""
+    if only is not None:
+        software = description.software.model_copy(update={"visible": only})
+        description = description.model_copy(update={"software": software})
     order = order_of(description)
     visible = order.by_tensorflow
     if any(isinstance(fault, tables.CudaUnavailable) for fault in description.fault):
@@ -197,7 +200,6 @@ def _repairs(model: Model) -> dict[str, object]:
 
 
 def _sensed(fault: tables.FaultTable, model: Model) -> dict[str, object]:
-    """Return what the sensors say of a fault."""
     if isinstance(fault, tables.LinkWidth):
         return {"pcie_width": min(fault.width, model.pcie_width)}
     if isinstance(fault, tables.LinkGeneration):
@@ -285,6 +287,5 @@ def _on_device(fault: tables.FaultTable, description: Description, device: int) 
 
 
 def _dtype(name: str | None) -> str:
-    """Return TensorFlow's name of a dtype in C++."""
     known = {None: "*", "float32": "float", "float64": "double", "float16": "half"}
     return known.get(name, str(name))

@@ -59,8 +59,8 @@ class CoresSpec(DeviceSpec):
             for task, cpu in enumerate(cpus)
         )
         reason = (
-            f"{plural(self.count, 'server')} on loopback, each with one thread on its own core "
-            f"(CPU {', '.join(map(str, cpus))}) of {plural(len(cores), 'available physical core')}, as requested"
+            f"{plural(self.count, 'server')} on loopback with one thread each, as requested, "
+            f"on CPU {', '.join(map(str, cpus))} ({plural(len(cores), 'physical core')} available)"
             f"{hidden_gpus(inventory)}"
         )
         return replace(make_plan(devices, runtime, options, reason), server_cpus=cpus)

@@ -49,18 +49,13 @@ class DeviceSpec(ABC):
 
     @abstractmethod
     def plan(self, request: Request, inventory: Inventory) -> Plan:
-        """Decide which devices to configure.
-
-        Raises:
-            DevicesUnavailable: fewer devices are available than requested.
-        """
+        """Decide which devices to configure. Raise DevicesUnavailable if fewer devices are available than requested."""
 
 
 def counted(pattern: re.Pattern[str], text: str) -> int | None:
     """Read the device count in the first group of ``pattern``; ``None`` where ``text`` does not match.
 
-    Raises:
-        ValueError: the count is 0, or above :data:`MAX_COUNT`.
+    Raise ValueError if the count is 0, or above :data:`MAX_COUNT`.
     """
     match = pattern.fullmatch(text)
     if match is None:

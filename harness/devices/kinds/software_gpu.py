@@ -96,15 +96,24 @@ class DescribedGpuSpec(DeviceSpec):
             return shipped_folder("fake") / f"{self.machine[1:]}.toml"
         return Path(self.machine).absolute()
 
-    def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
-        """Plan the GPUs that TensorFlow sees on the machine."""
+    def gpus(self, visible: str | None = None) -> DescribedGpus:
+        """The GPUs that TensorFlow sees on the machine; with ``visible``, as with that ``CUDA_VISIBLE_DEVICES``.
+
+        Raises:
+            DevicesUnavailable: there are none.
+            InvalidDescription: the file is wrong.
+        """
         from harness.devices.described.description import load_description
         from harness.devices.described.state import gpus_of
 
-        gpus = gpus_of(load_description(self.path), self.path)
+        gpus = gpus_of(load_description(self.path), self.path, visible)
         if not gpus.count:
             raise DevicesUnavailable(str(self), f"no GPU of {gpus.name} can be used by TensorFlow", [])
-        return _planned(gpus, f"as {self.path.name} describes them", request)
+        return gpus
+
+    def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
+        """Plan the GPUs that TensorFlow sees on the machine."""
+        return _planned(self.gpus(), f"as {self.path.name} describes them", request)
 
 
 def _planned(gpus: SoftwareGpus | DescribedGpus, why: str, request: Request) -> Plan:

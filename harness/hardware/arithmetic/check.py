@@ -68,7 +68,6 @@ class _Course:
         )
 
     def _judge_values(self) -> None:
-        """Compare every operation on every card with the true result, a second run, and cards alike."""
         for number, trial in enumerate(self._variants(values_of(self.context.level, self.machine.described))):
             operands = trial.operands(np.random.default_rng([self.context.seed, number]))
             reference = trial.reference(operands)

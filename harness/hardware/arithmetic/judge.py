@@ -75,7 +75,7 @@ def judge_card(ran: Ran) -> list[Finding]:
 
 def _beyond(ran: Ran, worst: Deviation) -> Finding:
     far = (
-        "where the result is exact or not finite" if worst.share == inf else f"the worst by {worst.share:,.3g} times it"
+        "where the result is exact or not finite" if worst.share == inf else f"up to {worst.share:,.3g} times the bound"
     )
     return finding(
         "arithmetic",

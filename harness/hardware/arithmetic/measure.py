@@ -40,8 +40,6 @@ def time_operation(
 
 
 class _Course:
-    """The rounds of one card."""
-
     def __init__(self, machine: Machine, operation: Operation, card: str, buffers: Sequence[Buffer]) -> None:
         self._machine, self._operation, self._card, self._buffers = machine, operation, card, buffers
         self._repeats, self._rounds, self._runs, self._spent_s = 1, 0, 0, 0.0
@@ -53,7 +51,6 @@ class _Course:
         return self._rounds > _ROUNDS and (self._spent_s >= limit_s or self._rounds > _MOST_ROUNDS)
 
     def go_round(self) -> None:
-        """Run one round of as many runs as the clock needs to be exact."""
         started = self._machine.clock_s()
         self._last = self._machine.run(self._operation, self._card, self._buffers, self._repeats)
         took_s = self._machine.clock_s() - started
@@ -65,6 +62,5 @@ class _Course:
             self._repeats = max(1, min(_REPEATS, int(_ROUND_S / once_s) + 1)) if once_s > 0 else _REPEATS
 
     def timed(self) -> Timed:
-        """Return the result."""
         assert self.fastest_s is not None
         return Timed(self.fastest_s, self._runs, self._last)

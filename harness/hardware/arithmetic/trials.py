@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from harness.checking.check import Level
 from harness.hardware import operations
 from harness.hardware.arithmetic.bounds import SHORT, Allowed, exact, rounded, summed, transformed
 from harness.hardware.machine import Operation
+from harness.hardware.operations import numpy_dtype
 
 #: How the error of an operation is bounded.
 Form = Literal["summed", "rounded", "transformed", "exact"]
@@ -68,11 +68,6 @@ class Trial:
         if self.form == "rounded":
             return rounded(reference, self.terms, self.operation.dtype)
         return transformed(reference, self.operation.dtype) if self.form == "transformed" else exact()
-
-
-def numpy_dtype(name: str) -> Any:
-    """Return NumPy's dtype of that name; bfloat16 is ml_dtypes'."""
-    return np.dtype(importlib.import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
 
 
 def values_of(level: Level, described: bool = False) -> list[Trial]:

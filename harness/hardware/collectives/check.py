@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.hardware.account import Account, on_machine
-from harness.hardware.blame import blame_copying
+from harness.hardware.blame import blame_copying, copying_findings
 from harness.hardware.collectives.judge import (
     KINDS,
     LEAST_S,
@@ -21,7 +22,7 @@ from harness.hardware.collectives.judge import (
     judge_collective,
 )
 from harness.hardware.corruption.measure import Trials, copy
-from harness.hardware.finding import LINK, amount, finding
+from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Machine, NoLibrary
 from harness.plural import plural
 from harness.records import Figure, Finding, Quantity, Verdict
@@ -73,7 +74,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                     course_s = taken_s - start_s[kind]
                     account.add(judge_bandwidth(kind, arrays[0].nbytes, len(cards), course_s, expected_gbs))
     if any(each.kind == "corruption" for each in account.findings):
-        _blame_pairs(machine, account, context)
+        _blame_copies(machine, account, context)
     if not algorithms:
         account.unproven("the machine has no algorithm for collectives", "use devices of one process: gpu or cpu:N")
     shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
@@ -87,35 +88,31 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         "bandwidths include the time to start the ops, which dominates for small tensors",
         "bandwidths are not judged: not all GPUs are joined by NVLinks of a known rate"
         if expected_gbs is None
-        else f"NCCL is judged only where the NVLinks ({amount(expected_gbs, 'GB/s')} one way) need "
-        f"{LEAST_S * 1000:g} ms or more",
+        else f"NCCL's bandwidth is judged only for tensors that take {LEAST_S * 1000:g} ms or more over the NVLinks "
+        f"({amount(expected_gbs, 'GB/s')} one way)",
     ]
     return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards)} devices: every value is exact"
 
 
-def _blame_pairs(machine: Machine, account: Account, context: CheckContext) -> None:
-    """Look for pairs of cards whose copies are wrong: they, and not a card, are then the cause."""
-    trials = Trials()
+def _blame_copies(machine: Machine, account: Account, context: CheckContext) -> None:
+    """Look for copies that are wrong, between two cards or all of one: they are then the cause, not what arrived."""
+    trials, cards = Trials(), {card.label: card for card in machine.cards}
     copy(machine, Level.QUICK, context.seed, trials)
-    pairs = {(each.source, each.card) for each in blame_copying(trials.trials) if each.kind == "pair"}
-    if not pairs:
+    blamed = list(copying_findings(blame_copying(trials.trials), cards, {}))
+    if not blamed:
         return
     wrong = sorted({each.where for each in account.findings if each.kind == "corruption"})
     account.findings = [each for each in account.findings if each.kind != "corruption"]
-    for source, target in sorted((source, target) for source, target in pairs if source and target):
-        account.add(
-            finding(
-                "corruption",
-                next(card for card in machine.cards if card.label == target),
-                f"{source} -> {target}",
-                expected="the exact values",
-                found=f"wrong values after {', '.join(wrong)}",
-                message=f"the copy {source} -> {target} delivers wrong data, and so do "
-                f"{plural(len(wrong), 'collective')}: {', '.join(wrong)}",
-                next_step=LINK,
-                pair=(source, target),
+    account.add(
+        *(
+            replace(
+                each,
+                found=f"{each.found}; wrong values after {', '.join(wrong)}",
+                message=f"{each.message}; so do {plural(len(wrong), 'collective')}: {', '.join(wrong)}",
             )
+            for each in blamed
         )
+    )
 
 
 def _no_library(error: NoLibrary, where: str) -> Finding:

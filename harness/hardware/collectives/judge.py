@@ -27,10 +27,7 @@ def expected(kind: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return what each card holds after a collective of ``arrays``, one for each card, of one shape and dtype.
 
     ``all-gather`` joins along the first axis; ``reduce-scatter`` gives card ``i`` part ``i`` of the sum along it;
-    ``broadcast`` sends the array of the first card.
-
-    Raises:
-        ValueError: ``kind`` is not one of :data:`KINDS`.
+    ``broadcast`` sends the array of the first card. Raise ValueError if ``kind`` is not one of :data:`KINDS`.
     """
     if kind == "all-gather":
         return [np.concatenate(list(arrays))] * len(arrays)
@@ -117,7 +114,7 @@ def judge_collective(
     culprit = next(iter(culprits)) if len(culprits) == 1 else None
     if culprit is not None:
         numbers, how = culprit
-        message = f"has a share that {how} {where}, on {plural(len(wrong), 'device')}"
+        message = f"has a share that {how} {where} on {plural(len(wrong), 'device')}"
         every, one = "the share of each device, counted once", f"one {how} it"
         return [_finding(where, algorithm, cards[number], every, one, message) for number in numbers]
     findings = []

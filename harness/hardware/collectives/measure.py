@@ -61,9 +61,7 @@ class Collectives:
     def run(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
         """Return the results, one on each device; ``tensors`` are on the devices and have one shape, ``[n, …]``.
 
-        Raises:
-            UsageError: the kind, the algorithm or the shape is not accepted.
-            NoLibrary: NCCL is not installed, or does not work.
+        Raise UsageError if the kind, the algorithm or the shape is not accepted, NoLibrary if NCCL does not work.
         """
         if kind not in KINDS:
             raise UsageError(f"collective {kind!r}; accepted: {', '.join(KINDS)}")

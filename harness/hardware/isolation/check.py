@@ -39,8 +39,8 @@ def run(context: CheckContext) -> CheckOutcome:
             return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
         if _spec(context.devices) is None:
             why = (
-                f"{context.devices.spec}: a process cannot be given a part of a GPU, or a device of another host, to "
-                "itself"
+                f"{context.devices.spec}: part of a GPU, or a device of another host, cannot be reserved for "
+                "one process"
             )
             step = "use whole devices of this host: --devices gpu, cpu:N or cores:N"
             return CheckOutcome(Verdict.SKIP, why, step)

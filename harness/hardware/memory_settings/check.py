@@ -29,9 +29,7 @@ def run(context: CheckContext) -> CheckOutcome:
     """Try each setting on each card, and judge what the processes got."""
     kinds = {device.kind for device in context.devices}
     if kinds == {"software-gpu"} and not (context.machine is not None and context.machine.described):
-        why = (
-            "each setting is tried in a process of its own, and no other process can be given this one's software GPUs"
-        )
+        why = "each setting needs a fresh process, and software GPUs cannot be given to another process"
         return CheckOutcome(Verdict.SKIP, why, "use hardware")
     if context.machine is not None and not context.machine.described and not kinds <= {"gpu", "logical-cpu"}:
         why = (

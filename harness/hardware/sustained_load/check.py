@@ -42,10 +42,11 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     account.scope.append(
         f"{figure} of {side:,} x {side:,} on {plural(len(loads), 'device')} at once for {length:.0f} s"
     )
+    judged = any(card.part != "software GPU" for card in machine.cards)
     lowest = min(statistics.median(load.rates) for load in loads)
     return (
         f"{plural(len(loads), 'device')} multiplied matrices for {length:.0f} s at "
-        f"{amount(lowest, 'GFLOP/s')} or more; "
+        f"{amount(lowest, 'GFLOP/s')} or more{'' if judged else ' (rates of software GPUs are not judged)'}; "
         f"{account.scope[0]}"
     )
 

@@ -32,7 +32,6 @@ def programs_of(record: RunRecord) -> dict[str, list[dict[str, object]]]:
 
 
 def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> dict[str, object]:
-    """Make one program: its chart, if any, the number of ops on each device, and the ops."""
     devices = sorted({op.device for op in placement.ops}, key=_in_order)
     counted = Counter((op.device, op.role) for op in placement.ops)
     roles = [role for role in ROLES if any(op.role == role for op in placement.ops)]

@@ -52,6 +52,7 @@ struct Guest {
   std::function<void()> done;
   bool sends = true;     // its input takes part
   bool receives = true;  // it gets the result
+  Clock::time_point came = Clock::now();
 
   int device() const { return context->device()->parsed_name().id; }
 };
@@ -109,7 +110,11 @@ class Meetings {
 
   static void Dismiss(std::vector<Guest>* guests, const absl::Status& status) {
     for (Guest& guest : *guests) {
-      if (!status.ok()) guest.context->SetStatus(status);
+      if (!status.ok()) {
+        guest.context->SetStatus(status);
+      } else {
+        Faults::Get().Computed(guest.context, guest.came);
+      }
     }
     for (Guest& guest : *guests) guest.done();
   }
@@ -180,7 +185,12 @@ inline absl::Status Reduced(std::vector<Guest>& guests, Merge merge, tf::Tensor*
   bool first = true;
   for (Guest& guest : guests) {
     if (!guest.sends) continue;
-    const tf::Tensor& input = guest.context->input(0);
+    tf::Tensor input = guest.context->input(0);
+    if (Faults::Get().Drops(guest.context)) {
+      absl::Status status = guest.context->allocate_temp(input.dtype(), input.shape(), &input);
+      if (!status.ok()) return status;
+      memset(input.data(), 0, input.TotalBytes());
+    }
     if (first) {
       absl::Status status = guest.context->allocate_temp(input.dtype(), input.shape(), result);
       if (!status.ok()) return status;

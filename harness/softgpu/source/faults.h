@@ -99,6 +99,7 @@ class Faults {
     std::lock_guard<std::mutex> locked(lock_);
     random_.seed(seed);
     for (auto& count : executed_) count = 0;
+    for (auto& lost : lost_) lost = false;
     active_ = !table->empty();
     table_ = std::move(table);
     return "";
@@ -143,7 +144,8 @@ class Faults {
       if (fault.device != device) continue;
       if (fault.kind == "lost" && executed > fault.Integer("after", 0)) {
         if (work_ != nullptr) work_[numbers_[device]].lost = 1;
-        context->SetStatus(tf::errors::Internal("GPU:", device, " is lost: it has fallen off the bus (Xid 79)"));
+        lost_[device] = true;
+        context->SetStatus(tf::errors::Internal(OfLost(device)));
         return;
       }
       if (fault.kind == "slow") Wait(began, fault.Number("factor", 1));
@@ -165,14 +167,17 @@ class Faults {
     }
   }
 
-  // A copy to, from or between devices.
-  void Copy(void* to, const void* from, uint64_t size) {
+  // A copy to, from or between devices. Empty, or why it failed.
+  std::string Copy(void* to, const void* from, uint64_t size) {
     if (!active_) {
       memcpy(to, from, size);
-      return;
+      return "";
     }
     const auto began = Clock::now();
     const int source = Machine::Get().OwnerOf(from), target = Machine::Get().OwnerOf(to);
+    for (int card : {source, target}) {
+      if (card >= 0 && card < kMost && lost_[card]) return OfLost(card);
+    }
     auto table = Table();
     const Fault* hit = nullptr;
     for (const Fault& fault : *table) {
@@ -195,6 +200,7 @@ class Faults {
       if (fault.kind == "link" && (host || pair)) Wait(began, fault.Number("factor", 1));
     }
     if (target >= 0) Stick(*table, to, size);
+    return "";
   }
 
  private:
@@ -219,6 +225,10 @@ class Faults {
   static int DeviceOf(tf::OpKernelContext* context) {
     const int card = Machine::Get().CardOf(context->device()->parsed_name().id);
     return card >= 0 && card < kMost ? card : 0;
+  }
+
+  static std::string OfLost(int card) {
+    return "GPU:" + std::to_string(card) + " is lost: it has fallen off the bus (Xid 79)";
   }
 
   void CountWork(int device, Clock::time_point began) {
@@ -308,6 +318,7 @@ class Faults {
   std::shared_ptr<const std::vector<Fault>> table_ = std::make_shared<std::vector<Fault>>();
   std::mt19937_64 random_;
   std::atomic<int64_t> executed_[kMost] = {};
+  std::atomic<bool> lost_[kMost] = {};
   int numbers_[kMost];
   Work* work_ = nullptr;
 };

@@ -125,7 +125,13 @@ class LayoutTwin : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    std::lock_guard<std::mutex> alone(engine_.busy);
+    InTurnWithFaults(engine_, context, [&] { ComputeAlone(context); });
+  }
+
+  bool IsExpensive() override { return false; }
+
+ private:
+  void ComputeAlone(tf::OpKernelContext* context) {
     std::vector<tf::Tensor> inputs;
     for (int i = 0; i < context->num_inputs(); i++) inputs.push_back(context->input(i));
     if (channels_first_) {
@@ -142,9 +148,6 @@ class LayoutTwin : public tf::OpKernel {
     context->set_output(0, output);
   }
 
-  bool IsExpensive() override { return false; }
-
- private:
   // An attribute with `each` numbers for each dimension.
   static void MoveChannels(tf::NodeDef* node, const char* name, size_t each) {
     auto found = node->mutable_attr()->find(name);

@@ -55,22 +55,24 @@ inline TF_Bool MemoryUsage(const SP_Device* device, int64_t* free, int64_t* tota
 
 // ---- copies
 
+inline void Copy(void* to, const void* from, uint64_t size, TF_Status* status) {
+  const std::string problem = Faults::Get().Copy(to, from, size);
+  TF_SetStatus(status, problem.empty() ? TF_OK : TF_INTERNAL, problem.c_str());
+}
+
 inline void FromDevice(const SP_Device*, SP_Stream, void* host, const SP_DeviceMemoryBase* device, uint64_t size,
                        TF_Status* status) {
-  Faults::Get().Copy(host, device->opaque, size);
-  Ok(status);
+  Copy(host, device->opaque, size, status);
 }
 
 inline void ToDevice(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* device, const void* host, uint64_t size,
                      TF_Status* status) {
-  Faults::Get().Copy(device->opaque, host, size);
-  Ok(status);
+  Copy(device->opaque, host, size, status);
 }
 
 inline void BetweenDevices(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from,
                            uint64_t size, TF_Status* status) {
-  Faults::Get().Copy(to->opaque, from->opaque, size);
-  Ok(status);
+  Copy(to->opaque, from->opaque, size, status);
 }
 
 inline void SyncFromDevice(const SP_Device* on, void* host, const SP_DeviceMemoryBase* device, uint64_t size,

@@ -379,7 +379,13 @@ class RecurrentKernel : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    std::lock_guard<std::mutex> alone(engine_.busy);
+    InTurnWithFaults(engine_, context, [&] { ComputeAlone(context); });
+  }
+
+  bool IsExpensive() override { return false; }
+
+ private:
+  void ComputeAlone(tf::OpKernelContext* context) {
     Extent extent;
     OP_REQUIRES_OK(context, extent.Read(context, network_));
     switch (context->input_dtype(0)) {
@@ -390,9 +396,6 @@ class RecurrentKernel : public tf::OpKernel {
     }
   }
 
-  bool IsExpensive() override { return false; }
-
- private:
   Network network_;
   Engine& engine_;
 };

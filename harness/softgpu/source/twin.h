@@ -18,6 +18,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/threadpool.h"
 #include "tensorflow/core/util/util.h"
+#include "tsl/profiler/lib/traceme.h"
 
 namespace softgpu {
 
@@ -216,6 +217,24 @@ class Execution {
   std::unique_ptr<tf::OpKernelContext> context_;
 };
 
+// Runs `body`, which is what a kernel computes: as an event of TensorFlow's profiler, and alone on the device unless
+// everything lies on the host.
+template <typename Body>
+void InTurn(const tf::OpKernel& kernel, Engine& engine, bool on_host, Body body) {
+  std::unique_lock<std::mutex> alone(engine.busy, std::defer_lock);
+  if (!on_host) alone.lock();
+  const tsl::profiler::TraceMe event([&kernel] { return absl::StrCat(kernel.name(), ":", kernel.type_string()); });
+  body();
+}
+
+// The same for a kernel that fills the outputs of its context itself, with the faults of the machine.
+template <typename Body>
+void InTurnWithFaults(Engine& engine, tf::OpKernelContext* context, Body body) {
+  const auto began = Clock::now();
+  InTurn(context->op_kernel(), engine, false, body);
+  if (context->status().ok()) Faults::Get().Computed(context, began);
+}
+
 // Whether everything that a kernel reads and writes lies in host memory. On a GPU too, such a kernel runs on the host.
 inline bool OnHostAlone(tf::OpKernelConstruction* construction) {
   for (int i = 0; i < construction->num_inputs(); i++) {
@@ -311,9 +330,7 @@ class TwinKernel : public tf::OpKernel {
   }
 
   void Run(tf::OpKernelContext* context) {
-    std::unique_lock<std::mutex> alone(engine_.busy, std::defer_lock);
-    if (!on_host_) alone.lock();
-    kernel_->Compute(context);
+    InTurn(*this, engine_, on_host_, [&] { kernel_->Compute(context); });
   }
 
   Twin twin_;
