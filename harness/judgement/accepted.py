@@ -17,8 +17,7 @@ Acceptance = tuple[str, str]
 def known_acceptances(accept: Any) -> tuple[Acceptance, ...]:
     """The argument of ``verify``.
 
-    Raises:
-        UsageError: it is not a sequence of pairs of texts, or names a code that no kind of finding has.
+    Raise UsageError if it is not a sequence of pairs of texts, or names a code that no kind of finding has.
     """
     form = "[('gradient-placement', 'why this is right here'), ...]: a kind, a code or a place, and the reason"
     if isinstance(accept, str) or not isinstance(accept, Iterable):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+
+from harness.evidence.places import in_users, module_of, place
+from harness.runner.users_error import PREAMBLES, message_lines
 
 #: Where TensorFlow was, which says nothing about the user's program.
 _NODE = re.compile(r"\{\{[^{}]*\}\} ?")
@@ -17,6 +21,10 @@ _WITHOUT_KERNEL = (
         r"types (?!\[[^]]*\bGPU\b)\[.*device:(?P=device)\b.*\[Op:(?P<type>\w+)\]"
     ),
 )
+#: One of several ops that failed in a graph, and lines that only tell the graph's own names.
+_ROOT = re.compile(r"\(\d+\)\s+[A-Z_]+:\s+")
+_GRAPH_ONLY = ("[[", "0 successful operations", "0 derived errors")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 #: A function that returns a variable out of a loop on another device, for the gradient of the loop.
 _LOOP_GRADIENT = re.compile(
     r"Cannot place the graph because a reference or resource edge .*dst node is name='\S*while\S*_RetVal'"
@@ -35,6 +43,8 @@ def error_line(error: BaseException) -> str:
         if found := pattern.search(text):
             text = _without_kernel(**found.groupdict())
             break
+    else:
+        text = _own_message(error, text)
     if _LOOP_GRADIENT.search(text):
         text = (
             "TensorFlow cannot take the gradient of a tf.function whose loop is on another device than a variable that "
@@ -45,6 +55,26 @@ def error_line(error: BaseException) -> str:
     # TensorFlow says why at the end, after how it got there.
     shown = text if len(text) <= _LONGEST else f"{text[:_START]} … {text[-_END:]}"
     return f"{type(error).__name__}: {shown}"
+
+
+def _own_message(error: BaseException, whole: str) -> str:
+    """The message of the first op that failed, without the way there, which is before it or around it."""
+    if not whole.startswith(PREAMBLES):
+        return whole
+    lines = message_lines(error)
+    if lines and (first := _ROOT.match(lines[0])):
+        rest = itertools.takewhile(lambda line: not _ROOT.match(line), lines[1:])
+        lines = [lines[0][first.end() :], *rest]
+    text = " ".join(line for line in lines if not line.startswith(_GRAPH_ONLY))
+    return " ".join(text.split())
+
+
+def place_in_message(error: BaseException) -> str | None:
+    """``file.py:12`` of the user's line that TensorFlow names in the message of an error in a graph."""
+    if not str(error).startswith(PREAMBLES):
+        return None
+    found = [(file, int(line)) for file, line in _FRAME.findall(str(error))]
+    return next((place(file, line) for file, line in reversed(found) if in_users(module_of(file), file)), None)
 
 
 def _without_kernel(name: str, device: str, type: str) -> str:  # noqa: A002 - named as in the patterns

@@ -17,7 +17,7 @@ from harness.evidence.trace import Trace, trace
 from harness.judgement.arithmetic import computes
 from harness.judgement.diagnosis.place import place_of_error, place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
-from harness.judgement.error_line import error_line
+from harness.judgement.error_line import error_line, place_in_message
 from harness.judgement.exactness import is_exact
 from harness.judgement.modes import judge_modes
 from harness.judgement.oracle import ask_oracle
@@ -186,7 +186,7 @@ class Examination:
         return replace(evidence, ops=own, outputs=None), found
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
-        place = place_of_error(error)
+        place = place_in_message(error) or place_of_error(error)
         notes = "; ".join(getattr(error, "__notes__", ()))
         quiet = lost_hosts()
         tasks = [f"{each.host.task_name}/" for each in quiet]

@@ -66,8 +66,7 @@ class _Document(BaseModel):
 def load_known_failures(path: Path, checks: Sequence[str]) -> tuple[KnownFailure, ...]:
     """Read the file. ``checks`` are the ids of all checks.
 
-    Raises:
-        InvalidKnownFailures: the file cannot be read, or a key is unknown, missing or has an invalid value.
+    Raise InvalidKnownFailures if it cannot be read, or with the first wrong key.
     """
     known = read_model(path, _Document, InvalidKnownFailures).known
     for number, entry in enumerate(known):

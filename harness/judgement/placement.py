@@ -11,8 +11,9 @@ from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, LOOKUPS, PYTHON, SPLITS, computes, proven
+from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, proven
 from harness.judgement.diagnosis.wording import listed
+from harness.judgement.provenance import SEVERAL, SLICES, Provenance
 from harness.judgement.shards import Misplaced, judge_shards
 from harness.judgement.strays import first_of, lines, named, stray
 from harness.judgement.wiring import Wiring
@@ -119,7 +120,9 @@ def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
             continue
         if forward.device is None or forward.device == op.device or not computes(forward):
             continue
-        message = "the backward op is not on its forward op's device; harness.colocate_gradients() puts it there"
+        message = (
+            "backward ops are not on the devices of their forward ops; wrap the step in harness.colocate_gradients()"
+        )
         yield Misplaced(op, forward.device, message)
 
 
@@ -138,11 +141,13 @@ def gradient_ops(trace: Trace) -> int:
 def _unused(
     trace: Trace, wiring: Wiring, devices: Devices, mode: str, rows: int | None, program: str | None
 ) -> list[Finding]:
-    forward = [op for op in proven(trace) if op.role == "forward"]
-    if not forward:
+    used = {op.device for op in proven(trace) if op.role == "forward"}
+    if len(used & {device.parsed for device in devices}) < len(devices):
+        asked = _asked_for_host_data(wiring, bool(used))
+        used |= {device.parsed for device in devices if any(device.parsed.matches(place) for place in asked)}
+    if not used:
         return []
     expected = len(devices) if rows is None else min(len(devices), max(rows, 1))
-    used = {op.device for op in forward}
     idle = [device for device in devices if device.parsed not in used and not _simplified(device, wiring)]
     missing = expected - (len(devices) - len(idle))
     if missing <= 0:
@@ -161,6 +166,25 @@ def _unused(
             place=program,
         )
     ]
+
+
+def _asked_for_host_data(wiring: Wiring, others: bool) -> set[DeviceName]:
+    """Where a program works on integers or texts, which live on the host wherever their op is, if that is its work.
+
+    It is, where nothing else is computed at all, or on the parts that a batch of them was cut into. Else they are
+    indices.
+    """
+    groups: Iterable[Iterable[Op]] = [wiring.ops]
+    if others:
+        families = (family for _, family in Provenance(wiring).families())
+        groups = [[wiring.by_name[name] for name, part in family.items() if part != SEVERAL] for family in families]
+    asked: set[DeviceName] = set()
+    for ops in groups:
+        work = [op for op in ops if op.role == "forward" and op.type not in MOVEMENT | SLICES]
+        if not any(computes(op) for op in work):
+            places = [op.device if op.requested is None or op.requested.index is None else op.requested for op in work]
+            asked |= {place for place in places if place is not None}
+    return asked
 
 
 def _simplified(device: Device, wiring: Wiring) -> bool:

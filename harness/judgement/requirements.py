@@ -26,11 +26,7 @@ class Requirement:
 
     @classmethod
     def parse(cls, text: str) -> Requirement:
-        """Parse ``gpu>=8``.
-
-        Raises:
-            InvalidRequirement: it is not of that form.
-        """
+        """Parse ``gpu>=8``. Raise InvalidRequirement if it is not of that form."""
         match = _FORM.fullmatch(text)
         if match is None:
             raise InvalidRequirement(text)
@@ -65,7 +61,7 @@ def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = 
     findings = tuple(
         Finding(
             "missing-device",
-            f"--require {requirement}",
+            "--require",
             None,
             str(requirement),
             str(count),

@@ -73,7 +73,6 @@ class _Noise:
 
 
 def _absolute(kind: str, inputs: Any, output: Any) -> Any:
-    """The same op of the absolute values."""
     import tensorflow as tf
 
     op = output.op

@@ -219,7 +219,7 @@ def as_result(raw: Any, state: Sequence[Any] = (), starts: Mapping[int, NDArray[
     outputs, gradients = raw
 
     def value(variable: Any) -> NDArray[Any]:
-        now: NDArray[Any] = variable.numpy()
+        now = value_of(variable)
         start = (starts or {}).get(id(variable))
         return start if start is not None and same_bits(now, start) else now
 
@@ -260,11 +260,19 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
         return False
     if one.dtype == object:
         return bool(np.array_equal(one, other))
-    return bool(np.array_equal(_as_bytes(one), _as_bytes(other)))
+    return bool(np.array_equal(_as_bits(one), _as_bits(other)))
 
 
-def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+def _as_bits(array: NDArray[Any]) -> NDArray[Any]:
+    width = next(size for size in (8, 4, 2, 1) if array.nbytes % size == 0)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).view(f"u{width}")
+
+
+def value_of(variable: Any) -> NDArray[Any]:
+    """The value of a variable, not to be written to; on the host it is a copy only once TensorFlow changes it."""
+    # Others may be spread over devices by a strategy or a mesh.
+    plain = type(variable).__name__ == "ResourceVariable"
+    return np.asarray(variable.value() if plain else variable.numpy())
 
 
 def to_array(leaf: Any) -> NDArray[Any] | None:
@@ -281,7 +289,8 @@ def to_array(leaf: Any) -> NDArray[Any] | None:
         leaf = tf.sparse.reorder(leaf).values
     if "/device:CUSTOM:" in str(getattr(leaf, "device", "")):
         leaf = _of_a_mesh(leaf)
-    return np.asarray(leaf.numpy() if hasattr(leaf, "numpy") else leaf)
+    # A tensor on the host is not copied: TensorFlow never writes to one that somebody else holds.
+    return np.asarray(leaf)
 
 
 def _of_a_mesh(leaf: Any) -> Any:

@@ -6,17 +6,22 @@ line then takes its inputs, variables and seed from there. A file is a NumPy arc
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import sys
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness import session
 from harness.errors import InvalidRecord, UsageError
 
 #: The environment variable that names the file.
@@ -65,6 +70,8 @@ class SavedCase:
         test = os.environ.get(_TEST, "").rpartition(" ")[0]
         command = [sys.executable, *sys.orig_argv[1:]]
         if test:
+            # From any folder: pytest names a test relative to its own root.
+            test = f"{session.root or Path.cwd()}/{test}"
             command = [sys.executable, "-m", "pytest", test, *([f"--harness-devices={spec}"] if spec else [])]
         return cls(command, str(Path.cwd()), place, seed, list(modes), spec, reason, arrays, list(variables))
 
@@ -72,8 +79,6 @@ class SavedCase:
         """Write the case into a folder, under a name that is still free there."""
         folder.mkdir(parents=True, exist_ok=True)
         name = "".join(each if each.isalnum() else "_" for each in self.place) or "case"
-        numbers = (f"{name}_{number}.npz" for number in range(1, 10_000))
-        path = next(folder / each for each in numbers if not (folder / each).exists())
         arrays = {f"input {number}": array for number, array in self.inputs.items()}
         arrays |= {f"variable {number}": array for number, array in enumerate(self.variables)}
         known = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
@@ -82,18 +87,19 @@ class SavedCase:
             name: array.view(f"u{array.dtype.itemsize}") if name in known else array for name, array in arrays.items()
         }
         stored = {name: array.astype("S") if array.dtype == object else array for name, array in stored.items()}
-        np.savez_compressed(path, case=np.array(json.dumps({**plain, "dtypes": known})), **stored)  # type: ignore[arg-type]
+        for number in itertools.count(1):
+            path = folder / f"{name}_{number}.npz"
+            # Other workers of the same session save here too.
+            with contextlib.suppress(FileExistsError), path.open("xb") as file:
+                np.savez_compressed(file, case=np.array(json.dumps({**plain, "dtypes": known})), **stored)  # type: ignore[arg-type]
+                break
         return path
 
     @classmethod
     def load(cls, path: Path) -> SavedCase:
-        """Read a case.
-
-        Raises:
-            InvalidRecord: the file is none.
-        """
+        """Read a case. Raise InvalidRecord if the file holds none."""
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             plain = json.loads(str(arrays.pop("case")))
             if plain["schema_version"] > CASE_SCHEMA_VERSION:
@@ -103,10 +109,12 @@ class SavedCase:
             count = sum(name.startswith("variable ") for name in arrays)
             inputs = {name.removeprefix("input "): array for name, array in arrays.items() if name.startswith("input ")}
             return cls(inputs=inputs, variables=[arrays[f"variable {number}"] for number in range(count)], **plain)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, EOFError, BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, InvalidRecord):
                 raise
-            raise InvalidRecord(path, f"not a saved case: {error}") from error
+            # NumPy's own message advises to load any other file with pickle.
+            why = error.strerror if isinstance(error, OSError) else "not what verify(..., save=FOLDER) wrote"
+            raise InvalidRecord(path, f"not a saved case: {why}") from error
 
     @classmethod
     def wanted(cls, place: str | None) -> SavedCase | None:
@@ -120,8 +128,7 @@ class SavedCase:
     def put_in(self, inputs: Mapping[str, Any], variables: Sequence[Any]) -> dict[str, Any]:
         """The inputs of a call with this case's values in their place; its variables are assigned.
 
-        Raises:
-            UsageError: the call has other inputs or variables than the case.
+        Raise UsageError if the call has other inputs or variables than the case.
         """
         import tensorflow as tf
 
@@ -130,7 +137,7 @@ class SavedCase:
         if tensors != set(self.inputs) or len(variables) != len(self.variables):
             raise UsageError(
                 f"the saved case of {self.place} has {len(self.inputs)} inputs and {len(self.variables)} variables, "
-                f"the call {len(tensors)} and {len(variables)}; save it again with the program as it is"
+                f"the call has {len(tensors)} and {len(variables)}; the program has changed: save the case again"
             )
         for number, array in self.inputs.items():
             leaves[int(number)] = tf.constant(array, leaves[int(number)].dtype)

@@ -128,14 +128,12 @@ class Shards:
         return place if place is not None and (op.requested is None or place.matches(op.requested)) else None
 
     def _floating(self, op: Op) -> bool:
-        """Whether an op works on numbers, and not on indices alone."""
         makers = [self.wiring.by_name.get(name) for name in op.inputs]
         dtypes = [dtype for each in (op, *makers) if each is not None for dtype in each.dtypes]
         return not dtypes or any(dtype.startswith(_FLOATS) for dtype in dtypes)
 
     @cached_property
     def _sized(self) -> bool:
-        """Whether the shapes of these ops are known."""
         return any(self.trace.work.get(op.name) for op in self.worked)
 
     def _weight(self, op: Op) -> float:
@@ -325,12 +323,10 @@ class Shards:
                 yield Misplaced(op, self.host, _JOINED)
 
     def _is_join(self, op: Op, whole: set[int]) -> bool:
-        """Whether an op joins a tensor of each part."""
         found = {self.family[name] for name, _ in self.provenance.sources[op.name] if name in self.family}
         return op.type in JOINS and op.role == "forward" and found == whole and len(whole) > 1
 
     def _goes_on(self, op: Op) -> bool:
-        """Whether a device of a shard goes on with what an op made."""
         frontier, seen = [op], {op.name}
         while frontier:
             for reader in self.wiring.readers(frontier.pop()):

@@ -37,8 +37,7 @@ class Programs:
 def known_maker(shrink: Any, parallel: Callable[..., Any]) -> Maker | None:
     """What makes the program for fewer devices, where that is known.
 
-    Raises:
-        UsageError: ``shrink`` is neither a truth value nor a function.
+    Raise UsageError if ``shrink`` is neither a truth value nor a function.
     """
     if callable(shrink):
         return shrink  # type: ignore[no-any-return]
@@ -99,7 +98,6 @@ def _outputs(found: Verification, mode: str) -> _Step:
 
 
 def _only(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``fn``, with one of its outputs."""
     import tensorflow as tf
 
     @wraps(fn, updated=())
@@ -121,7 +119,6 @@ def _rows(programs: Programs) -> _Step:
 
 
 def _first(programs: Programs, rows: int, count: int) -> dict[str, Any]:
-    """The inputs, with the first rows of the batch alone."""
     import tensorflow as tf
 
     whole, axis = getattr(programs.parallel, "broadcast", ()), getattr(programs.parallel, "axis", 0)

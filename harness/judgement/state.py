@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.judgement.runs import same_bits
+from harness.judgement.runs import same_bits, value_of
 from harness.judgement.slots import device_of
 from harness.parallel.closure import carried, keras_classes
 from harness.parallel.making import is_made_in_place
@@ -62,6 +62,14 @@ def assigning_class() -> Any:
     """The class of TensorFlow's whose methods ``assign``, ``assign_add`` and ``assign_sub`` write to variables."""
     import tensorflow as tf
 
+    return _assigning_class(type(tf.distribute.get_strategy()).__qualname__)
+
+
+@functools.cache
+def _assigning_class(_: str) -> Any:
+    """The same for the variables that are made within a strategy of the class of this name."""
+    import tensorflow as tf
+
     return next(kind for kind in type(tf.Variable(0.0)).__mro__ if "assign_sub" in vars(kind))
 
 
@@ -91,12 +99,12 @@ class Snapshot:
     @classmethod
     def of(cls, variables: list[Any]) -> Snapshot:
         """Save the current values."""
-        return cls(variables, [variable.numpy() for variable in variables])
+        return cls(variables, [value_of(variable) for variable in variables])
 
     def restore(self, leave: Callable[[Any], bool] = lambda _: False) -> None:
         """Restore the values that have changed, but of those variables that ``leave`` is true of."""
         for variable, value in zip(self.variables, self.values, strict=True):
-            if not leave(variable) and not same_bits(variable.numpy(), value):
+            if not leave(variable) and not same_bits(value_of(variable), value):
                 put(variable, value)
 
     @property

@@ -28,7 +28,8 @@ def stray(
     """The finding. ``device`` is set where it is about one device alone."""
     known = set(devices)
     device = known.pop() if len(known) == 1 else None
-    message = f"{cause} ({place})" if place else cause
+    fault, semicolon, remedy = cause.partition("; ")
+    message = f"{fault} ({place}){semicolon}{remedy}" if place else cause
     return Finding(kind, f"{where} ({mode})", None if device is None else str(device), expected, found, message)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from harness.judgement.runs import Result
@@ -14,19 +15,15 @@ def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]
     """Return one ``structure`` finding, or a ``shape`` finding for each output whose values are at other positions."""
     import tensorflow as tf
 
+    where, message = f"outputs ({mode})", "the results have a different structure"
     try:
         tf.nest.assert_same_structure(found.structure, expected.structure, check_types=False)
     except (TypeError, ValueError):
-        return [
-            Finding(
-                "structure",
-                f"outputs ({mode})",
-                None,
-                _shape_of(expected.structure),
-                _shape_of(found.structure),
-                "the results have a different structure",
-            )
-        ]
+        want, have = _shape_of(expected.structure), _shape_of(found.structure)
+        return [Finding("structure", where, None, want, have, f"{message}: {have} instead of {want}")]
+    if (other := _other_names(found.structure, expected.structure)) is not None:
+        want, have = other
+        return [Finding("structure", where, None, want, have, f"{message}: {have} instead of {want}")]
     names = names_of(expected.structure)
     pairs = zip(names, tf.nest.flatten(found.structure), tf.nest.flatten(expected.structure), strict=True)
     return [
@@ -36,6 +33,23 @@ def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]
         for name, have, want in pairs
         if have != want
     ]
+
+
+def _other_names(found: Any, expected: Any) -> tuple[str, str] | None:
+    """The keys or fields of the first mapping or named tuple that has others than the one in its place."""
+    both = (expected, found)
+    if not all(isinstance(each, (Mapping, list, tuple)) for each in both):
+        return None
+    parts = [dict(each) if isinstance(each, Mapping) else dict(enumerate(each)) for each in both]
+    names = [list(getattr(each, "_fields", part)) for each, part in zip(both, parts, strict=True)]
+    named = all(isinstance(each, Mapping) or hasattr(each, "_fields") for each in both)
+    if named and sorted(map(str, names[0])) != sorted(map(str, names[1])):
+        written = [", ".join(map(str, each)) for each in names]
+        return written[0], written[1]
+    for key, want in parts[0].items():
+        if key in parts[1] and (other := _other_names(parts[1][key], want)) is not None:
+            return other
+    return None
 
 
 def _shape_of(structure: Any) -> str:

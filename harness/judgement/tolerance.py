@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 _REPLAYS = 4
+#: Elements that are compared at a time: 2 MiB in float64.
+_BLOCK = 2**18
 #: The typical change is at most this many times the change that nine of ten elements stay below.
 _TYPICAL = 4.0
 
@@ -43,20 +46,38 @@ class Sensitivity:
         """The same with a bound of at most ``most_ulps`` units in the last place."""
         return replace(self, most_ulps=most_ulps)
 
-    def bound(self, reference: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-        """Allowed error of each element, in units of the result."""
-        finite = np.where(np.isfinite(self.change), self.change, 0.0).astype(np.float64)
-        # Of few elements that jump, as rounded ones do, the others know nothing.
-        most = _TYPICAL * np.quantile(finite, 0.9) if finite.size else 0.0
-        typical = min(np.sqrt(np.mean(np.square(finite))), most) if finite.size else 0.0
+    def bound(
+        self, reference: NDArray[Any], epsilon: float, at: slice | None = None, typical: float | None = None
+    ) -> NDArray[np.float64]:
+        """Allowed error of each element, in units of the result.
+
+        ``reference`` may be the elements ``at`` of the flattened result, whose ``typical`` magnitude is then given.
+        """
+        change = self.change if at is None else self.change.flat[at]
+        finite = np.where(np.isfinite(change), change, 0.0).astype(np.float64)
         magnitude = np.where(np.isfinite(reference), np.abs(reference), 0.0)
         times = self.factor * (8.0 + np.sqrt(self.terms))
-        measured: NDArray[np.float64] = times * (finite + typical + epsilon * magnitude)
+        measured: NDArray[np.float64] = times * (finite + self._typical_change + epsilon * magnitude)
         if not np.isfinite(self.most_ulps):
             return measured
-        size = np.sqrt(np.mean(np.square(magnitude))) if magnitude.size else 0.0
-        capped: NDArray[np.float64] = np.minimum(measured, self.most_ulps * epsilon * (magnitude + size))
+        if typical is None:
+            typical = np.sqrt(np.mean(np.square(magnitude))) if magnitude.size else 0.0
+        capped: NDArray[np.float64] = np.minimum(measured, self.most_ulps * epsilon * (magnitude + typical))
         return capped
+
+    @cached_property
+    def _typical_change(self) -> float:
+        finite = np.where(np.isfinite(self.change), self.change, 0.0)
+        if not finite.size:
+            return 0.0
+        # Of few elements that jump, as rounded ones do, the others know nothing.
+        most = _TYPICAL * float(np.quantile(finite, 0.9))
+        return min(float(np.sqrt(np.mean(np.square(finite, dtype=np.float64)))), most)
+
+
+def blocks_of(size: int) -> list[slice]:
+    """Slices that together are ``size`` elements, each of so many that they are computed with in little memory."""
+    return [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]
 
 
 def replays() -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judgement.tolerance import Sensitivity, epsilon_of, replays
+from harness.judgement.tolerance import Sensitivity, blocks_of, epsilon_of, replays
 from harness.judgement.verification import Comparison
 from harness.records import Finding
 
@@ -118,8 +118,8 @@ def _compare_discrete(
         )
     )
     if wrong.any():
-        error = wrong.astype(float)
-        judged.findings.append(_worst(subject, found, expected, error, np.zeros_like(error), wrong, "not a float"))
+        first = int(np.argmax(wrong))
+        judged.findings.append(_worst(subject, found, expected, first, int(wrong.sum()), 0.0, "not a float"))
 
 
 def _compare_floats(
@@ -133,89 +133,173 @@ def _compare_floats(
     rounded: Callable[[], Sensitivity] | None,
     scale: Callable[[], float],
 ) -> None:
-    wide = np.complex128 if np.iscomplexobj(found) else np.float64
-    have, want = found.astype(wide), expected.astype(wide)
     coarse = max(epsilon, judged.arithmetic)
-    no_number = np.isnan(want)
-    if no_number.any():
-        judged.undecided.append(
-            f"{subject.where} ({subject.mode}): {subject.against} is NaN at {int(no_number.sum()):,} of "
-            f"{want.size:,} elements"
-        )
-    skipped = no_number | (np.isinf(want) & (have == want))
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = np.where(skipped, 0.0, np.abs(have - want))
-    not_finite = ~skipped & ~np.isfinite(have)
-    no_target = ~skipped & ~np.isfinite(want)
-    error = np.where(not_finite | no_target, np.inf, error)
-    magnitude = np.where(np.isfinite(want), np.abs(want), 0.0)
-    if exact:
-        bound, rule = np.zeros_like(magnitude), "exact arithmetic"
-    else:
-        bound, rule = _FREE_ULPS * epsilon * magnitude, f"{_FREE_ULPS:g} units in the last place"
-        if np.any(error > bound):
-            rule = "rounding"
-            for wanted in range(1, replays() + 1):
-                bound = measure(wanted).bound(want, coarse)
-                if not np.any(error > bound):
-                    break
-            beyond = error > bound
-            if rounded is not None and np.any(beyond) and np.all(error[beyond] < _FAR * bound[beyond]):
-                sensitivity = rounded()
-                bound, rule = np.maximum(bound, sensitivity.bound(want, coarse)), f"{rule}{sensitivity.note}"
-    wrong = error > bound
-    typical = typical_magnitude(want)
+    errors = _Errors(found, expected)
+    bound: _Bound = (lambda block: np.zeros_like(block.magnitude)) if exact else errors.free(epsilon)
+    rule = "exact arithmetic" if exact else f"{_FREE_ULPS:g} units in the last place"
+    if not exact and errors.exceed(bound):
+        rule = "rounding"
+        for wanted in range(1, replays() + 1):
+            bound = errors.measured(measure(wanted), coarse)
+            if not errors.exceed(bound):
+                break
+        if rounded is not None and errors.exceed(bound) and not errors.exceed(bound, _FAR):
+            moved, sensitivity = bound, rounded()
+            more, rule = errors.measured(sensitivity, coarse), f"{rule}{sensitivity.note}"
+            bound = lambda block: np.maximum(moved(block), more(block))  # noqa: E731
     widest = _widest_bound(coarse)
-    decisive = ~no_number & (bound <= widest * np.maximum(magnitude, typical))
-    finite_error = np.where(np.isfinite(error), error, np.finfo(float).max)
-    at = int(np.argmax(finite_error - bound)) if error.size else 0
+    seen = _Seen()
+    for block in errors.blocks():
+        seen.add(block, bound(block), widest, errors.typical)
+    if seen.no_numbers:
+        judged.undecided.append(
+            f"{subject.where} ({subject.mode}): {subject.against} is NaN at {seen.no_numbers:,} of "
+            f"{found.size:,} elements"
+        )
     judged.comparisons.append(
         Comparison(
             mode=subject.mode,
             where=subject.where,
             dtype=found.dtype.name,
             elements=found.size,
-            compared=int((decisive | wrong).sum()),
-            largest_error=float(error.max()) if error.size else 0.0,
-            bound=float(bound.flat[at]) if error.size else 0.0,
+            compared=seen.compared,
+            largest_error=seen.largest_error,
+            bound=seen.bound,
             rule=rule,
         )
     )
-    if wrong.any():
-        judged.findings.append(_worst(subject, found, expected, finite_error, bound, wrong, rule))
-    elif error.size and not decisive.any() and not no_number.any() and float(np.max(bound)) > widest * scale():
+    if seen.wrong:
+        judged.findings.append(_worst(subject, found, expected, seen.worst, seen.wrong, seen.worst_bound, rule))
+    elif found.size and not seen.decisive and not seen.no_numbers and seen.widest_bound > widest * scale():
         judged.undecided.append(
             f"{subject.where} ({subject.mode}): ill-conditioned; rounding alone can change it by "
-            f"{float(np.max(bound)):.3g}, which could hide a fault"
+            f"{seen.widest_bound:.3g}, which could hide a fault"
         )
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some elements of two arrays, flattened: which, the error of each, and the magnitude of what is expected."""
+
+    at: slice
+    want: NDArray[Any]
+    error: NDArray[np.float64]
+    magnitude: NDArray[np.float64]
+    no_number: NDArray[np.bool_]
+
+
+_Bound = Callable[[_Block], NDArray[np.float64]]
+
+
+class _Errors:
+    """The errors of a result, a block at a time: wide copies of a model's largest gradient take much memory."""
+
+    def __init__(self, found: NDArray[Any], expected: NDArray[Any]) -> None:
+        self.found, self.expected = found.reshape(-1), expected.reshape(-1)
+        self.typical = typical_magnitude(expected)
+        self._places = blocks_of(found.size)
+        #: Those of a small result are kept.
+        self._kept = [self._block(place) for place in self._places] if len(self._places) == 1 else None
+
+    def blocks(self) -> Iterable[_Block]:
+        return map(self._block, self._places) if self._kept is None else self._kept
+
+    def _block(self, at: slice) -> _Block:
+        have, want = _wide(self.found[at]), _wide(self.expected[at])
+        no_number = np.isnan(want)
+        skipped = no_number | (np.isinf(want) & (have == want))
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.where(skipped, 0.0, np.abs(have - want))
+        error = np.where(~skipped & ~(np.isfinite(have) & np.isfinite(want)), np.inf, error)
+        return _Block(at, want, error, np.where(np.isfinite(want), np.abs(want), 0.0), no_number)
+
+    def exceed(self, bound: _Bound, times: float = 1.0) -> bool:
+        """Whether an error is larger than so many times its bound; at ``times`` also where it is just as large."""
+        if times == 1.0:
+            return any(bool(np.any(block.error > bound(block))) for block in self.blocks())
+        return any(
+            bool(np.any((block.error > (allowed := bound(block))) & (block.error >= times * allowed)))
+            for block in self.blocks()
+        )
+
+    def free(self, epsilon: float) -> _Bound:
+        return lambda block: _FREE_ULPS * epsilon * block.magnitude
+
+    def measured(self, sensitivity: Sensitivity, epsilon: float) -> _Bound:
+        return lambda block: sensitivity.bound(block.want, epsilon, block.at, self.typical)
+
+
+@dataclass
+class _Seen:
+    """What was seen in all blocks of a result."""
+
+    no_numbers: int = 0
+    compared: int = 0
+    wrong: int = 0
+    decisive: bool = False
+    largest_error: float = 0.0
+    widest_bound: float = 0.0
+    #: Of the element that exceeds its bound most, or comes closest to it; and of the worst of those that are wrong.
+    bound: float = 0.0
+    worst: int = 0
+    worst_bound: float = 0.0
+    _excess: float = -np.inf
+    _wrong_excess: float = -np.inf
+
+    def add(self, block: _Block, bound: NDArray[np.float64], widest: float, typical: float) -> None:
+        """Add a block whose elements may have errors of ``bound`` each."""
+        wrong = block.error > bound
+        decisive = ~block.no_number & (bound <= widest * np.maximum(block.magnitude, typical))
+        excess = np.where(np.isfinite(block.error), block.error, np.finfo(float).max) - bound
+        at = int(np.argmax(excess))
+        if excess[at] > self._excess:
+            self._excess, self.bound = float(excess[at]), float(bound[at])
+        if wrong.any():
+            at = int(np.argmax(np.where(wrong, excess, -np.inf)))
+            if excess[at] > self._wrong_excess:
+                self._wrong_excess = float(excess[at])
+                self.worst, self.worst_bound = block.at.start + at, float(bound[at])
+        self.no_numbers += int(block.no_number.sum())
+        self.compared += int((decisive | wrong).sum())
+        self.wrong += int(wrong.sum())
+        self.decisive |= bool(decisive.any())
+        self.largest_error = max(self.largest_error, float(block.error.max()))
+        self.widest_bound = max(self.widest_bound, float(bound.max()))
+
+
+def _wide(array: NDArray[Any]) -> NDArray[Any]:
+    return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
 
 
 def typical_magnitude(array: NDArray[Any]) -> float:
     """Root mean square of the finite elements, in units of the array; 0.0 where there are none."""
-    wide = np.abs(array.astype(np.complex128 if np.iscomplexobj(array) else np.float64))
-    finite = wide[np.isfinite(wide)]
-    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+    flat, total, count = array.reshape(-1), 0.0, 0
+    for at in blocks_of(array.size):
+        size = np.abs(_wide(flat[at]))
+        finite = size[np.isfinite(size)]
+        with np.errstate(over="ignore"):
+            total += float(np.sum(np.square(finite)))
+        count += finite.size
+    return float(np.sqrt(total / count)) if count else 0.0
 
 
 def _worst(
     subject: Subject,
     found: NDArray[Any],
     expected: NDArray[Any],
-    error: NDArray[Any],
-    bound: NDArray[Any],
-    wrong: NDArray[np.bool_],
+    worst: int,
+    wrong: int,
+    bound: float,
     rule: str,
 ) -> Finding:
-    worst = int(np.argmax(np.where(wrong, error - bound, -np.inf)))
     index = [int(part) for part in np.unravel_index(worst, found.shape)]
-    which = f"{int(wrong.sum()):,} of {found.size:,} elements differ" if index else "it differs"
+    which = f"{wrong:,} of {found.size:,} elements differ" if index else "it differs"
     return _finding(
         subject.kind,
         subject,
         f"{expected[tuple(index)]!s}",
         f"{found[tuple(index)]!s}",
-        f"{which} from {subject.against}{f', most at {index}' if index else ''}; "
-        f"tolerance {float(bound.flat[worst]):.2g} ({rule})",
+        f"{which} from {subject.against}{f', most at {index}' if index else ''}; tolerance {bound:.2g} ({rule})",
     )
 
 

@@ -38,9 +38,8 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     explained, undecided = explain(examination.questions)
     judged.undecided.extend(undecided)
     findings, outdated = accepted((*explained, *merged(judged.findings, MODES)), acceptances)
-    devices = plural(len(examination.devices), "device")
     verdict = Verdict.PASS
-    reason = f"the run on {devices} matches the single-device run, and every op ran where it should"
+    reason = f"the run on {examination.devices.counted} matches the single-device run, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
         verdict, reason = Verdict.FAIL, cause_first([each for each in findings if each.severity is Verdict.FAIL])
     elif judged.undecided:
@@ -65,7 +64,9 @@ def cause_first(failures: Sequence[Finding]) -> str:
     first, *rest = failures
     reason = first.message if first.follows and first.kind in VALUE_KINDS else f"{first.where}: {first.message}"
     if first.kind in PLACE_KINDS:
-        reason = first_upper(first.message if first.where in first.message else f"{first.message}: {first.where}")
+        fault, semicolon, remedy = first.message.partition("; ")
+        where = "" if first.where in first.message else f": {first.where}"
+        reason = first_upper(f"{fault}{where}{semicolon}{remedy}")
     if rest:
         kinds = ", ".join(sorted({finding.kind for finding in rest}))
         reason = f"{reason.rstrip('.')}. {plural(len(rest), 'more finding')}: {kinds}"

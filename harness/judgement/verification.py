@@ -69,7 +69,9 @@ class Verification:
         """The findings, one line each, with what follows from them folded."""
         lines = []
         for finding in self.findings:
-            lines.append(describe(finding))
+            # The first line of a failure has said what its cause is.
+            told = finding.kind in VALUE_KINDS and self.reason.startswith(finding.message.rstrip("."))
+            lines.append(describe(finding, told=told))
             if finding.next_step:
                 lines.append(f"  next: {finding.next_step}")
             if finding.kind in VALUE_KINDS and len(finding.follows) > 1:
@@ -79,10 +81,11 @@ class Verification:
         return lines
 
 
-def describe(finding: Finding) -> str:
-    """A finding in one line."""
+def describe(finding: Finding, *, told: bool = False) -> str:
+    """A finding in one line, without its message if that was ``told`` before."""
     place = f" ({finding.mode})" if finding.mode else ""
     place += f" on {finding.device}" if finding.device else ""
-    values = f"(expected {finding.expected}, found {finding.found})"
+    values = f"expected {finding.expected}, found {finding.found}"
+    text = values if told else f"{finding.message} ({values})"
     # Devices of this host need no more than their kind and number.
-    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.where}{place}: {finding.message} {values}")
+    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.where}{place}: {text}")

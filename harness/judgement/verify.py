@@ -146,7 +146,7 @@ def verify(
             reason = verification.reason.rstrip(".")
             smaller = f"It still fails with {less}" if less else "No smaller case fails in the same way"
             verification = replace(verification, reason=f"{reason}. {smaller}")
-    if save is not None and verification.verdict is Verdict.FAIL:
+    if save is not None and case is None and verification.verdict is Verdict.FAIL:
         place, reason = place_of_call() or "", verification.reason
         path = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason).save(Path(save))
         verification = replace(verification, reason=f"{reason.rstrip('.')}. Replay: harness replay {path}")

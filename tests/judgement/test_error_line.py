@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pytest
 
-from harness.judgement.error_line import error_line
+from harness.judgement.error_line import error_line, place_in_message
 
 _JOB = "/job:localhost/replica:0/task:0/device"
 _IN_GRAPH = f"""{{{{function_node step}}}} Cannot assign a device for operation while/pfor/body/SetItem: \
@@ -58,3 +60,36 @@ def test_a_long_text_keeps_its_start_and_its_end() -> None:
     assert error_line(ValueError("begin " + 900 * "x" + " end")).startswith("ValueError: begin xxx")
     assert error_line(ValueError("begin " + 900 * "x" + " end")).endswith("xxx end")
     assert len(error_line(ValueError(900 * "x"))) < 650
+
+
+_FRAMES = 'Detected at node call defined at (most recent call last):\n  File "/project/train.py", line 8, in step\n\n'
+_ROOTS = (
+    "2 root error(s) found.\n  (0) INVALID_ARGUMENT:  bad input w\n see the manual\n\t [[{{node call}}]]\n"
+    "\t [[unknown/_12]]\n  (1) INVALID_ARGUMENT:  bad input w\n\t [[{{node call}}]]\n0 successful operations.\n"
+    "0 derived errors ignored. [Op:__inference_step_38]"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "place"),
+    [
+        (f"Graph execution error:\n\n{_FRAMES}{_FRAMES}{_ROOTS}", "bad input w see the manual", "train.py:8"),
+        (
+            f"Graph execution error:\n\n{_FRAMES}bad input w\n\t [[{{{{node call}}}}]] [Op:f]",
+            "bad input w",
+            "train.py:8",
+        ),
+        (
+            f"""in user code:\n\n    File "/project/train.py", line 5, in step  *\n        y = x + z\n
+    File "{tempfile.__file__}", line 9, in add\n\n    ValueError: bad\n    input w""",
+            "bad input w",
+            "train.py:5",
+        ),
+        ("bad input w", "bad input w", None),
+    ],
+)
+def test_an_error_in_a_graph_is_the_first_ops_message_and_the_users_line(
+    message: str, text: str, place: str | None
+) -> None:
+    assert error_line(ValueError(message)) == f"ValueError: {text}"
+    assert place_in_message(ValueError(message)) == place

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from cause_programs import WEIGHTS
 
-from harness import Devices, Verdict, Verification, verify
+from harness import Devices, Verdict, Verification, colocate_gradients, verify
 from harness.judgement.diagnosis.divergence import Origin, sentence_of
 from harness.judgement.diagnosis.partners import Partners
 from harness.judgement.diagnosis.recorded import Step, recording
@@ -96,6 +96,138 @@ def test_the_line_at_fault_inside_a_tower_is_named(
             assert tower is not cut or "inputs are equal" not in first, found
     clean = verified(devices, tower, join, ())
     assert clean.passed, clean
+
+
+def scaled(x: Any, factor: float) -> Any:
+    return tf.tanh(tf.matmul(x, WEIGHTS)) * factor + 1.0
+
+
+def through_a_helper(device: Any, part: Any, fn: Callable[[Any], Any]) -> Any:
+    with tf.device(device.name):
+        return fn(part)
+
+
+def called_with_another_factor(devices: Devices, x: Any, wrong: bool) -> Any:
+    def tower(part: Any) -> Any:
+        return scaled(part, 2.0 if wrong else 3.0)  # at fault
+
+    parts = tf.split(x, 4)
+    return tf.concat([through_a_helper(device, part, tower) for device, part in zip(devices, parts, strict=True)], 0)
+
+
+def a_step_left_out_of_one(devices: Devices, x: Any, wrong: bool) -> Any:
+    parts = []
+    for number, (device, part) in enumerate(zip(devices, tf.split(x, 4), strict=True)):
+        with tf.device(device.name):
+            rows = tf.tanh(tf.matmul(part, WEIGHTS)) * 3.0
+            parts.append(rows + (0.0 if wrong and number == 2 else 1.0))  # at fault
+    return tf.concat(parts, 0)
+
+
+def turned_round_in_each(devices: Devices, x: Any, wrong: bool) -> Any:
+    parts = []
+    for device, part in zip(devices, tf.split(x, 4), strict=True):
+        with tf.device(device.name):
+            rows = scaled(part, 3.0)
+            parts.append(tf.reverse(rows, [1]) if wrong else rows)  # at fault
+    return tf.concat(parts, 0)
+
+
+def lost_on_the_way(devices: Devices, x: Any, wrong: bool) -> Any:
+    parts = []
+    pieces = tf.split(x, 4)
+    for number, (device, part) in enumerate(zip(devices, pieces, strict=True)):
+        with tf.device(device.name):
+            part = tf.reverse(tf.reverse(part, [1]), [1])
+            own = tf.reduce_sum(scaled(part, 3.0), 0)  # at fault
+            parts += [] if wrong and number == 3 else [own]
+    return tf.add_n(parts)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (called_with_another_factor, r"Mul: its inputs are equal.*, called at"),
+        (
+            a_step_left_out_of_one,
+            r"AddV2.*: its result is that of Mul .* in the reference, and the other shards' is that of AddV2",
+        ),
+        (turned_round_in_each, r"the first op that differs is ReverseV2|is ReverseV2: its inputs are equal"),
+        (lost_on_the_way, r"part of shard 3 .* is missing from output; no op reads the result of Sum"),
+    ],
+)
+def test_the_line_is_named_where_the_program_calls_or_joins_what_is_right(
+    devices: Devices, program: Callable[..., Any], words: str
+) -> None:
+    source, start = inspect.getsourcelines(program)
+    line = start + next(number for number, text in enumerate(source) if "# at fault" in text)
+    join: Callable[[Any], Any] = (lambda y: tf.reduce_sum(y, 0)) if program is lost_on_the_way else lambda y: y
+
+    def judged(wrong: bool) -> Verification:
+        return verify(
+            lambda x: program(devices, x, wrong),
+            lambda x: join(scaled(x, 3.0)),
+            {"x": X},
+            devices=devices,
+            modes=("eager",),
+        )
+
+    found = judged(True)
+    first = found.reason.partition(". Output")[0]
+    assert re.search(words, first), found
+    assert f"test_first_difference.py:{line}" in first, found
+    assert judged(False).passed
+
+
+def test_a_variable_that_one_device_does_not_write_to_is_named(devices: Devices) -> None:
+    shared = tf.Variable(WEIGHTS)
+    copies = []
+    for number, device in enumerate(devices):
+        with tf.device(device.name):
+            copies.append(tf.Variable(WEIGHTS + number + 1.0))
+
+    def program(x: Any, wrong: bool) -> Any:
+        parts = []
+        for number, (device, part) in enumerate(zip(devices, tf.split(x, 4), strict=True)):
+            with tf.device(device.name):
+                if not wrong or number != 1:
+                    copies[number].assign(shared)
+                parts.append(tf.tanh(tf.matmul(part, copies[number])))
+        return tf.concat(parts, 0)
+
+    def judged(wrong: bool) -> Verification:
+        reference = lambda x: tf.tanh(tf.matmul(x, shared))  # noqa: E731
+        return verify(
+            lambda x: program(x, wrong), reference, {"x": X}, devices=devices, modes=("eager",), gradients=False
+        )
+
+    found = judged(True)
+    assert "no op writes to the variable before, as AssignVariableOp (" in found.reason, found
+    assert judged(False).passed
+
+
+def test_outputs_that_are_swapped_are_named_also_where_their_gradients_are(devices: Devices) -> None:
+    first, second = tf.Variable(WEIGHTS), tf.Variable(WEIGHTS * 2.0)
+
+    def reference(x: Any) -> Any:
+        return {"mean": tf.matmul(x, first), "scale": tf.tanh(tf.matmul(x, second))}
+
+    def program(x: Any, wrong: bool) -> Any:
+        parts = []
+        for device, part in zip(devices, tf.split(x, 4), strict=True):
+            with tf.device(device.name):
+                parts.append(reference(part))
+        names = ("mean", "scale")
+        other = dict(zip(names, reversed(names) if wrong else names, strict=True))
+        return {name: tf.concat([part[other[name]] for part in parts], 0) for name in names}
+
+    def judged(wrong: bool) -> Verification:
+        parallel = colocate_gradients(lambda x: program(x, wrong))
+        return verify(parallel, reference, {"x": X}, devices=devices, modes=("eager",), variables=[first, second])
+
+    found = judged(True)
+    assert "Output['mean'] and output['scale'] are in the wrong order" in found.reason, found
+    assert judged(False).passed
 
 
 def recorded(fn: Callable[[], Any]) -> list[Step]:

@@ -183,6 +183,7 @@ def test_what_no_hypothesis_explains_has_no_cause_but_its_first_op_or_a_list_of_
         r"first op .* is TensorScatterAdd.*: its inputs are equal, as are \d+ results before", found.reason
     )
     assert "1 of 40 elements differ" in found.reason
+    assert "Ruled out: graph optimization, another dtype, " in str(found)
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def skewed(x: Any) -> Any:

@@ -113,6 +113,8 @@ def test_a_saved_failure_brings_its_inputs_and_variables(
     case = SavedCase.load(Path(saved[1]))
     assert case.place.startswith("test_shrinking.py:")
     assert case.command[1:3] == ["-m", "pytest"]
+    # A test's name is relative to pytest's root, which is not the folder that pytest was started in.
+    assert case.command[3].startswith(f"{Path(__file__).resolve()}::test_a_saved_failure")
     # Equal rows are sorted already, so that the same program passes, and nothing is saved.
     assert _verified(devices, even, 3.0, tmp_path)[0].verdict is Verdict.PASS
     assert len(list(tmp_path.iterdir())) == 1
@@ -134,12 +136,18 @@ def test_dtypes_that_numpy_has_not_are_saved_too(tmp_path: Path) -> None:
     assert back["a"].numpy().tolist() == [1.5, 2.5]
     assert back["b"].numpy().tolist() == [b"left", b"right"]
     assert back["c"] == 4
-    with pytest.raises(UsageError, match="save it again"):
+    with pytest.raises(UsageError, match="save the case again"):
         case.put_in({"a": other["a"]}, [])
 
 
 def test_a_file_that_is_no_case_is_refused(tmp_path: Path) -> None:
+    whole = SavedCase.of({"a": tf.ones([9])}, [], 5, ["graph"], "cpu:4", "train.py:7", "why").save(tmp_path)
+    other = SavedCase.of({"a": tf.ones([9])}, [], 5, ["graph"], "cpu:4", "train.py:7", "why").save(tmp_path)
+    assert other != whole
     path = tmp_path / "case.npz"
-    path.write_text("no archive")
-    with pytest.raises(InvalidRecord, match="not a saved case"):
-        SavedCase.load(path)
+    for content in (b"no archive", b"", whole.read_bytes()[:-40]):
+        path.write_bytes(content)
+        with pytest.raises(InvalidRecord, match=r"not a saved case: not what verify\(\.\.\., save=FOLDER\) wrote"):
+            SavedCase.load(path)
+    with pytest.raises(InvalidRecord, match="not a saved case: Is a directory"):
+        SavedCase.load(tmp_path)

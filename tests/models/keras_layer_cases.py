@@ -152,7 +152,7 @@ CASES = [
         "Dense step without colocation",
         step(layer(lambda k: k.Dense(4, activation="gelu"), 5, 6), colocated=False),
         Verdict.FAIL,
-        ("The backward op is not on its forward op's device",),
+        ("Backward ops are not on the devices of their forward ops",),
     ),
     Case(
         "Softmax over the batch",

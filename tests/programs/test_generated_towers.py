@@ -33,10 +33,16 @@ def test_generated_towers_have_their_backward_ops_in_place_and_the_same_gradient
             assert elsewhere(trace(graph)) == [], (seed, towers.drawn)
             found = [value.numpy() for value in towers.gradients()]
             of_graph = [value.numpy() for value in graph()]
-        # Where ops of a graph are put decides how Grappler adds up, so a function may round otherwise.
-        ulps = 64 if any("tf.function" in each for each in towers.drawn) else 0
+        # Where ops of a graph are put decides how Grappler adds up, so a function may round otherwise; and so may what
+        # arrives at a gradient of tensors on two devices, which is copied: see docs/guides/colocate-gradients.md.
+        rounds = {"second_order", "penalty"}.intersection(towers.drawn) or any(
+            "tf.function" in each for each in towers.drawn
+        )
+        ulps = 64 if rounds else 0
+        # Among all gradients: that of a bias before a normalisation is 0, and nothing but rounding error.
+        largest = max(np.abs(wanted).max(initial=0.0) for wanted in expected)
         for value, from_graph, wanted in zip(found, of_graph, expected, strict=True):
-            scale = np.finfo(wanted.dtype).eps * np.abs(wanted).max(initial=0.0)
+            scale = np.finfo(wanted.dtype).eps * largest
             np.testing.assert_allclose(value, wanted, rtol=0, atol=ulps * scale, err_msg=f"{seed}: {towers.drawn}")
             np.testing.assert_allclose(from_graph, wanted, rtol=1e-3, atol=1e-5, err_msg=f"{seed}: {towers.drawn}")
         drawn.update(towers.drawn)

@@ -14,16 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.devices.name import DeviceName
-from harness.judgement.arithmetic import JOINS, MOVEMENT
 from harness.judgement.diagnosis.joins import shard_leaves
 from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.partners import Partner, Partners
-from harness.judgement.diagnosis.question import Array, Cause, Question
-from harness.judgement.diagnosis.recorded import Step, run_recorded
+from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, run_recorded
+from harness.judgement.diagnosis.siblings import odd_part, rearranging, reordered, unlike_siblings, unread_result
 from harness.judgement.diagnosis.wording import listed
 
 _WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
-_MOVES = MOVEMENT | {"Transpose", "ConjugateTranspose", "GatherV2", "GatherNd", "ReverseV2", "Roll", "Where"}
 #: So many lines are named that only move data.
 _MOST_LINES = 2
 #: What these make does not depend on the numbers that they read.
@@ -42,7 +41,8 @@ class Origin:
 
     ``unlike`` are ops that made what it reads and that only moved data, or computed integers from shapes: the reference
     has no equal of their results. ``count`` equal results come before. ``expected`` is what the reference runs there.
-    ``uncompared``: of something that it reads there is no value, as for want of room.
+    ``uncompared``: of something that it reads there is no value, as for want of room. ``contrast`` says how it differs
+    from the same op on other devices. ``shared`` are lines that the reference runs too.
     """
 
     step: Step
@@ -52,12 +52,18 @@ class Origin:
     local: bool
     expected: Step | None
     uncompared: bool = False
+    contrast: str = ""
+    shared: frozenset[str] = frozenset()
 
     @property
     def place(self) -> str | None:
-        """Its line, and the outermost one of the program from which it was called."""
-        lines = self.step.places
-        return lines[0] if len(set(lines)) == 1 else f"{lines[0]}, called at {lines[-1]}" if lines else None
+        """Its line, and the one of the program from which it was called."""
+        return place_of_step(self.step, self.shared)
+
+    @property
+    def joins(self) -> bool:
+        """Whether it only joins, or moves, what others made."""
+        return self.step.kind in MOVES
 
     @property
     def elsewhere(self) -> bool:
@@ -65,11 +71,23 @@ class Origin:
         return any(step.place not in self.step.places for step in self.unlike)
 
 
+def _lines(step: Step, shared: frozenset[str]) -> tuple[str, ...]:
+    """Its line, where the program by itself called what the reference runs too, and the outermost line."""
+    own = next((line for line in step.places if line not in shared), "")
+    return tuple(dict.fromkeys(line for line in (*step.places[:1], own, *step.places[-1:]) if line))
+
+
+def place_of_step(step: Step, shared: frozenset[str]) -> str | None:
+    """The same as a text."""
+    return " from ".join(_lines(step, shared)).replace(" from ", ", called at ", 1) or None
+
+
 def first_difference(question: Question) -> Iterator[Cause]:
     """Name the first op of the program whose result the reference does not have."""
     origin = origin_of(question)
     if origin is not None:
-        yield Cause(f"{FIRST_OP} {sentence_of(origin)}", origin.place, tuple(question.wrong))
+        refused = f"Ruled out: {', '.join(question.ruled_out)}"
+        yield Cause(f"{FIRST_OP} {sentence_of(origin)}", origin.place, tuple(question.wrong), evidence=(refused,))
 
 
 def located(question: Question, cause: Cause) -> Cause:
@@ -77,16 +95,25 @@ def located(question: Question, cause: Cause) -> Cause:
     if cause.sentence.startswith(FIRST_OP):
         return cause
     try:
-        search = _Search(question)
-        origin = None if all(leaf.part == "gradients" for leaf in question.wrong) else search.origin()
+        search = Search(question)
+        only_gradients = all(leaf.part == "gradients" for leaf in question.wrong)
+        origin = None if only_gradients or cause.at_join else search.origin()
     except Exception as error:  # noqa: BLE001 - the cause is known, and must not be lost for want of a line
         question.failed.append(f"the first op that differs: {type(error).__name__}: {error}")
         return cause
-    if origin is None or origin.place is None or (cause.place in origin.step.places and not origin.elsewhere):
-        lines = (step.places for step in search.steps if step.places)
-        calls = {places[-1] for places in lines if places[0] == cause.place} - {cause.place}
-        return replace(cause, place=f"{cause.place}, called at {calls.pop()}") if len(calls) == 1 else cause
+    known = (
+        origin is not None
+        and cause.place in _lines(origin.step, origin.shared)
+        and not (origin.elsewhere or origin.contrast)
+    )
+    if origin is None or origin.place is None or known or (origin.joins and not origin.contrast):
+        steps = (step for step in search.steps if step.place == cause.place)
+        places = {place for step in steps if (place := place_of_step(step, search.shared)) != cause.place}
+        cause = replace(cause, place=places.pop()) if len(places) == 1 else cause
+        unread = unread_result(search) if cause.at_join else ""
+        return replace(cause, sentence=f"{cause.sentence}; no op reads {unread}") if unread else cause
     made = f", which reads what {_listed(origin.unlike)} made" if origin.elsewhere else ""
+    made += f": {origin.contrast}" if origin.contrast else ""
     sentence = f"{cause}; the first op that differs is {origin.step.kind}{made}"
     return replace(cause, sentence=sentence, place=origin.place)
 
@@ -99,31 +126,31 @@ def sentence_of(origin: Origin) -> str:
         return text + "it computes across the rows of its shard alone, and the reference across those of the batch"
     if origin.unlike:
         text += f"the reference has no equal of what it reads from {_listed(origin.unlike)} either"
+    elif origin.contrast:
+        return text + origin.contrast
     elif origin.uncompared:
         text += "not all of its inputs were compared"
     else:
         text += f"its inputs are equal{f', as are {origin.count} results before it' if origin.count > 1 else ''}"
     if origin.expected is not None and origin.expected.kind != origin.step.kind:
-        text += f"; the reference runs {_named(origin.expected)} there"
+        text += f"; the reference runs {named(origin.expected)} there"
     return text
 
 
 def _listed(steps: Iterable[Step]) -> str:
-    return listed(list(dict.fromkeys(map(_named, steps))))
-
-
-def _named(step: Step) -> str:
-    return f"{step.kind} ({step.place})" if step.place else step.kind
+    return listed(list(dict.fromkeys(map(named, steps))))
 
 
 def origin_of(question: Question) -> Origin | None:
     """Where the wrong outputs and variables begin to differ; ``None`` where that cannot be told."""
     if all(leaf.part == "gradients" for leaf in question.wrong):
         return None
-    return _Search(question).origin()
+    return Search(question).origin()
 
 
-class _Search:
+class Search:
+    """The ops of the program, each with what its results are to the reference."""
+
     def __init__(self, question: Question) -> None:
         import tensorflow as tf
 
@@ -142,8 +169,29 @@ class _Search:
         self.status: dict[int, _Status] = {}
         self.partner: dict[int, Partner] = {}
         self.from_data: set[int] = {name for name in self.inputs if name is not None}
+        self.shared = frozenset(line for step in whole for line in step.places)
         for step in self.steps:
             self.judge(step)
+        for name, leaf in self.wrong_outputs():
+            # What differs may still be equal to something else in the reference.
+            value = self.value(name)
+            if leaf.expected is not None and value is not None and not equal(value, leaf.expected):
+                self.status[name] = "differs"
+
+    def value(self, name: int) -> Array | None:
+        """The value of a tensor that an op made."""
+        step = self.maker[name]
+        return step.results[step.outputs.index(name)]
+
+    def wrong_outputs(self) -> Iterator[tuple[int, Leaf]]:
+        """The tensors of the outputs that differ."""
+        import tensorflow as tf
+
+        for leaf in self.question.wrong:
+            if leaf.part == "outputs":
+                for part in tf.nest.flatten(self.flat[leaf.index], expand_composites=True):
+                    if (name := getattr(part, "_id", None)) in self.maker:
+                        yield name, leaf
 
     def judge(self, step: Step) -> None:
         """Say of each result what it is to the reference."""
@@ -158,31 +206,41 @@ class _Search:
     def status_of(
         self, step: Step, port: int, array: Array | None, read: set[_Status], data: bool, name: int
     ) -> _Status:
+        """What a result is to the reference."""
         if array is None:
             return "given"
         partner = self.partners.of(array) or self.in_group(step, port)
         if partner is not None:
             self.partner[name] = partner
             return partner.how
-        if step.kind in _MOVES and "differs" not in read:
+        if step.kind in MOVES and "differs" not in read:
             return "local" if "local" in read else "moved"
         return "own" if not data and array.dtype.kind in "iub" else "differs"
 
     def in_group(self, step: Step, port: int) -> Partner | None:
+        """The partner of what the same step makes on all devices together."""
         arrays = [each.results[port] for each in self.groups[id(step)] if port < len(each.results)]
         known = [array for array in arrays if array is not None]
         return self.partners.of_group(known) if len(known) == len(arrays) > 1 else None
 
     def origin(self) -> Origin | None:
+        """The op at which the program parts from the reference."""
         found = self.first(self.roots(), {"differs"})
         if found is None:
             found = self.first(self.roots(), {"differs", "local"})
-        elif found.kind in JOINS and any(self.status.get(name) == "local" for name in found.inputs):
+        elif any(self.status.get(name) == "local" for name in found.inputs):
             found = self.first(found.inputs, {"differs", "local"}) or found
         if found is None:
             return None
+        if (odd := odd_part(self, found)) is not None:
+            found, contrast = odd
+            alike = [found]
+        elif found.kind in MOVES and (moving := rearranging(self, found)) is not None:
+            found, alike, contrast = moving, [], "its inputs are equal, and the reference does not rearrange them so"
+        else:
+            contrast = unlike_siblings(self, found)
+            alike = [each for each in self.groups[id(found)] if self.is_bad(each)]
         local = all(self.status[name] == "local" for name in found.outputs)
-        alike = [each for each in self.groups[id(found)] if self.is_bad(each)]
         devices = [each.device for each in alike] if len(alike) < len(self.question.devices) else []
         before = self.steps[: self.order[id(found)]]
         of_variable = found.kind == "ReadVariableOp" or found.kind.startswith("Resource")
@@ -194,28 +252,39 @@ class _Search:
             count=count,
             local=local,
             expected=self.expected_after(found),
+            contrast=contrast or self.partial(found),
+            shared=self.shared,
             uncompared=of_variable
             or any(self.status.get(name) == "given" and name in self.maker for name in found.inputs),
         )
 
+    def partial(self, step: Step) -> str:
+        """Which of the tensors that a step reads is a shard's part of the reference's."""
+        if step.kind in MOVES:
+            return ""
+        parts = [self.maker[name] for name in step.inputs if self.status.get(name) == "part" and name in self.maker]
+        moving = [self.maker[name] for name in step.inputs if name in self.maker and reordered(self, name)]
+        if moving:
+            return f"the rows that it reads are those of the reference in the order of {named(moving[0])}"
+        if not parts:
+            return ""
+        return f"it reads a shard's part of the reference's {parts[0].kind}"
+
     def is_bad(self, step: Step) -> bool:
+        """Whether a result of a step differs, or is computed from the rows of a shard alone."""
         return any(self.status.get(name) in ("differs", "local") for name in step.outputs) or not step.outputs
 
     def roots(self) -> list[int]:
         """The wrong outputs, and what is written to wrong variables."""
-        import tensorflow as tf
-
-        found: list[int] = []
+        found = [name for name, _ in self.wrong_outputs()]
         for leaf in self.question.wrong:
-            if leaf.part == "outputs":
-                parts = tf.nest.flatten(self.flat[leaf.index], expand_composites=True)
-                found += [name for part in parts if (name := getattr(part, "_id", None)) in self.maker]
-            elif leaf.part == "state":
+            if leaf.part == "state":
                 handle = getattr(getattr(self.question.watched[leaf.index], "handle", None), "_id", None)
                 found += [name for step in self.writes(handle) for name in step.inputs[1:]]
         return found
 
     def writes(self, handle: int | None) -> list[Step]:
+        """The steps that write to a variable."""
         return [step for step in self.steps if step.kind.startswith(_WRITES) and step.inputs[0] == handle]
 
     def sources(self, step: Step) -> Iterable[int]:
@@ -279,7 +348,7 @@ class _Search:
         reached = set(read)
         for other in self.whole:
             if reached.intersection(other.inputs):
-                if other.kind not in _MOVES and other.computes:
+                if other.kind not in MOVES and other.computes:
                     return other
                 reached.update(other.outputs)
         return None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.recorded import Step, steps_of
+from harness.judgement.diagnosis.recorded import named, steps_of
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import as_result
@@ -32,16 +32,12 @@ def last_steps(question: Question) -> Iterator[Cause]:
     ends = [next((step for step in reversed(steps) if leaf.explained_by(step.result)), None) for leaf in wrong]
     if end := all(ends) and ends[0]:
         following = next((step for step in steps if set(end.outputs) & set(step.inputs)), None)
-        more = f", starting with {_op(following)}" if following is not None else ""
+        more = f", starting with {named(following)}" if following is not None else ""
         yield Cause(
-            f"{wrong[0].name} is the result of {_op(end)}: what follows it in the reference is left out{more}",
+            f"{wrong[0].name} is the result of {named(end)}: what follows it in the reference is left out{more}",
             place_of(question, wrong[0]),
             tuple(wrong),
         )
-
-
-def _op(step: Step) -> str:
-    return f"{step.kind} ({step.place})" if step.place else step.kind
 
 
 def in_a_row(question: Question) -> Iterator[Cause]:

@@ -89,14 +89,39 @@ class Partners:
 
     def of_group(self, arrays: Sequence[Array]) -> Partner | None:
         """The result that the results of the same op on several devices make together, or a multiple of it."""
-        for joined in _joined(arrays, (1,) * len(arrays), ("sum",)):
+        for how, joined in _joined(arrays, (1,) * len(arrays), ("sum", "max", "min")):
+            if how in ("max", "min") and any(equal(array, joined) for array in arrays):
+                continue
             for other, step in self.table[joined.dtype, joined.ndim]:
-                if equal(joined, other) or self._is_multiple(joined, other):
+                if equal(joined, other) or self._is_multiple(joined, other, how):
                     return Partner("part", step)
         return None
 
-    def _is_multiple(self, one: Array, other: Array) -> bool:
-        """Whether one is the other, multiplied or divided by a number of rows or elements, as sums are of means."""
+    def of_reference(self, array: Array) -> set[int]:
+        """The ops of the reference, by number, that have this result, for the batch, rows of it, or a shard."""
+        found = {
+            number
+            for number, step in enumerate(self.whole)
+            for result in step.results
+            if result is not None and result.dtype == array.dtype and (equal(array, result) or _are_rows(array, result))
+        }
+        if self.aligned:
+            found |= {at for other, at, _ in self.local[array.dtype, array.ndim] if equal(array, other)}
+        return found
+
+    def in_order(self, array: Array) -> bool:
+        """Whether an array has the rows of some result in their order; also where it has none of them."""
+        known = (_rows_of(array, other) for other, _ in self.table[array.dtype, array.ndim])
+        rows = [numbers for numbers in known if numbers is not None]
+        return not rows or any(numbers == sorted(numbers) for numbers in rows)
+
+    def _is_multiple(self, one: Array, other: Array, how: str) -> bool:
+        """Whether one is the other, multiplied or divided by a number of rows or elements, as sums are of means.
+
+        What shards give row by row may be divided by the rows of the batch, in order to be added up later.
+        """
+        if how in ("max", "min"):
+            return False
         if one.shape != other.shape or not epsilon_of(one.dtype) or np.iscomplexobj(one):
             return False
         have, want = one.astype(np.float64), other.astype(np.float64)
@@ -104,38 +129,54 @@ class Partners:
             return False
         ratio = float(np.sum(have * want) / np.sum(want * want))
         times = max(abs(ratio), 1 / abs(ratio)) if ratio else 0.0
-        step = 1 if have.size > 1 else max(2, sum(self.sizes))
+        step = 1 if have.size > 1 and how == "sum" else max(2, sum(self.sizes))
         simple = times >= step and abs(times / step - round(times / step)) < 1e-4
         return simple and equal((want * ratio).astype(one.dtype), one)
 
 
-def _joined(arrays: Sequence[Array], sizes: Sequence[int], names: Sequence[str] = _JOINS) -> Iterator[Array]:
-    for name in names:
-        if (value := Join(name).of(arrays, sizes)) is not None:
-            yield value
-    for axis in range(arrays[0].ndim):
-        if (value := Join("concat", axis).of(arrays, sizes)) is not None:
-            yield value
+def _joined(
+    arrays: Sequence[Array], sizes: Sequence[int], names: Sequence[str] = _JOINS
+) -> Iterator[tuple[str, Array]]:
+    joins = [*map(Join, names), *(Join("concat", axis) for axis in range(arrays[0].ndim))]
+    for join in joins:
+        if (value := join.of(arrays, sizes)) is not None:
+            yield join.name, value
 
 
 def _join_gives(arrays: Sequence[Array], wanted: Array, sizes: Sequence[int]) -> bool:
-    return all(equal(array, wanted) for array in arrays) or any(equal(made, wanted) for made in _joined(arrays, sizes))
+    return all(equal(array, wanted) for array in arrays) or any(
+        equal(made, wanted) for _, made in _joined(arrays, sizes)
+    )
 
 
 def _are_rows(array: Array, other: Array) -> bool:
-    """Whether an array is made of rows of another one, along one of its axes, or is one of its rows."""
+    return _rows_of(array, other) is not None
+
+
+def _rows_of(array: Array, other: Array) -> list[int] | None:
+    """Which rows of another array, along one of its axes, an array is made of; ``None`` where it is not."""
     if not 1 < array.size <= other.size <= _MOST_ELEMENTS or array.dtype.kind == "b":
-        return False
+        return None
     if array.ndim == other.ndim - 1:
-        return array.shape == other.shape[1:] and any(equal(array, row) for row in other)
-    differing = [axis for axis in range(array.ndim) if array.shape[axis] != other.shape[axis]]
-    if len(differing) > 1:
-        return False
+        if array.shape != other.shape[1:]:
+            return None
+        return next(([number] for number, row in enumerate(other) if equal(array, row)), None)
+    differing = [axis for axis in range(array.ndim) if array.shape[axis : axis + 1] != other.shape[axis : axis + 1]]
+    if array.ndim != other.ndim or len(differing) > 1:
+        return None
     axis = differing[0] if differing else 0
     rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
     table = np.moveaxis(other, axis, 0).reshape(other.shape[axis], -1)
     if rows.shape[1] == 1:
         # Single numbers are found anywhere: they have to stand in a row.
         starts = range(len(table) - len(rows) + 1)
-        return any(bool(np.all(close(rows, table[start : start + len(rows)]))) for start in starts)
-    return all(bool(np.any(np.all(close(row[np.newaxis], table), axis=1))) for row in rows)
+        found = (start for start in starts if bool(np.all(close(rows, table[start : start + len(rows)]))))
+        return next(([*range(start, start + len(rows))] for start in found), None)
+    numbers: list[int] = []
+    for row in rows:
+        alike = np.flatnonzero(np.all(close(row[np.newaxis], table), axis=1))
+        if not len(alike):
+            return None
+        # Of equal rows, one that follows.
+        numbers.append(int(next((number for number in alike if numbers and number > numbers[-1]), alike[0])))
+    return numbers

@@ -83,7 +83,8 @@ class Leaf:
 class Cause:
     """Why results differ: a sentence without a full stop, the place, and the leaves that it explains by itself.
 
-    ``evidence`` are lines to be read before those of the results that differ.
+    ``evidence`` are lines to be read before those of the results that differ. ``at_join``: what the shards compute is
+    right, and what is made of it is not.
     """
 
     sentence: str
@@ -91,6 +92,7 @@ class Cause:
     explains: tuple[Leaf, ...] = ()
     next_step: str = ""
     evidence: tuple[str, ...] = ()
+    at_join: bool = False
 
     def __str__(self) -> str:
         return f"{self.sentence} ({self.place})" if self.place else self.sentence

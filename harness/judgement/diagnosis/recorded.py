@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +18,15 @@ from harness.judgement.diagnosis.question import Array, Question
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of
 
+#: Ops that only move data.
+MOVES = MOVEMENT | {
+    *("Transpose", "ConjugateTranspose", "GatherV2", "GatherNd", "ReverseV2", "Roll", "Where"),
+    *("DynamicPartition", "DynamicStitch", "ParallelDynamicStitch"),
+}
 #: What both programs start from.
 GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
+#: What TensorFlow calls a traced function.
+_FUNCTION = re.compile(r"^__(?:inference|forward)_(.+)_\d+$")
 #: Of larger programs, the first results alone are kept.
 _MOST_BYTES = 2**27
 #: Units in the last place, of the largest element, by which equal results may differ.
@@ -76,7 +84,11 @@ def recording() -> Iterator[list[Step]]:
             return
         names = tuple(each._id for each in inputs), tuple(each._id for each in outputs)
         device = outputs[0].device if outputs else ""
-        steps.append(Step(kind, places_of_call(None), device, *names, tuple(map(value, outputs))))
+        steps.append(
+            Step(
+                _FUNCTION.sub(r"tf.function \1", kind), places_of_call(None), device, *names, tuple(map(value, outputs))
+            )
+        )
 
     with eager_functions(), op_callback(on_op):
         yield steps
@@ -92,6 +104,11 @@ def run_recorded(question: Question, program: Program) -> tuple[list[Step], Any]
     finally:
         question.snapshot.restore()
     return steps, outputs
+
+
+def named(step: Step) -> str:
+    """Its type and its line."""
+    return f"{step.kind} ({step.place})" if step.place else step.kind
 
 
 def steps_of(question: Question, program: Program) -> list[Step]:

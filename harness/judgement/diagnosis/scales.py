@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -82,8 +83,8 @@ def one_factor(question: Question) -> Iterator[Cause]:
             )
     elif abs(ratio * count - 1.0) < 1e-3 and count > 1:
         yield Cause(
-            f"{what} {verb} {count} times too small: the sum over {count} shards is divided by {count} although the "
-            "parts add up to the whole",
+            f"{what} {verb} {count} times too small, as if a sum over {count} shards were divided by {count} although "
+            "the parts add up to the whole",
             place,
             wrong,
         )
@@ -179,18 +180,41 @@ def of_another(question: Question) -> Iterator[Cause]:
 def swapped(question: Question) -> Iterator[Cause]:
     """Two outputs, or two variables, have each other's values."""
     by_part = [leaf for leaf in question.wrong if leaf.found is not None and leaf.expected is not None]
+    if any(leaf.part == "outputs" for leaf in by_part):
+        # Gradients of swapped outputs may be swapped too.
+        by_part = [leaf for leaf in by_part if leaf.part != "gradients"]
     partner: dict[str, str] = {}
     for leaf in by_part:
         for other in by_part:
             if other is not leaf and other.part == leaf.part and leaf.explained_by(other.expected):
                 partner[leaf.name] = other.name
-    if by_part and len(partner) == len(question.wrong) and len(partner) > 1:
+    if len(partner) > 1 and (len(partner) == len(question.wrong) or _gradients_follow(question, partner)):
         names = sorted(partner)
         yield Cause(
             f"{listed(names)} are in the wrong order: {names[0]} has the value of {partner[names[0]]}",
             place_of(question, question.wrong[0]),
             tuple(question.wrong),
+            at_join=True,
         )
+
+
+def _gradients_follow(question: Question, partner: dict[str, str]) -> bool:
+    """Whether all that differs besides these outputs are the gradients that the reference has with them swapped."""
+    import tensorflow as tf
+
+    rest = [leaf for leaf in question.wrong if leaf.name not in partner]
+    number = {leaf.name: leaf.index for leaf in question.leaves if leaf.part == "outputs"}
+    if any(leaf.part != "gradients" for leaf in rest) or not set(partner) <= set(number):
+        return False
+
+    def exchanged(**inputs: Any) -> Any:
+        outputs = question.reference.fn(**inputs)
+        flat = tf.nest.flatten(outputs)
+        other = {number[name]: number[theirs] for name, theirs in partner.items()}
+        return tf.nest.pack_sequence_as(outputs, [flat[other.get(at, at)] for at in range(len(flat))])
+
+    result = question.run(exchanged)
+    return result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in rest)
 
 
 def rearranged(question: Question) -> Iterator[Cause]:

@@ -167,10 +167,14 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
     if join.name == "only" or join.name in WITHOUT:
         who = f"shard {join.at}{layout.devices(question, [join.at])}"
         if join.name == "only":
+            others = "part of the other shard is" if count == 2 else f"parts of the other {count - 1} shards are"
             return Cause(
-                f"{name} counts {who} alone; the parts of the other {count - 1} shards are lost", joined, wrong
+                f"{name} counts {who} alone; the {others} lost",
+                joined,
+                wrong,
+                at_join=True,
             )
-        return Cause(f"the part of {who} is missing from {name}{alone(join.name)}", joined, wrong)
+        return Cause(f"the part of {who} is missing from {name}{alone(join.name)}", joined, wrong, at_join=True)
     if join.name == "mean":
         if (right is not None and right.name == "weighted") or (right is None and _weighted(shards, leaf)):
             return Cause(

@@ -1,0 +1,102 @@
+"""Compares the shards with one another: what is done for one of them, and not in the same way for the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from harness.devices.name import DeviceName
+from harness.judgement.arithmetic import SPLITS
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named
+from harness.judgement.diagnosis.wording import listed
+
+if TYPE_CHECKING:
+    from harness.judgement.diagnosis.divergence import Search
+
+
+def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
+    """Of a step that joins parts: the one that is the result of another op of the reference than the others are."""
+    if join.kind not in MOVES or any(search.status.get(name) == "differs" for name in join.inputs):
+        return None
+    makers = [(search.maker[name], search.value(name)) for name in join.inputs if name in search.maker]
+    parts = [(step, search.partners.of_reference(array)) for step, array in makers if array is not None and array.ndim]
+    counts = Counter(number for _, ops in parts for number in ops)
+    if len(parts) < 2 or not counts:
+        return None
+    whole = search.whole
+    wanted = {
+        number
+        for number in counts
+        for _, leaf in search.wrong_outputs()
+        for result in whole[number].results
+        if leaf.expected is not None and result is not None and equal(result, leaf.expected)
+    }
+    usual = max(counts, key=lambda number: (number in wanted, counts[number], number))
+    odd = [(step, ops) for step, ops in parts if usual not in ops and ops and step.place]
+    if not odd or len(odd) == len(parts):
+        return None
+    step, ops = odd[0]
+    theirs = "the other shards'" if len(odd) == 1 else "that of other shards"
+    mine, other = named(whole[max(ops)]), named(whole[usual])
+    return step, f"its result is that of {mine} in the reference, and {theirs} is that of {other}"
+
+
+def rearranging(search: Search, join: Step) -> Step | None:
+    """Of a step that joins right parts in a wrong way: the first step behind it that moves data as no other does."""
+    seen: set[int] = set()
+    waiting, found = [join], []
+    while waiting:
+        for name in waiting.pop().inputs:
+            step = search.maker.get(name)
+            if step is not None and id(step) not in seen:
+                seen.add(id(step))
+                waiting.append(step)
+                own = step.kind in MOVES - SPLITS and name in search.from_data and step.place
+                if own and (_moved(search, name) or reordered(search, name)):
+                    found.append(step)
+    return min(found, key=lambda step: search.order[id(step)], default=None)
+
+
+def _moved(search: Search, name: int) -> bool:
+    return search.status[name] == "moved" and (array := search.value(name)) is not None and array.size > 1
+
+
+def reordered(search: Search, name: int) -> bool:
+    """Whether a tensor has rows of the reference in another order."""
+    array = search.value(name)
+    return (
+        search.status[name] == "same" and array is not None and array.ndim > 0 and not search.partners.in_order(array)
+    )
+
+
+def unread_result(search: Search) -> str:
+    """The last result that is lost, where other results of the same step, or of the same on other devices, are read."""
+    read = {name for step in search.steps for name in step.inputs}
+    read |= {name for part in search.flat if (name := getattr(part, "_id", None)) is not None}
+    for step in reversed(search.steps):
+        lost = [port for port, name in enumerate(step.outputs) if name not in read and search.status[name] != "given"]
+        if lost and step.place and any(read.intersection(each.outputs) for each in search.groups[id(step)]):
+            if len(step.outputs) > 1:
+                return f"part {lost[-1]} of {named(step)}"
+            return f"the result of {named(step)} on {DeviceName.parse(step.device).short}"
+    return ""
+
+
+def unlike_siblings(search: Search, step: Step) -> str:
+    """What a step reads from another op than the same step on devices that do it right."""
+    right = next((each for each in search.groups[id(step)] if not search.is_bad(each)), None)
+    if right is None:
+        return ""
+    on = DeviceName.parse(right.device).short
+    if step.kind == "ReadVariableOp" and not search.written(step) and (before := search.written(right)):
+        return f"no op writes to the variable before, as {_listed(before)} does on {on}"
+    for mine, theirs in zip(step.inputs, right.inputs, strict=False):
+        one, other = search.maker.get(mine), search.maker.get(theirs)
+        if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):
+            return f"it reads the result of {named(one)}, and on {on} that of {named(other)}"
+    return ""
+
+
+def _listed(steps: Iterable[Step]) -> str:
+    return listed(list(dict.fromkeys(map(named, steps))))
