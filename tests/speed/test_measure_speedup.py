@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -137,17 +136,24 @@ def test_a_function_made_anew_in_each_call_is_named(chains: Chains, devices: har
 def test_a_program_that_more_devices_make_slower_is_named(chains: Chains, devices: harness.Devices) -> None:
     """S01: handing the work to the devices takes longer than the work; the twin gains from them."""
 
-    def handed_out() -> Any:
-        time.sleep(0.2)  # far longer than the pauses of a busy machine
-        return chains.parallel()
+    now_ns = 0
 
-    def slow_single() -> Any:
-        time.sleep(0.2)
-        return chains.single()
+    def taking(milliseconds: int, program: Callable[[], Any]) -> Callable[[], Any]:
+        def timed() -> Any:
+            nonlocal now_ns
+            now_ns += milliseconds * 10**6
+            return program()
 
-    [warning] = _about(measure(chains.single, handed_out, devices), "slower on")
-    assert warning.startswith(f"slower on {len(devices)} devices than on one: speedup 0.")
-    assert not _about(measure(slow_single, chains.parallel, devices), "slower on")
+        return timed
+
+    def warnings(single_ms: int, parallel_ms: int) -> list[str]:
+        # A clock of its own: a pause of a busy machine is no part of these times.
+        single, parallel = taking(single_ms, chains.single), taking(parallel_ms, chains.parallel)
+        record = harness.measure_speedup(single, parallel, devices=devices, budget_s=0.02, clock=lambda: now_ns)
+        return _about(record, "slower on")
+
+    assert warnings(1, 2) == [f"slower on {len(devices)} devices than on one: speedup 0.50"]
+    assert not warnings(2, 1)
 
 
 @pytest.mark.devices(min=2)
