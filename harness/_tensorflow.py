@@ -51,11 +51,7 @@ class Interface(SimpleNamespace):
 
 @lru_cache(maxsize=1)
 def interface() -> Interface:
-    """Import the private modules and check that they have the shape that this file was written for.
-
-    Raises:
-        TensorFlowInterfaceChanged: they do not.
-    """
+    """Import the private modules and check that they have the shape that this file was written for."""
     found = Interface(**{name: _module(f"tensorflow.python.{path}") for name, path in _MODULES.items()})
     variables = _module("tensorflow.python.ops.resource_variable_ops")
     _check_attributes(variables, variables.__name__, ["BaseResourceVariable"])
@@ -204,9 +200,7 @@ def lines_of(function: str) -> dict[str, list[tuple[str, int]]]:
 def parse_xspace(data: bytes, where: str) -> Any:
     """The profile (an ``XSpace`` protocol buffer) in the bytes of a file; ``where`` names the file in messages.
 
-    Raises:
-        TensorFlowInterfaceChanged: the classes are not where they were, or not as they were.
-        EvidenceError: the bytes are no profile.
+    Raise EvidenceError if the bytes are no profile.
     """
     module = _module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
     for name, fields in XPLANE_FIELDS.items():
@@ -223,11 +217,7 @@ def parse_xspace(data: bytes, where: str) -> Any:
 
 
 def cluster_addresses() -> dict[str, str]:
-    """The address (``host:port``) of each task of the cluster, such as ``/job:worker/replica:0/task:1``; empty without.
-
-    Raises:
-        TensorFlowInterfaceChanged: TensorFlow's context does not tell.
-    """
+    """The address (``host:port``) of each task of the cluster, such as ``/job:worker/replica:0/task:1``."""
     context = interface().context.context()
     _check_attributes(context, "Context", ("get_server_def",))
     server = context.get_server_def()
@@ -265,22 +255,24 @@ def memory_limits() -> dict[str, int]:
 def load_pluggable_device(library: Path) -> None:
     """Take in a library of devices. It cannot be taken back, and a second one of the same platform aborts the process.
 
-    Raises:
-        TensorFlowInterfaceChanged: TensorFlow has no such function.
-        RuntimeError: TensorFlow refuses the library.
+    Raise RuntimeError if TensorFlow refuses the library.
     """
     loading = _module("tensorflow.python.framework.load_library")
     _check_attributes(loading, loading.__name__, ("load_pluggable_device_library",))
     loading.load_pluggable_device_library(str(library))
 
 
+def context_started() -> bool:
+    """Whether this process has TensorFlow's devices, which are made once."""
+    context = interface().context.context()
+    _check_attributes(context, "context.Context", ("_context_handle",))
+    return context._context_handle is not None
+
+
 def follow_splits(arrange: Callable[[list[tuple[int, float | None]]], None]) -> None:
     """Call ``arrange`` with what a program makes of the GPUs of a pluggable device, which TensorFlow itself ignores.
 
     When the runtime starts, it gets each visible GPU by its number, or each part of one with its memory limit in MiB.
-
-    Raises:
-        TensorFlowInterfaceChanged: TensorFlow keeps its settings elsewhere.
     """
     context = interface().context.context()
     names = ("_compute_device_options", "_virtual_device_map", "_visible_device_list", "_pluggable_devices")
@@ -306,9 +298,6 @@ def train_keras_without_xla() -> None:
     """Make Keras's ``jit_compile="auto"`` mean no XLA in this process, for devices that XLA has no compiler for.
 
     Keras takes every GPU for one that XLA compiles for. What is asked for with ``jit_compile=True`` is left as it is.
-
-    Raises:
-        TensorFlowInterfaceChanged: Keras decides elsewhere.
     """
     trainer = _module("keras.src.trainers.trainer")
     _check_attributes(trainer, trainer.__name__, ("Trainer",))

@@ -10,8 +10,7 @@ from pathlib import Path
 def write_atomically(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` in one step.
 
-    Raises:
-        OSError: the file cannot be written. The old file, if any, is unchanged, and no other file is left.
+    On an OSError the old file, if any, is unchanged, and no other file is left.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -18,11 +18,7 @@ EXTRAS = {
 
 
 def require(*packages: str) -> None:
-    """Check that optional packages are installed, before anything that needs them starts.
-
-    Raises:
-        MissingExtra: one is not.
-    """
+    """Check that optional packages are installed, before anything that needs them starts. Raise MissingExtra if not."""
     for package in packages:
         try:
             found = find_spec(package)

@@ -10,11 +10,7 @@ Record = TypeVar("Record")
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        ValueError: why it cannot be read.
-    """
+    """Read a JSON file. Raise ValueError if it cannot be read; the message says why."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -26,8 +22,7 @@ def read_json(path: Path) -> Any:
 def parse_versioned(content: Any, kind: type[Record], newest: int) -> Record:
     """Make a record of the dataclass ``kind`` from the content of a file, of the version ``newest`` or earlier.
 
-    Raises:
-        ValueError: why it is no such record.
+    Raise ValueError if it is no such record; the message says why.
     """
     version = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
@@ -38,11 +33,7 @@ def parse_versioned(content: Any, kind: type[Record], newest: int) -> Record:
 
 
 def validated(content: Any, kind: type[Record]) -> Record:
-    """Make a record of the dataclass ``kind``.
-
-    Raises:
-        ValueError: the first field that is wrong.
-    """
+    """Make a record of the dataclass ``kind``. Raise ValueError, with the first field that is wrong."""
     from pydantic import TypeAdapter, ValidationError
 
     try:

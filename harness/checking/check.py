@@ -115,7 +115,7 @@ class Check:
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):
-            raise ValueError(f"check id={self.id!r}; accepted: lower-case words joined by hyphens: 'vector-add'")
+            raise ValueError(f"check id={self.id!r}; accepted: lower-case words joined by hyphens, as in vector-add")
         if self.minimum_devices < 1:
             raise ValueError(f"check {self.id}: minimum_devices={self.minimum_devices!r}; accepted: 1 or more")
 

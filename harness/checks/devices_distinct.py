@@ -81,7 +81,6 @@ def _judge_device(device: Device, index: int, mode: str, tally: Tally) -> None:
 
 
 def _product(device: str, mode: str) -> Any:
-    """A function that multiplies two matrices on ``device``: as it is, or as a graph."""
     import tensorflow as tf
 
     def product(left: Any, right: Any) -> Any:
@@ -92,7 +91,6 @@ def _product(device: str, mode: str) -> Any:
 
 
 def _judge_absent(devices: Devices, tally: Tally) -> None:
-    """Check that an op for a device that does not exist raises."""
     import tensorflow as tf
 
     if tf.config.get_soft_device_placement():

@@ -35,7 +35,7 @@ def run(context: CheckContext) -> CheckOutcome:
         _train(devices, context.seed, search.tally)
         search.tally.require_devices(devices)
     proven = (
-        f"{search.proven} generated sets of models, and a training step of each of {len(devices)} models, match the "
+        f"{search.proven} generated sets of models and one training step of {len(devices)} models match the "
         "single-device run; only arguments and results moved between devices"
     )
     return search.tally.outcome(
@@ -104,8 +104,8 @@ def training_step(device: str, random: np.random.Generator) -> tuple[Callable[..
 CHECK = Check(
     id="ensemble",
     title="several models, each on a device of its own",
-    proves=f"{EXAMPLES} random sets of models, and a training step of several models, match running them one after "
-    "the other; each model's ops, variables and slots are on its device; only arguments and results move",
+    proves=f"{EXAMPLES} random sets of models and one training step of several models match running the models "
+    "one by one; each model's ops, variables and slots are on its device; only arguments and results move",
     minimum_devices=2,
     typical_s=4,
     run=run,

@@ -1,8 +1,4 @@
-"""The command line: a thin front over the rooms. Nothing here loads TensorFlow; worker processes do.
-
-Exit codes: 0 all PASS or WARN; 1 a FAIL; 2 usage or configuration error; 3 UNKNOWN, no verdict or nothing exercised;
-130 ended by ^C, 143 by SIGTERM.
-"""
+"""The command line: a thin front over the rooms. Nothing here loads TensorFlow; worker processes do."""
 
 from __future__ import annotations
 
@@ -45,8 +41,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Proves where each op and gradient of a multi-device TensorFlow program ran, and that its values are correct.",
-    epilog="Exit codes: 0 all PASS or WARN, 1 a FAIL, 2 usage or configuration error, 3 UNKNOWN: no verdict, "
-    "or nothing was exercised; 130 when ended by ^C, 143 by SIGTERM.",
+    epilog="Exit codes: 0: all PASS or WARN; 1: a FAIL; 2: a usage or configuration error; 3: UNKNOWN, no verdict or "
+    "nothing exercised; 130: ended by ^C; 143: ended by SIGTERM.",
 )
 
 
@@ -155,13 +151,15 @@ def trace_function(
         }
         sys.stdout.flush()
         # What the user's function prints belongs to the user: it goes where the function's stdout would go.
-        ask(Job("harness.evidence.process:run", arguments), files, stdout=sys.stdout.fileno())
+        answer = ask(Job("harness.evidence.process:run", arguments), files, stdout=sys.stdout.fileno())
         made = Trace.load(kept)
     console = console_for(sys.stdout)
     if not made.ops:
         say(f"{found}: TensorFlow executed no op for it")
         raise typer.Exit(ExitCode.UNKNOWN)
     console.print(made.table())
+    if "software GPU" in str(answer["reason"]):
+        typer.echo(f"devices: {answer['reason']}")
     if save is not None:
         typer.echo(f"trace: {save}")
 

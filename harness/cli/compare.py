@@ -1,8 +1,4 @@
-"""``harness compare``: finds speedups lost between two saved runs, commands or revisions.
-
-Exit codes: 0 no loss, 1 a loss beyond the threshold, 2 usage, or a file that is missing or damaged, 3 UNKNOWN: nothing
-comparable.
-"""
+"""``harness compare``: finds speedups lost between two saved runs, commands or revisions."""
 
 from __future__ import annotations
 
@@ -45,7 +41,7 @@ def compare(
         str,
         typer.Option("--command", metavar="CMD", help="The command that measures each revision, run in its folder."),
     ] = DEFAULT_COMMAND,
-    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How many times A B B A.")] = 2,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How often to repeat A B B A.")] = 2,
     threshold: ThresholdOption = DEFAULT_THRESHOLD,
     baselines: BaselinesOption = DEFAULT_BASELINES,
 ) -> None:
@@ -55,7 +51,8 @@ def compare(
     file, whose path replaces {json} in the command. Without {json}, the path is passed to pytest as --benchmark-json,
     in PYTEST_ADDOPTS. What commands print goes to files in a folder, whose path is shown.
 
-    Exit codes: 0 no loss, 1 a loss, 2 a usage error or a damaged file, 3 UNKNOWN: not comparable, or nothing compared.
+    Exit codes: 0: no loss; 1: a loss; 2: a usage error or a damaged file; 3: UNKNOWN, not comparable or nothing
+    compared.
     """
     from harness.report.gate import gate_lines
     from harness.speed.change import Rules

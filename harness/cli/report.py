@@ -1,7 +1,4 @@
-"""``harness report``: renders saved runs again, several side by side. ``harness diff``: what changed between two.
-
-Neither needs TensorFlow. Exit codes of ``diff``: 0 nothing is worse, 1 something is, 2 usage, 3 nothing was compared.
-"""
+"""``harness report`` renders saved runs again, ``harness diff`` shows what changed. Neither needs TensorFlow."""
 
 from __future__ import annotations
 
@@ -90,8 +87,8 @@ def diff_runs(
 ) -> None:
     """Show what changed: verdicts, findings that are new or gone, figures that moved by more than 8 %, the environment.
 
-    Exit codes: 0 nothing is worse, 1 something is worse, 2 a usage error, a damaged file, or runs that
-    cannot be compared.
+    Exit codes: 0: nothing is worse; 1: something is worse; 2: a usage error, a damaged file, or runs that cannot be
+    compared.
     """
     from harness.report.diff import diff, print_diff
     from harness.report.terminal import console_for

@@ -25,7 +25,9 @@ def run_tasks(
     ],
     devices: Annotated[
         str,
-        typer.Option("--devices", metavar="SPEC", help="auto, cpu:N, cores:N, gpu or gpu:N; one device for each task."),
+        typer.Option(
+            "--devices", metavar="SPEC", help="auto, cpu:N, cores:N, gpu, gpu:N or softgpu:…; one device for each task."
+        ),
     ] = "auto",
     timeout: Annotated[
         float | None,

@@ -91,7 +91,6 @@ def scale_function(
 
 
 def _finish(measuring: Rounds, report: Path, *, complete: bool) -> ScaleRecord:
-    """Work the curve out of what was measured, keep it, draw it, and print it."""
     from harness.report.scale import SCALE_FILE, SCALE_PICTURE, print_scale
     from harness.report.storage import save_json
     from harness.report.terminal import console_for

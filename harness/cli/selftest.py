@@ -28,8 +28,8 @@ def selftest(
 
     A fault is found if each mode of the program (eager, graph) gives one of the expected kinds of finding. A twin with
     a finding is a false alarm. The cause is right if the first line of the verification names it, and wrong if it names
-    another one. The first op is right if the line names where the fault departs from its twin. The record is
-    DIR/selftest.json. The exit code is 0 if every fault is found and every twin passes.
+    another one. The first op is right if that line names the first op in which the fault and its twin differ. The
+    record is DIR/selftest.json. The exit code is 0 if every fault is found and every twin passes.
     """
     from rich.table import Table
 

@@ -167,7 +167,6 @@ def validate(
 
 
 def _run(request: Request, logs: Path, console: Console, recording: Recording) -> None:
-    """Run the checks, show them, and record them as they end."""
     from harness.checking.run import Plan, run_checks, shared_out
     from harness.hardware.software.consequences import MissingLibraries
     from harness.hardware.watch import CardWatch

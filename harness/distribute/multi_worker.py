@@ -97,7 +97,6 @@ def _judge(
     facts: Facts,
     data: Data,
 ) -> None:
-    """Judge one loop of all workers."""
     found = joined(histories)
     broken = [
         *judge_rows(histories, data),
@@ -141,7 +140,6 @@ def _refused(loop: str, why: str) -> Finding:
 
 
 def _file(folder: Path, loop: str, *parts: object) -> Path:
-    """Return the path of a history or of the initial weights of a loop."""
     return folder / f"{'-'.join(map(str, (*parts, loop)))}.npz"
 
 

@@ -75,7 +75,10 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
         _measure(judgement, compared, loop)
         if traces:
             _judge_trace(judgement, traces[0], devices, found.loop)
-    return judgement.equivalence(f"on {len(devices)} replicas", traced=strategy is not None)
+    on = f"on {len(devices)} replicas"
+    if devices[0].kind == "software-gpu":
+        on += f", which are {devices.counted},"
+    return judgement.equivalence(on, traced=strategy is not None)
 
 
 def _run_dtensor(strategy_name: str, devices: Devices, experiment: Experiment, reference: Reference) -> History:
@@ -87,7 +90,6 @@ def _run_dtensor(strategy_name: str, devices: Devices, experiment: Experiment, r
 
 
 def _measure(judgement: Judgement, compared: Compared, loop: str) -> None:
-    """Note how close each quantity came to its bound."""
     for comparison in compared.comparisons:
         key = f"largest_share_of_bound_{comparison.where.partition(' ')[0]}_{loop}"
         share = comparison.largest_error / comparison.bound
@@ -95,7 +97,6 @@ def _measure(judgement: Judgement, compared: Compared, loop: str) -> None:
 
 
 def _judge_trace(judgement: Judgement, seen: Trace, devices: Devices, loop: str) -> None:
-    """Judge where the ops of a step ran, and its collectives."""
     judgement.traces[loop] = seen
     counts = count_collectives(seen, loop)
     judgement.collectives += counts

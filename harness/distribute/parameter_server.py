@@ -93,8 +93,8 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
         # Keras 3 writes its counter as what it reads plus 1 (optimizers/base_optimizer.py). Weights are not affected.
         yield replace(
             _lost("the optimizer's counter of its updates", steps, history.iterations),
-            message="Keras reads its counter, adds 1 and writes it back, so that workers overwrite one another's "
-            "updates of it; learning rate schedules, and Adam's correction of its first steps, lag behind",
+            message="Keras's step counter misses updates when two workers write it at the same time; learning rate "
+            "schedules and Adam's bias correction lag behind",
             severity=Verdict.WARN,
         )
     for number, count in enumerate(history.by_worker):
@@ -120,10 +120,10 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
             "value",
             f"loss of all the data after {steps} updates",
             None,
-            f"at most {bound:.4g}: the loss of one device after half as many updates, plus its variation",
+            f"at most {bound:.4g}: the loss of one device after half as many updates, plus the spread between runs",
             f"{after:.4g}",
-            "the training made less progress than one device with half as many updates: gradients are too "
-            "stale, or wrong",
+            "the training made less progress than one device with half as many updates: gradients are wrong, "
+            "or too old when they are applied",
         )
 
 
@@ -135,7 +135,7 @@ def _lost(what: str, want: int, got: int) -> Finding:
         None,
         f"{want}, one for each step",
         str(got),
-        f"{lost}: workers that read a value, change it and write it back overwrite one another; use assign_add",
+        f"{lost}: two workers read the same value, and the later write overwrites the earlier one; use assign_add",
     )
 
 

@@ -146,7 +146,7 @@ def judge_collectives(counts: Sequence[CollectiveCount], loop: str, devices: Dev
             if got is None or (got.count, got.size_bytes) != (want.count, want.size_bytes):
                 found = "none" if got is None else _amount(got)
                 expected = f"{_amount(want)}, as on {_short(want.device)}"
-                message = "this device does not take the same part in a step's collectives as the others"
+                message = "this device runs other collectives in a step than the other devices"
                 findings.append(Finding("sync", f"{type_} ({loop})", name, expected, found, message))
     if needed and len(devices) > 1 and not by_type:
         message = "replicas exchange nothing: each trains on its own"
@@ -163,7 +163,7 @@ def judge_collectives_of_workers(counts: Sequence[CollectiveCount], workers: int
         own = [count for count in counts if (count.loop, count.type) == (loop, type_)]
         if len({(count.count, count.size_bytes) for count in own}) > 1 or len(own) < workers:
             found = "; ".join(f"{_amount(count)} on {count.device}" for count in own)
-            message = "workers do not take the same part in a step's collectives"
+            message = "workers run different collectives in a step"
             findings.append(
                 Finding("sync", f"{type_} ({loop})", own[0].device, f"the same in {workers} workers", found, message)
             )

@@ -115,7 +115,6 @@ def equivalent(
 
 
 def _parse(answer: dict[str, object]) -> Equivalence:
-    """Read an ``Equivalence`` as a process sends it, without its traces."""
     kinds = get_type_hints(Equivalence, localns={"Trace": object})
     del kinds["traces"]
     return Equivalence(**{name: TypeAdapter(kind).validate_python(answer[name]) for name, kind in kinds.items()})

@@ -152,7 +152,6 @@ class Session(ABC):
                     recorder.add_different_copy(name, str(copy.device), other, first)
 
     def _reset_optimizer(self) -> None:
-        """Set the slots and the counter to their values before the first step."""
         variables = self.optimizer.variables
         if not hasattr(self, "_new_slots"):
             self._new_slots = [read(variable) for variable in variables]

@@ -91,18 +91,15 @@ class _Builder:
         )
 
     def find_collectives(self) -> list[Collective]:
-        """The collectives of the functions that ran; looked for when they are asked for."""
         return [found for part in self.collectives for found in part()]
 
     def find_work(self) -> dict[str, float]:
-        """The work of each op, as far as it is known."""
         found = dict(self.eager_work)
         for part in self.work:
             found.update(part())
         return found
 
     def find_places(self) -> dict[str, tuple[str, ...]]:
-        """The lines of the user's program that made each op, as far as they are known."""
         found = dict(self.eager_places)
         for part in self.places:
             found.update(part())

@@ -329,5 +329,4 @@ def _scope(node: _Node) -> str:
 
 
 def _tensor(text: str) -> str:
-    """The name of a tensor, the same for ``node`` and ``node:0``."""
     return text.removesuffix(":0") if text.count(":") == 1 else text

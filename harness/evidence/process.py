@@ -33,8 +33,8 @@ def run(arguments: dict[str, object], send: Send) -> None:
 
     asked = TypeAdapter(Arguments).validate_python(arguments)
     target = Target(Path(asked.file), asked.function)
-    configure(asked.spec)
+    devices = configure(asked.spec)
     with users_code(target):
         made = trace(target.load())
     made.save(Path(asked.save))
-    send(Answer({"ops": len(made.ops)}))
+    send(Answer({"ops": len(made.ops), "reason": devices.reason}))

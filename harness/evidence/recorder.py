@@ -164,8 +164,7 @@ class Recorder(Tapes):
     def collect(self) -> list[CollectedGraph]:
         """Fetch what TensorFlow placed since the last time.
 
-        Raises:
-            HostUnreachable: a host of the cluster is lost. TensorFlow asks all of them, and would wait for ever.
+        TensorFlow asks all hosts of the cluster, and would wait for ever for a lost one: raise HostUnreachable instead.
         """
         assert self.runtime is not None
         require_hosts()
@@ -198,11 +197,7 @@ def _size_bytes(tensor: Any) -> int:
 def record(*arguments: Any) -> Iterator[Recording]:
     """Record every op that TensorFlow executes in the body. Filled when the body ends, also when it raises.
 
-    ``arguments`` are nests with the tensors that the body works on.
-
-    Raises:
-        EvidenceError: a recording is already under way in this process, or TensorFlow ran ops and reported no graph.
-        TensorFlowInterfaceChanged: TensorFlow's private interface is not as expected.
+    ``arguments`` are nests with the tensors that the body works on. Raises as :func:`harness.evidence.trace.trace`.
     """
     import tensorflow as tf
 

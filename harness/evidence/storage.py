@@ -19,8 +19,7 @@ TRACE_SCHEMA_VERSION = 1
 def save(trace: Trace, path: Path) -> Path:
     """Write a trace; the file is whole or not there. One op a line, so that a change is easy to see in a review.
 
-    Raises:
-        TraceNotSaved: the folder cannot be written.
+    Raise TraceNotSaved if the folder cannot be written.
     """
     ops = [json.dumps(_op_record(op), separators=(", ", ": ")) for op in trace.ops]
     transfers = [json.dumps(_transfer_record(transfer)) for transfer in trace.transfers]
@@ -39,11 +38,7 @@ def save(trace: Trace, path: Path) -> Path:
 
 
 def load(path: Path) -> Trace:
-    """Read a trace.
-
-    Raises:
-        InvalidRecord: there is no such file, or it is not a saved trace of a version that this harness knows.
-    """
+    """Read a trace. Raise InvalidRecord if there is no such file, or it is not a trace of a known version."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         version = record["schema_version"]

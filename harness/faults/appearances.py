@@ -76,14 +76,14 @@ def _host_tensors(devices: Devices) -> Case:
 FAULTS = (
     Fault(
         "P03-device-of-a-result",
-        ".device names a device, not the one",
+        ".device names a device that computed nothing",
         "tensorflow 41307",
         _device_of_a_result,
         "no op of the program ran on",
     ),
     Fault(
         "P04-host-tensors",
-        "integers and texts live on the host",
+        "a float op outside of its scope, among ops that belong on the host",
         "tensorflow 34071",
         _host_tensors,
         "outside of its device scope.*Softmax",

@@ -121,7 +121,6 @@ def _full_batch_size(devices: Devices) -> Case:
 
 
 def _step(loss: Callable[[Any], Any], variables: list[Any]) -> Callable[[Any], Any]:
-    """A training step on one device: a loss and its gradients."""
     import tensorflow as tf
 
     def step(x: Any) -> Any:

@@ -25,7 +25,6 @@ def _per_shard(fn: Callable[[Any], Any], *found: str) -> Callable[[Devices], Cas
 
 
 def _averaged(fn: Callable[[Any], Any]) -> Callable[[Devices], Case]:
-    """``fn`` of each shard's rows, averaged."""
     return slip(
         lambda t, x: fn(t.model(x)),
         lambda t, x: t.mean(lambda part: fn(t.model(part)), x),

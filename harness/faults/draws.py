@@ -77,7 +77,6 @@ def _truncated(x: Any) -> Any:
 
 
 def _sampled(x: Any) -> Any:
-    """A class drawn for each row."""
     import tensorflow as tf
 
     drawn = tf.random.stateless_categorical(tf.zeros_like(x), 1, seed=[7, 8])
@@ -99,13 +98,15 @@ def _generator(devices: Devices) -> Case:
 
 
 FAULTS = (
-    Fault("R02-same-noise", "the same noise", "tensorflow 33297", _drawn(_noise), _SAME),
-    Fault("R02-same-dropout", "the same dropout", "tensorflow 33297", _drawn(_dropout), _SAME),
+    Fault("R02-same-noise", "the same noise in each shard", "tensorflow 33297", _drawn(_noise), _SAME),
+    Fault("R02-same-dropout", "the same dropout mask in each shard", "tensorflow 33297", _drawn(_dropout), _SAME),
     Fault("R02-same-truncated", "the same truncated noise in each shard", "own attack", _drawn(_truncated), _SAME),
     Fault("R02-same-classes", "the same sampled classes in each shard", "own attack", _drawn(_sampled), _SAME),
     Fault("R03-keras-noise", "a Keras GaussianNoise called once per shard", "tensorflow 33297", _keras_noise, _OWN),
     Fault("R03-generator-noise", "noise of a generator called once per shard", "public code", _generator, _OWN),
-    Fault("R03-seed-of-shard", "a seed for each shard", "own", slip(_noisy, _seed_of_shard, _noisy_right), _OWN),
+    Fault(
+        "R03-seed-of-shard", "a different seed for each shard", "own", slip(_noisy, _seed_of_shard, _noisy_right), _OWN
+    ),
     Fault(
         "R04-another-seed",
         "random numbers drawn with a different seed",

@@ -67,7 +67,6 @@ def _stopped_in_one(t: Towers, x: Any) -> Any:
 
 
 def _first_alone(t: Towers, x: Any) -> Any:
-    """The losses are averaged, and the gradients are those of the first tower."""
     import tensorflow as tf
 
     steps = t.each(t.step, x)
@@ -140,7 +139,6 @@ def _ascent(t: Towers, x: Any) -> Any:
 
 
 def _half(t: Towers, x: Any) -> Any:
-    """Gradients are exchanged in half precision."""
     import tensorflow as tf
 
     def tower(part: Any) -> Any:

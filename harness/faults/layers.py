@@ -12,7 +12,6 @@ from harness.faults.slips import Towers, slip
 
 
 def _second(t: Towers, hidden: Any) -> Any:
-    """The second layer, from 5 to 5 features."""
     import tensorflow as tf
 
     return tf.nn.softplus(tf.matmul(hidden, tf.matmul(t.w, t.w, transpose_a=True)))
@@ -48,7 +47,6 @@ def _in_scope(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any) 
 
 
 def _in_a_function(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any) -> Any:
-    """A ``tf.function`` with a device of its own."""
     import tensorflow as tf
 
     @tf.function  # type: ignore[untyped-decorator]
@@ -60,7 +58,6 @@ def _in_a_function(_: Devices, place: str, layer: Callable[[Any], Any], hidden: 
 
 
 def _in_a_loop(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any) -> Any:
-    """The body of a ``tf.while_loop``, which is run once."""
     import tensorflow as tf
 
     def body(number: Any, value: Any) -> Any:
@@ -71,7 +68,6 @@ def _in_a_loop(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any)
 
 
 def _in_a_case(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any) -> Any:
-    """A branch that is taken, of a ``tf.switch_case``."""
     import tensorflow as tf
 
     def usual() -> Any:
@@ -82,7 +78,6 @@ def _in_a_case(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any)
 
 
 def _scope_reset(t: Towers, x: Any, wrong: bool) -> Any:
-    """``tf.device(None)`` in a helper: what follows runs on the default device."""
     import tensorflow as tf
 
     def tower(part: Any, name: str) -> Any:
@@ -99,7 +94,6 @@ def _both(t: Towers, x: Any) -> Any:
 
 
 def _all_but_one(devices: Devices) -> Case:
-    """``range(n - 1)``: the last device gets nothing."""
     import tensorflow as tf
 
     t = Towers(devices)
@@ -117,7 +111,6 @@ def _step(t: Towers, x: Any) -> Any:
 
 
 def _last_gradient_late(t: Towers, x: Any, *, late: bool) -> Any:
-    """The last tower's gradient is taken after its scope."""
     import tensorflow as tf
 
     steps = []
@@ -133,13 +126,13 @@ def _last_gradient_late(t: Towers, x: Any, *, late: bool) -> Any:
 _WORDS = "(not the shard's|outside of its device scope)"
 
 FAULTS = (
-    Fault("P19-in-a-function", "a device in an inner tf.function", "public code", _elsewhere(_in_a_function), _WORDS),
-    Fault("P19-in-a-loop", "a device in the body of a while_loop", "public code", _elsewhere(_in_a_loop), _WORDS),
-    Fault("P19-in-a-case", "a device in a branch of switch_case", "public code", _elsewhere(_in_a_case), _WORDS),
-    Fault("P19-in-a-helper", "a device in a helper", "public code", _elsewhere(_in_scope), _WORDS),
+    Fault("P19-in-a-function", "another device in a tf.function", "public code", _elsewhere(_in_a_function), _WORDS),
+    Fault("P19-in-a-loop", "another device in a while_loop", "public code", _elsewhere(_in_a_loop), _WORDS),
+    Fault("P19-in-a-case", "another device in a switch_case", "public code", _elsewhere(_in_a_case), _WORDS),
+    Fault("P19-in-a-helper", "another device in a helper function", "public code", _elsewhere(_in_scope), _WORDS),
     Fault(
         "P20-scope-reset",
-        "tf.device(None) in a helper",
+        "tf.device(None) in a helper function",
         "public code",
         slip(
             _both,
@@ -160,6 +153,6 @@ FAULTS = (
             lambda t, x: _last_gradient_late(t, x, late=False),
             "gradient-placement",
         ),
-        "backward op is not on its forward op's device",
+        "backward ops are not on the devices of their forward ops",
     ),
 )

@@ -30,7 +30,6 @@ class _Trained(Towers):
 
     @property
     def state(self) -> list[Any]:
-        """All that a step may update."""
         own = [self.w, self.b, self.average, self.steps]
         return own if self.optimizer is None else [*own, *(each.value for each in self.optimizer.variables)]
 
@@ -45,7 +44,6 @@ class _Trained(Towers):
         return [loss, *tape.gradient(loss, [self.w, self.b])]
 
     def apply(self, gradients: Sequence[Any]) -> None:
-        """Make one update, and count it."""
         if self.optimizer is not None:
             self.optimizer.apply_gradients(zip(gradients, [self.w, self.b], strict=True))
             return
@@ -53,15 +51,12 @@ class _Trained(Towers):
             variable.assign_sub(_RATE * gradient)
 
     def averaged(self, towers: Sequence[Sequence[Any]], count: int) -> list[Any]:
-        """The sums over the towers, divided by ``count``."""
         return [each / count for each in add_up(towers)]
 
     def move(self) -> None:
-        """Move the average of the weights."""
         self.average.assign(0.9 * self.average + 0.1 * self.w)
 
     def count_step(self) -> None:
-        """Count a step."""
         self.steps.assign_add(1)
 
 
@@ -75,7 +70,6 @@ def _trained(reference: Program, faulty: Program, right: Program, **options: Any
 
 
 def _alone(t: _Trained, x: Any, penalty: float = 0.0) -> Any:
-    """The step on one device."""
     loss, *gradients = t.gradients(x, penalty)
     t.apply(gradients)
     return loss
@@ -146,7 +140,6 @@ def _applied(t: _Trained, x: Any, times: int) -> Any:
 
 
 def _without_the_bias(t: _Trained, x: Any) -> Any:
-    """The bias is not in the list of what is trained."""
     import tensorflow as tf
 
     loss, gradient, bias = t.averaged(t.each(t.gradients, x), t.count)

@@ -68,7 +68,6 @@ def _dealt(t: Towers, x: Any) -> Any:
 
 
 def _neighbours(t: Towers, x: Any) -> Any:
-    """The last tower gets the rows of the one before it."""
     import tensorflow as tf
 
     parts = tf.split(x, t.count)
@@ -76,7 +75,6 @@ def _neighbours(t: Towers, x: Any) -> Any:
 
 
 def _overlapping(t: Towers, x: Any) -> Any:
-    """Each tower but the first begins a row early."""
     import tensorflow as tf
 
     own = x.shape[0] // t.count
@@ -85,7 +83,6 @@ def _overlapping(t: Towers, x: Any) -> Any:
 
 
 def _padded(t: Towers, x: Any) -> Any:
-    """The batch with zeros up to a multiple of the number of towers."""
     import tensorflow as tf
 
     return tf.pad(x, [[0, -x.shape[0] % t.count], [0, 0]])
@@ -110,7 +107,6 @@ def _padding_left_out(t: Towers, x: Any) -> Any:
 
 
 def _zeros(t: Towers, x: Any) -> Any:
-    """A buffer that the last tower never fills."""
     import tensorflow as tf
 
     *parts, last = t.each(t.model, x)
@@ -164,7 +160,6 @@ def _half(t: Towers, x: Any) -> Any:
 
 
 def _compressed(t: Towers, x: Any) -> Any:
-    """Partial sums are sent as bfloat16."""
     import tensorflow as tf
 
     return t.sum(lambda part: tf.cast(tf.cast(_sum(t, part), tf.bfloat16), tf.float32), x)

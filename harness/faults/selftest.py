@@ -152,8 +152,7 @@ def first_sentence(reason: str) -> str:
 def select(only: Collection[str]) -> list[Fault[Planted]]:
     """The faults with these names, classes (``V01``) or groups (``values``); all, if there are none.
 
-    Raises:
-        UsageError: one of them is not known.
+    Raise UsageError if one of them is not known.
     """
     for wanted in only:
         if not any(wanted in (fault.name, fault.id, fault.group) for fault in CATALOGUE.values()):

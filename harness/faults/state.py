@@ -37,7 +37,6 @@ def _stateless(x: Any) -> Any:
 
 
 def _same_seed(devices: Devices) -> Case:
-    """Each shard gets the same mask."""
     return _dropped(devices, _stateless, _stateless, "value")
 
 
@@ -60,7 +59,6 @@ def _generator(devices: Devices) -> Case:
 
 
 def _keras_dropout(devices: Devices) -> Case:
-    """A Keras layer that is called once per shard."""
     import tensorflow as tf
 
     layer = tf.keras.layers.Dropout(0.5, seed=1)

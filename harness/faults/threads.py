@@ -109,6 +109,6 @@ FAULTS = (
         "a gradient taken outside of the scope, in threads",
         "tensorflow 44487",
         _step_in_threads,
-        "backward op is not on its forward op's device",
+        "backward ops are not on the devices of their forward ops",
     ),
 )

@@ -26,7 +26,6 @@ class _Model:
 
     @property
     def state(self) -> list[Any]:
-        """The weights and the optimizer's counter."""
         return [self.weights, self.optimizer.iterations.value]
 
     def gradient(self, x: Any) -> Any:
@@ -77,7 +76,6 @@ def _indexed_slices(devices: Devices) -> Case:
         table = tf.Variable(sample(_WORDS, _WIDTH), name="table")
 
     def slices(words: Any) -> Any:
-        """The values of the gradient's IndexedSlices: a row for each word."""
         return 2.0 * tf.gather(tf.convert_to_tensor(table), words)
 
     def dense(values: Any, words: Any) -> Any:

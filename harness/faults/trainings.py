@@ -307,7 +307,7 @@ FAULTS = (
     ),
     _training(
         "T05-applied-per-shard",
-        "gradients applied for each of several parts",
+        "gradients applied once for each part of the batch",
         "tensorflow PR 21824",
         applied_per_shard,
         applied_once,

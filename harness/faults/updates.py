@@ -23,14 +23,11 @@ def _column_means(x: Any) -> Any:
 
 
 def _once(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
-    """The rows of all towers, and one update from the whole batch."""
     update(t, _column_means(x))
     return t.joined(t.model, x)
 
 
 def _in_each(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
-    """Each tower updates the variable from its rows."""
-
     def tower(part: Any) -> Any:
         update(t, _column_means(part))
         return t.model(part)
@@ -136,7 +133,6 @@ def _applied_twice(t: Towers, x: Any) -> Any:
 
 
 def _one_frozen(t: Towers, x: Any) -> Any:
-    """The bias is not in the list of what is trained."""
     loss, (gradient, _) = t.mean(t.step, x)
     t.w.assign_sub(0.1 * gradient)
     return loss

@@ -11,8 +11,6 @@ from harness.faults.samples import in_shards, integers, on_each, sample, uneven
 
 
 class _Lazy:
-    """A layer that creates its variable in its first call."""
-
     def __init__(self) -> None:
         self.weights: Any = None
 
@@ -56,7 +54,6 @@ def _made_by_first_trace(devices: Devices) -> Case:
 
 
 def _unbuilt_layer(devices: Devices) -> Case:
-    """A Keras layer is unbuilt until it is called."""
     import tensorflow as tf
 
     lazy, built = (tf.keras.layers.Dense(5, kernel_initializer="ones") for _ in range(2))

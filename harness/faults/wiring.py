@@ -43,13 +43,11 @@ class _Parts:
         return x
 
     def whole(self, x: Any) -> Any:
-        """The layers in sequence on one device."""
         for index in range(len(self.names)):
             x = self.layer(x, index)
         return x
 
     def members(self, x: Any) -> list[Any]:
-        """Each layer of ``x`` on its device."""
         import tensorflow as tf
 
         results = []
@@ -59,7 +57,6 @@ class _Parts:
         return results
 
     def side_by_side(self, x: Any) -> list[Any]:
-        """The members on one device."""
         return [self.layer(x, index) for index in range(len(self.names))]
 
 
@@ -89,7 +86,6 @@ def _placed(p: _Parts, x: Any) -> Any:
 
 
 def _skipping(p: _Parts, x: Any, *, placed: bool) -> Any:
-    """The result of the first stage is added after the last."""
     import tensorflow as tf
 
     results = []
@@ -155,7 +151,6 @@ def _left_out(p: _Parts, x: Any) -> Any:
 
 
 def _shared(p: _Parts, x: Any) -> Any:
-    """Every member has the weights of the first."""
     import tensorflow as tf
 
     results = []
@@ -166,7 +161,6 @@ def _shared(p: _Parts, x: Any) -> Any:
 
 
 def _chained(p: _Parts, x: Any) -> list[Any]:
-    """Every member gets the result of the one before it."""
     import tensorflow as tf
 
     results: list[Any] = []
@@ -182,7 +176,6 @@ def _same(p: _Parts, x: Any) -> list[Any]:
 
 
 def _copied(p: _Parts, x: Any) -> list[Any]:
-    """Every member has a copy of the first one's weights, made beforehand."""
     import tensorflow as tf
 
     results = []

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 class Arguments:
     """The task's arguments: the script and what it is given, the CPUs it may use, and what its environment gets.
 
-    ``software_mib`` is the memory of the software GPU that it gets, if any.
+    ``software_gpu`` is the spec of the software GPU that it gets, if any.
     """
 
     script: str
     arguments: tuple[str, ...]
     cpus: tuple[int, ...] | None
     environment: dict[str, str]
-    software_mib: int | None = None
+    software_gpu: str | None = None
 
 
 def run(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - a script says nothing but what it prints
     """Run the script. What it raises, and the code that it exits with, are those of the process."""
     asked = TypeAdapter(Arguments).validate_python(arguments)
-    take(asked.cpus, asked.environment, asked.software_mib)
+    take(asked.cpus, asked.environment, asked.software_gpu)
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, str(Path(asked.script).resolve().parent))
     runpy.run_path(asked.script, run_name="__main__")

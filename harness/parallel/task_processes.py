@@ -131,7 +131,7 @@ class Tasks:
                 "arguments": list(script.arguments),
                 "cpus": None if slot.cpus is None else list(slot.cpus),
                 "environment": slot.environment,
-                "software_mib": slot.software_mib,
+                "software_gpu": slot.software_gpu,
             },
             limit_s=None if self._limit_s is None else self._limit_s + LAST_RESORT_S,
         )

@@ -14,16 +14,17 @@ from harness.devices.kinds.cluster import ClusterSpec
 from harness.devices.kinds.cores import CoresSpec
 from harness.devices.kinds.cpu import CpuSpec
 from harness.devices.kinds.gpu import GpuSpec
-from harness.devices.kinds.software_gpu import SoftwareGpuSpec
+from harness.devices.kinds.software_gpu import DescribedGpuSpec, SoftwareGpuSpec
 from harness.devices.nvidia import Card, read_cards
 from harness.devices.request import resolve
+from harness.devices.spec import parse_spec
 from harness.errors import DevicesUnavailable, UsageError
 from harness.plural import plural
 from harness.softgpu import SoftwareGpus, load
 
 #: What makes TensorFlow, and the libraries that it calls, compute on one thread.
 _ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1", "OMP_NUM_THREADS": "1"}
-_ACCEPTED = "auto, cpu:N, cores:N, gpu, gpu:N, softgpu:N or softgpu:NxM"
+_ACCEPTED = "auto, cpu:N, cores:N, gpu, gpu:N, softgpu:N, softgpu:NxM, softgpu:@NAME or softgpu:FILE.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,14 @@ class Slot:
     """One device that a task can have to itself.
 
     ``cpus`` are the CPUs that the task's process may run on (``None``: as its parent); ``environment`` is added to
-    its environment; ``uuid`` is the GPU's; ``software_mib`` is the memory of a software GPU in MiB.
+    its environment; ``uuid`` is the GPU's; ``software_gpu`` is the spec of a software GPU.
     """
 
     name: str
     cpus: tuple[int, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
     uuid: str | None = None
-    software_mib: int | None = None
+    software_gpu: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,9 @@ def slots(
     ``cpu:N``: N slots that share the CPUs which this process may use, one each as far as they go round, with one
     thread; no GPU is seen. ``cores:N``: the same on N physical cores, no two on one. ``gpu``, ``gpu:N``: a card each,
     named by its UUID in ``CUDA_VISIBLE_DEVICES``, so that it is the one that is meant however cards are numbered.
-    ``auto``: the cards where there are any, else all physical cores. ``softgpu:N`` and ``softgpu:NxM``: a software GPU
-    each, which is the only one that its process loads. ``cards``, ``cores`` and ``cpus`` stand for those
-    of this machine, in tests.
+    ``auto``: the cards where there are any, else all physical cores. ``softgpu:``: a software GPU each, which is the
+    only one that its process loads; of a described machine, each GPU with its faults. ``cards``, ``cores`` and ``cpus``
+    stand for those of this machine, in tests.
 
     Raises:
         InvalidSpec: the spec does not follow the grammar.
@@ -115,7 +116,13 @@ def slots(
         allowed = sorted(allowed_cpus() if cpus is None else cpus)
         return tuple(_cpu(index, allowed[index % len(allowed)]) for index in range(wanted.count))
     if isinstance(wanted, SoftwareGpuSpec):
-        return tuple(_software_gpu(index, wanted.memory_mib) for index in range(wanted.count))
+        spec = f"softgpu:1x{wanted.memory_mib}"
+        return tuple(_software_gpu(index, spec, wanted.memory_mib) for index in range(wanted.count))
+    if isinstance(wanted, DescribedGpuSpec):
+        gpus = wanted.gpus()
+        spec, driver = f"softgpu:{wanted.path}", dict(gpus.driver)
+        uuids = [driver[f"cuda.{index}.uuid"] for index in range(gpus.count)]
+        return tuple(_software_gpu(index, spec, gpus.memory_mib, uuid) for index, uuid in enumerate(uuids))
     if isinstance(wanted, ClusterSpec):
         raise UsageError(
             f"--devices {spec}: tasks are processes of this host, and cannot be started on another; run this command "
@@ -133,12 +140,14 @@ def _gpu(index: int, card: Card) -> Slot:
     return Slot(f"GPU:{index} ({card.name}, {card.uuid})", None, environment, card.uuid)
 
 
-def _software_gpu(index: int, memory_mib: int) -> Slot:
-    name = f"GPU:{index} (software GPU, {memory_mib:,} MiB)"
-    return Slot(name, None, {"CUDA_VISIBLE_DEVICES": "-1"}, software_mib=memory_mib)
+def _software_gpu(index: int, spec: str, memory_mib: int, uuid: str = "-1") -> Slot:
+    """A slot with a software GPU; of a described machine, the one with this UUID."""
+    which = "" if uuid == "-1" else f", {uuid}"
+    name = f"GPU:{index} (software GPU, {memory_mib:,} MiB{which})"
+    return Slot(name, None, {"CUDA_VISIBLE_DEVICES": uuid}, software_gpu=spec)
 
 
-def take(cpus: Sequence[int] | None, environment: dict[str, str], software_mib: int | None = None) -> None:
+def take(cpus: Sequence[int] | None, environment: dict[str, str], software_gpu: str | None = None) -> None:
     """Make this process one that sees its device alone: before TensorFlow is loaded, or with its software GPU.
 
     Raises:
@@ -147,7 +156,11 @@ def take(cpus: Sequence[int] | None, environment: dict[str, str], software_mib: 
     os.environ.update(environment)
     if cpus is not None:
         os.sched_setaffinity(0, cpus)
-    if software_mib is not None:
+    if software_gpu is not None:
         import tensorflow as tf
 
-        load(tf, SoftwareGpus(1, software_mib))
+        wanted = parse_spec(software_gpu)
+        if isinstance(wanted, DescribedGpuSpec):
+            load(tf, wanted.gpus(environment["CUDA_VISIBLE_DEVICES"]))
+        elif isinstance(wanted, SoftwareGpuSpec):
+            load(tf, SoftwareGpus(wanted.count, wanted.memory_mib))

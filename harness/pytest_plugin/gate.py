@@ -1,14 +1,12 @@
 """The part of the pytest plug-in that gates: ``pytest --benchmark-compare[=N] --harness-speedup-fail=5%``.
 
-The baseline is the one that pytest-benchmark takes: the last one saved, or the one that ``--benchmark-compare`` names
-by its number or its path. The speedups of this session are judged against it (:mod:`harness.speed.gate`), and one that
-looks like a loss is measured a second time at once. The exit status is not 0 if there is a loss, or if nothing could
-be judged.
+The speedups of the session are judged against pytest-benchmark's baseline (:mod:`harness.speed.gate`), and one that
+looks like a loss is measured a second time at once.
 
 With ``--harness-speedup-by-machine`` the folder below ``--benchmark-storage`` is named by the fingerprint of hardware
-and software instead of by pytest-benchmark's "Linux-CPython-3.12-64bit", which two different machines share. The
-fingerprint is known once the devices are configured. So the baseline is looked for at the first speedup that is
-measured, and pytest-benchmark gets it then, through its own attributes and methods.
+and software, because two different machines can share pytest-benchmark's "Linux-CPython-3.12-64bit". The fingerprint is
+known once the devices are configured. So the baseline is looked for at the first speedup that is measured, and
+pytest-benchmark gets it then, through its own attributes and methods.
 """
 
 from __future__ import annotations
@@ -108,7 +106,6 @@ class _Gate:
 
     @property
     def benchmarks(self) -> Any:
-        """pytest-benchmark's session."""
         return self.config.pluginmanager.get_plugin(BENCHMARK_SESSION)
 
     def pytest_sessionstart(self) -> None:
@@ -198,7 +195,6 @@ class _Gate:
         return suspects(name, base, record, variation_of(self.calibration), self.rules)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect what was measured."""
         plain = getattr(report, REPORT, ())
         if not plain:
             return
@@ -243,7 +239,6 @@ class _Gate:
         )
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the table and the verdict."""
         if self.judgement is None:
             return
         from harness.report.gate import gate_lines

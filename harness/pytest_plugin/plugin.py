@@ -1,27 +1,8 @@
 """The pytest plug-in: options, fixtures, the ``devices`` marker, and a summary of what was exercised.
 
-It loads nothing until it is used: starting pytest with it imports neither TensorFlow nor NumPy.
-
-Which devices: ``--harness-devices=SPEC``, else the environment variable ``HARNESS_DEVICES``, else ``harness_devices``
-in the ini file (a path to a profile is then relative to that file), else ``auto``. They are configured once per
-process, before the first test that could start TensorFlow, if any selected test needs them. If all of those measure
-speedups, ``auto`` selects devices fit for measuring (:func:`harness.devices.measuring_spec`).
-
-Fixtures: ``devices`` (the configured :class:`harness.Devices`), ``verify`` (:func:`harness.assert_parallel` on those
-devices, or :func:`harness.verify` with ``check=False``) and ``trace`` (:func:`harness.trace`). All have session
-scope, so that they can be used under Hypothesis' ``@given``.
-
-A test fails if a verification in it, by any function of the library, did not pass and the test never read its outcome.
-``harness.distribute.equivalent`` uses the devices that were requested for the session.
-
-``speedup`` (:func:`harness.measure_speedup` on pytest-benchmark) is in ``harness/pytest_plugin/speed.py``, the gate of
-speedups in ``harness/pytest_plugin/gate.py``.
-
-Marker: ``@pytest.mark.devices(min=2, kind="gpu")``. A test whose needs the configured devices do not meet is skipped
-with both in the reason; with ``--harness-require`` it fails. Requested devices that are unavailable are an error.
-
-A session in which every test that needs devices was skipped has exercised nothing: its summary says UNKNOWN, and its
-exit status is 1. Deselect such tests (``-m "not devices"``) where they are not meant to run.
+``docs/reference/plugin.md`` describes it. It loads nothing until it is used: starting pytest with it imports neither
+TensorFlow nor NumPy. The devices are configured once per process, before the first test that could start TensorFlow, if
+any selected test needs them. If all of those measure speedups, ``auto`` selects devices fit for measuring.
 """
 
 from __future__ import annotations
@@ -31,6 +12,7 @@ import sys
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,6 +58,8 @@ class _State:
     measuring: bool = False
     devices: Devices | None = None
     error: str | None = None
+    #: What started TensorFlow before the devices were configured.
+    started_by: str | None = None
     #: Why the running test was found to lack devices.
     lacking: str | None = None
     #: What was verified and not yet reported.
@@ -134,9 +118,13 @@ def pytest_configure(config: pytest.Config) -> None:
     state = config.stash[_STATE] = _State(spec, origin)
     library_session.observers.append(state.watch.observe)
     library_session.devices = None if origin == "default" else spec
+    library_session.root = config.rootpath
     config.pluginmanager.register(_Summary(), "harness-summary")
     speed.register(config)
     gate.register(config)
+    folder = config.getoption(OPTION_SAVE)
+    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
+        raise pytest.UsageError(f"{OPTION_SAVE}={folder} is a file; accepted: the path of a folder")
     if origin == "default":
         return
     from harness.devices.request import resolve
@@ -153,7 +141,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     state = config.stash.get(_STATE, None)
     if state is not None and state.watch.observe in library_session.observers:
         library_session.observers.remove(state.watch.observe)
-        library_session.devices = None
+        library_session.devices = library_session.root = None
 
 
 def _requested(config: pytest.Config) -> tuple[str, str]:
@@ -182,6 +170,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = session.config.stash[_STATE]
     state.needed = bool(needing)
     state.measuring = speed.is_measurement(session.config, needing)
+    _note_start(state, "a conftest.py or a test file, when it was imported; let a fixture do it that uses devices")
 
 
 def _needs_devices(item: pytest.Item) -> bool:
@@ -208,10 +197,22 @@ def _configure(state: _State) -> None:
         state.error = f"{type(error).__name__}: {error}"
 
 
+def _note_start(state: _State, by: str) -> None:
+    """Remember what started TensorFlow, if it has started and is not configured."""
+    tensorflow = sys.modules.get("tensorflow")
+    if not state.needed or state.devices is not None or state.started_by is not None or tensorflow is None:
+        return
+    from harness.devices.settings import runtime_started
+
+    if runtime_started(tensorflow):
+        state.started_by = by
+
+
 def _configured(state: _State) -> Devices:
     _configure(state)
     if state.devices is None:
-        pytest.fail(f"{state.error} (devices {state.spec}, {state.origin})", pytrace=False)
+        started = f"\nTensorFlow was started by {state.started_by}" if state.started_by else ""
+        pytest.fail(f"{state.error} (devices {state.spec}, {state.origin}){started}", pytrace=False)
     return state.devices
 
 
@@ -230,10 +231,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     from harness.devices.needs import describe, parse_needs
     from harness.errors import UsageError
 
+    refused = None
     try:
         needs = [parse_needs(marker.args, marker.kwargs) for marker in item.iter_markers(MARKER)]
     except UsageError as error:
-        pytest.fail(f"@pytest.mark.{error}", pytrace=False)
+        refused = f"@pytest.mark.{error}"
+    if refused is not None:
+        # Outside of the handler: pytest would print the first exception too.
+        pytest.fail(refused, pytrace=False)
     devices = _configured(state)
     for need in needs:
         if not need.met_by(devices):
@@ -273,8 +278,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
     """Fail the last test if a fixture made a verification that did not pass, and no test has read it."""
     result = yield
+    state = item.config.stash[_STATE]
+    _note_start(state, f"{item.nodeid}; let it use the fixture devices")
     if nextitem is None:
-        _refuse_unread(item.config.stash[_STATE].watch, 0)
+        _refuse_unread(state.watch, 0)
     return result
 
 

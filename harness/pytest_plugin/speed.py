@@ -1,9 +1,7 @@
 """The part of the pytest plug-in that measures: the fixture ``speedup``, its options, and the table of its results.
 
-``speedup(single, parallel)`` is :func:`harness.measure_speedup` on top of pytest-benchmark's
-fixture ``benchmark``: the benchmark's own figures are those of the parallel side, one round a call, and its
-``extra_info["harness"]`` is the whole record. So all that pytest-benchmark does with files, tables, histograms and
-comparisons it does with speedups too. This module is a plug-in only where pytest-benchmark is one.
+The figures of the benchmark in pytest-benchmark are those of the parallel side, one round a call, and its
+``extra_info["harness"]`` is the whole record. This module is a plug-in only where pytest-benchmark is one.
 """
 
 from __future__ import annotations
@@ -48,8 +46,6 @@ _NOTHING_MEASURED = (
 
 @dataclass
 class _Limits:
-    """The limits that the options set."""
-
     budget_s: float
     precision: float
 
@@ -78,8 +74,6 @@ class ReplayTimer:
 
 @dataclass
 class _Measured:
-    """What one test has measured."""
-
     timer: ReplayTimer
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
@@ -147,11 +141,8 @@ def is_measurement(config: pytest.Config, needing: Sequence[pytest.Item]) -> boo
 
 
 class _WithoutBenchmark:
-    """The fixture without pytest-benchmark."""
-
     @pytest.fixture
     def speedup(self) -> None:
-        """Fail, and name what is missing."""
         pytest.fail(
             "the fixture speedup needs pytest-benchmark: remove -p no:benchmark, load it with "
             "-p pytest_benchmark.plugin, or run: python -m pip install 'tf-placement-harness[speed]'",

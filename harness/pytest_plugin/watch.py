@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
 
 #: A test that reads one of these knows how a verification ended.
 _OUTCOME = frozenset({"verdict", "passed", "reason", "findings"})
+#: Where pytest keeps the test that is running, and its phase: ``test_a.py::test_b (setup)``.
+_RUNNING = "PYTEST_CURRENT_TEST"
 
 
 class Watch:
@@ -30,7 +33,9 @@ class Watch:
         if not verification.passed:
             self.unpassed += 1
             self._number += 1
-            self._unread[self._number] = f"{verification.verdict}: {verification.reason}"
+            test, _, phase = os.environ.get(_RUNNING, "").rpartition(" ")
+            of_fixture = f" (in a fixture, {phase.strip('()')} of {test})" if test and phase != "(call)" else ""
+            self._unread[self._number] = f"{verification.verdict}: {verification.reason}{of_fixture}"
             _note_reading(verification, self._unread, self._number)
 
     def mark(self) -> int:

@@ -123,7 +123,6 @@ class Builder:
 
 
 def _member(module: object, dotted: str, target: str, suggestion: str = "") -> Callable[..., Any]:
-    """Find a function by its dotted name in a module."""
     found = module
     for part in dotted.split("."):
         if not hasattr(found, part):

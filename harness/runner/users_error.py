@@ -16,7 +16,7 @@ from harness.runner.messages import Refusal, Refused
 from harness.runner.target import Target
 
 #: TensorFlow puts the place in the user's code, and for a graph a long report, before the message itself.
-_PREAMBLES = ("in user code:", "Graph execution error:", "Detected at node", "Exception encountered when calling")
+PREAMBLES = ("in user code:", "Graph execution error:", "Detected at node", "Exception encountered when calling")
 #: TensorFlow's marks for the place in a graph, and the rest of a message about an unknown name.
 _MARKS = re.compile(r"\{\{[^{}]*\}\}\s*|\s+name:\s*$")
 #: The line before the messages of a graph in which several ops failed.
@@ -60,10 +60,15 @@ def one_line(error: BaseException) -> str:
 
 def _headline(error: BaseException) -> str:
     kind = type(error).__name__
+    lines = message_lines(error)
+    return f"{kind}: {lines[0]}" if lines else kind
+
+
+def message_lines(error: BaseException) -> list[str]:
+    """The lines of an exception's own message, without the place that TensorFlow puts before it."""
+    kind = type(error).__name__
     lines = [line for text in str(error).splitlines() if (line := _MARKS.sub("", text).strip())]
-    if not lines:
-        return kind
-    if lines[0].startswith(_PREAMBLES):
+    if lines and lines[0].startswith(PREAMBLES):
         # The message follows the last line with its type, or the user's frames.
         own = [number for number, line in enumerate(lines) if line.startswith(f"{kind}: ")]
         frames = [number for number, line in enumerate(lines) if line.startswith('File "')]
@@ -71,9 +76,9 @@ def _headline(error: BaseException) -> str:
             lines = [lines[own[-1]].removeprefix(f"{kind}: "), *lines[own[-1] + 1 :]]
         elif frames:
             lines = lines[frames[-1] + 1 :] or lines
-    while len(lines) > 1 and (lines[0].startswith(_PREAMBLES) or _ROOTS.match(lines[0])):
+    while len(lines) > 1 and (lines[0].startswith(PREAMBLES) or _ROOTS.match(lines[0])):
         lines = lines[1:]
-    return f"{kind}: {lines[0]}"
+    return lines
 
 
 def frames_without(error: BaseException, folders: Iterable[Path]) -> str:

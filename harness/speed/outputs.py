@@ -25,7 +25,6 @@ def arrays_of(outputs: Any) -> dict[str, NDArray[Any] | None]:
 
 
 def _paths(nest: Any, path: str) -> Any:
-    """Replace each leaf of a nest by its path."""
     if isinstance(nest, dict):
         return {key: _paths(value, f"{path}[{key!r}]") for key, value in nest.items()}
     if isinstance(nest, tuple) and hasattr(nest, "_fields"):
@@ -92,7 +91,7 @@ def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float
         rule, wrong = "but must be equal", np.asarray(want != have)
         error = wrong.astype(float)
     else:
-        rule = f"by more than {tolerance:.2g} times the sum of their own and the typical magnitude"
+        rule = f"by more than {tolerance:.2g} x (own + typical magnitude)"
         wide = np.complex128 if np.iscomplexobj(want) else np.float64
         expected, found = want.astype(wide), have.astype(wide)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -104,7 +103,7 @@ def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float
         at = np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), want.shape) if want.ndim else ()
         raise OutputsDiffer(
             name,
-            f"{int(wrong.sum()):,} of {want.size:,} elements differ {rule}; the worst at {[int(part) for part in at]}: "
+            f"{int(wrong.sum()):,} of {want.size:,} elements differ {rule}; worst at {[int(part) for part in at]}: "
             f"single {want[at]!s}, parallel {have[at]!s}",
         )
     return int(want.size - unknown)

@@ -118,7 +118,6 @@ def computes(step: Step) -> bool:
 
 
 def _needed(sketch: Sketch, outputs: Sequence[str]) -> list[int]:
-    """The steps that lead to these outputs."""
     names = set(outputs)
     for index in range(len(sketch.steps) - 1, -1, -1):
         if f"v{index}" in names:

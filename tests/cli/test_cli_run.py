@@ -11,6 +11,7 @@ import psutil
 import pytest
 from command_line import run, start
 
+from harness.devices.described.order import uuid_of
 from harness.parallel.task_processes import TASKS_SCHEMA_VERSION, TasksRecord
 from harness.records import Verdict
 from harness.report.storage import load_versioned
@@ -32,6 +33,18 @@ import tensorflow as tf
 with tf.device("/GPU:0"):
     product = tf.matmul(tf.ones((3, 4)), tf.ones((4, 3)))
 print(len(tf.config.list_physical_devices("GPU")), "GPU", product.device, float(product[0, 0]))
+"""
+MACHINE = """
+schema_version = 1
+[cards]
+count = 2
+model = "NVIDIA H100 80GB HBM3"
+software_mib = 64
+[[fault]]
+kind = "wrong-arithmetic"
+card = 1
+dtype = "float32"
+relative_error = 0.0078125
 """
 HANGS = """
 import subprocess, sys, threading
@@ -81,16 +94,23 @@ def test_each_task_has_its_device_and_more_tasks_than_devices_wait(folder: Path)
     assert "3 tasks ran on 2 devices of cpu:2; all succeeded" in done.stdout
 
 
-def test_each_task_has_a_software_gpu_and_no_other_and_described_ones_are_refused(folder: Path) -> None:
+def test_each_task_has_a_software_gpu_and_no_other(folder: Path) -> None:
     done = run(folder, "run", "--devices", "softgpu:2x512", "on_gpu.py")
     assert done.returncode == 0, (done.stdout, done.stderr)
     (result,) = _tasks(folder).results
     assert result.device == "GPU:0 (software GPU, 512 MiB)"
     log = Path(folder, result.log).read_text()
     assert "1 GPU /job:localhost/replica:0/task:0/device:GPU:0 4.0" in log
-    refused = run(folder, "run", "--devices", "softgpu:@clean-8", "on_gpu.py")
-    assert refused.returncode == 2
-    assert "softgpu:N or softgpu:NxM" in refused.stderr
+
+
+def test_each_task_has_one_gpu_of_a_described_machine_with_its_faults(folder: Path) -> None:
+    (folder / "machine.toml").write_text(MACHINE)
+    done = run(folder, "run", "--devices", "softgpu:machine.toml", "on_gpu.py", "on_gpu.py")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    for result in _tasks(folder).results:
+        assert uuid_of(result.number) in result.device
+        log = Path(folder, result.log).read_text()
+        assert f"1 GPU /job:localhost/replica:0/task:0/device:GPU:0 {[4.0, 4.03125][result.number]}" in log
 
 
 def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> None:

@@ -60,7 +60,7 @@ def test_each_check_is_a_plain_line_as_it_runs_where_there_is_no_terminal(tmp_pa
     lines = done.stdout.splitlines()
     assert lines[:3] == [
         "devices: planted",
-        "[1/2] passes: planted: passes (about 0 s)",
+        "[1/2] passes: planted: passes (about 1 s)",
         "      PASS passes after 0.0 s: 3 values, 2 ops on 2 devices",
     ]
     assert "\x1b" not in done.stdout

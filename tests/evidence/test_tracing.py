@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.devices.device import Devices
 from harness.errors import DevicesAlreadyConfigured, EvidenceError, HarnessError
 from harness.evidence.process import run
 from harness.runner.messages import Answer, Message, Refusal, Refused
@@ -42,7 +43,7 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def trace(fn: Callable[[], Any]) -> FakeTrace:
         return FakeTrace(fn())
 
-    monkeypatch.setattr(harness.devices.runtime, "configure", lambda spec: None)
+    monkeypatch.setattr(harness.devices.runtime, "configure", lambda spec: Devices([], spec=spec, reason="asked"))
     monkeypatch.setattr(harness.evidence.trace, "trace", trace)
     modules, path = set(sys.modules), list(sys.path)
     yield
@@ -69,7 +70,7 @@ def said(tmp_path: Path, function: str, source: str = SOURCE) -> list[Message]:
 
 
 def test_a_function_is_traced_and_the_trace_is_saved(tmp_path: Path) -> None:
-    assert said(tmp_path, "fine") == [Answer({"ops": 2})]
+    assert said(tmp_path, "fine") == [Answer({"ops": 2, "reason": "asked"})]
     assert (tmp_path / "trace.json").read_text() == "saved"
 
 

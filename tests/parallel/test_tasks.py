@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.devices.described.order import uuid_of
 from harness.devices.nvidia import Card
 from harness.errors import DevicesUnavailable
 from harness.parallel.task_processes import TaskResult, Tasks
@@ -28,6 +29,13 @@ def test_a_gpu_is_given_by_its_uuid() -> None:
 def test_auto_takes_the_cards_else_the_physical_cores() -> None:
     assert len(slots("auto", cards=CARDS)) == 2
     assert [slot.cpus for slot in slots("auto", cards=(), cores=(0, 2))] == [(0,), (2,)]
+
+
+def test_a_software_gpu_is_given_by_its_spec_and_one_of_a_described_machine_by_its_uuid_too() -> None:
+    assert [slot.software_gpu for slot in slots("softgpu:2x512")] == ["softgpu:1x512"] * 2
+    described = slots("softgpu:@missing-of-4")
+    assert {str(slot.software_gpu).rpartition("/")[2] for slot in described} == {"missing-of-4.toml"}
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in described] == [uuid_of(slot) for slot in (0, 1, 3)]
 
 
 def test_more_cpus_than_there_are_share_and_more_cores_are_refused() -> None:

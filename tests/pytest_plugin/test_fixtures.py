@@ -186,6 +186,7 @@ def test_a_verification_that_did_not_pass_and_was_not_read_fails_its_test(
             "a verification did not pass, and the test did not read its result: FAIL: one finding",
             "*ValueError: own reason",
             "*ERROR at teardown of test_fixture_ignored*",
+            "*did not read its result: FAIL: one finding (in a fixture, setup of *::test_fixture_ignored)",
             "5 of them did not pass:",
         ]
     )

@@ -72,6 +72,7 @@ def test_a_test_runs_where_its_needs_are_met_and_is_skipped_where_not_with_the_r
         ("min='2'", "devices(min='2'): min='2' is not a number of devices"),
         ("min=0", "devices(min=0): min=0 is not a number of devices"),
         ("kind='tpu'", "devices(kind='tpu'): kind='tpu' is unknown"),
+        ("kind=()", "devices(kind=()): kind=() names no kind"),
     ],
 )
 def test_a_marker_that_is_written_wrongly_fails_its_test_before_tensorflow_is_loaded(
@@ -93,6 +94,7 @@ def test_a_marker_that_is_written_wrongly_fails_its_test_before_tensorflow_is_lo
     result = inner_pytest()
     result.assert_outcomes(errors=1, passed=1)
     result.stdout.fnmatch_lines([f"@pytest.mark.{why}; accepted: devices(min=N, kind=K) *"])
+    result.stdout.no_fnmatch_line("*During handling of the above exception*")
 
 
 def test_a_test_that_is_skipped_anyway_does_not_load_tensorflow(

@@ -189,7 +189,45 @@ def test_a_test_file_that_starts_tensorflow_when_it_is_imported_is_told_so(
     )
     result = inner_pytest("--harness-devices=cpu:2")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["DevicesAlreadyConfigured: devices are already configured as 1 CPU device,*"])
+    result.stdout.fnmatch_lines(
+        [
+            "DevicesAlreadyConfigured: devices are already configured as 1 CPU device,*",
+            "TensorFlow was started by a conftest.py or a test file, when it was imported; let a fixture do it *",
+        ]
+    )
+
+
+def test_a_test_that_loads_and_starts_tensorflow_too_early_is_named(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    path = pytester.makepyfile(
+        """
+        def test_early():
+            import tensorflow as tf
+            tf.config.list_logical_devices()
+
+        def test_between():
+            pass
+
+        def test_devices(devices):
+            pass
+        """
+    )
+    result = inner_pytest("--harness-devices=cpu:2")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines([f"TensorFlow was started by {path.name}::test_early; let it use the fixture devices"])
+    inner_pytest("--harness-devices=cpu:2", "-k", "devices").assert_outcomes(passed=1, deselected=2)
+
+
+def test_a_file_where_failures_are_to_be_saved_is_refused_before_anything_runs(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyfile("def test_it(): pass\n")
+    pytester.makeini("[pytest]\n")
+    result = inner_pytest("--harness-save=tox.ini")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --harness-save=tox.ini is a file; accepted: the path of a folder"])
+    inner_pytest("--harness-save=failures").assert_outcomes(passed=1)
 
 
 def test_a_test_that_uses_tensorflow_by_itself_does_not_spoil_the_devices_of_a_later_one(

@@ -30,7 +30,7 @@ PLANTED: dict[str, tuple[Profile, Profile, tuple[str, ...]]] = {
     "host-copies": (
         profile(times(0), times(1, transfer_ns=40 * MS)),
         profile(times(0), times(1, transfer_ns=20 * MS)),
-        ("copies to CPU:1", "40%", "keep tensors"),
+        ("copies to CPU:1", "40%", "Keep tensors"),
     ),
     "retracing": (
         profile(host=replace(HOST, calls_traced=10, traced=("step",), tracing_ns=30 * MS)),

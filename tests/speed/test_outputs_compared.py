@@ -58,20 +58,20 @@ def test_another_order_of_summation_is_no_difference() -> None:
     [
         (_VALUES, _VALUES[:2], r"^output: single has shape \(3, 4\), parallel \(2, 4\)"),
         (_VALUES, _VALUES.astype(np.float64), "^output: single has dtype float32, parallel float64"),
-        ([_VALUES, _VALUES], [_VALUES, -_VALUES], r"^output\[1\]: 12 of 12 elements differ .* the worst at \[0, 0\]"),
+        ([_VALUES, _VALUES], [_VALUES, -_VALUES], r"^output\[1\]: 12 of 12 elements differ .* worst at \[0, 0\]"),
         (
             np.array([1, 2]),
             np.array([1, 3]),
-            r"1 of 2 elements differ but must be equal; the worst at \[1\]: single 2, ",
+            r"1 of 2 elements differ but must be equal; worst at \[1\]: single 2, ",
         ),
         ({"a": _VALUES}, {"b": _VALUES}, r"single returns \{'a': a ndarray\}, parallel returns \{'b': a ndarray\}"),
         ([_VALUES], [_VALUES, _VALUES], "a list of 1, parallel returns a list of 2"),
         ([_VALUES, None], [_VALUES, _VALUES], "single returns None there"),
         ([_VALUES, _VALUES], [_VALUES, None], "parallel returns None there"),
-        (np.array([1.0, np.inf]), np.array([1.0, -np.inf]), r"the worst at \[1\]: single inf, parallel -inf"),
-        (np.array([1.0, 2.0]), np.array([1.0, np.nan]), r"the worst at \[1\]: single 2.0, parallel nan"),
-        (np.array([1.0, np.nan]), np.array([1.0, 2.0]), r"the worst at \[1\]: single nan, parallel 2.0"),
-        (np.array(1.0), np.array(2.0), r"the worst at \[\]"),
+        (np.array([1.0, np.inf]), np.array([1.0, -np.inf]), r"worst at \[1\]: single inf, parallel -inf"),
+        (np.array([1.0, 2.0]), np.array([1.0, np.nan]), r"worst at \[1\]: single 2.0, parallel nan"),
+        (np.array([1.0, np.nan]), np.array([1.0, 2.0]), r"worst at \[1\]: single nan, parallel 2.0"),
+        (np.array(1.0), np.array(2.0), r"worst at \[\]"),
     ],
 )
 def test_a_difference_is_refused_and_named(single: Any, parallel: Any, why: str) -> None:

@@ -43,8 +43,8 @@ def backward_on_one_device(profile: Profile) -> Cause | None:
     return Cause(
         "backward-on-one-device",
         f"Backward on one device: all {there[0].gradient_ops:,} gradient ops of a call ran on {_short(there[0])}, "
-        f"while forward ops ran on {len(forward)} devices; a tape runs backward ops where gradient() is called: use "
-        "harness.make_parallel, which keeps each on the device of its forward op, or take each tower's gradient in its "
+        f"while forward ops ran on {len(forward)} devices. A tape runs backward ops where gradient() is called. Wrap "
+        "the step in harness.colocate_gradients(), use harness.make_parallel, or take each tower's gradient in its "
         "device scope.",
     )
 
@@ -60,22 +60,22 @@ def towers_serialised(profile: Profile) -> Cause | None:
     eager = sum(each.eager_ops for each in working) > sum(each.ops for each in working) / 2
     if profile.host.reads >= profile.calls:
         what = f"Python reads {plural(round(profile.host.reads / profile.calls), 'value')} per call and waits " + (
-            "for each: start the work of all devices before numpy(), float() or print()"
+            "for each. Start the work of all devices before numpy(), float() or print()"
             if eager
-            else "between the towers: start all of them before you read any, or put all towers into one tf.function"
+            else "between the towers. Start all of them before you read any, or put all towers into one tf.function"
         )
     elif eager:
-        what = "one Python thread starts the ops one by one and waits for each: put all towers into one tf.function"
+        what = "one Python thread starts the ops one by one and waits for each. Put all towers into one tf.function"
     else:
         what = (
-            "each tower waits for the previous one: look for tf.control_dependencies, a variable that all assign, or "
-            "an input from the previous tower; if they are called one after the other, put all towers into one "
+            "each tower waits for the previous one. Look for tf.control_dependencies, a variable that all assign, or "
+            "an input from the previous tower. If the towers are called one after the other, put all into one "
             "tf.function"
         )
     return Cause(
         "towers-serialised",
         f"Towers serialised: {len(working)} devices compute, but two at once for only {overlap:.0%} of the time "
-        f"({possible:.0%} is possible); {what}.",
+        f"({possible:.0%} is possible): {what}.",
     )
 
 
@@ -86,7 +86,7 @@ def dependent_work(profile: Profile) -> Cause | None:
         return None
     return Cause(
         "dependent-work",
-        f"Dependent work: {len(working)} devices compute in turns, because each needs the results of another; split "
+        f"Dependent work: {len(working)} devices compute in turns, because each needs the results of another. Split "
         "the batch with harness.pipeline(..., microbatches=N) in a tf.function, or give the devices different batches.",
     )
 
@@ -106,7 +106,7 @@ def host_copies(profile: Profile) -> Cause | None:
         figure = f"copies to {_short(worst)} take {transfer:.0%} of the time"
     return Cause(
         "host-copies",
-        f"Host copies: {figure}; keep tensors on the device that uses them, make constants once instead of in each "
+        f"Host copies: {figure}. Keep tensors on the device that uses them, make constants once instead of in each "
         "call, and read results once at the end.",
     )
 
@@ -119,8 +119,8 @@ def retracing(profile: Profile) -> Cause | None:
     return Cause(
         "retracing",
         f"Retracing: {', '.join(host.traced)} was traced again in {host.calls_traced} of {profile.calls} calls, which "
-        f"took {host.tracing_ns / profile.wall_ns:.0%} of the time; make each tf.function once, outside the call, and "
-        "pass tensors instead of Python numbers, of the same shape each time or with an input_signature.",
+        f"took {host.tracing_ns / profile.wall_ns:.0%} of the time. Make each tf.function once, outside the call. Pass "
+        "tensors of the same shape instead of Python numbers, or give an input_signature.",
     )
 
 
@@ -133,7 +133,7 @@ def input_bound(profile: Profile) -> Cause | None:
         return None
     return Cause(
         "input-bound",
-        f"Input-bound: calls wait for the next batch {share:.0%} of the time; add prefetch(tf.data.AUTOTUNE), "
+        f"Input-bound: calls wait for the next batch {share:.0%} of the time. Add prefetch(tf.data.AUTOTUNE), "
         "map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache(), or prepare the data once in advance.",
     )
 
@@ -153,7 +153,7 @@ def too_little_work(profile: Profile) -> Cause | None:
     return Cause(
         "too-little-work",
         f"Too little work per call: no device is busy {share:.0%} of the time, while Python runs and starts ops; "
-        f"{ops / profile.calls:,.0f} ops per call take {each_us:,.0f} µs each; use larger batches, and put the whole "
+        f"{ops / profile.calls:,.0f} ops per call take {each_us:,.0f} µs each. Use larger batches, and put the whole "
         "step into one tf.function.",
     )
 

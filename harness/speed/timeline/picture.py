@@ -83,7 +83,6 @@ def _draw_row(axes: Axes, row: int, spans: Sequence[Span], begin_ns: int, end_ns
 
 
 def _closed(parts: Intervals, width_ns: int) -> Intervals:
-    """Close invisible gaps."""
     least_ns = int(width_ns * _PIXEL)
     return [(begin, end - least_ns) for begin, end in union((begin, end + least_ns) for begin, end in parts)]
 

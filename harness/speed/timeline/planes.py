@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.evidence.roles import role_of
+from harness.softgpu import loaded as software_gpus
 from harness.speed.timeline.placements import Placements
 from harness.speed.timeline.spans import Kind, Span
 from harness.speed.timeline.xplane import Capture, Event, Line
@@ -237,7 +238,7 @@ def kind_of(op_type: str) -> Kind:
 
 def _on_gpu(device: str | None) -> bool:
     """Whether an op on the host's threads only launches a kernel, whose time is in the GPU's plane."""
-    return device is not None and "/device:CPU:" not in device
+    return device is not None and "/device:CPU:" not in device and software_gpus() is None
 
 
 def _nested(events: Sequence[Event]) -> Iterator[tuple[Event, list[Event]]]:

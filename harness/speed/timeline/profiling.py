@@ -97,7 +97,6 @@ def _task(name: DeviceName) -> str:
 
 
 def _cpus_of(task: str, names: Sequence[str]) -> list[str]:
-    """List all CPU devices of a process."""
     import tensorflow as tf
 
     logical = [DeviceName.parse(device.name) for device in tf.config.list_logical_devices()]
@@ -112,7 +111,8 @@ def _clocks(names: Sequence[str]) -> tuple[bool, list[str]]:
     away = sorted({addresses[task] for task in tasks if not addresses.get(task, "localhost").startswith(_LOOPBACK)})
     if not away:
         return True, []
-    return False, [f"the overlap of devices is UNKNOWN: {', '.join(away)} has its own clock"]
+    listed = ", ".join(away)
+    return False, [f"the overlap of devices is UNKNOWN: the clock of {listed} differs from this host's"]
 
 
 @dataclass(frozen=True, slots=True)
