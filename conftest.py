@@ -27,8 +27,18 @@ settings.load_profile("on-shared-cores")
 #: Where the package under test is imported from, for processes that tests start.
 _IMPORT_ROOT = Path(harness.__file__).resolve().parent.parent
 _PYTHONPATH = os.environ.get("PYTHONPATH", "")
+_CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
 _FAKE_TENSORFLOW = Path(__file__).parent / "tests" / "devices" / "fake_tensorflow.py"
 _RUN = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='fresh_process')[sys.argv[2]]()"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
+    """Let the workers of pytest-xdist be forks of one process: TensorFlow is imported once for them and their forks."""
+    if hasattr(session.config, "workerinput"):
+        forks.be_a_starter()
+    with forks.forking() if session.config.pluginmanager.hasplugin("dsession") else nullcontext():
+        return (yield)
 
 
 @pytest.fixture
@@ -86,6 +96,8 @@ def inner_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> 
     # An inner session is no worker of the outer one's xdist, for which pytest-benchmark would take it.
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    # pytester moves the user's folder, in whose cache the compiled software GPUs are.
+    monkeypatch.setenv("XDG_CACHE_HOME", _CACHE)
     fake = pytester.mkdir("fake")
     (fake / "tensorflow.py").write_bytes(_FAKE_TENSORFLOW.read_bytes())
     # The driver would report the GPUs that are really there.

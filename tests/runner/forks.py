@@ -71,6 +71,13 @@ def forking() -> Iterator[None]:
         subprocess.Popen = before  # type: ignore[misc]
 
 
+def be_a_starter() -> None:
+    """Let this process, itself a fork, start servers and forks as one that is none: a worker of pytest-xdist does."""
+    global _is_fork
+    _is_fork = False
+    subprocess.Popen = _popen  # type: ignore[misc]
+
+
 def children(recursive: bool = False) -> list[psutil.Process]:
     """The processes that this one started or adopted, without servers of forks and without those that have ended."""
     _reap_servers()
@@ -216,10 +223,12 @@ def _answer(connection: socket.socket, key: Key, path: list[str]) -> None:
         (read_end, write_end), (go, told) = os.pipe(), os.pipe()
         child = os.fork()
         if not child:
-            process = os.fork()
-            if process:
-                os.write(write_end, process.to_bytes(8, "big"))
+            if os.fork():
                 os._exit(0)
+            # Its starter may end its group as soon as it knows its number.
+            if request["new_session"]:
+                os.setsid()
+            os.write(write_end, os.getpid().to_bytes(8, "big"))
             connection.close()
             os.close(read_end)
             os.close(write_end)
@@ -236,8 +245,6 @@ def _answer(connection: socket.socket, key: Key, path: list[str]) -> None:
 def _become(request: dict[str, Any], descriptors: list[int], key: Key, path: list[str]) -> None:
     """Become the process that ``subprocess.Popen`` would have started."""
     _name_process("python")
-    if request["new_session"]:
-        os.setsid()
     parsed = _parse(request["arguments"])
     assert parsed is not None
     unbuffered, how, what, arguments = parsed

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import forks
@@ -123,10 +124,12 @@ def test_a_signal_is_named(files: WorkerFiles) -> None:
         assert worker.wait_ended(300) == "killed by SIGSEGV"
 
 
-def test_a_process_can_be_ended_twice(files: WorkerFiles) -> None:
-    worker = WorkerProcess(job("hangs"), files)
-    worker.end()
-    worker.end()
+def test_a_process_can_be_ended_twice_and_as_soon_as_it_is_there(files: WorkerFiles) -> None:
+    for forking in (nullcontext(), forks.forking()):
+        with forking:
+            worker = WorkerProcess(job("hangs"), files)
+        worker.end()
+        worker.end()
 
 
 def test_files_go_to_a_temporary_folder_where_the_report_folder_cannot_be_written(tmp_path: Path) -> None:
