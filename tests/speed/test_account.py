@@ -45,6 +45,13 @@ def test_only_what_lies_inside_a_call_counts() -> None:
     assert account([span(ZERO, 0, 5)], [(10, 20)], [ZERO]).times[0].ops == 0
 
 
+def test_a_call_in_which_an_op_waited_for_a_core_is_not_the_typical_one() -> None:
+    spans = [span(ZERO, begin, begin + size) for begin, size in ((0, 10), (100, 90), (200, 12))]
+    (times,) = account(spans, [(0, 50), (100, 190), (200, 250)], [ZERO]).times
+    assert (times.compute_ns, times.typical_compute_ns) == (112, 36)
+    assert account([], [], [ZERO]).times[0].typical_compute_ns == 0
+
+
 def test_a_device_that_was_not_asked_for_has_a_row_of_its_own_and_no_part_in_the_overlap() -> None:
     sums = account([span(ZERO, 0, 50), span(OTHER, 0, 50)], [(0, 100)], [ZERO, ONE])
     assert [(each.device, each.listed) for each in sums.times] == [(ZERO, True), (ONE, True), (OTHER, False)]

@@ -86,6 +86,12 @@ def test_a_device_that_does_next_to_nothing_is_no_tower() -> None:
     assert causes_of(profile(times(0), idle, overlap_share=0.0, possible_overlap_share=0.01)) == ()
 
 
+def test_a_device_whose_ops_waited_for_a_core_in_one_call_leaves_the_other_one_a_tower() -> None:
+    waited = times(1, compute_ns=1000 * MS, typical_compute_ns=90 * MS)
+    found = profile(times(0, typical_compute_ns=90 * MS), waited, overlap_share=0.0, possible_overlap_share=0.45)
+    assert [cause.kind for cause in causes_of(found)] == ["towers-serialised"]
+
+
 def test_where_much_is_unattributed_nothing_is_said_of_towers_or_of_too_little_work() -> None:
     serial = profile(overlap_share=0.0, possible_overlap_share=0.45, host=replace(HOST, alone_ns=70 * MS))
     assert {cause.kind for cause in causes_of(serial)} == {"towers-serialised", "too-little-work"}

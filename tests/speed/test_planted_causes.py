@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+_CALLS = 8
+
 
 def is_product(name: str) -> bool:
     """Whether a span is a product, and not the reading of a variable for one, or a copy."""
@@ -44,7 +46,7 @@ def profile_all() -> None:
     seen = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, program in programs.items():
-            looked = profile_calls(program, devices=devices, calls=4, folder=Path(folder) / "profile")
+            looked = profile_calls(program, devices=devices, calls=_CALLS, folder=Path(folder) / "profile")
             profile = looked.profile
             seen[name] = {
                 "causes": {cause.kind: cause.sentence for cause in profile.causes},
@@ -91,7 +93,7 @@ def seen(
         ("in turns", "dependent-work", "each needs the results of another"),
         ("in turns, eager", "dependent-work", "each needs the results of another"),
         ("backward on one", "backward-on-one-device", "gradient ops of a call ran on CPU:0"),
-        ("traced_anew", "retracing", "scaled was traced again in 4 of 4 calls"),
+        ("traced_anew", "retracing", "scaled was traced again in 8 of 8 calls"),
         ("slow input", "input-bound", "calls wait for the next batch"),
         ("little_work", "too-little-work", "no device is busy"),
     ],
@@ -137,8 +139,8 @@ def test_every_op_of_a_program_is_known_to_have_run_on_its_device(seen: dict[str
 def test_the_products_of_each_tower_are_counted_on_its_own_device(seen: dict[str, Any]) -> None:
     """Four a tower and call, forward; two more each in the backward pass, and the counts are exact."""
     for program in ("side_by_side", "eager", "one_after_the_other"):
-        assert seen[program]["matmuls"] == [4 * 4, 4 * 4], program
-    forward = 4 * 4
+        assert seen[program]["matmuls"] == [_CALLS * 4, _CALLS * 4], program
+    forward = _CALLS * 4
     on_zero, on_one = seen["backward on one"]["matmuls"]
     assert (on_one, on_zero) == (forward, forward + 2 * 2 * forward)
     assert seen["backward beside"]["matmuls"] == [3 * forward, 3 * forward]

@@ -175,8 +175,12 @@ def _dependent(profile: Profile) -> bool:
 
 def _working(profile: Profile) -> list[DeviceTimes]:
     """List the requested devices that do a real part of the computing."""
-    most = max((each.compute_ns for each in profile.listed), default=0)
-    return [each for each in profile.listed if each.compute_ns > 0 and each.compute_ns >= _TAKES_PART * most]
+    typical = {
+        each.device: each.compute_ns if each.typical_compute_ns is None else each.typical_compute_ns
+        for each in profile.listed
+    }
+    most = max(typical.values(), default=0)
+    return [each for each in profile.listed if typical[each.device] > 0 and typical[each.device] >= _TAKES_PART * most]
 
 
 def _too_little_known(profile: Profile) -> bool:

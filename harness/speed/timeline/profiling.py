@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 from harness._tensorflow import cluster_addresses, count_reads, count_traces
@@ -160,6 +161,7 @@ def account(
                 device=device,
                 listed=device in devices,
                 **{f"{kind}_ns": length(kinds[kind]) for kind in KINDS},
+                typical_compute_ns=_typical(kinds["compute"], calls),
                 busy_ns=length(own),
                 host_ns=length(idle) - waiting_ns,
                 waiting_ns=waiting_ns,
@@ -193,6 +195,11 @@ def possible_overlap(compute: Sequence[Intervals]) -> float:
     if not lengths:
         return 0.0
     return min(sum(lengths) - max(lengths), sum(lengths) / 2)
+
+
+def _typical(parts: Intervals, calls: Sequence[tuple[int, int]]) -> int:
+    """The median call's part of it, times the calls: on a busy machine an op of some calls waits long for a core."""
+    return median_low([length(intersect(parts, [call])) for call in calls]) * len(calls) if calls else 0
 
 
 def _inside(span: Span, window: Intervals) -> bool:

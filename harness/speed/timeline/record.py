@@ -36,6 +36,8 @@ class DeviceTimes:
     eager_ops: int
     forward_ops: int = 0
     gradient_ops: int = 0
+    #: ``compute_ns`` if all calls were like the median one; ``None`` in profiles of earlier versions.
+    typical_compute_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
