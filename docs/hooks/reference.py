@@ -139,6 +139,39 @@ def device_profiles() -> str:
     return _table(("profile", "spec", "for"), rows)
 
 
+def described_machine() -> str:
+    """List the keys of a file that describes a machine, and the kinds of its faults."""
+    from harness.devices.described.description import FAULT_TABLES, CardsTable, Description, SoftwareTable
+    from harness.devices.described.models import MODELS
+
+    def keys(model: Any) -> dict[str, tuple[str, str]]:
+        """Return the default and what is accepted, by key."""
+        return {
+            name: ("required" if field.is_required() else _toml(field.get_default(call_default_factory=True)), each)
+            for name, field in model.model_fields.items()
+            if (each := field.description)
+        }
+
+    head = ("key", "default", "accepted")
+    parts = [f"Without `compute_capability`, a model is one of {', '.join(f'`{name}`' for name in MODELS)}."]
+    for title, table in (("The file", Description), ("cards", CardsTable), ("software", SoftwareTable)):
+        rows = [(f"`{name}`", default, each) for name, (default, each) in keys(table).items()]
+        parts += [f"### {title}", _table(head, rows)]
+    rows = []
+    for fault in FAULT_TABLES:
+        # Those of all faults are explained once, on the page.
+        own = ((name, each) for name, each in keys(fault).items() if name not in ("card", "pair", "cards"))
+        texts = (f"`{name}`: {each}{f' ({default})' if default else ''}" for name, (default, each) in own)
+        kind = fault.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
+        rows.append((f"`{kind}`", inspect.getdoc(fault) or "", "; ".join(texts)))
+    return "\n\n".join([*parts, "### fault", _table(("kind", "what happens", "keys"), rows)])
+
+
+def _toml(value: object) -> str:
+    """Return a default as a file would have it; a table or ``None`` as nothing."""
+    return "" if value is None or not isinstance(value, bool | int | float | str | list) else f"`{json.dumps(value)}`"
+
+
 def run_json() -> str:
     """Describe the records of ``run.json`` from its schema."""
     from harness.report.run_schema import run_schema
@@ -207,6 +240,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "plugin-options": plugin_options,
     "device-specs": device_specs,
     "device-profiles": device_profiles,
+    "described-machine": described_machine,
     "run-json": run_json,
     "api": api,
 }

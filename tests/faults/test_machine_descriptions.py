@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from described_machines import H100, text
+from executed_machines import LAPTOP, OF_LAPTOP
 
 from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES, load_description, read_description
 from harness.devices.described.state import gpus_of
 from harness.errors import InvalidDescription, UsageError
+from harness.hardware.profile import shipped_hardware_profiles
 
 FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
 
@@ -37,6 +39,14 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, H100, "hot card = 1, degrees = 3"), "fault[0].degrees", "the keys here are card, kind"),
         (text(2, H100, "link-width card = 1, width = 3"), "fault[0].width", "lanes: 1, 2, 4 or 8"),
         ("fault = [3]\n" + text(2), "fault[0]", "tables [[fault]]"),
+        (text(2, H100, 'bit-flip card = 1, dtype = "floot32"'), "fault[0].dtype", "one of int8"),
+        (text(2, H100, 'wrong-arithmetic card = 1, dtype = "bool"'), "fault[0].dtype", "one of float16"),
+        (text(2, LAPTOP, "link-width card = 1, width = 8", cards=OF_LAPTOP), "fault[0].width", "less than the 8 lanes"),
+        (text(2, "Tesla T4", "link-generation card = 1, generation = 3"), "fault[0].generation", "less than 3"),
+        (text(2, "Tesla T4", "power-limit card = 1, watts = 70.5"), "fault[0].watts", "up to 70"),
+        (text(2, "Tesla T4", "nvlink-down card = 1"), "fault[0].links", "this one has none"),
+        (text(2, H100, "nvlink-down card = 1, links = 19"), "fault[0].links", "up to 18"),
+        (text(2, H100, "stuck-bit card = 1, word = 2097152", cards="software_mib = 16"), "fault[0].word", "16 MiB"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
@@ -49,6 +59,20 @@ def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
     assert str(caught.value).startswith(f"description machine.toml: {key} ")
     assert len(str(caught.value).splitlines()) == 1
     assert isinstance(caught.value, UsageError), "the command line answers it with exit code 2"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        text(2, H100, 'bit-flip card = 1, dtype = "complex64"', 'wrong-arithmetic card = 0, dtype = "bfloat16"'),
+        text(2, LAPTOP, "link-width card = 1, width = 4", cards=OF_LAPTOP),
+        text(2, "Tesla T4", "link-generation card = 1, generation = 2", "power-limit card = 1, watts = 69.0"),
+        text(2, H100, "nvlink-down card = 1, links = 18"),
+        text(2, H100, "stuck-bit card = 1, word = 2097151", cards="software_mib = 16"),
+    ],
+)
+def test_a_fault_that_acts_on_its_card_is_accepted(given: str) -> None:
+    assert read_description("machine.toml", given).fault
 
 
 def test_a_file_that_cannot_be_read_is_an_error_too(tmp_path: Path) -> None:
@@ -66,6 +90,13 @@ def test_every_kind_of_fault_has_a_table_that_says_what_each_key_accepts() -> No
 
 def _driver(description: str) -> dict[str, str]:
     return dict(gpus_of(read_description("machine.toml", description), "machine.toml").driver)
+
+
+def test_every_card_with_a_profile_can_be_described() -> None:
+    names = [name for profile in shipped_hardware_profiles() for name in profile.matches]
+    assert len(names) > 20
+    for name in names:
+        assert _driver(text(2, name, cards='compute_capability = "9.0"'))["card.1.name"] == name
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda path: path.stem)

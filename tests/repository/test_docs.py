@@ -34,7 +34,7 @@ from test_versions import environments
 
 import harness
 from harness.checks.registry import SUITE
-from harness.devices.described.description import load_description
+from harness.devices.described.description import FAULT_KINDS, CardsTable, load_description
 from harness.devices.needs import KINDS
 from harness.devices.profile import load_profile, shipped_profile_names
 from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable
@@ -49,7 +49,7 @@ GROUPS = groups(all_scripts())
 _RUN_FROM_THE_WHEEL = {"test_model.py"}
 #: Which ``tests/softgpu`` runs.
 _RUN_ON_SOFTWARE_GPUS = {"test_two_gpus.py"}
-_CHECKED_BELOW = {"profile.toml", "one-bad-card.toml"}
+_CHECKED_BELOW = {"profile.toml", "one-bad-card.toml", "four-cards.toml"}
 #: A page for each way to use several devices.
 PATTERNS = ("make-parallel", "pipeline", "ensemble", "tasks", "tf-distribute", "other-hosts")
 
@@ -215,6 +215,7 @@ def test_the_generated_tables_are_complete_and_each_is_on_a_page() -> None:
         "command-line": [f"### harness {name}\n" for name in hook.commands()],
         "device-specs": [f"| `{form.written}` |" for form in spec_forms()],
         "device-profiles": [f"| `@{name}` |" for name in shipped_profile_names()],
+        "described-machine": [f"| `{name}` |" for name in (*FAULT_KINDS, *CardsTable.model_fields)],
         "api": [f"heading: harness.{name}\n" for name in harness._HOME],
         "run-json": ["### run.json\n", "### Finding\n", "[Finding](#finding)", "`schema_version`"],
         "plugin-options": ["`--harness-devices=SPEC`", "`--harness-require`", "ini key `harness_devices`"],
@@ -242,12 +243,13 @@ def test_the_page_of_the_plug_in_names_fixtures_marker_and_kinds() -> None:
     assert f"`{DEFAULT_DEVICES}`" in text
 
 
-def test_the_machine_that_is_shown_can_be_read(tmp_path: Path) -> None:
-    (shown,) = [block.text for block in BLOCKS if block.file == "one-bad-card.toml"]
-    path = tmp_path / "one-bad-card.toml"
+@pytest.mark.parametrize(("name", "faults"), [("one-bad-card.toml", 1), ("four-cards.toml", 2)])
+def test_the_machine_that_is_shown_can_be_read(name: str, faults: int, tmp_path: Path) -> None:
+    (shown,) = [block.text for block in BLOCKS if block.file == name]
+    path = tmp_path / name
     path.write_text(shown, encoding="utf-8")
     machine = load_description(path)
-    assert (machine.cards.count, len(machine.fault)) == (4, 1)
+    assert (machine.cards.count, len(machine.fault)) == (4, faults)
 
 
 def test_the_profile_that_is_shown_is_valid_and_has_every_key(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.devices.described.effects import without_effect
 from harness.devices.described.fault_tables import Fault, FaultTable
 from harness.devices.described.models import MODELS
 from harness.devices.toml_file import parse_model, read_model
@@ -139,3 +140,5 @@ def _check_together(path: Path | str, made: Description) -> None:
         ends = getattr(fault, "pair", None) or getattr(fault, "cards", None)
         if ends is not None and ends[0] == ends[1]:
             raise InvalidDescription(path, f"fault[{number}]", ends, "two different cards")
+        if (wrong := without_effect(made, fault)) is not None:
+            raise InvalidDescription(path, f"fault[{number}].{wrong[0]}", *wrong[1:])

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 #: Errors of the memory that were corrected long ago: a healthy card has some.
 OLD_CORRECTED = 3
 _CARD = "the slot of a card: an integer from 0"
+
+FloatType = Literal["float16", "bfloat16", "float32", "float64"]
+NumberType = Literal["int8", "uint8", "int16", "uint16", "int32", "int64", "complex64", "complex128", FloatType]
 
 
 class FaultTable(BaseModel):
@@ -156,7 +159,9 @@ class BitFlip(_OnCard):
     kind: Literal["bit-flip"]
     probability: float = Field(default=0.05, gt=0, le=1, description="a number above 0, up to 1")
     op: str | None = Field(default=None, description="the name of an op, such as 'MatMul'; default: matrix products")
-    dtype: str | None = Field(default=None, description="a dtype, such as 'float32'; default: all")
+    dtype: NumberType | None = Field(
+        default=None, description=f"one of {', '.join(get_args(NumberType))}; default: all"
+    )
     bits: int = Field(default=1, ge=1, le=8, description="how many bits of an element, from 1 to 8")
     run: int = Field(
         default=1,
@@ -179,7 +184,7 @@ class WrongArithmetic(_OnCard):
     """Results of one dtype are wrong on the card by a relative error."""
 
     kind: Literal["wrong-arithmetic"]
-    dtype: str = Field(description="a dtype, such as 'float32'")
+    dtype: FloatType = Field(description=f"one of {', '.join(get_args(FloatType))}")
     relative_error: float = Field(default=1e-2, gt=0, description="a number above 0")
 
 

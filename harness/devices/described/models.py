@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from harness.devices.shipped import shipped_folder
@@ -49,12 +49,13 @@ def model_named(name: str) -> Model:
         profile = parse_toml(path, path.read_text(encoding="utf-8"))
         if name in profile["matches"]:
             figures = {each["figure"]: float(each["value"]) for each in profile["figures"]}
-            return Model(
+            made = Model(
                 "8.0",
                 int(figures.get("pcie generation", 4)),
                 int(figures.get("pcie width", 16)),
                 int(figures.get("nvlinks", 0)),
                 NVLINK_SHARE * figures.get("nvlink rate", 0.0),
-                power_limit_w=figures["power limit"],
             )
+            # A card that shares its power with a processor has no figure of its own.
+            return replace(made, power_limit_w=figures.get("power limit", made.power_limit_w))
     return Model("8.0", 4)

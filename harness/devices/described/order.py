@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.devices.described import fault_tables as tables
-from harness.devices.described.description import Description
 from harness.devices.described.models import Model, model_named
+
+if TYPE_CHECKING:
+    from harness.devices.described.description import Description
 
 #: Machine code for every model here. The wheels of 2.21 have none for 9.0, which is a warning on real cards, but a
 #: healthy described machine has none.
