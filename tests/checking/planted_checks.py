@@ -49,7 +49,13 @@ def _ends_at_once(context: CheckContext) -> CheckOutcome:
     os._exit(0)
 
 
+def _begin_to_hang() -> None:
+    if file := os.environ.get("PLANTED_BEGUN"):
+        Path(file).touch()
+
+
 def _hangs(context: CheckContext) -> CheckOutcome:
+    _begin_to_hang()
     time.sleep(600)
     raise AssertionError("not reached")
 
@@ -58,6 +64,7 @@ def _hangs_with_child(context: CheckContext) -> CheckOutcome:
     """Starts a child that outlives it unless the whole process group is ended, and leaves its id in a file."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     Path(os.environ["PLANTED_PIDS"]).write_text(f"{os.getpid()} {child.pid}")
+    _begin_to_hang()
     time.sleep(600)
     raise AssertionError("not reached")
 
@@ -102,6 +109,7 @@ def _devices(spec: str) -> Devices:
     if spec == "cpu:8":
         os.abort()
     if spec == "cpu:9":
+        _begin_to_hang()
         time.sleep(600)
     count = int(spec.removeprefix("cpu:")) if spec.startswith("cpu:") else 2
     names = [f"/job:localhost/replica:0/task:0/device:CPU:{index}" for index in range(count)]

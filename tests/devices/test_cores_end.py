@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import forks
 import pytest
@@ -53,11 +52,11 @@ except KeyboardInterrupt:
 )
 
 
-def _start(code: str, popen: Callable[..., Any] = forks.Fork) -> subprocess.Popen[str]:
+def _start(code: str) -> subprocess.Popen[str]:
     paths = [str(Path(harness.__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a test in the background lets ^C be ignored
     try:
-        started: subprocess.Popen[str] = popen(
+        return forks.Fork(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             stdout=subprocess.PIPE,
@@ -65,7 +64,6 @@ def _start(code: str, popen: Callable[..., Any] = forks.Fork) -> subprocess.Pope
             text=True,
             start_new_session=True,
         )
-        return started
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -101,7 +99,7 @@ def test_a_killed_client_takes_its_server_along_though_a_child_of_it_holds_the_p
 
 
 def test_an_error_of_the_user_ends_the_server_without_another_word(started: list[subprocess.Popen[str]]) -> None:
-    process = _start(_RAISES, subprocess.Popen)  # how Python itself ends
+    process = _start(_RAISES)
     started.append(process)
     server = int(_line(process))
     _, stderr = process.communicate(timeout=600)

@@ -20,6 +20,8 @@ from harness.runner.messages import Answer
 from harness.runner.process import WorkerProcess
 from harness.runner.worker import Send
 
+pytest_plugins = ["waiting_clock"]
+
 
 def answers(arguments: dict[str, object], send: Send) -> None:
     send(Answer({"got": arguments["text"]}))
@@ -34,6 +36,8 @@ def crashes(arguments: dict[str, object], send: Send) -> None:
 
 
 def hangs(arguments: dict[str, object], send: Send) -> None:
+    if file := os.environ.get("PLANTED_BEGUN"):
+        Path(file).touch()
     time.sleep(600)
 
 
@@ -76,10 +80,10 @@ def test_a_crash_is_told_with_the_place_and_the_stacks(files: WorkerFiles) -> No
     assert "Fatal Python error" in caught.value.details
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_hang_is_told_with_the_place(files: WorkerFiles) -> None:
-    # A fork is there at once, also on a busy machine: the limit is none of a start.
-    with forks.forking(), pytest.raises(WorkerFailed, match=r"timed out after 8 s, at .* in hangs"):
-        ask(job("hangs"), files, limit_s=8)
+    with forks.forking(), pytest.raises(WorkerFailed, match=r"timed out after 1 s, at .* in hangs"):
+        ask(job("hangs"), files, limit_s=1)
 
 
 def test_any_other_error_is_told_with_its_traceback(files: WorkerFiles) -> None:

@@ -13,11 +13,9 @@ def draw_and_print_without_tensorflow() -> None:
     assert program.inputs()
     assert "harness.make_parallel" in program.script("cpu:2")
     assert "tensorflow" not in sys.modules
-    program.build()
-    assert "tensorflow" in sys.modules
 
 
-def test_programs_are_drawn_and_printed_without_tensorflow_and_built_with_it(
+def test_programs_are_drawn_and_printed_without_tensorflow(
     fresh_process: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     fresh_process(draw_and_print_without_tensorflow, new_python=True)
