@@ -83,7 +83,7 @@ def check_interface(private: Any) -> None:
         private.attr_value: ("AttrValue",),
         private.func_graph: ("FuncGraph",),
         private.ops: ("_EagerTensorBase", "get_default_graph"),
-        private.graph: ("_device_function_stack", "_colocation_stack"),
+        private.graph: ("_colocation_stack", "_create_op_internal", "_device_function_stack"),
     }
     for owner, names in wanted.items():
         _check_attributes(owner, owner.__name__, names)
@@ -336,9 +336,9 @@ def op_callback(callback: Callable[..., Any]) -> Iterator[None]:
         private.remove_op_callback(on_op)
 
 
-def mark(tensor: Any, attribute: str, text: str) -> None:
-    """Put a text attribute on the graph node that makes ``tensor``. It survives inlining and placement."""
-    tensor.op._set_attr(attribute, interface().attr_value.AttrValue(s=text.encode()))
+def mark(node: Any, attribute: str, text: str) -> None:
+    """Put a text attribute on a node of a graph. It survives inlining and placement."""
+    node._set_attr(attribute, interface().attr_value.AttrValue(s=text.encode()))
 
 
 def attribute_text(attributes: Mapping[str, Any], name: str) -> str | None:

@@ -38,30 +38,37 @@ class Recorder(Tapes):
         self.kernel_devices: dict[str, dict[str, None]] = {}
         self.unclaimed: list[CollectedGraph] = []
 
-    def on_op(
-        self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None, name: str | None, graph: Any
-    ) -> None:
-        """An op ran, or was added to a graph."""
+    def on_op(self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None) -> None:
+        """An op ran."""
         outputs = outputs or ()
+        step = self.step(op_type, inputs, outputs)
+        if scope:
+            step.scope = scope
+        if get_ident() != self.thread:
+            step.aside = True
+        if "Dataset" in op_type:
+            step.functions = self.functions_in(attributes)
+        self.ran(step, inputs, outputs)
+        self.add(step)
+
+    def on_node(self, node: Any) -> None:
+        """An op was added to a graph."""
+        outputs = node.outputs
+        step = self.step(node.type, node.inputs, outputs)
+        step.name = node.name
+        step.graph = id(node.graph)
+        if step.in_gradient and outputs:
+            self.mark(step, node)
+        self.add(step)
+
+    def step(self, op_type: str, inputs: Any, outputs: Any) -> Step:
+        """What is written down of an op, within the gradient that this thread computes."""
         step = Step(op_type, [tensor._id for tensor in inputs], [tensor._id for tensor in outputs])
         forwards = self.stack.forwards
         if forwards:
             step.forward = forwards[-1]
             step.in_gradient = True
-        if graph is None:
-            if scope:
-                step.scope = scope
-            if get_ident() != self.thread:
-                step.aside = True
-            if "Dataset" in op_type:
-                step.functions = self.functions_in(attributes)
-            self.ran(step, inputs, outputs)
-        else:
-            step.name = name
-            step.graph = id(graph)
-            if forwards and outputs:
-                self.mark(step, outputs[0])
-        self.add(step)
+        return step
 
     def ran(self, step: Step, inputs: Any, outputs: Any) -> None:
         """Note where an eager op ran, and what it had to fetch from other devices."""
@@ -173,14 +180,14 @@ class Recorder(Tapes):
         self.unclaimed.extend(new)
         return new
 
-    def mark(self, step: Step, output: Any) -> None:
+    def mark(self, step: Step, node: Any) -> None:
         """Write the forward op onto the node of a gradient op, so that it is known whenever the graph runs."""
         forward = step.forward
         if forward is None or not forward.name:
-            mark(output, BACKWARD_ATTRIBUTE, "yes")
+            mark(node, BACKWARD_ATTRIBUTE, "yes")
         else:
             here = forward.graph == step.graph
-            mark(output, FORWARD_ATTRIBUTE if here else FORWARD_ELSEWHERE_ATTRIBUTE, forward.name)
+            mark(node, FORWARD_ATTRIBUTE if here else FORWARD_ELSEWHERE_ATTRIBUTE, forward.name)
 
 
 def shape_of(tensor: Any) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from harness._tensorflow import Interface, Runtime, interface
 from harness.devices.lost import require_hosts
 from harness.errors import EvidenceError
+from harness.parallel.recording import eager_only
 from harness.parallel.wrappers import stay_installed
 
 
@@ -21,13 +22,11 @@ class Observer(Protocol):
     Each method is called in the thread that does the work.
     """
 
-    def on_op(
-        self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None, name: str | None, graph: Any
-    ) -> None:
-        """An op ran (``graph`` is ``None``), or was added to a graph under ``name``.
+    def on_op(self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None) -> None:
+        """An op ran. ``attributes`` has the name and the value of each attribute in turn."""
 
-        ``attributes`` has the name and the value of each attribute in turn.
-        """
+    def on_node(self, node: Any) -> None:
+        """An op was added to a graph."""
 
     def on_gradient(
         self,
@@ -101,6 +100,9 @@ def watched(observer: Observer) -> Iterator[Runtime]:
         undo.callback(context.disable_graph_collection)
         runtime = Runtime(context)
         undo.push(lambda error, *_: None if error is not None else _check_collecting(runtime))
+        # Nodes of graphs are seen as they are made. For a callback TensorFlow writes each into a protocol buffer.
+        eager_only.append(hooks.on_op)
+        undo.callback(eager_only.remove, hooks.on_op)
         private.op_callbacks.add_op_callback(hooks.on_op)
         undo.callback(private.op_callbacks.remove_op_callback, hooks.on_op)
         private.pywrap.TFE_Py_RegisterGradientFunction(hooks.on_gradient)
@@ -109,6 +111,7 @@ def watched(observer: Observer) -> Iterator[Runtime]:
             (private.backprop, "_gradient_function", hooks.on_gradient),
             (private.imperative_grad, "imperative_grad", hooks.on_play),
             (private.record, "record_operation", hooks.on_record),
+            (private.graph, "_create_op_internal", hooks.on_nodes(private.graph._create_op_internal)),
             (private.context.Context, "call_function", hooks.in_turn(private.context.Context.call_function, 1)),
             (private.pywrap, "TFE_Py_FastPathExecute", hooks.in_turn(private.pywrap.TFE_Py_FastPathExecute, 1)),
             (private.pywrap, "TFE_Py_Execute", hooks.in_turn(private.pywrap.TFE_Py_Execute, 2)),
@@ -157,25 +160,35 @@ class _Hooks:
         self.observer = None
 
     def on_op(
-        self, op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: str | None = None, graph: Any = None
+        self,
+        op_type: Any,
+        inputs: Any,
+        attrs: Any,
+        outputs: Any,
+        op_name: str | None = None,  # noqa: ARG002
+        graph: Any = None,
     ) -> Any:
         observer = self.observer
         if observer is None:
             # TensorFlow is going through the list: removing any but the last one would make it skip the next.
             if self.context.op_callbacks[-1] == self.on_op:
                 self.context.remove_op_callback(self.on_op)
-            return outputs if graph is None else list(outputs)
-        observer.on_op(
-            op_type if isinstance(op_type, str) else op_type.decode(),
-            inputs,
-            attrs,
-            outputs,
-            self.context.device_name if graph is None else None,
-            op_name,
-            graph,
-        )
+        elif graph is None:
+            name = op_type if isinstance(op_type, str) else op_type.decode()
+            observer.on_op(name, inputs, attrs, outputs, self.context.device_name)
         # For the next callback, and in a graph for TensorFlow, which adds up slices of it and the lists between them.
-        return outputs if graph is None else list(outputs)
+        return outputs if graph is None or outputs is None else list(outputs)
+
+    def on_nodes(self, create: Callable[..., Any]) -> Callable[..., Any]:
+        """``create``, which adds an op to a graph, with the observer told of it."""
+
+        def created(*arguments: Any, **named: Any) -> Any:
+            node = create(*arguments, **named)
+            if self.observer is not None:
+                self.observer.on_node(node)
+            return node
+
+        return created
 
     def on_gradient(self, *arguments: Any) -> Any:
         observer = self.observer

@@ -103,6 +103,10 @@ def note_pinned(*op: Any, **named: Any) -> Any:
     return note(*op, **named) if thread.pinned else op[3]
 
 
+#: Callbacks that need no nodes of graphs.
+eager_only: list[Callable[..., Any]] = [note, note_pinned]
+
+
 def note_recorded(attrs: Any, inputs: Any, outputs: Any) -> None:
     """Note an op that a tape records, as in a graph."""
     places = [device_of(tensor) for tensor in inputs]

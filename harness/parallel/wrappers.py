@@ -27,9 +27,8 @@ from harness.parallel.places import (
 from harness.parallel.recording import (
     Pinned,
     active,
+    eager_only,
     in_context,
-    note,
-    note_pinned,
     note_recorded,
     notes,
     place_of,
@@ -228,8 +227,8 @@ def _own_trace(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _without_notes(original: Callable[..., Any]) -> Callable[..., Any]:
     def wanted() -> Any:
-        """Whether callbacks get graph ops. Notes need none, and each costs a protocol buffer."""
-        return original() and any(callback not in (note, note_pinned) for callback in runtime.context.op_callbacks)
+        """Whether callbacks get graph ops. Each costs a protocol buffer, which some have no need of."""
+        return not all(map(eager_only.__contains__, runtime.context.op_callbacks)) and original()
 
     return wanted
 

@@ -30,6 +30,7 @@ from sample_programs import (
 
 import harness
 from harness import Devices, make_parallel, session, trace
+from harness._tensorflow import op_callback
 
 pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
@@ -294,3 +295,17 @@ def test_every_gradient_op_of_a_keras_model_is_linked(mode: str) -> None:
     found = trace(call, images())
     assert len(gradient_ops(found)) > 90
     assert unlinked(found) == []
+
+
+def test_a_callback_of_the_users_own_gets_each_node_once_and_changes_no_link() -> None:
+    expected = [(op.type, op.forward) for op in trace(*graph()).ops]
+    seen: list[str] = []
+
+    def on_op(kind: str, *rest: Any) -> None:
+        if rest[-1] is not None:
+            seen.append(kind)
+
+    with op_callback(on_op):
+        found = trace(*graph())
+    assert [(op.type, op.forward) for op in found.ops] == expected
+    assert seen.count("MatMul") == sum(op.type == "MatMul" for op in found.ops) > 0
