@@ -134,17 +134,23 @@ def main() -> None:
         "verify, graph mode": lambda one: with_verify(one, devices, ("graph",)),
         "verify, both modes": lambda one: with_verify(one, devices, ("eager", "graph")),
     }
-    taken_s = dict.fromkeys(sides, 0.0)
+    taken_s, computed_s = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0.0)
     order = np.random.default_rng(options.seed)
     for number in range(-3, options.examples):
         one = example(options.seed + number + 3)
         for name in map(str, order.permutation(list(sides))):
-            began = time.perf_counter()
+            began, began_cpu = time.perf_counter(), time.process_time()
             sides[name](one)
             if number >= 0:  # the first ones load what is loaded once
                 taken_s[name] += time.perf_counter() - began
-    for name, seconds in taken_s.items():
-        sys.stdout.write(f"{name}: {options.examples / seconds:.1f} examples/s\n")
+                computed_s[name] += time.process_time() - began_cpu
+    first = next(iter(sides))
+    for name in sides:
+        sys.stdout.write(
+            f"{name}: {options.examples / taken_s[name]:.2f} examples/s, {taken_s[first] / taken_s[name]:.2f} times; "
+            f"{1e3 * computed_s[name] / options.examples:.0f} ms of processor time each, "
+            f"{computed_s[first] / computed_s[name]:.2f} times\n"
+        )
 
 
 if __name__ == "__main__":
