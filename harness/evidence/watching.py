@@ -180,7 +180,7 @@ class _Hooks:
         return outputs if graph is None or outputs is None else list(outputs)
 
     def on_nodes(self, create: Callable[..., Any]) -> Callable[..., Any]:
-        """``create``, which adds an op to a graph, with the observer told of it."""
+        """Wrap ``create``, which adds an op to a graph, so that the observer gets each op."""
 
         def created(*arguments: Any, **named: Any) -> Any:
             node = create(*arguments, **named)
