@@ -94,6 +94,7 @@ def check_interface(private: Any) -> None:
     """
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods.split())
     makers = ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
+    _check_attributes(private.pywrap, private.pywrap.__name__, ("TFE_Py_TapeSetShouldRecordBackprop",))
     _check_attributes(private.backprop._default_vspace, "backprop._default_vspace", makers)
     _check_attributes(private.ops._EagerTensorBase, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
     for place, expected in PRIVATE_SIGNATURES.items():

@@ -35,7 +35,8 @@ class Result:
 class Program:
     """A callable over ``**inputs`` with the sources that gradients are taken for.
 
-    ``scope`` is the device that the whole run is put on, or ``None`` to leave placement to the callable.
+    ``scope`` is the device that the whole run is put on, or ``None`` to leave placement to the callable. ``upstream``
+    gives, for a result and its number, what is sent back to it in the place of the :func:`projection`.
     """
 
     fn: Callable[..., Any]
@@ -44,6 +45,7 @@ class Program:
     gradients: bool
     seed: int
     scope: str | None = None
+    upstream: Callable[[Any, int], Any] | None = None
     _graphs: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def runner(self, mode: Mode) -> Callable[..., Any]:
@@ -124,7 +126,8 @@ class Program:
         if not targets:
             return outputs, [None] * (len(sources) + len(self.variables))
         with tf.name_scope(PROJECTION_SCOPE):
-            seeds = [projection(target, self.seed + index, one) for index, target in enumerate(targets)]
+            upstream = self.upstream or (lambda target, number: projection(target, self.seed + number, one))
+            seeds = [upstream(target, number) for number, target in enumerate(targets)]
         return outputs, tape.gradient(targets, [*sources, *self.variables], output_gradients=seeds)
 
     def source_names(self) -> list[str]:
@@ -177,6 +180,15 @@ def projection(target: Any, seed: int, one: Any) -> Any:
     index = np.arange(int(np.prod(shape)), dtype=np.int64)
     values = weights[_scattered(index, seed)].reshape(shape).astype(target.dtype.as_numpy_dtype)
     return tf.constant(values) if one is None else tf.constant(values) * tf.cast(one, target.dtype)
+
+
+def projections(outputs: Any, seed: int) -> list[NDArray[Any]]:
+    """What is sent back to these outputs."""
+    import tensorflow as tf
+
+    targets = [leaf for leaf in tf.nest.flatten(outputs) if tf.is_tensor(leaf) and differentiable(leaf)]
+    sent = (projection(leaf, seed + number, None) for number, leaf in enumerate(targets) if not _sparse(leaf))
+    return [weights.numpy() for weights in sent]
 
 
 def _scattered(index: Any, seed: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,9 @@ from harness.judgement.verdict import conclude
 from harness.judgement.verification import Verification
 from harness.records import Verdict
 from harness.session import observed
+
+#: One program is verified at a time: a trace sees the ops of all threads. Calls in other threads wait for their turn.
+_turn = threading.RLock()
 
 
 def verify(
@@ -76,6 +80,8 @@ def verify(
     Returns:
         The verdict, the findings, what was exercised, each comparison with its tolerance, and the trace of each mode.
 
+    Calls in several threads take turns. A trace sees the ops of all threads, so no other thread may run some meanwhile.
+
     Raises:
         UsageError: an argument is invalid.
         DevicesUnavailable: one of ``devices`` is unavailable.
@@ -108,49 +114,50 @@ def verify(
         raise UsageError(f"save={save!r}; accepted: the path of a folder")
     if oracle is not None and not callable(oracle):
         raise UsageError(f"oracle={oracle!r} is not callable; give a NumPy function that takes the inputs by name")
-    given = _on_host(inputs, known.host)
-    case = SavedCase.wanted(place_of_call())
-    if case is not None:
-        given, seed, chosen = case.put_in(given, used), case.seed, _known_modes(case.modes)
-    programs = Programs(parallel, reference, given, known)
-    maker = known_maker(shrink, parallel)
-    acceptances = known_acceptances(accept)
-    before = [variable.numpy() for variable in used] if save is not None else []
+    with _turn:
+        given = _on_host(inputs, known.host)
+        case = SavedCase.wanted(place_of_call())
+        if case is not None:
+            given, seed, chosen = case.put_in(given, used), case.seed, _known_modes(case.modes)
+        programs = Programs(parallel, reference, given, known)
+        maker = known_maker(shrink, parallel)
+        acceptances = known_acceptances(accept)
+        before = [variable.numpy() for variable in used] if save is not None else []
 
-    def judged(programs: Programs, modes: Sequence[Mode], progress: Callable[[str], None]) -> Verification:
-        examination = Examination(
-            parallel=programs.parallel,
-            reference=programs.reference,
-            inputs=programs.inputs,
-            devices=programs.devices,
-            variables=used,
-            gradients=gradients,
-            oracle=oracle,
-            exact=exact,
-            pattern=_known_pattern(pattern, parallel),
-            seed=seed,
-            progress=progress,
-        )
-        for mode in modes:
-            examination.run(mode)
-        progress("looking for causes")
-        return conclude(examination, acceptances)
-
-    with Progress() as progress:
-        verification = judged(programs, chosen, progress)
-        if shrink and verification.verdict is Verdict.FAIL:
-            progress("looking for a smaller case")
-            less = smallest(
-                verification, programs, maker, lambda case, mode: judged(case, _known_modes([mode]), lambda _: None)
+        def judged(programs: Programs, modes: Sequence[Mode], progress: Callable[[str], None]) -> Verification:
+            examination = Examination(
+                parallel=programs.parallel,
+                reference=programs.reference,
+                inputs=programs.inputs,
+                devices=programs.devices,
+                variables=used,
+                gradients=gradients,
+                oracle=oracle,
+                exact=exact,
+                pattern=_known_pattern(pattern, parallel),
+                seed=seed,
+                progress=progress,
             )
-            reason = verification.reason.rstrip(".")
-            smaller = f"It still fails with {less}" if less else "No smaller case fails in the same way"
-            verification = replace(verification, reason=f"{reason}. {smaller}")
-    if save is not None and case is None and verification.verdict is Verdict.FAIL:
-        place, reason = place_of_call() or "", verification.reason
-        path = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason).save(Path(save))
-        verification = replace(verification, reason=f"{reason.rstrip('.')}. Replay: harness replay {path}")
-    return observed(verification)
+            for mode in modes:
+                examination.run(mode)
+            progress("looking for causes")
+            return conclude(examination, acceptances)
+
+        with Progress() as progress:
+            verification = judged(programs, chosen, progress)
+            if shrink and verification.verdict is Verdict.FAIL:
+                progress("looking for a smaller case")
+                less = smallest(
+                    verification, programs, maker, lambda case, mode: judged(case, _known_modes([mode]), lambda _: None)
+                )
+                reason = verification.reason.rstrip(".")
+                smaller = f"It still fails with {less}" if less else "No smaller case fails in the same way"
+                verification = replace(verification, reason=f"{reason}. {smaller}")
+        if save is not None and case is None and verification.verdict is Verdict.FAIL:
+            place, reason = place_of_call() or "", verification.reason
+            path = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason).save(Path(save))
+            verification = replace(verification, reason=f"{reason.rstrip('.')}. Replay: harness replay {path}")
+        return observed(verification)
 
 
 def assert_parallel(*args: Any, **kwargs: Any) -> Verification:

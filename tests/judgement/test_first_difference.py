@@ -14,7 +14,7 @@ import tensorflow as tf
 from cause_programs import WEIGHTS
 
 from harness import Devices, Verdict, Verification, colocate_gradients, verify
-from harness.judgement.diagnosis.divergence import Origin, sentence_of
+from harness.judgement.diagnosis.origins import Origin, sentence_of
 from harness.judgement.diagnosis.partners import Partners
 from harness.judgement.diagnosis.recorded import Step, recording
 

@@ -27,6 +27,7 @@ from cause_programs import (
 )
 
 from harness import Devices, Verdict, Verification, verify
+from harness.judgement.diagnosis import diagnose
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -192,8 +193,23 @@ def test_what_no_hypothesis_explains_has_no_cause_but_its_first_op_or_a_list_of_
     found = verified(
         devices, lambda d, x: joined(d, lambda part: skewed(dense(part)), x), dense, X, variables=[shared()]
     )
-    assert "no known cause gives these numbers" in found.reason
+    assert "is Mul in the gradient of skewed: its inputs are equal" in found.reason, found
+
+    untraced = lambda d, x: tf.constant(joined(d, dense, x).numpy() + 0.01 * np.sin(9.0 * X[:, :1]))  # noqa: E731
+    found = verified(devices, untraced, dense, X, modes=("eager",))
+    assert "no known cause gives these numbers" in found.reason, found
     assert "Ruled out: " in found.reason
+
+
+def test_a_program_that_takes_long_is_searched_for_the_first_op_alone(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnose, "_MOST_S", -1.0)
+    wrong = lambda d, x: 2.0 * joined(d, dense, x)  # noqa: E731
+    found = verified(devices, wrong, dense, X, modes=("eager",))
+    assert re.search(r"first op whose result differs .* is Mul.*: its inputs are equal", found.reason), found
+    assert "Not tried, because these took too long: graph optimization, another dtype, " in str(found)
+    assert verified(devices, lambda d, x: joined(d, dense, x), dense, X, modes=("eager",)).passed
 
 
 def test_an_optimizer_applied_by_each_shard_is_named(devices: Devices) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -20,6 +21,9 @@ from harness.judgement.diagnosis import (
     updates,
 )
 from harness.judgement.diagnosis.question import Cause, Question
+
+#: For so long, in seconds, hypotheses are tried. A program that takes long is then searched for the first op alone.
+_MOST_S = 300.0
 
 Hypothesis = Callable[[Question], Iterator[Cause]]
 
@@ -64,6 +68,7 @@ def diagnose(question: Question) -> Cause | None:
 
     Where a training step updates variables with wrong gradients, they follow: the results are explained without them.
     """
+    question.began = time.monotonic()
     found = _first(question)
     if found is not None:
         return found
@@ -80,8 +85,11 @@ def diagnose(question: Question) -> Cause | None:
 
 
 def _first(question: Question) -> Cause | None:
-    question.ruled_out = []
+    question.ruled_out, question.untried = [], []
     for name, hypothesis in HYPOTHESES:
+        if time.monotonic() - question.began > _MOST_S and hypothesis is not divergence.first_difference:
+            question.untried.append(name)
+            continue
         try:
             cause = next(hypothesis(question), None)
         except Exception as error:  # noqa: BLE001 - that results differ is known, and must not be lost for want of a cause

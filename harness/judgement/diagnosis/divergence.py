@@ -8,19 +8,25 @@ numbers are equal but for rounding, integers and booleans exactly.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
-from harness.devices.name import DeviceName
-from harness.judgement.diagnosis.joins import shard_leaves
-from harness.judgement.diagnosis.layout import partitions
+from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
 from harness.judgement.diagnosis.partners import Partner, Partners
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, run_recorded
-from harness.judgement.diagnosis.siblings import odd_part, rearranging, reordered, unlike_siblings, unread_result
-from harness.judgement.diagnosis.wording import listed
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, run_recorded, titled
+from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
+from harness.judgement.diagnosis.siblings import (
+    odd_part,
+    rearranging,
+    reordered,
+    stopped_gradient,
+    unlike_siblings,
+    unread_result,
+    zeros_instead,
+)
+from harness.judgement.runs import projections
 
 _WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: So many lines are named that only move data.
@@ -30,80 +36,48 @@ _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"}
 
 #: How the sentence about it begins.
 FIRST_OP = "the first op whose result differs from the reference's is"
+#: How the sentence about a gradient that is lost begins.
+STOP = "the gradient stops at"
 #: ``same``, ``part``, ``local``: as in :class:`Partner`. ``moved``: made of such by an op that only moves data.
 #: ``own``: the program's own integers, made of shapes and constants. ``given``: not compared.
 _Status = Literal["same", "part", "local", "moved", "own", "given", "differs"]
 
 
-@dataclass(frozen=True)
-class Origin:
-    """The op of the program at which it parts from the reference.
-
-    ``unlike`` are ops that made what it reads and that only moved data, or computed integers from shapes: the reference
-    has no equal of their results. ``count`` equal results come before. ``expected`` is what the reference runs there.
-    ``uncompared``: of something that it reads there is no value, as for want of room. ``contrast`` says how it differs
-    from the same op on other devices. ``shared`` are lines that the reference runs too.
-    """
-
-    step: Step
-    unlike: tuple[Step, ...]
-    devices: tuple[str, ...]
-    count: int
-    local: bool
-    expected: Step | None
-    uncompared: bool = False
-    contrast: str = ""
-    shared: frozenset[str] = frozenset()
-
-    @property
-    def place(self) -> str | None:
-        """Its line, and the one of the program from which it was called."""
-        return place_of_step(self.step, self.shared)
-
-    @property
-    def joins(self) -> bool:
-        """Whether it only joins, or moves, what others made."""
-        return self.step.kind in MOVES
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether it reads what ops on other lines made, of which the reference has no equal."""
-        return any(step.place not in self.step.places for step in self.unlike)
-
-
-def _lines(step: Step, shared: frozenset[str]) -> tuple[str, ...]:
-    """Its line, where the program by itself called what the reference runs too, and the outermost line."""
-    own = next((line for line in step.places if line not in shared), "")
-    return tuple(dict.fromkeys(line for line in (*step.places[:1], own, *step.places[-1:]) if line))
-
-
-def place_of_step(step: Step, shared: frozenset[str]) -> str | None:
-    """The same as a text."""
-    return " from ".join(_lines(step, shared)).replace(" from ", ", called at ", 1) or None
-
-
 def first_difference(question: Question) -> Iterator[Cause]:
-    """Name the first op of the program whose result the reference does not have."""
-    origin = origin_of(question)
-    if origin is not None:
-        refused = f"Ruled out: {', '.join(question.ruled_out)}"
+    """Name the first op of the program whose result the reference does not have, or that passes no gradient on."""
+    search = Search(question)
+    origin = search.origin()
+    refused = question.refused
+    if (stop := search.stop(origin)) is not None:
+        step, sentence = stop
+        yield Cause(sentence, place_of_step(step, search.shared), tuple(question.wrong), evidence=(refused,))
+    elif origin is not None:
         yield Cause(f"{FIRST_OP} {sentence_of(origin)}", origin.place, tuple(question.wrong), evidence=(refused,))
 
 
 def located(question: Question, cause: Cause) -> Cause:
     """A cause with the first op that differs, if that is at another line, else with the line that called its own."""
-    if cause.sentence.startswith(FIRST_OP):
+    if cause.sentence.startswith((FIRST_OP, STOP)):
         return cause
     try:
         search = Search(question)
-        only_gradients = all(leaf.part == "gradients" for leaf in question.wrong)
-        origin = None if only_gradients or cause.at_join else search.origin()
+        origin = search.origin()
+        stop = search.stop(origin)
     except Exception as error:  # noqa: BLE001 - the cause is known, and must not be lost for want of a line
         question.failed.append(f"the first op that differs: {type(error).__name__}: {error}")
         return cause
+    if stop is None and cause.at_join:
+        stop = zeros_instead(search)
+    if stop is not None:
+        step, sentence = stop
+        if cause.place in lines_of_step(step, search.shared):
+            return replace(cause, place=place_of_step(step, search.shared))
+        return replace(cause, sentence=f"{cause}; {sentence}", place=place_of_step(step, search.shared))
+    if cause.at_join:
+        origin = None
     known = (
         origin is not None
-        and cause.place in _lines(origin.step, origin.shared)
+        and cause.place in lines_of_step(origin.step, origin.shared)
         and not (origin.elsewhere or origin.contrast)
     )
     if origin is None or origin.place is None or known or (origin.joins and not origin.contrast):
@@ -112,40 +86,10 @@ def located(question: Question, cause: Cause) -> Cause:
         cause = replace(cause, place=places.pop()) if len(places) == 1 else cause
         unread = unread_result(search) if cause.at_join else ""
         return replace(cause, sentence=f"{cause.sentence}; no op reads {unread}") if unread else cause
-    made = f", which reads what {_listed(origin.unlike)} made" if origin.elsewhere else ""
+    made = f", which reads what {named_steps(origin.unlike)} made" if origin.elsewhere else ""
     made += f": {origin.contrast}" if origin.contrast else ""
-    sentence = f"{cause}; the first op that differs is {origin.step.kind}{made}"
+    sentence = f"{cause}; the first op that differs is {titled(origin.step)}{made}"
     return replace(cause, sentence=sentence, place=origin.place)
-
-
-def sentence_of(origin: Origin) -> str:
-    """Which op, and what is to be said of it, without its place."""
-    on = f" on {listed([DeviceName.parse(name).short for name in origin.devices])}" if origin.devices else ""
-    text = f"{origin.step.kind}{on}: "
-    if origin.local:
-        return text + "it computes across the rows of its shard alone, and the reference across those of the batch"
-    if origin.unlike:
-        text += f"the reference has no equal of what it reads from {_listed(origin.unlike)} either"
-    elif origin.contrast:
-        return text + origin.contrast
-    elif origin.uncompared:
-        text += "not all of its inputs were compared"
-    else:
-        text += f"its inputs are equal{f', as are {origin.count} results before it' if origin.count > 1 else ''}"
-    if origin.expected is not None and origin.expected.kind != origin.step.kind:
-        text += f"; the reference runs {named(origin.expected)} there"
-    return text
-
-
-def _listed(steps: Iterable[Step]) -> str:
-    return listed(list(dict.fromkeys(map(named, steps))))
-
-
-def origin_of(question: Question) -> Origin | None:
-    """Where the wrong outputs and variables begin to differ; ``None`` where that cannot be told."""
-    if all(leaf.part == "gradients" for leaf in question.wrong):
-        return None
-    return Search(question).origin()
 
 
 class Search:
@@ -155,17 +99,20 @@ class Search:
         import tensorflow as tf
 
         self.question = question
-        whole, _ = run_recorded(question, question.reference)
-        self.steps, outputs = run_recorded(question, question.parallel)
-        self.flat = tf.nest.flatten(outputs)
+        backward = question.only_gradients
+        whole, expected, _ = run_recorded(question, question.reference, gradients=backward)
+        self.steps, outputs, gradients = run_recorded(question, question.parallel, gradients=backward)
+        self.flat, self.gradients = tf.nest.flatten(outputs), gradients
         given = [array for array in question.input_arrays if array is not None]
         given += [leaf.start for leaf in question.leaves if leaf.start is not None]
-        self.partners = Partners(given, whole, *_on_shards(question))
+        if backward:
+            given += projections(expected, question.reference.seed)
+        self.partners = Partners(given, whole, *on_shards(question, backward=backward))
         self.whole = whole
         self.inputs = {getattr(leaf, "_id", None) for leaf in question.parallel.leaves()}
         self.maker = {name: step for step in self.steps for name in step.outputs}
         self.order = {id(step): number for number, step in enumerate(self.steps)}
-        self.groups = _groups(self.steps)
+        self.groups = groups_of(self.steps)
         self.status: dict[int, _Status] = {}
         self.partner: dict[int, Partner] = {}
         self.from_data: set[int] = {name for name in self.inputs if name is not None}
@@ -184,12 +131,13 @@ class Search:
         return step.results[step.outputs.index(name)]
 
     def wrong_outputs(self) -> Iterator[tuple[int, Leaf]]:
-        """The tensors of the outputs that differ."""
+        """The tensors of the outputs, and of the gradients, that differ."""
         import tensorflow as tf
 
+        made = {"outputs": self.flat, "gradients": self.gradients}
         for leaf in self.question.wrong:
-            if leaf.part == "outputs":
-                for part in tf.nest.flatten(self.flat[leaf.index], expand_composites=True):
+            if leaf.part in made and leaf.index < len(made[leaf.part]):
+                for part in tf.nest.flatten(made[leaf.part][leaf.index], expand_composites=True):
                     if (name := getattr(part, "_id", None)) in self.maker:
                         yield name, leaf
 
@@ -221,7 +169,9 @@ class Search:
         """The partner of what the same step makes on all devices together."""
         arrays = [each.results[port] for each in self.groups[id(step)] if port < len(each.results)]
         known = [array for array in arrays if array is not None]
-        return self.partners.of_group(known) if len(known) == len(arrays) > 1 else None
+        if len(known) < len(arrays) or len(arrays) < 2:
+            return None
+        return self.partners.of_group(known, backward=bool(step.gradient_of))
 
     def origin(self) -> Origin | None:
         """The op at which the program parts from the reference."""
@@ -258,9 +208,16 @@ class Search:
             or any(self.status.get(name) == "given" and name in self.maker for name in found.inputs),
         )
 
+    def stop(self, origin: Origin | None) -> tuple[Step, str] | None:
+        """Where a gradient is lost, unless values differ before any gradient is computed."""
+        begin = next((self.order[id(step)] for step in self.steps if step.gradient_of), None)
+        if begin is None or (origin is not None and self.order[id(origin.step)] < begin):
+            return None
+        return stopped_gradient(self)
+
     def partial(self, step: Step) -> str:
         """Which of the tensors that a step reads is a shard's part of the reference's."""
-        if step.kind in MOVES:
+        if step.kind in MOVES or step.gradient_of:
             return ""
         parts = [self.maker[name] for name in step.inputs if self.status.get(name) == "part" and name in self.maker]
         moving = [self.maker[name] for name in step.inputs if name in self.maker and reordered(self, name)]
@@ -347,38 +304,8 @@ class Search:
             return None
         reached = set(read)
         for other in self.whole:
-            if reached.intersection(other.inputs):
+            if reached.intersection(other.inputs) and bool(other.gradient_of) >= bool(step.gradient_of):
                 if other.kind not in MOVES and other.computes:
                     return other
                 reached.update(other.outputs)
         return None
-
-
-def _on_shards(question: Question) -> tuple[list[list[Step]], list[int]]:
-    """The reference's ops for the rows of each shard, and the numbers of rows."""
-    layout = next(partitions(question), None)
-    if layout is None:
-        return [], []
-    leaves = question.reference.leaves()
-    try:
-        runs = [
-            replace(question.reference, inputs=question.with_leaves(shard_leaves(leaves, layout, number)), _graphs={})
-            for number in range(len(layout.sizes))
-        ]
-        return [run_recorded(question, run)[0] for run in runs], layout.sizes
-    except Exception as error:  # noqa: BLE001 - the user's program may refuse other inputs than its own
-        question.failed.append(f"{type(error).__name__}: {error}")
-        return [], []
-
-
-def _groups(steps: Iterable[Step]) -> dict[int, list[Step]]:
-    """For each step, by its id, the steps of the same lines on other devices, and itself."""
-    count: Counter[Any] = Counter()
-    by_key: dict[Any, list[Step]] = defaultdict(list)
-    keys = []
-    for step in steps:
-        line = step.kind, step.places
-        keys.append((*line, count[step.device, line]))
-        count[step.device, line] += 1
-        by_key[keys[-1]].append(step)
-    return {id(step): by_key[key] for step, key in zip(steps, keys, strict=True)}

@@ -66,8 +66,8 @@ def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
     names = list(dict.fromkeys(_without_mode(finding.where, question.mode) for finding in findings))
     where = names[0]
     message = f"{_sentence(cause, question, first)}. {_evidence(names, first)}"
-    if cause is None and question.ruled_out:
-        message = f"{message}. Ruled out: {', '.join(question.ruled_out)}"
+    if cause is None and question.refused:
+        message = f"{message}. {question.refused}"
     follows = tuple(describe(finding) for each in group for finding in each.findings)
     return replace(
         first,
@@ -88,7 +88,8 @@ def _sentence(cause: Cause | None, question: Question, first: Finding) -> str:
         return "Two runs on the same inputs differ, but no random op ran: state was not restored, or threads race"
     name = first_upper(_without_mode(first.where, question.mode))
     where = (place_of(question, question.wrong[0]) if question.wrong else None) or function
-    return f"{name} differs, and no known cause gives these numbers{f' ({where})' if where else ''}"
+    unknown = f"{name} differs, and no known cause gives these numbers; where the difference begins was not traced"
+    return f"{unknown}{f' ({where})' if where else ''}"
 
 
 def _evidence(names: Sequence[str], first: Finding) -> str:

@@ -35,16 +35,16 @@ def missing(question: Question) -> Iterator[Cause]:
             "read the variable inside the program, in each shard's scope",
         )
         return
-    verb = "is" if len(names) == 1 else "are"
+    what = f"the gradient for {names[0]} is" if len(names) == 1 else f"the gradients for {listed(names)} are"
     if stops:
-        sentence = f"the gradient for {listed(names)} {verb} stopped by tf.stop_gradient"
+        sentence = f"{what} stopped by tf.stop_gradient"
         yield Cause(sentence, seen.stopped[-1], wrong)
     elif len(seen.host_calls) > len(reference.host_calls):
-        sentence = f"the gradient for {listed(names)} {verb} lost in a Python callback, which has none"
+        sentence = f"{what} lost in a Python callback, which has none"
         yield Cause(sentence, seen.host_calls[-1], wrong)
     else:
         sentence = (
-            f"the gradient for {listed(names)} {verb} lost: the results are made outside of the tape, or by something "
+            f"{what} lost: the results are made outside of the tape, or by something "
             "that has no gradient, such as .numpy(), an integer or an assignment"
         )
         yield Cause(sentence, None, wrong)

@@ -52,12 +52,29 @@ class Partners:
             for result in step.results:
                 if result is not None:
                     self.table[result.dtype, result.ndim].append((result, step))
-        for steps in shards:
+        of_a_mean = self.aligned and any(self._is_shared_out(number) for number in range(len(whole)))
+        for steps, size in zip(shards, sizes, strict=True):
             for number, step in enumerate(steps):
                 for port, result in enumerate(step.results):
                     if result is not None:
                         self.local[result.dtype, result.ndim].append((result, number, port))
+                        if of_a_mean and step.gradient_of and epsilon_of(result.dtype):
+                            part = np.asarray(result * (size / sum(sizes)), result.dtype)
+                            self.local[result.dtype, result.ndim].append((part, number, port))
         self._joinable: dict[tuple[int, int], bool] = {}
+
+    def _is_shared_out(self, number: int) -> bool:
+        """Whether a gradient has its rows in each shard, times the rows of the batch by those of the shard.
+
+        So it is with the gradient of a mean over the rows.
+        """
+        wanted = self.whole[number].result
+        parts = [steps[number].result for steps in self.shards]
+        arrays = [part for part in parts if part is not None]
+        if not self.whole[number].gradient_of or wanted is None or not wanted.any() or len(arrays) < len(parts):
+            return False
+        made = Join("concat").of(_shares(arrays, self.sizes), self.sizes) if wanted.ndim else None
+        return made is not None and equal(made, wanted)
 
     def of(self, array: Array) -> Partner | None:
         """The partner of a tensor of the program, or ``None``."""
@@ -87,13 +104,17 @@ class Partners:
             )
         return self._joinable[number, port]
 
-    def of_group(self, arrays: Sequence[Array]) -> Partner | None:
-        """The result that the results of the same op on several devices make together, or a multiple of it."""
+    def of_group(self, arrays: Sequence[Array], *, backward: bool = False) -> Partner | None:
+        """The result that the results of the same op on several devices make together, or a multiple of it.
+
+        ``backward``: of gradients, which are those of means of the shards or of the batch.
+        """
         for how, joined in _joined(arrays, (1,) * len(arrays), ("sum", "max", "min")):
             if how in ("max", "min") and any(equal(array, joined) for array in arrays):
                 continue
             for other, step in self.table[joined.dtype, joined.ndim]:
-                if equal(joined, other) or self._is_multiple(joined, other, how):
+                mean = backward and how == "sum" and equal((joined / len(arrays)).astype(joined.dtype), other)
+                if mean or equal(joined, other) or (not backward and self._is_multiple(joined, other, how)):
                     return Partner("part", step)
         return None
 
@@ -144,9 +165,14 @@ def _joined(
 
 
 def _join_gives(arrays: Sequence[Array], wanted: Array, sizes: Sequence[int]) -> bool:
+    # Rows of the gradient of a mean are divided by the number of rows that there are.
     return all(equal(array, wanted) for array in arrays) or any(
-        equal(made, wanted) for _, made in _joined(arrays, sizes)
+        equal(made, wanted) for parts in (arrays, _shares(arrays, sizes)) for _, made in _joined(parts, sizes)
     )
+
+
+def _shares(arrays: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
+    return [np.asarray(array * (size / sum(sizes)), array.dtype) for array, size in zip(arrays, sizes, strict=True)]
 
 
 def _are_rows(array: Array, other: Array) -> bool:

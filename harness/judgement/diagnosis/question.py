@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -117,6 +118,9 @@ class Question:
     whole: tuple[str, ...] = ()
     #: What was tried in vain, for the reader.
     ruled_out: list[str] = field(default_factory=list)
+    #: What was not tried for want of time, and since when hypotheses are tried.
+    untried: list[str] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
     #: Results of the reference for each shard, by how the inputs are split.
     shards: dict[Any, Any] = field(default_factory=dict)
     #: Errors of replays: what they would have shown is not known.
@@ -126,6 +130,18 @@ class Question:
     def wrong(self) -> list[Leaf]:
         """The results that differ."""
         return [leaf for leaf in self.leaves if leaf.wrong]
+
+    @property
+    def refused(self) -> str:
+        """What is not the cause, and what was not tried."""
+        texts = [f"Ruled out: {', '.join(self.ruled_out)}"] if self.ruled_out else []
+        texts += [f"Not tried, because these took too long: {', '.join(self.untried)}"] if self.untried else []
+        return ". ".join(texts)
+
+    @property
+    def only_gradients(self) -> bool:
+        """Whether nothing differs but gradients that verify takes itself."""
+        return all(leaf.part == "gradients" for leaf in self.wrong)
 
     @cached_property
     def seen(self) -> Observed:

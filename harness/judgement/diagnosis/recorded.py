@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from harness._tensorflow import op_callback
+from harness._tensorflow import interface, op_callback
 from harness.evidence.places import places_of_call
 from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.observed import eager_functions
 from harness.judgement.diagnosis.question import Array, Question
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of
+from harness.parallel.wrappers import stay_installed
 
 #: Ops that only move data.
 MOVES = MOVEMENT | {
@@ -38,7 +40,8 @@ class Step:
     """One op. ``places`` are the lines of the user's program that led to it, the innermost first.
 
     ``inputs`` and ``outputs`` are the ids of tensors; ``results`` the values of the outputs: of numbers and booleans,
-    as far as there was room.
+    as far as there was room. Of a backward op, ``gradient_of`` is the type of the forward op, and ``places`` and
+    ``device`` are its.
     """
 
     kind: str
@@ -47,6 +50,7 @@ class Step:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     results: tuple[Array | None, ...]
+    gradient_of: str = ""
 
     @property
     def place(self) -> str | None:
@@ -65,50 +69,148 @@ class Step:
         return self.kind not in MOVEMENT | GIVEN and self.result is not None
 
 
-@contextmanager
-def recording() -> Iterator[list[Step]]:
-    """Record the eager ops of the body."""
-    steps: list[Step] = []
-    room = _MOST_BYTES
+class Recording(list[Step]):
+    """The ops of a run, in order.
 
-    def value(tensor: Any) -> Array | None:
-        nonlocal room
-        if room < 0 or tensor.dtype.name in ("resource", "string", "variant"):
-            return None
-        array = np.asarray(tensor.numpy())
-        room -= array.nbytes
-        return array
+    ``played`` are the results whose gradient a tape asked for, by the tensors' ids; ``watched`` what a tape watched
+    when an op read it.
+    """
 
-    def on_op(kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.played: set[int] = set()
+        self.watched: set[int] = set()
+        self._room = _MOST_BYTES
+        self._by_attributes: dict[int, tuple[Any, Step]] = {}
+        #: Of each gradient being computed: the type, lines and device of its forward op, and how many lines led to it.
+        self._gradients: list[tuple[str, tuple[str, ...], str, int]] = []
+
+    def on_op(self, kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> None:
+        """Note an op that ran."""
         if graph is not None or not all(hasattr(each, "_id") for each in (*inputs, *outputs)):
             return
+        on_a_tape = interface().pywrap.TFE_Py_TapeSetShouldRecordBackprop
+        self.watched.update(each._id for each in inputs if on_a_tape([each]))
         names = tuple(each._id for each in inputs), tuple(each._id for each in outputs)
+        places, forward = places_of_call(None), ""
         device = outputs[0].device if outputs else ""
-        steps.append(
-            Step(
-                _FUNCTION.sub(r"tf.function \1", kind), places_of_call(None), device, *names, tuple(map(value, outputs))
-            )
+        if self._gradients:
+            # A gradient function of the user's has lines of its own.
+            forward, lines, beside, outer = self._gradients[-1]
+            device = beside or device
+            places = (*places[: len(places) - outer], *lines) if len(places) > outer else lines
+        step = Step(
+            kind=_FUNCTION.sub(r"tf.function \1", kind),
+            places=places,
+            device=device,
+            inputs=names[0],
+            outputs=names[1],
+            results=tuple(map(self._value, outputs)),
+            gradient_of=forward,
         )
+        self.append(step)
+        if attributes:
+            self._by_attributes[id(attributes)] = attributes, step
 
-    with eager_functions(), op_callback(on_op):
-        yield steps
+    def _value(self, tensor: Any) -> Array | None:
+        if self._room < 0 or tensor.dtype.name in ("resource", "string", "variant"):
+            return None
+        array = np.asarray(tensor.numpy())
+        self._room -= array.nbytes
+        return array
+
+    def on_gradient(self, kind: str, attributes: Any, run: Callable[[], Any]) -> Any:
+        """Note whose gradient the ops are that ``run`` runs."""
+        known = self._by_attributes.get(id(attributes))
+        if known is not None:
+            self.played.update(known[1].outputs)
+        places, device = (known[1].places, known[1].device) if known is not None else ((), "")
+        return self._within(kind, places, device, run)
+
+    def on_region(self, name: str, inputs: Any, outputs: Any) -> Callable[[Callable[[], Any]], Any]:
+        """The same of a custom gradient, or another region with a backward function of its own."""
+        given = {each._id for each in inputs if hasattr(each, "_id")}
+        made = [each._id for each in outputs if hasattr(each, "_id")]
+        places = places_of_call(None)
+        device = next((each.device or "" for each in outputs), "")
+
+        def backward(run: Callable[[], Any]) -> Any:
+            self._play(given, made)
+            return self._within(_FUNCTION.sub(r"\1", name), places, device, run)
+
+        return backward
+
+    def _within(self, kind: str, places: tuple[str, ...], device: str, run: Callable[[], Any]) -> Any:
+        self._gradients.append((kind, places, device, len(places_of_call(None))))
+        try:
+            return run()
+        finally:
+            self._gradients.pop()
+
+    def _play(self, inputs: set[int], outputs: list[int]) -> None:
+        makers = {name: step for step in self for name in step.outputs}
+        waiting = [name for name in outputs if name not in inputs]
+        while waiting:
+            step = makers.get(waiting.pop())
+            if step is not None and not self.played.issuperset(step.outputs):
+                self.played.update(step.outputs)
+                waiting += [name for name in step.inputs if name not in inputs]
 
 
-def run_recorded(question: Question, program: Program) -> tuple[list[Step], Any]:
-    """The ops of a run from the state before the call, with no gradients, and what it returned."""
-    plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
+@contextmanager
+def _gradients_seen(recorded: Recording) -> Iterator[None]:
+    """Tell ``recorded`` of the gradients in the body: of each op, and of regions with their own backward functions."""
+    private = interface()
+    gradient, record = private.backprop._gradient_function, private.record.record_operation
+
+    def gradient_of(op_type: Any, attributes: Any, *rest: Any) -> Any:
+        kind = op_type if isinstance(op_type, str) else op_type.decode()
+        return recorded.on_gradient(kind, attributes, lambda: gradient(op_type, attributes, *rest))
+
+    @wraps(record)
+    def region(op_type: Any, outputs: Any, inputs: Any, backward: Any, *rest: Any, **named: Any) -> None:
+        around = recorded.on_region(str(op_type), inputs, outputs)
+        record(op_type, outputs, inputs, lambda *grads: around(lambda: backward(*grads)), *rest, **named)
+
+    private.pywrap.TFE_Py_RegisterGradientFunction(gradient_of)
+    private.record.record_operation = region
+    try:
+        yield
+    finally:
+        private.record.record_operation = record
+        private.pywrap.TFE_Py_RegisterGradientFunction(private.backprop._gradient_function)
+
+
+@contextmanager
+def recording() -> Iterator[Recording]:
+    """Record the eager ops of the body."""
+    recorded = Recording()
+    # Installed within the body, they would be lost with what is put in place here.
+    stay_installed()
+    with eager_functions(), op_callback(recorded.on_op), _gradients_seen(recorded):
+        yield recorded
+
+
+def run_recorded(question: Question, program: Program, *, gradients: bool = False) -> tuple[Recording, Any, Any]:
+    """The ops of a run from the state before the call, and the outputs and gradients that it returned."""
+    plain = replace(program, gradients=gradients, _graphs={})
     question.snapshot.restore()
     try:
         with recording() as steps:
-            outputs, _ = plain.step(*plain.leaves())
+            outputs, found = plain.step(*plain.leaves())
     finally:
         question.snapshot.restore()
-    return steps, outputs
+    return steps, outputs, found
 
 
 def named(step: Step) -> str:
     """Its type and its line."""
-    return f"{step.kind} ({step.place})" if step.place else step.kind
+    return f"{titled(step)} ({step.place})" if step.place else titled(step)
+
+
+def titled(step: Step) -> str:
+    """Its type; of a backward op also that of the forward op."""
+    return f"{step.kind} in the gradient of {step.gradient_of}" if step.gradient_of else step.kind
 
 
 def steps_of(question: Question, program: Program) -> list[Step]:

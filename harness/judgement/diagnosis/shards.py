@@ -160,9 +160,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
         who = rows_text([join.at], "shard")
         on = layout.devices(question, [join.at])
         if join.name == "gradient of":
-            return Cause(
-                f"{who}{on} is missing from the gradients: what it computes is outside of the tape", layout.place, wrong
-            )
+            return Cause(f"{who}{on} is missing from the gradients", layout.place, wrong)
         return Cause(f"the gradients are those of {who}{on} alone", layout.place, wrong)
     if join.name == "only" or join.name in WITHOUT:
         who = f"shard {join.at}{layout.devices(question, [join.at])}"

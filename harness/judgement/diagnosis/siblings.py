@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from harness.devices.name import DeviceName
 from harness.judgement.arithmetic import SPLITS
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named
-from harness.judgement.diagnosis.wording import listed
+from harness.judgement.diagnosis.origins import named_steps
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, titled
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.divergence import Search
@@ -83,6 +84,57 @@ def unread_result(search: Search) -> str:
     return ""
 
 
+def stopped_gradient(search: Search) -> tuple[Step, str] | None:
+    """Where the program loses a gradient that the reference, or another device, has: at a step, and what is to be said.
+
+    That is the first forward op on the way to one with a gradient that is on the tape no more.
+    """
+    steps, played = search.steps, search.steps.played
+    leading: set[int] = set()
+    for step in reversed(steps):
+        if not step.gradient_of and (played.intersection(step.outputs) or leading.intersection(step.outputs)):
+            leading.update(step.inputs)
+    for step in steps:
+        if step.gradient_of or step.result is None or not step.place or played.intersection(step.outputs):
+            continue
+        if not leading.intersection(step.outputs) or steps.watched.intersection(step.outputs):
+            continue
+        siblings = [each for each in search.groups[id(step)] if played.intersection(each.outputs)]
+        if not (siblings or _has_gradient(search, step)):
+            continue
+        on = f" on {DeviceName.parse(step.device).short}" if siblings else ""
+        if not steps.watched.intersection(step.inputs):
+            return step, f"the gradient stops at {step.kind}{on}, which no tape records"
+        readers = (each for each in steps if step.outputs[0] in each.inputs)
+        stop = next((each for each in readers if each.kind in ("StopGradient", "PreventGradient") and each.place), step)
+        return stop, f"the gradient stops at {stop.kind}{on}"
+    return None
+
+
+def _has_gradient(search: Search, step: Step) -> bool:
+    """Whether the reference has a gradient of what a step makes, and the program makes it only once."""
+    partner = search.partner.get(step.outputs[0])
+    if partner is None or partner.step is None or not search.whole.played.intersection(partner.step.outputs):
+        return False
+    (result, *_), played = step.results, search.steps.played
+    others = (each for each in search.steps if played.intersection(each.outputs))
+    return result is not None and not any(each.result is not None and equal(result, each.result) for each in others)
+
+
+def zeros_instead(search: Search) -> tuple[Step, str] | None:
+    """The step that makes zeros where what is joined with them is not zero, and what is to be said."""
+    for join in search.steps:
+        makers = [search.maker[name] for name in join.inputs if name in search.maker]
+        parts = [step for step in makers if step.result is not None and step.result.size > 1]
+        if join.kind not in ("AddN", "AddV2", "ConcatV2", "Pack") or len({step.result.shape for step in parts}) != 1:  # type: ignore[union-attr]
+            continue
+        zeros = [step for step in parts if not np.any(step.result) and step.place]
+        if 0 < len(zeros) < len(parts):
+            on = DeviceName.parse(zeros[0].device).short
+            return zeros[0], f"{titled(zeros[0])} on {on} makes zeros, which {join.kind} joins with the other parts"
+    return None
+
+
 def unlike_siblings(search: Search, step: Step) -> str:
     """What a step reads from another op than the same step on devices that do it right."""
     right = next((each for each in search.groups[id(step)] if not search.is_bad(each)), None)
@@ -90,13 +142,9 @@ def unlike_siblings(search: Search, step: Step) -> str:
         return ""
     on = DeviceName.parse(right.device).short
     if step.kind == "ReadVariableOp" and not search.written(step) and (before := search.written(right)):
-        return f"no op writes to the variable before, as {_listed(before)} does on {on}"
+        return f"no op writes to the variable before, as {named_steps(before)} does on {on}"
     for mine, theirs in zip(step.inputs, right.inputs, strict=False):
         one, other = search.maker.get(mine), search.maker.get(theirs)
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):
             return f"it reads the result of {named(one)}, and on {on} that of {named(other)}"
     return ""
-
-
-def _listed(steps: Iterable[Step]) -> str:
-    return listed(list(dict.fromkeys(map(named, steps))))

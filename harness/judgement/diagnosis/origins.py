@@ -1,0 +1,81 @@
+"""The op at which a program parts from the reference, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.devices.name import DeviceName
+from harness.judgement.diagnosis.recorded import MOVES, Step, named, titled
+from harness.judgement.diagnosis.wording import listed
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The op of the program at which it parts from the reference.
+
+    ``unlike`` are ops that made what it reads and that only moved data, or computed integers from shapes: the reference
+    has no equal of their results. ``count`` equal results come before. ``expected`` is what the reference runs there.
+    ``uncompared``: of something that it reads there is no value, as for want of room. ``contrast`` says how it differs
+    from the same op on other devices. ``shared`` are lines that the reference runs too.
+    """
+
+    step: Step
+    unlike: tuple[Step, ...]
+    devices: tuple[str, ...]
+    count: int
+    local: bool
+    expected: Step | None
+    uncompared: bool = False
+    contrast: str = ""
+    shared: frozenset[str] = frozenset()
+
+    @property
+    def place(self) -> str | None:
+        """Its line, and the one of the program from which it was called."""
+        return place_of_step(self.step, self.shared)
+
+    @property
+    def joins(self) -> bool:
+        """Whether it only joins, or moves, what others made."""
+        return self.step.kind in MOVES
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it reads what ops on other lines made, of which the reference has no equal."""
+        return any(step.place not in self.step.places for step in self.unlike)
+
+
+def lines_of_step(step: Step, shared: frozenset[str]) -> tuple[str, ...]:
+    """Its line, where the program by itself called what the reference runs too, and the outermost line."""
+    own = next((line for line in step.places if line not in shared), "")
+    return tuple(dict.fromkeys(line for line in (*step.places[:1], own, *step.places[-1:]) if line))
+
+
+def place_of_step(step: Step, shared: frozenset[str]) -> str | None:
+    """The same as a text."""
+    return " from ".join(lines_of_step(step, shared)).replace(" from ", ", called at ", 1) or None
+
+
+def sentence_of(origin: Origin) -> str:
+    """Which op, and what is to be said of it, without its place."""
+    on = f" on {listed([DeviceName.parse(name).short for name in origin.devices])}" if origin.devices else ""
+    text = f"{titled(origin.step)}{on}: "
+    if origin.local:
+        return text + "it computes across the rows of its shard alone, and the reference across those of the batch"
+    if origin.unlike:
+        text += f"the reference has no equal of what it reads from {named_steps(origin.unlike)} either"
+    elif origin.contrast:
+        return text + origin.contrast
+    elif origin.uncompared:
+        text += "not all of its inputs were compared"
+    else:
+        text += f"its inputs are equal{f', as are {origin.count} results before it' if origin.count > 1 else ''}"
+    if origin.expected is not None and origin.expected.kind != origin.step.kind:
+        text += f"; the reference runs {named(origin.expected)} there"
+    return text
+
+
+def named_steps(steps: Iterable[Step]) -> str:
+    """The types and lines of some steps, each once."""
+    return listed(list(dict.fromkeys(map(named, steps))))
