@@ -265,9 +265,9 @@ class Shards:
 
     def _updates(self, op: Op) -> bool:
         """Whether an op is done for variables alone, such as those of a metric, and so belongs to them."""
+        places = (None, self._place(op))
         ends = self._ends(
-            op,
-            lambda reader: reader.role == "forward" and (reader.device in (None, op.device) or reader.type in MOVEMENT),
+            op, lambda reader: reader.role == "forward" and (reader.device in places or reader.type in MOVEMENT)
         )
         return bool(ends) and all(end.role == "update" for end in ends)
 

@@ -255,6 +255,34 @@ def metric_updated_outside_of_the_scopes(devices: Devices) -> Program:
     return Program(parallel, reference, {"x": sample(8, 6)})
 
 
+def metric_of_each_part_after_the_towers(devices: Devices) -> Program:
+    """The parts of a metric that TensorFlow fuses: what is left out belongs to the variable, too."""
+    import tensorflow as tf
+
+    weights, total = tf.Variable(sample(6)), tf.Variable(0.0)
+
+    def added(rows: Any, predicted: Any) -> None:
+        total.assign_add(tf.reduce_sum(tf.square(predicted - rows[:, 0])))
+
+    def parallel(x: Any) -> Any:
+        parts = tf.split(x, 4)
+        results = []
+        for device, part in zip(devices, parts, strict=True):
+            with tf.device(device.name):
+                results.append(tf.linalg.matvec(part, weights))
+        total.assign(0.0)
+        for part, predicted in zip(parts, results, strict=True):
+            added(part, predicted)
+        return total.read_value()
+
+    def reference(x: Any) -> Any:
+        total.assign(0.0)
+        added(x, tf.linalg.matvec(x, weights))
+        return total.read_value()
+
+    return Program(parallel, reference, {"x": sample(8, 6)})
+
+
 def numbers_checked_on_the_host(devices: Devices) -> Program:
     import tensorflow as tf
 
@@ -285,5 +313,6 @@ CLEAN: tuple[Callable[[Devices], Program], ...] = (
     weights_in_parts_gathered_by_each,
     jacobian_of_each_row,
     metric_updated_outside_of_the_scopes,
+    metric_of_each_part_after_the_towers,
     numbers_checked_on_the_host,
 )
