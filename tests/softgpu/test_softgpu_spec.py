@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from harness.devices.kinds.software_gpu import DEFAULT_MIB, SoftwareGpuSpec
 from harness.devices.profile import load_profile
 from harness.devices.request import Request, resolve
 from harness.devices.spec import parse_spec
-from harness.errors import InvalidSpec, SoftwareGpusUnavailable
+from harness.errors import DevicesUnavailable, InvalidSpec, SoftwareGpusUnavailable
 from harness.softgpu import SoftwareGpus, load
 from harness.softgpu.described import total_mib
 
@@ -91,3 +92,19 @@ def test_a_device_states_as_much_memory_as_tensorflow_leaves_usable(usable: int)
     total = total_mib(usable)
     reserve = 255 if total < 2048 else max(300, total * 0.06)
     assert usable <= total - reserve < usable + 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ('kind = "cuda-unavailable"\ncode = 802', "cuInit fails with error 802"),
+        ('kind = "lost"\ncard = 0', "each is missing, lost, absent or hidden"),
+    ],
+)
+def test_a_machine_without_a_usable_gpu_is_refused_with_the_reason(fault: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "machine.toml"
+    path.write_text(f'schema_version = 1\n[cards]\ncount = 1\nmodel = "Tesla T4"\n[[fault]]\n{fault}\n', "utf-8")
+    with pytest.raises(DevicesUnavailable) as caught:
+        resolve(f"softgpu:{path}").plan(Inventory())
+    assert caught.value.needed == f"a GPU that TensorFlow can use; on the described machine, {why}"
+    assert len(str(caught.value).splitlines()) == 1

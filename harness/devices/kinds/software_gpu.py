@@ -108,7 +108,9 @@ class DescribedGpuSpec(DeviceSpec):
 
         gpus = gpus_of(load_description(self.path), self.path, visible)
         if not gpus.count:
-            raise DevicesUnavailable(str(self), f"no GPU of {gpus.name} can be used by TensorFlow", [])
+            error = int(dict(gpus.driver)["cuinit"])
+            why = f"cuInit fails with error {error}" if error else "each is missing, lost, absent or hidden"
+            raise DevicesUnavailable(str(self), f"a GPU that TensorFlow can use; on the described machine, {why}", [])
         return gpus
 
     def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
