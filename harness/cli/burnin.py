@@ -16,7 +16,7 @@ from harness import __version__
 from harness.checking.check import Level
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code, refuse, say
-from harness.cli.options import DevicesOption, ReportOption, check_spec
+from harness.cli.options import DevicesOption, FakeOption, ReportOption, check_spec, spec_of
 from harness.cli.suite import suite, suite_reference
 from harness.errors import HarnessError, UsageError
 from harness.plural import plural
@@ -40,6 +40,7 @@ def burnin(
     restart: Annotated[
         bool, typer.Option("--restart", help="Start over instead of continuing an interrupted burn-in.")
     ] = False,
+    fake: FakeOption = None,
 ) -> None:
     """Run all checks of the hardware in rotation, under load, for a stated time.
 
@@ -54,6 +55,7 @@ def burnin(
         limit_s = 3600 * hours + 60 * minutes
         if not (math.isfinite(limit_s) and limit_s > 0):
             raise UsageError(f"--hours {hours:g} --minutes {minutes:g}; accepted: a time above 0, such as --hours 8")
+        devices = spec_of(devices, fake)
         check_spec(devices)
         kept = BurnIn.opened(report, devices)
         if restart or kept.elapsed_s >= limit_s:

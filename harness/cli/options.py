@@ -19,6 +19,14 @@ DevicesOption = Annotated[
         help=f"Devices: {accepted_specs()}.",
     ),
 ]
+FakeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fake",
+        metavar="FILE",
+        help="Run the hardware checks on the machine that FILE describes, such as @faulty-8.",
+    ),
+]
 ReportOption = Annotated[
     Path, typer.Option("--report", metavar="DIR", file_okay=False, help="Folder for the record and the logs.")
 ]
@@ -40,6 +48,17 @@ def check_spec(spec: str) -> None:
     from harness.devices.request import resolve
 
     resolve(spec)
+
+
+def spec_of(devices: str, machine: str | None) -> str:
+    """Return the spec of ``--devices``, or of the software GPUs of ``--fake``: a file, or a shipped one (``@NAME``)."""
+    if machine is None:
+        return devices
+    if devices != "auto":
+        raise UsageError(f"--devices {devices} with --fake; accepted: one of the two; the file names the devices")
+    if not machine.startswith("@") and not machine.endswith(".toml"):
+        raise UsageError(f"--fake {machine}; accepted: a .toml file, or @NAME for a shipped description")
+    return f"softgpu:{machine}"
 
 
 def check_seconds(option: str, value: float) -> None:

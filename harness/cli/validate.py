@@ -17,9 +17,17 @@ from harness import __version__
 from harness.checking.check import Level
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code, refuse, say
-from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_seconds, check_spec
+from harness.cli.options import (
+    DEFAULT_REPORT,
+    DevicesOption,
+    FakeOption,
+    ReportOption,
+    check_seconds,
+    check_spec,
+    spec_of,
+)
 from harness.cli.suite import suite, suite_reference
-from harness.errors import HarnessError, RefusedByWorker, UsageError
+from harness.errors import HarnessError, RefusedByWorker
 from harness.records import ExitCode
 from harness.runner.limits import DEEP_TIMEOUT_S, DEFAULT_TIMEOUT_S
 from harness.tensorflow_version import untested
@@ -86,14 +94,7 @@ def validate(
             help="An earlier run to compare rates with; may be repeated.",
         ),
     ] = None,
-    fake: Annotated[
-        str | None,
-        typer.Option(
-            "--fake",
-            metavar="FILE",
-            help="Run the hardware checks on the machine that FILE describes, such as @faulty-8.",
-        ),
-    ] = None,
+    fake: FakeOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only run.json.")] = False,
 ) -> None:
@@ -107,7 +108,7 @@ def validate(
 
     with clear_errors():
         limit_s = _time_limit(timeout, level)
-        spec = devices if fake is None else _described(fake, devices)
+        spec = spec_of(devices, fake)
         check_spec(spec)
         request = Request(
             checks=tuple(
@@ -252,15 +253,6 @@ def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
     for path in paths:
         load_run(path)
     return tuple(str(path.absolute()) for path in paths)
-
-
-def _described(machine: str, devices: str) -> str:
-    """Return the spec of a described machine's software GPUs: a file of the user's, or a shipped one (``@NAME``)."""
-    if devices != "auto":
-        raise UsageError(f"--devices {devices} with --fake; accepted: one of the two; the file names the devices")
-    if not machine.startswith("@") and not machine.endswith(".toml"):
-        raise UsageError(f"--fake {machine}; accepted: a .toml file, or @NAME for a shipped description")
-    return f"softgpu:{machine}"
 
 
 def _known(path: Path | None) -> tuple[KnownFailure, ...]:

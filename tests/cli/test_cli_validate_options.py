@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import run
 
+from harness.cli.options import spec_of
 from harness.records import Verdict
 from harness.report.storage import load_run
 from harness.softgpu.compiler import NAMES
@@ -73,16 +74,23 @@ def test_quiet_prints_the_verdict_alone_and_json_the_record_alone(tmp_path: Path
     assert json.loads(bad.stdout)["complete"] is False
 
 
-def test_what_is_wrong_with_a_described_machine_is_said_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("validate",), ("burnin", "--minutes", "1")])
+def test_what_is_wrong_with_a_described_machine_is_said_in_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
     for given, accepted in (
         (("--devices", "cpu:2", "--fake", "machine.toml"), "accepted: one of the two"),
         (("--fake", "machine"), "accepted: a .toml file, or @NAME"),
         (("--fake", "@none"), "there is no described machine @none"),
     ):
-        done = run(tmp_path, "validate", *given)
+        done = run(tmp_path, *command, *given)
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
         assert accepted in line
+
+
+def test_a_described_machine_stands_for_its_software_gpus() -> None:
+    assert spec_of("auto", "@clean-8") == "softgpu:@clean-8"
+    assert spec_of("auto", "machine.toml") == "softgpu:machine.toml"
+    assert spec_of("cpu:2", None) == "cpu:2"
 
 
 @pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="needs a C++ compiler, to make software GPUs")
