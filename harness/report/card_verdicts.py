@@ -26,6 +26,10 @@ _ACTIONS = (
     ("NVLink", "look at its NVLinks"),
     ("TF_CPP_MIN_LOG_LEVEL", "find out why TensorFlow skips it"),
     ("CUDA_VISIBLE_DEVICES", "look at CUDA_VISIBLE_DEVICES"),
+    ("supports compute capability", "use a TensorFlow that supports it"),
+    ("install NVIDIA driver", "install a newer driver"),
+    ("look at the copies", "look at its links"),
+    ("another version of TensorFlow", "try another TensorFlow and driver"),
     ("watch", "watch"),
 )
 _ELSE, _LINK = "look at it", "look at the link between them"

@@ -40,6 +40,8 @@ ACTIONS = {
     "misnumbered": "look at CUDA_VISIBLE_DEVICES",
     "replays": "reseat",
     "nvlink-down": "reseat",
+    "leak": "try another TensorFlow and driver",
+    "collective-drop": "look at its links",
 }
 _ELSE = "look at it"
 _WHERE = re.compile(r"card = (\d+)|pair = \[(\d+), (\d+)\]|cards = \[(\d+), (\d+)\]")

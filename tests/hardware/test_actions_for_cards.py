@@ -9,6 +9,7 @@ from simulated import machine, results
 
 from harness.checking.check import Check
 from harness.hardware.cards import check as cards
+from harness.hardware.collectives import check as collectives
 from harness.hardware.copies import check as copies
 from harness.hardware.corruption import check as corruption
 from harness.hardware.memory import check as memory
@@ -38,6 +39,8 @@ FAULTY: list[tuple[int, str, str, Check]] = [
     (4, H100, "lost card = 3", cards.CHECK),
     (2, H100, "memory-held card = 1, share = 0.88", memory.CHECK),
     (2, L4, "stuck-bit card = 1", memory.CHECK),
+    (2, L4, "leak card = 1", memory.CHECK),
+    (3, H100, "collective-drop card = 2", collectives.CHECK),
 ]
 
 

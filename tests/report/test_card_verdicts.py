@@ -131,6 +131,10 @@ def test_logical_gpus_of_one_card_share_its_verdict() -> None:
         (steps.FREE_MEMORY, "free its memory, or reset"),
         (steps.WATCH, "watch"),
         (SLOW, "swap with another, and see whether the fault moves"),
+        ("use a TensorFlow that supports compute capability 12.0", "use a TensorFlow that supports it"),
+        ("install NVIDIA driver 525.60.13 or later", "install a newer driver"),
+        ("look at the copies to and from it (check copies)", "look at its links"),
+        ("try another version of TensorFlow and of the driver", "try another TensorFlow and driver"),
         ("read the log", "look at it"),
     ],
 )
