@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,7 @@ def _context(count: int) -> CheckContext:
     return CheckContext(_devices(count), machine=NumpyMachine(cpus(count), facts=CPU_SOFTWARE, described=False))
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_real_processes_have_a_cpu_each_and_compute_right() -> None:
     outcome = CHECK.run(_context(2))
     assert (outcome.verdict, outcome.findings) == (Verdict.PASS, ())
@@ -75,7 +77,10 @@ def test_a_process_that_says_nothing_is_a_finding_with_its_last_words(monkeypatc
     assert "CPU:0" in outcome.next_step
 
 
-def test_a_process_that_hears_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hears_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hears_nothing.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(isolation, "MODULE", "hears_nothing")
     monkeypatch.setattr(isolation, "LIMIT_S", 0.0)
     outcome = CHECK.run(_context(1))
     assert outcome.verdict is Verdict.FAIL

@@ -33,6 +33,7 @@ def test_a_buffer_is_refused_only_when_what_was_freed_is_not_enough(
         real.TensorFlowMachine._require_room(machine, CPU, WANTED_BYTES)
 
 
+@pytest.mark.usefixtures("devices")
 def test_memory_for_copies_is_kept_for_the_size_that_was_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 

@@ -98,6 +98,7 @@ def test_a_full_card_is_told_from_one_with_room() -> None:
     assert not too_full(LIMIT, replace(LIMITED, free_bytes=None))
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_real_process_has_its_cpu_split() -> None:
     """The same code that takes a GPU by its UUID."""
 
