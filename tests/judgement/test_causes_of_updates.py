@@ -96,3 +96,34 @@ def test_an_input_of_another_shard_is_named_and_other_numbers_are_not(
     assert not found.passed
     assert found.reason.lower().startswith(cause), found
     assert bool(cause) == ("that belong to shard" in found.reason)
+
+
+def test_a_metric_that_counts_one_tower_is_not_said_to_be_a_maximum(devices: Devices) -> None:
+    total, weights = tf.Variable(0.0, name="total"), tf.constant(X[:3])
+    x = X * np.linspace(2.0, 1.0, 8, dtype=np.float32)[:, None]
+
+    def added(rows: Any) -> None:
+        total.assign_add(tf.reduce_sum(tf.square(rows)))
+
+    def program(x: Any, counted: int) -> Any:
+        parts = []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                parts.append(tf.matmul(part, weights))
+                if len(parts) <= counted:
+                    added(parts[-1])
+        return tf.concat(parts, 0)
+
+    def reference(x: Any) -> Any:
+        rows = tf.matmul(x, weights)
+        added(rows)
+        return rows
+
+    def verified(counted: int) -> Verification:
+        options: dict[str, Any] = {"devices": devices, "variables": [total], "modes": ("eager",), "gradients": False}
+        return verify(lambda x: program(x, counted), reference, {"x": x}, **options)
+
+    found = verified(1)
+    assert "total after the call counts shard 0" in found.reason, found
+    assert [finding.kind for finding in found.findings] == ["value"], found
+    assert verified(len(devices)).passed

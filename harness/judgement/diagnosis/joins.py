@@ -84,10 +84,14 @@ def joins(parts: Sequence[Array], leaf: Leaf) -> Iterator[Join]:
     """Ways to join, the likeliest first."""
     rank = parts[0].ndim
     yield from (Join("concat", axis) for axis in range(rank))
-    yield from (Join(name) for name in ("mean", "sum", "weighted", "max", "min"))
-    if leaf.part == "state" or not rank or all(part.shape == parts[0].shape for part in parts):
-        for name in ("only", *WITHOUT, "twice"):
-            yield from (Join(name, number) for number in range(len(parts)))
+    yield from (Join(name) for name in ("mean", "sum", "weighted"))
+    shares = leaf.part == "state" or not rank or all(part.shape == parts[0].shape for part in parts)
+    some = (
+        [Join(name, number) for name in ("only", *WITHOUT, "twice") for number in range(len(parts))] if shares else []
+    )
+    extremes = [Join("max"), Join("min")]
+    # What is added to a variable is rather the part of one shard than the largest of all.
+    yield from (*some, *extremes) if leaf.part == "state" else (*extremes, *some)
     yield from (Join("stack", axis) for axis in range(rank + 1))
 
 
