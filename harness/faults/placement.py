@@ -56,7 +56,7 @@ def _compiled(devices: Devices, names: Sequence[str]) -> Case:
 
     parallel = tf.function(in_shards(names, _pure), jit_compile=True)
     twin = in_shards(devices.names, tf.function(_pure, jit_compile=True))
-    return Case(parallel, twin, _pure, {"x": sample(12, 5)}, kinds("op-placement", "unused-device"))
+    return Case(parallel, twin, _pure, {"x": sample(12, 5)}, kinds("op-placement"))
 
 
 def _compiled_whole(devices: Devices) -> Case:

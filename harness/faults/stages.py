@@ -59,7 +59,7 @@ def _two_on_one(devices: Devices) -> Case:
     """The last stage but one runs on the device of the one before it."""
     names = list(devices.names)
     names[-2] = names[-3]
-    return _stages(devices, names, "transfer", "unused-device", "variable-placement")
+    return _stages(devices, names, "transfer", "variable-placement")
 
 
 def _swapped(devices: Devices) -> Case:

@@ -122,7 +122,7 @@ def _copy_for_each(devices: Devices) -> Case:
     def reference(x: Any) -> Any:
         return tf.gather(table, x)
 
-    return Case(parallel, twin, reference, {"x": integers(20, 2 * count, 3)}, kinds("op-placement", "unused-device"))
+    return Case(parallel, twin, reference, {"x": integers(20, 2 * count, 3)}, kinds("op-placement"))
 
 
 FAULTS = (

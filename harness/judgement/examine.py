@@ -102,6 +102,7 @@ class Examination:
     def _run(self, mode: Mode, snapshot: Snapshot) -> None:
         # The program under test goes first: what it makes on its first call has to be its own doing.
         self.progress(f"tracing the parallel program, {mode}")
+        before = len(self.judged.findings)
         with writes_noted(snapshot):
             traced = self._traced(mode, snapshot)
         snapshot.restore()
@@ -130,7 +131,12 @@ class Examination:
             if lost_hosts():
                 self._error(error, mode, "the reference")
                 return
-            self.judged.undecided.append(f"the reference raised {error_line(error)} ({mode})")
+            line = error_line(error)
+            raised = [finding for finding in self.judged.findings[before:] if finding.kind == "error"]
+            alike = [finding for finding in raised if finding.message.startswith(line)]
+            self.judged.findings[:] = [finding for finding in self.judged.findings if finding not in alike]
+            who = "both programs" if alike else "the reference"
+            self.judged.undecided.append(f"{who} raised {line} ({mode})")
             return
         if traced is None:
             return

@@ -17,6 +17,8 @@ from harness.records import Finding
 
 #: The patterns that verify knows: ``stages``, each device hands on to its neighbour; ``members``, none hands on.
 PATTERNS = ("stages", "members")
+#: Why a tensor of a stage went to another device than the next one.
+SKIPPED = "a stage passes tensors to the next device only: an op, or a stage, is on the wrong device"
 _SUMS = frozenset({"Add", "AddN", "AddV2"})
 
 #: Something that crosses: what made it, what reads it, and the places of both among the devices (-1: none of them).
@@ -100,7 +102,7 @@ def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
         if start < 0 or end < 0:
             return "a stage's tensor passes through a device that is not part of the pipeline"
         if source.role == "forward" and reader.role == "forward" and end != start + 1:
-            return "a stage passes tensors to the next device only: an op, or a stage, is on the wrong device"
+            return SKIPPED
         if source.role == "gradient" and end != start - 1:
             return "a stage passes gradients to the previous device only: an op is on the wrong device"
         return ""

@@ -187,6 +187,19 @@ def _asked_for_host_data(wiring: Wiring, others: bool) -> set[DeviceName]:
     return asked
 
 
+def removed(device: Device, trace: Trace) -> bool:
+    """Whether the program asked this device for work that TensorFlow left out of the graph, as nothing reads it."""
+    return any(
+        op.role == "forward"
+        and op.device is None
+        and op.requested is not None
+        and op.requested.index is not None
+        and device.parsed.matches(op.requested)
+        and computes(op)
+        for op in trace.ops
+    )
+
+
 def _simplified(device: Device, wiring: Wiring) -> bool:
     """Whether the program asked this device for work that TensorFlow found a shorter way to do, such as times 1."""
     return any(

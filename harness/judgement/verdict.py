@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.judgement.accepted import Acceptance, accepted
 from harness.judgement.arithmetic import proven
 from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper
-from harness.judgement.placement import gradient_ops
+from harness.judgement.patterns import SKIPPED
+from harness.judgement.placement import gradient_ops, removed
 from harness.judgement.runs import MODES
-from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification
+from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
@@ -37,7 +39,8 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     )
     explained, undecided = explain(examination.questions)
     judged.undecided.extend(undecided)
-    findings, outdated = accepted((*explained, *merged(judged.findings, MODES)), acceptances)
+    known = [*explained, *merged(judged.findings, MODES)]
+    findings, outdated = accepted(_without_idle_devices(known, examination), acceptances)
     verdict = Verdict.PASS
     reason = f"the run on {examination.devices.counted} matches the single-device run, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
@@ -57,6 +60,32 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         verdict = Verdict.WARN if verdict is Verdict.PASS else verdict
         reason = f"{reason}. Accepted, but no longer found; remove from accept: {', '.join(outdated)}"
     return Verification(verdict, reason, findings, exercised, tuple(judged.comparisons), dict(examination.traces))
+
+
+def _without_idle_devices(findings: Sequence[Finding], examination: Examination) -> Sequence[Finding]:
+    """The findings; that a device is idle follows from another one that says where its work is, or that it is lost."""
+    kept = list(findings)
+    for idle in [finding for finding in findings if finding.kind == "unused-device"]:
+        names = _names(idle.where)
+        devices = [device for device in examination.devices if device.parsed.short in names]
+        modes = idle.mode.split(", ")
+        for number, finding in enumerate(kept):
+            elsewhere = finding.kind == "op-placement" and names <= _names(finding.expected)
+            lost = finding.kind in VALUE_KINDS and all(
+                removed(device, examination.traces[mode]) for mode in modes for device in devices
+            )
+            lost = lost and set(modes) <= set(finding.mode.split(", "))
+            if elsewhere or lost or finding.message.startswith(SKIPPED):
+                lines = (*(finding.follows or (describe(finding),)), describe(idle))
+                kept[number] = replace(finding, follows=lines)
+                kept.remove(idle)
+                break
+    return kept
+
+
+def _names(text: str) -> set[str]:
+    """The devices in a list of them."""
+    return {name.rpartition("device:")[2] for name in text.replace(" and ", ", ").split(", ")}
 
 
 def cause_first(failures: Sequence[Finding]) -> str:

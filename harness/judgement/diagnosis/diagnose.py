@@ -18,6 +18,7 @@ from harness.judgement.diagnosis import (
     shards,
     slices,
     terms,
+    twice,
     updates,
 )
 from harness.judgement.diagnosis.question import Cause, Question
@@ -55,6 +56,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("lower precision", terms.lower_precision),
     ("an output computed from another one", omitted.in_a_row),
     ("an addend left out", omitted.addend),
+    ("a part added or joined twice, or left out", twice.part),
     ("the last steps left out", omitted.last_steps),
     ("a constant added", scales.off_by_a_constant),
     ("rows of an input that belong to another shard", rows.of_another_shard),

@@ -16,8 +16,8 @@ from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.verification import PLACE_KINDS, describe
 from harness.records import Finding
 
-#: The lines at the end of a message: ``(towers.py:41, called at towers.py:60)``.
-_LINES = re.compile(r" \([^()]*:\d[^()]*\)$")
+#: The lines in a message: ``(towers.py:41, called at towers.py:60)``.
+_LINES = re.compile(r" \([^()]*:\d[^()]*\)")
 
 
 def explain(questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:

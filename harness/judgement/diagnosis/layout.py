@@ -12,6 +12,8 @@ from harness.judgement.diagnosis.wording import listed
 
 #: As many ways to split are tried.
 _MOST = 4
+#: As many pieces of an input are sorted.
+_MOST_PARTS = 128
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,10 @@ def partitions(question: Question) -> Iterator[Layout]:
         shards = _distinct(pieces)
         if len(shards) > 1 or (shards and len(shards[0].rows) < array.shape[axis]):
             seen.append((leaf, axis, shards))
+            # Micro-batches of the shards, say.
+            parts = _finest([piece for piece in question.seen.pieces if (piece.leaf, piece.axis) == (leaf, axis)])
+            if len(parts) > len(shards) and sum(len(piece.rows) for piece in parts) == array.shape[axis]:
+                seen.append((leaf, axis, parts))
     # One shard for each device is the likeliest; then the fewest.
     seen.sort(key=lambda each: (len(each[2]) != count, -sum(len(piece.rows) for piece in each[2])))
     known: set[object] = set()
@@ -103,6 +109,18 @@ def _distinct(pieces: Sequence[Piece]) -> list[Piece]:
         if piece.rows and (not kept or piece.rows not in [each.rows for each in kept]):
             kept.append(piece)
     return kept
+
+
+def _finest(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces that no other one is a part of, in the order of their rows; none where some overlap."""
+    known = sorted(_distinct(sorted(pieces, key=lambda piece: piece.rows)), key=lambda piece: len(piece.rows))
+    kept: list[Piece] = []
+    for piece in known[:_MOST_PARTS]:
+        within = set(piece.rows)
+        if not any(within.issuperset(each.rows) for each in kept):
+            kept.append(piece)
+    rows = [row for piece in kept for row in piece.rows]
+    return sorted(kept, key=lambda piece: piece.rows) if len(set(rows)) == len(rows) else []
 
 
 def _usual(question: Question) -> Iterator[Layout]:

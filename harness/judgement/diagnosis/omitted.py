@@ -18,15 +18,15 @@ _MOST = 8
 
 
 def _outputs(question: Question) -> list[Leaf]:
-    """The differing outputs with several numbers, if nothing else differs."""
+    """The differing outputs, if nothing else differs but gradients, which follow."""
     wrong = [leaf for leaf in question.wrong if leaf.part == "outputs" and leaf.found is not None]
-    return wrong if len(wrong) == len(question.wrong) else []
+    return wrong if len(wrong) == sum(leaf.part != "gradients" for leaf in question.wrong) else []
 
 
 def last_steps(question: Question) -> Iterator[Cause]:
     """The outputs are results that the reference goes on to compute with."""
-    wrong = [leaf for leaf in _outputs(question) if np.unique(leaf.found).size > 1]  # type: ignore[arg-type]
-    if not wrong or len(wrong) < len(question.wrong):
+    wrong = _outputs(question)
+    if not wrong or any(np.unique(leaf.found).size < 2 for leaf in wrong):  # type: ignore[arg-type]
         return
     steps = [step for step in steps_of(question, question.reference) if step.computes]
     ends = [next((step for step in reversed(steps) if leaf.explained_by(step.result)), None) for leaf in wrong]
@@ -36,7 +36,7 @@ def last_steps(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"{wrong[0].name} is the result of {named(end)}: what follows it in the reference is left out{more}",
             place_of(question, wrong[0]),
-            tuple(wrong),
+            tuple(question.wrong),
         )
 
 
@@ -66,7 +66,7 @@ def in_a_row(question: Question) -> Iterator[Cause]:
             f"{wrong[0].name} is computed from {source_name} instead of from {name}: what should run side by side runs "
             "in sequence",
             place_of(question, wrong[0]),
-            tuple(wrong),
+            tuple(question.wrong),
             f"give {name} to each of them",
         )
 
@@ -80,12 +80,12 @@ def addend(question: Question) -> Iterator[Cause]:
         if raw is None or without.seen <= number:
             return
         result = as_result(raw, question.watched)
-        if question.all_explained(lambda leaf, result=result: leaf.of(result)):  # type: ignore[misc]
+        if all(leaf.explained_by(leaf.of(result)) for leaf in wrong):
             yield Cause(
                 f"an addend of {listed([leaf.name for leaf in wrong])} is left out: the result of {without.addend}, "
                 "which the reference adds to others, is missing",
                 place_of(question, wrong[0]),
-                tuple(wrong),
+                tuple(question.wrong),
             )
             return
 

@@ -22,8 +22,10 @@ def rows_of(leaf: Leaf) -> list[int] | None:
     found, expected = leaf.found, leaf.expected
     if found is None or expected is None or not found.ndim or found.shape[1:] != expected.shape[1:]:
         return None
-    if found.ndim != expected.ndim or not expected.shape[0] or expected[0].size == 0:
+    if found.ndim != expected.ndim or not expected.size:
         return None
+    if found.dtype.kind in "OSU":
+        return _places(_texts(found), _texts(expected))
     close = 1e-4 if epsilon_of(found.dtype) and epsilon_of(found.dtype) < 1e-5 else 64.0 * epsilon_of(found.dtype)
     wide = np.complex128 if np.iscomplexobj(found) else np.float64
     if found.dtype.kind not in "fciub" and not epsilon_of(found.dtype):
@@ -43,10 +45,26 @@ def rows_of(leaf: Leaf) -> list[int] | None:
     return places
 
 
+def _texts(array: Array) -> Array:
+    """An array of texts with the texts in place of references to them."""
+    return array.astype("S") if array.dtype.kind == "O" else array
+
+
+def _places(found: Array, expected: Array) -> list[int] | None:
+    """The same for texts."""
+    places: list[int] = []
+    for number, row in enumerate(found):
+        near = [other for other, wanted in enumerate(expected) if np.array_equal(row, wanted)]
+        if not near:
+            return None
+        places.append(number if number in near else near[0])
+    return places
+
+
 def _telling(leaf: Leaf) -> bool:
     """Whether the rows of the reference can be told apart."""
     assert leaf.expected is not None
-    rows = {row.tobytes() for row in leaf.expected}
+    rows = {row.tobytes() for row in (_texts(leaf.expected) if leaf.expected.dtype.kind in "OSU" else leaf.expected)}
     return len(rows) > max(1, int(leaf.expected.shape[0]) // 2)
 
 
@@ -63,15 +81,22 @@ def moved(question: Question) -> Iterator[Cause]:
             continue
         if layout is not None and count % layout.rows:
             continue  # its rows are not those of the batch
-        text, at_cut = _movement(places, count, layout)
-        reason = ""
-        if at_cut and layout is not None and layout.seen:
-            reason = f": the batch is split into {sizes_text(layout.sizes)}"
-        # The line of the split is to blame for rows that do not reach a device, that of the join for the order.
-        place = layout.place if at_cut and layout is not None and layout.seen else place_of(question, leaf)
+        text, lost = _movement(places, count, layout)
+        at_cut = lost and layout is not None and layout.seen and sorted(layout.covered) != list(range(layout.rows))
+        reason = f": the batch is split into {sizes_text(layout.sizes)}" if at_cut and layout is not None else ""
+        # The line of the split is to blame for rows that do not reach a device, that of the join for all others.
+        place = layout.place if at_cut and layout is not None else place_of(question, leaf)
         predicted = leaf.expected[places] if places else leaf.expected[:0]
         if leaf.explained_by(predicted) and _others_follow(question, leaf, places, count):
-            yield Cause(f"{first_upper(text)}{reason}", place, tuple(question.wrong))
+            # Whole shards are lost where their results are joined.
+            rows = [set(shard) for shard in layout.shards] if layout is not None else []
+            at_join = (
+                lost
+                and not at_cut
+                and set(range(count)) - set(places)
+                == set().union(*(shard for shard in rows if not shard & set(places)))
+            )
+            yield Cause(f"{first_upper(text)}{reason}", place, tuple(question.wrong), at_join=at_join)
             return
 
 
@@ -313,6 +338,8 @@ def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
 def _wrong_rows(leaf: Leaf) -> list[int]:
     assert leaf.found is not None
     assert leaf.expected is not None
+    if leaf.found.dtype.kind in "OSU":
+        return [row for row, one in enumerate(leaf.found) if not np.array_equal(one, leaf.expected[row])]
     wide = np.complex128 if np.iscomplexobj(leaf.found) else np.float64
     with np.errstate(invalid="ignore"):
         error = np.abs(leaf.found.astype(wide) - leaf.expected.astype(wide)).reshape(leaf.found.shape[0], -1)
@@ -326,6 +353,8 @@ def _of_rows(leaf: Leaf, rows: Sequence[int]) -> str | None:
     assert leaf.found is not None
     assert leaf.expected is not None
     part = leaf.found[list(rows)]
+    if part.dtype.kind in "OSU":
+        return None
     if np.issubdtype(part.dtype, np.inexact) and np.all(np.isnan(part)):
         return "not a number"
     if not np.any(part):

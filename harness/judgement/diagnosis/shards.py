@@ -163,7 +163,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
             return Cause(f"{who}{on} is missing from the gradients", layout.place, wrong)
         return Cause(f"the gradients are those of {who}{on} alone", layout.place, wrong)
     if join.name == "only" or join.name in WITHOUT:
-        who = f"shard {join.at}{layout.devices(question, [join.at])}"
+        who = _shard(question, layout, join.at)
         if join.name == "only":
             others = "part of the other shard is" if count == 2 else f"parts of the other {count - 1} shards are"
             return Cause(
@@ -214,7 +214,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
             )
         return Cause(f"{name} is added up over {count} shards, but the sum is not the batch's result", joined, wrong)
     if join.name == "twice":
-        who = f"shard {join.at}{layout.devices(question, [join.at])}"
+        who = _shard(question, layout, join.at)
         return Cause(f"the part of {who} is counted twice in {name}", joined, wrong)
     if join.name in ("max", "min"):
         return Cause(f"{name} is the {join.name}imum over the shards' results", joined, wrong)
@@ -223,6 +223,13 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
         text = f"{name} is {how}, but the batch is split along axis {layout.axis}"
         return Cause(text, joined, wrong, f"join with tf.concat along axis {layout.axis}")
     return _not_row_wise(question, layout, leaf, joined)
+
+
+def _shard(question: Question, layout: Layout, number: int) -> str:
+    """A shard with its device, or, of other parts than one for each device, its rows."""
+    if len(layout.shards) > len(question.devices):
+        return rows_text(layout.shards[number])
+    return f"shard {number}{layout.devices(question, [number])}"
 
 
 def _weighted(shards: PerShard, leaf: Leaf) -> bool:

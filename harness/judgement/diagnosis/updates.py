@@ -22,6 +22,7 @@ def repeated(question: Question) -> Iterator[Cause]:
     if states:
         yield from _by_each_shard(question, states)
         yield from _more_often(question, states)
+        yield from _one_more_often(question, states)
         yield from _applied_again(question, states)
         yield from _never(question, states)
     elif outputs and len(outputs) == len(question.wrong) and question.seen_reference.writes:
@@ -92,6 +93,35 @@ def _more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                 return
     finally:
         question.snapshot.restore()
+
+
+def _one_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
+    """The same update of one variable is made several times, and what else differs is computed from it."""
+    for leaf in states:
+        variable = question.watched[leaf.index]
+        handle = getattr(getattr(variable, "handle", None), "_id", 0)
+        usual = question.seen_reference.writes[handle]
+        often = question.seen.writes[handle] // usual if usual else 0
+        if often < 2 or often * usual != question.seen.writes[handle]:
+            continue
+
+        def write(one: Any, _: Any, perform: Callable[[], Any], own: Any = variable, times: int = often) -> Any:
+            return [perform() for _ in range(times if one is own else 1)][-1]
+
+        def program(write: Callable[..., Any] = write, **inputs: Any) -> Any:
+            with writes(write):
+                return question.reference.fn(**inputs)
+
+        result = question.run(program, gradients=False)
+        if result is not None and question.all_explained(lambda each, result=result: each.of(result)):  # type: ignore[misc]
+            name = leaf.name.removesuffix(" after the call")
+            follows = "" if len(question.wrong) == 1 else "; what else differs is computed from it"
+            yield Cause(
+                f"{name} is updated {often * usual} times instead of {usual if usual > 1 else 'once'}{follows}",
+                place_of(question, leaf),
+                tuple(question.wrong),
+            )
+            return
 
 
 def _applied_again(question: Question, states: list[Leaf]) -> Iterator[Cause]:

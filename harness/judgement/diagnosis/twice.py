@@ -1,0 +1,148 @@
+"""A join or a sum that reads the part of one shard twice, or leaves one out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from harness.devices.name import DeviceName
+from harness.judgement.diagnosis.divergence import Search, place_of_step
+from harness.judgement.diagnosis.question import Array, Cause, Question
+from harness.judgement.diagnosis.recorded import Step, equal, named
+from harness.judgement.diagnosis.wording import listed
+
+#: Ops that join as many tensors as they read.
+_JOINS = frozenset({"ConcatV2", "Pack", "AddN"})
+
+
+def part(question: Question) -> Iterator[Cause]:
+    """The reference has the result of a join of other parts: one is there twice, or left out."""
+    if all(leaf.part == "gradients" for leaf in question.wrong):
+        return
+    search = Search(question)
+    for step in search.steps:
+        if step.kind in _JOINS and search.status[step.outputs[0]] not in ("same", "part"):
+            found = next(_twice(search, step), None) or (_left_out(search, step) if step.kind == "AddN" else None)
+            if found is not None:
+                sentence, place = found
+                yield Cause(sentence, place, tuple(question.wrong))
+                return
+
+
+def _twice(search: Search, step: Step) -> Iterator[tuple[str, str | None]]:
+    for first, again in _equal_parts(search, step):
+        if (right := _right(search, step, first, again)) is not None:
+            number, instead = right
+            made = search.maker[step.inputs[number]]
+            if instead is not None:
+                sentence = f"{step.kind} adds the result of {_on(made)} twice, and leaves out that of {_on(instead)}"
+                yield sentence, place_of_step(step, search.shared)
+            else:
+                sentence = (
+                    f"parts {first} and {again} of {named(step)} are the same result of {_on(made)}; the reference has "
+                    f"another one in the place of part {number}"
+                )
+                yield sentence, place_of_step(made, search.shared)
+
+
+def _left_out(search: Search, step: Step) -> tuple[str, str | None] | None:
+    """An addend, or several, that no step reads."""
+    joined = step.results[0]
+    lost = _unread(search, step.inputs[0]) if step.inputs[0] in search.maker else []
+    parts = [each.results[0] for each in lost]
+    if not lost or joined is None or any(part is None or part.shape != joined.shape for part in parts):
+        return None
+    total = joined + sum(part for part in parts if part is not None)
+    count = len(step.inputs) + len(lost)
+    if any(
+        equal(each.astype(joined.dtype), wanted) for each in (total, total / count) for wanted in _wanted(search, step)
+    ):
+        made = listed([_on(each) for each in lost])
+        return f"{step.kind} leaves out {made}, whose result no op reads", place_of_step(step, search.shared)
+    return None
+
+
+def _on(step: Step) -> str:
+    device = DeviceName.parse(step.device).short if step.device else ""
+    return f"{named(step)} on {device}" if device else named(step)
+
+
+def _equal_parts(search: Search, step: Step) -> Iterator[tuple[int, int]]:
+    """The pairs of parts that are equal, and not because both are zero."""
+    values = [search.value(name) if name in search.maker else None for name in step.inputs]
+    for first, one in enumerate(values):
+        for again in range(first + 1, len(values)):
+            other = values[again]
+            if one is not None and other is not None and one.size > 1 and np.any(one) and equal(one, other):
+                yield first, again
+
+
+def _right(search: Search, step: Step, first: int, again: int) -> tuple[int, Step | None] | None:
+    """Which of the two parts is the wrong one, and the step whose result nobody reads that belongs there."""
+    joined = step.results[0]
+    if joined is None:
+        return None
+    wanted = _wanted(search, step)
+    for number in (again, first):
+        if step.kind == "AddN":
+            for each in _unread(search, step.inputs[number]):
+                part, own = each.results[0], search.value(step.inputs[number])
+                if part is None or own is None or part.shape != own.shape:
+                    continue
+                if any(equal((joined - own + part).astype(joined.dtype), result) for result in wanted):
+                    return number, each
+        elif (at := _place_of_part(search, step, number)) is not None:
+            rest = np.ones(joined.shape, bool)
+            rest[at] = False
+            if any(equal(joined[rest], result[rest]) and not equal(joined, result) for result in wanted):
+                return number, None
+    return None
+
+
+def _wanted(search: Search, step: Step) -> list[Array]:
+    """The results of the reference of the same shape and dtype."""
+    joined = step.results[0]
+    assert joined is not None
+    results = [result for each in search.whole for result in each.results if result is not None]
+    return [result for result in results if (result.shape, result.dtype) == (joined.shape, joined.dtype)]
+
+
+def _unread(search: Search, name: int) -> list[Step]:
+    """Steps like the one that made a tensor, on any device, whose result no step reads."""
+    read = {each for step in search.steps for each in step.inputs}
+    return [step for step in search.groups[id(search.maker[name])] if not read.intersection(step.outputs)]
+
+
+def _place_of_part(search: Search, step: Step, number: int) -> tuple[slice, ...] | None:
+    """Where in the result of a join one of its parts is."""
+    parts = [search.value(name) for name in step.inputs if name in search.maker]
+    joined = step.results[0]
+    assert joined is not None
+    part = parts[number] if number < len(parts) else None
+    if part is None:
+        return None
+    for axis in range(joined.ndim):
+        sizes = [_length(each, joined, axis) for each in parts[: number + 1]]
+        if any(size is None for size in sizes):
+            continue
+        start = sum(size for size in sizes[:-1] if size is not None)
+        at = tuple(
+            slice(start, start + (sizes[-1] or 0)) if each == axis else slice(None) for each in range(joined.ndim)
+        )
+        if joined[at].size == part.size and equal(joined[at].reshape(part.shape), part):
+            return at
+    return None
+
+
+def _length(part: Array | None, joined: Array, axis: int) -> int | None:
+    """How much of an axis of a result a part takes; ``None`` where it is no part along it."""
+    if part is None:
+        return None
+    if part.ndim == joined.ndim - 1:
+        return 1 if part.shape == joined.shape[:axis] + joined.shape[axis + 1 :] else None
+    if part.ndim != joined.ndim or any(
+        a != b for at, (a, b) in enumerate(zip(part.shape, joined.shape, strict=True)) if at != axis
+    ):
+        return None
+    return int(part.shape[axis])
