@@ -266,3 +266,85 @@ def test_an_error_of_both_programs_accuses_neither(devices: Devices) -> None:
     alone = verify(program, tf.identity, inputs, devices=devices, gradients=True)
     assert alone.verdict is Verdict.FAIL, alone
     assert [finding.kind for finding in alone.findings] == ["error"]
+
+
+@pytest.mark.parametrize("rows", [{"shift": 1}, {"first": True}])
+def test_labels_of_other_shards_are_named(devices: Devices, rows: dict[str, Any]) -> None:
+    labels = np.random.default_rng(7).normal(size=16).astype(np.float32)
+    count = len(devices)
+
+    def of(number: int, chosen: Parts) -> int:
+        if chosen is _whole:
+            return number
+        return 0 if "first" in rows else (number + rows["shift"]) % count
+
+    def make(parts: Parts) -> Callable[..., Any]:
+        def program(x: Any, y: Any) -> Any:
+            shares = tf.split(y, count)
+            losses = []
+            for number, (device, part) in enumerate(zip(devices, tf.split(x, count), strict=True)):
+                with tf.device(device.name):
+                    losses.append(tf.square(tf.reduce_sum(part @ W, axis=1) - shares[of(number, parts)]))
+            return tf.concat(losses, axis=0)
+
+        return program
+
+    def reference(x: Any, y: Any) -> Any:
+        return tf.square(tf.reduce_sum(x @ W, axis=1) - y)
+
+    faulty, _ = _both(make, _first_again, reference, devices, inputs={"x": X, "y": labels})
+    whose = "to shard 0" if "first" in rows else "to another shard"
+    assert f"Every shard is given the rows of y that belong {whose}" in faulty.reason, faulty
+
+
+def test_rows_that_a_loss_leaves_out_and_those_that_count_twice_are_named(devices: Devices) -> None:
+    weights = tf.Variable(W, name="weights")
+    half = 16 // len(devices) // 2
+
+    def make(parts: Parts) -> Callable[..., Any]:
+        @harness.colocate_gradients
+        def program(x: Any) -> Any:
+            sums = []
+            for device, rows in zip(devices, tf.split(x, len(devices)), strict=True):
+                with tf.device(device.name):
+                    halves = [tf.reduce_sum(tf.abs(part @ weights)) for part in tf.split(rows, 2)]
+                    sums.append(tf.add_n(parts(halves)) if device is devices[0] else tf.add_n(halves))
+            return tf.add_n(sums)
+
+        return program
+
+    def reference(x: Any) -> Any:
+        return tf.reduce_sum(tf.abs(x @ weights))
+
+    how: dict[str, Any] = {"inputs": {"x": X}, "variables": [weights]}
+    rows = f"{half} to {2 * half - 1}" if half > 2 else f"{half} and {2 * half - 1}"
+    faulty, _ = _both(make, _without_last, reference, devices, **how)
+    assert f"rows {rows} " in faulty.reason.replace("Rows", "rows"), faulty
+    assert "no part in output" in faulty.reason or "missing from output" in faulty.reason, faulty
+
+
+def test_a_custom_gradient_of_one_shard_that_is_too_large_is_named_by_its_rows(devices: Devices) -> None:
+    def scaled(times: float) -> Callable[[Any], Any]:
+        @tf.custom_gradient  # type: ignore[untyped-decorator]
+        def sign(x: Any) -> Any:
+            return tf.sign(x), lambda upstream: times * upstream
+
+        return sign  # type: ignore[no-any-return]
+
+    right, wrong = scaled(1.0), scaled(3.0)
+
+    def make(parts: Parts) -> Callable[..., Any]:
+        @harness.colocate_gradients
+        def program(x: Any) -> Any:
+            signs = [right] * (len(devices) - 1) + [right if parts is _whole else wrong]
+            results = []
+            for device, sign, rows in zip(devices, signs, tf.split(x, len(devices)), strict=True):
+                with tf.device(device.name):
+                    results.append(sign(rows @ W))
+            return tf.concat(results, axis=0)
+
+        return program
+
+    faulty, _ = _both(make, _first_again, lambda x: right(x @ W), devices, inputs={"x": X}, gradients=True)
+    assert f"those of shard {len(devices) - 1}" in faulty.reason, faulty
+    assert "are 3 times those of the single-device run" in faulty.reason, faulty

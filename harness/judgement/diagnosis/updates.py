@@ -97,7 +97,7 @@ def _more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
 
 def _one_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     """The same update of one variable is made several times, and what else differs is computed from it."""
-    for leaf in states:
+    for leaf in states if len(question.wrong) > 1 else ():
         variable = question.watched[leaf.index]
         handle = getattr(getattr(variable, "handle", None), "_id", 0)
         usual = question.seen_reference.writes[handle]
@@ -115,9 +115,9 @@ def _one_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         result = question.run(program, gradients=False)
         if result is not None and question.all_explained(lambda each, result=result: each.of(result)):  # type: ignore[misc]
             name = leaf.name.removesuffix(" after the call")
-            follows = "" if len(question.wrong) == 1 else "; what else differs is computed from it"
             yield Cause(
-                f"{name} is updated {often * usual} times instead of {usual if usual > 1 else 'once'}{follows}",
+                f"{name} is updated {often * usual} times instead of {usual if usual > 1 else 'once'}; what else "
+                "differs is computed from it",
                 place_of(question, leaf),
                 tuple(question.wrong),
             )
