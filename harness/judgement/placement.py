@@ -163,9 +163,17 @@ def _unused(
             devices=[device.parsed for device in idle],
             expected=f"ops on {expected} of {len(devices)} devices",
             found=f"ops on {ran} only",
-            place=program,
+            place=_lines_of_parts(trace, wiring) or program,
         )
     ]
+
+
+def _lines_of_parts(trace: Trace, wiring: Wiring) -> str | None:
+    """Where the parts of a batch are worked on: those lines that do it outside of all scopes, if there are some."""
+    families = (family for _, family in Provenance(wiring).families())
+    ops = [wiring.by_name[name] for family in families for name, part in family.items() if part != SEVERAL]
+    work = [op for op in ops if op.role == "forward" and op.type not in SLICES and computes(op)]
+    return lines(trace, [op for op in work if op.requested is None] or work)
 
 
 def _asked_for_host_data(wiring: Wiring, others: bool) -> set[DeviceName]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,25 +167,18 @@ def test_texts_of_shards_that_are_joined_in_another_order_are_named(devices: Dev
 
 
 def test_results_of_a_shard_that_take_the_place_of_others_are_placed_at_the_join(devices: Devices) -> None:
-    lines: list[int] = []
-
     def make(parts: Parts) -> Callable[..., Any]:
         def program(x: Any) -> Any:
             results = _on_each(devices, lambda rows: tf.tanh(rows @ W), x)
-            lines.append(_line() + 1)
-            return tf.concat(parts(results), axis=0)
+            return tf.concat(parts(results), axis=0)  # the join
 
         return program
 
     faulty, _ = _both(make, _first_again, lambda x: tf.tanh(x @ W), devices, inputs={"x": X})
     assert "take the place of" in faulty.reason, faulty
-    assert f"{__file__.rpartition('/')[2]}:{lines[0]})" in faulty.reason, faulty
-
-
-def _line() -> int:
-    import sys
-
-    return sys._getframe(1).f_lineno
+    lines = Path(__file__).read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if text.endswith("# the join"))
+    assert f"{Path(__file__).name}:{line})" in faulty.reason, faulty
 
 
 def test_a_sum_without_an_addend_is_named_where_gradients_differ_too(devices: Devices) -> None:
@@ -206,34 +200,6 @@ def test_a_sum_without_an_addend_is_named_where_gradients_differ_too(devices: De
 
     faulty, _ = _both(make, _without_last, reference, devices, inputs={"x": X}, variables=kernels)
     assert "left out" in faulty.reason or "leaves out" in faulty.reason, faulty
-
-
-def _heavy(devices: Devices, places: Sequence[str]) -> Callable[..., Any]:
-    def program(x: Any, big: Any) -> Any:
-        results = []
-        for device, place, rows in zip(devices, places, tf.split(x, len(devices)), strict=True):
-            with tf.device(device.name):
-
-                def heavy(rows: Any = rows, place: str = place) -> Any:
-                    with tf.device(place):
-                        return tf.nn.relu(rows @ W) @ W
-
-                results.append(tf.cond(big, heavy, lambda rows=rows: rows @ W))
-        return tf.concat(results, axis=0)
-
-    return program
-
-
-def test_devices_are_idle_because_their_work_is_elsewhere_is_one_finding(devices: Devices) -> None:
-    def reference(x: Any, big: Any) -> Any:
-        return tf.cond(big, lambda: tf.nn.relu(x @ W) @ W, lambda: x @ W)
-
-    inputs = {"x": X, "big": np.array(True)}
-    names = list(devices.names)
-    assert verify(_heavy(devices, names), reference, inputs, devices=devices).verdict is Verdict.PASS
-    found = verify(_heavy(devices, names[:1] * len(names)), reference, inputs, devices=devices)
-    assert [finding.kind for finding in found.findings] == ["op-placement"], found
-    assert any("unused-device" in line for line in found.findings[0].follows), found
 
 
 def test_gradients_that_eager_code_and_a_graph_place_from_other_lines_are_one_finding(devices: Devices) -> None:

@@ -20,6 +20,10 @@ def _right(leaf: Leaf) -> Leaf:
     return replace(leaf, found=leaf.expected, wrong=False)
 
 
+def _several(leaf: Leaf) -> bool:
+    return leaf.expected is not None and leaf.expected.size > 1
+
+
 def per_shard(question: Question) -> Iterator[Cause]:
     """The differing results are the reference's of the shards, joined in some way."""
     wrong = question.wrong
@@ -31,7 +35,8 @@ def per_shard(question: Question) -> Iterator[Cause]:
             continue
         chosen = _chosen(shards)
         if chosen is not None and wrong:
-            first = next(leaf for leaf in wrong if id(leaf) in chosen)
+            # One number may be some join of others by chance.
+            first = max((leaf for leaf in wrong if id(leaf) in chosen), key=_several)
             yield _cause(question, layout, shards, first, chosen[id(first)])
             return
         if any(leaf.part == "state" for leaf in wrong):

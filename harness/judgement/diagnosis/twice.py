@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.devices.name import DeviceName
-from harness.judgement.diagnosis.divergence import Search, place_of_step
+from harness.judgement.diagnosis.divergence import Search
+from harness.judgement.diagnosis.origins import place_of_step
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import Step, equal, named
 from harness.judgement.diagnosis.wording import listed
