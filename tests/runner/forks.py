@@ -76,6 +76,7 @@ def be_a_starter() -> None:
     global _is_fork
     _is_fork = False
     subprocess.Popen = _popen  # type: ignore[misc]
+    gc.unfreeze()  # tests look at what the measurements freeze
 
 
 def children(recursive: bool = False) -> list[psutil.Process]:
