@@ -64,9 +64,9 @@ def _compiled_whole(devices: Devices) -> Case:
 
 
 def _compiled_for_absent(devices: Devices) -> Case:
-    """XLA accepts names of absent devices, with and without soft placement."""
+    """XLA accepts names of absent devices, with and without soft placement. No scope names the last device."""
     case = _compiled(devices, [*devices.names[:-1], f"/job:worker/task:7/device:GPU:{_ABSENT}"])
-    return replace(case, modes=("eager",))
+    return replace(case, kinds=kinds("op-placement", "unused-device"), modes=("eager",))
 
 
 def _no_scope(devices: Devices) -> Case:

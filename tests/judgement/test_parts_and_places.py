@@ -149,6 +149,7 @@ def test_a_counter_that_each_shard_advances_is_the_cause_of_what_is_computed_fro
     assert f"steps is updated {len(devices)} times instead of once" in faulty.reason, faulty
 
 
+@pytest.mark.devices(kind="logical-cpu")
 def test_texts_of_shards_that_are_joined_in_another_order_are_named(devices: Devices) -> None:
     def make(parts: Parts) -> Callable[..., Any]:
         def program(x: Any, name: Any) -> Any:
