@@ -8,7 +8,6 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import in_shards, integers, on_each, sample, uneven
-from harness.faults.slips import UNUSED
 
 
 class _Lazy:
@@ -123,9 +122,7 @@ def _copy_for_each(devices: Devices) -> Case:
     def reference(x: Any) -> Any:
         return tf.gather(table, x)
 
-    # With the table on a GPU outside of the set, idle devices are a finding of their own.
-    inputs = {"x": integers(20, 2 * count, 3)}
-    return Case(parallel, twin, reference, inputs, kinds("op-placement"), also=UNUSED)
+    return Case(parallel, twin, reference, {"x": integers(20, 2 * count, 3)}, kinds("op-placement"))
 
 
 FAULTS = (

@@ -107,8 +107,8 @@ def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
             first_of(ops),
             mode,
             devices=found,
-            expected=f"ops on {', '.join(each.parsed.short for each in devices)} only",
-            found=f"ops on {listed([device.short for device in found])}",
+            expected=named(device.parsed for device in devices),
+            found=named(found),
             place=lines(trace, ops),
         )
 
@@ -197,29 +197,21 @@ def _asked_for_host_data(wiring: Wiring, others: bool) -> set[DeviceName]:
 
 def removed(device: Device, trace: Trace) -> bool:
     """Whether the program asked this device for work that TensorFlow left out of the graph, as nothing reads it."""
-    return any(
-        op.role == "forward"
-        and op.device is None
-        and op.requested is not None
-        and op.requested.index is not None
-        and device.parsed.matches(op.requested)
-        and computes(op)
-        for op in trace.ops
-    )
+    return any(_left_out(device, trace.ops))
 
 
 def _simplified(device: Device, wiring: Wiring) -> bool:
     """Whether the program asked this device for work that TensorFlow found a shorter way to do, such as times 1."""
-    return any(
-        op.role == "forward"
-        and op.device is None
-        and op.requested is not None
-        and op.requested.index is not None
-        and device.parsed.matches(op.requested)
-        and computes(op)
-        and wiring.users(op)
-        for op in wiring.ops
-    )
+    return any(wiring.users(op) for op in _left_out(device, wiring.ops))
+
+
+def _left_out(device: Device, ops: Iterable[Op]) -> Iterator[Op]:
+    """The work that the program asked this device for, and that did not run."""
+    for op in ops:
+        if op.role != "forward" or op.device is not None or not computes(op):
+            continue
+        if op.requested is not None and op.requested.index is not None and device.parsed.matches(op.requested):
+            yield op
 
 
 def judge_variables(
