@@ -53,7 +53,8 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
             "no traced op computes or moves data inside a device scope, so placement is not proven",
         )
     elif examination.asked and not any(c.where.startswith("gradient") for c in judged.comparisons):
-        verdict, reason = Verdict.UNKNOWN, "gradients=True, but the program has no gradients to compare"
+        verdict = Verdict.UNKNOWN
+        reason = "gradients=True, but there are no gradients to compare; give a floating input, or name variables=[...]"
     elif findings:
         verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"
     if outdated:

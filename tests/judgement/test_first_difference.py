@@ -281,6 +281,35 @@ def test_what_shards_add_to_a_result_is_part_of_it_and_what_no_join_gives_is_loc
     assert partners.of_group([sums[0], 1.1 * sums[1]]) is None
 
 
+def test_an_op_that_one_device_alone_runs_comes_before_those_that_all_run_another_way(devices: Devices) -> None:
+    """All towers sum where the reference takes a mean, and one of them divides by another number before."""
+
+    def scaled(x: Any) -> Any:
+        return tf.exp(x) / 3.0
+
+    def wrong(x: Any) -> Any:
+        return tf.exp(x) / 2.9  # the line at fault
+
+    def program(last: Callable[[Any], Any]) -> Callable[..., Any]:
+        def towers(x: Any) -> Any:
+            sums = []
+            for number, (device, rows) in enumerate(zip(devices, tf.split(x, len(devices)), strict=True)):
+                with tf.device(device.name):
+                    sums.append(tf.reduce_sum((last if number + 1 == len(devices) else scaled)(rows)))
+            return tf.add_n(sums) / tf.cast(tf.size(x), tf.float32)
+
+        return towers
+
+    def reference(x: Any) -> Any:
+        return tf.reduce_mean(scaled(x))
+
+    assert verify(program(scaled), reference, {"x": X}, devices=devices).verdict is Verdict.PASS
+    found = verify(program(wrong), reference, {"x": X}, devices=devices)
+    source, start = inspect.getsourcelines(wrong)
+    assert f"RealDiv on {devices[-1].parsed.short}: its inputs are equal" in found.reason
+    assert f"test_first_difference.py:{start + len(source) - 1}" in found.reason
+
+
 def test_inputs_are_called_equal_only_where_each_of_them_was_compared() -> None:
     def step(kind: str) -> Step:
         return Step(kind, ("a.py:3",), "/job:localhost/replica:0/task:0/device:CPU:1", (1, 2), (3,), (None,))

@@ -268,9 +268,18 @@ class Search:
             waiting += behind
             if not behind:
                 found.append([step, *self.written(step)][-1])
-        # Of steps that other devices do right, one is at fault; a step may also be another way to the same end.
-        found.sort(key=lambda step: (all(self.is_bad(each) for each in self.groups[id(step)]), self.order[id(step)]))
+        # A step that all devices run alike may be another way to the same end.
+        found.sort(key=lambda step: (not self.alone(step), self.order[id(step)]))
         return found[0] if found else None
+
+    def alone(self, step: Step) -> bool:
+        """Whether other devices do this step right, or do not run it for their rows."""
+        group = self.groups[id(step)]
+        if not all(self.is_bad(each) for each in group):
+            return True
+        read = [self.value(name) for name in step.inputs if self.status.get(name) in ("same", "part")]
+        several = any(value is not None and value.ndim for value in read)
+        return several and len({each.device for each in group}) < len(self.question.devices)
 
     def behind(self, step: Step) -> list[Step]:
         """The steps that only moved data, or made the program's own integers, on the way to what a step reads."""
