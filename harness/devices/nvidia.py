@@ -107,7 +107,7 @@ def silenced(uuids: Iterable[str]) -> dict[str, str]:
     if not silent:
         return {}
     answering = {part.uuid for card in read_cards() for part in (card, *card.slices)}
-    # Which of them has which number, a silent card does not say.
+    # A silent card does not say its UUID, so which UUID has which number is unknown.
     return {uuid: silent[0].error for uuid in uuids if uuid not in answering}
 
 

@@ -62,7 +62,7 @@ class Recorder(Tapes):
         self.add(step)
 
     def step(self, op_type: str, inputs: Any, outputs: Any) -> Step:
-        """What is written down of an op, within the gradient that this thread computes."""
+        """Describe an op that runs within the gradient that this thread computes."""
         step = Step(op_type, [tensor._id for tensor in inputs], [tensor._id for tensor in outputs])
         forwards = self.stack.forwards
         if forwards:

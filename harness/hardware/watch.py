@@ -72,7 +72,7 @@ class CardWatch:
                 yield from judge_repairs(card, now)
         names = {card.uuid: card for card in self._cards}
         for uuid, error in silenced(self._answered).items():
-            # What the checks have no device on goes by its number.
+            # A card on which the checks have no device is named by its number.
             silent = self._answered.pop(uuid)
             yield judge_silence(names.get(uuid, silent), error, f" {during}")
 

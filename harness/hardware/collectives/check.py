@@ -95,7 +95,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 
 
 def _blame_copies(machine: Machine, account: Account, context: CheckContext) -> None:
-    """Look for copies that are wrong, between two cards or all of one: they are then the cause, not what arrived."""
+    """Look for wrong copies, of a pair or of one card. If there are some, they are the cause of the wrong result."""
     trials, cards = Trials(), {card.label: card for card in machine.cards}
     copy(machine, Level.QUICK, context.seed, trials)
     blamed = list(copying_findings(blame_copying(trials.trials), cards, {}))

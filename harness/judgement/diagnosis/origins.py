@@ -37,23 +37,23 @@ class Origin:
 
     @property
     def joins(self) -> bool:
-        """Whether it only joins, or moves, what others made."""
+        """Whether it only joins or moves the results of other ops."""
         return self.step.kind in MOVES
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it reads what ops on other lines made, of which the reference has no equal."""
+        """Whether it reads results, made on other lines, that the reference does not have."""
         return any(step.place not in self.step.places for step in self.unlike)
 
 
 def lines_of_step(step: Step, shared: frozenset[str]) -> tuple[str, ...]:
-    """Its line, where the program by itself called what the reference runs too, and the outermost line."""
+    """The line of a step; the line of the program that calls code shared with the reference; the outermost line."""
     own = next((line for line in step.places if line not in shared), "")
     return tuple(dict.fromkeys(line for line in (*step.places[:1], own, *step.places[-1:]) if line))
 
 
 def place_of_step(step: Step, shared: frozenset[str]) -> str | None:
-    """The same as a text."""
+    """Those lines as a text."""
     return " from ".join(lines_of_step(step, shared)).replace(" from ", ", called at ", 1) or None
 
 

@@ -64,9 +64,9 @@ class Partners:
         self._joinable: dict[tuple[int, int], bool] = {}
 
     def _is_shared_out(self, number: int) -> bool:
-        """Whether a gradient has its rows in each shard, times the rows of the batch by those of the shard.
+        """Whether the shards' gradients are rows of this one, scaled by the batch's rows over the shard's rows.
 
-        So it is with the gradient of a mean over the rows.
+        The gradient of a mean over the rows is like this.
         """
         wanted = self.whole[number].result
         parts = [steps[number].result for steps in self.shards]

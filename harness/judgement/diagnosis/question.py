@@ -118,7 +118,7 @@ class Question:
     whole: tuple[str, ...] = ()
     #: What was tried in vain, for the reader.
     ruled_out: list[str] = field(default_factory=list)
-    #: What was not tried for want of time, and since when hypotheses are tried.
+    #: Hypotheses that there was no time for, and when the first one was begun.
     untried: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     #: Results of the reference for each shard, by how the inputs are split.

@@ -128,7 +128,7 @@ class Recording(list[Step]):
         return self._within(kind, places, device, run)
 
     def on_region(self, name: str, inputs: Any, outputs: Any) -> Callable[[Callable[[], Any]], Any]:
-        """The same of a custom gradient, or another region with a backward function of its own."""
+        """Note the same for a custom gradient, or another region with its own backward function."""
         given = {each._id for each in inputs if hasattr(each, "_id")}
         made = [each._id for each in outputs if hasattr(each, "_id")]
         places = places_of_call(None)

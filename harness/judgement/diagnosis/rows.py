@@ -51,7 +51,7 @@ def _texts(array: Array) -> Array:
 
 
 def _places(found: Array, expected: Array) -> list[int] | None:
-    """The same for texts."""
+    """For each row of texts, the row of the reference that it is; ``None`` where one is in no row."""
     places: list[int] = []
     for number, row in enumerate(found):
         near = [other for other, wanted in enumerate(expected) if np.array_equal(row, wanted)]

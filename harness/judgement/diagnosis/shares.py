@@ -19,7 +19,7 @@ _NEAR = 1e-3
 
 
 def of_rows(question: Question) -> Iterator[Cause]:
-    """The gradients of the inputs are those of the reference, but for a factor of some of the rows."""
+    """Some rows of the inputs' gradients are the reference's times a factor; the other rows are equal."""
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
     inputs = len(question.parallel.source_names()) - len(question.parallel.variables)
     gradients = [leaf for leaf in question.wrong if leaf.part == "gradients" and leaf.index < inputs]
@@ -37,7 +37,7 @@ def of_rows(question: Question) -> Iterator[Cause]:
 
 
 def of_parts(question: Question) -> Iterator[Cause]:
-    """The results are sums over the parts of the batch, but for a factor of some parts."""
+    """The results are sums over the parts of the batch, in which some parts have a factor."""
     leaves = [leaf for leaf in question.wrong if leaf.part != "gradients"]
     for layout in partitions(question):
         shards = PerShard.run(question, layout) if leaves else None
@@ -84,7 +84,7 @@ def _whose(question: Question, rows: Sequence[int]) -> str:
 
 
 def _shares(leaf: Leaf) -> Array | None:
-    """For each row, by what its gradient is multiplied; NaN where it is zero anyway."""
+    """The factor of each row's gradient; NaN where the gradient is zero."""
     found, expected = leaf.found, leaf.expected
     if found is None or expected is None or found.shape != expected.shape or found.ndim < 1 or len(found) < 2:
         return None
