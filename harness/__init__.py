@@ -33,10 +33,8 @@ if TYPE_CHECKING:
         UsageError as UsageError,
         VerificationError as VerificationError,
     )
-    from harness.evidence.trace import (
-        Trace as Trace,
-        trace as trace,
-    )
+    from harness.evidence.trace import Trace as Trace
+    from harness.evidence.tracing import trace as trace
     from harness.judgement.verification import Verification as Verification
     from harness.judgement.verify import (
         assert_parallel as assert_parallel,
@@ -77,7 +75,8 @@ _NAMES = {
         "UsageError",
         "VerificationError",
     ),
-    "harness.evidence.trace": ("Trace", "trace"),
+    "harness.evidence.trace": ("Trace",),
+    "harness.evidence.tracing": ("trace",),
     "harness.judgement.verification": ("Verification",),
     "harness.judgement.verify": ("assert_parallel", "verify"),
     "harness.parallel.data": ("make_parallel",),

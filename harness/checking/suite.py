@@ -12,13 +12,25 @@ from harness.errors import UnknownCheck
 from harness.records import Fingerprint
 
 
+def _configure(spec: str) -> Devices:
+    from harness.devices.runtime import configure
+
+    return configure(spec)
+
+
+def _fingerprint(devices: Devices) -> Fingerprint:
+    from harness.devices.fingerprint import fingerprint
+
+    return fingerprint(devices)
+
+
 @dataclass(frozen=True, slots=True)
 class Suite:
     """Checks, in the order in which they run, and how a process gets its devices from a spec and describes itself."""
 
     checks: tuple[Check, ...]
-    configure: Callable[[str], Devices]
-    fingerprint: Callable[[Devices], Fingerprint]
+    configure: Callable[[str], Devices] = _configure
+    fingerprint: Callable[[Devices], Fingerprint] = _fingerprint
     #: The hardware under configured devices; ``None`` for a suite that has no hardware checks.
     machine: Callable[[Devices], Hardware] | None = None
 

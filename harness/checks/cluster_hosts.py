@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.run import Plan, run_checks
+from harness.checking.suite import Suite
 from harness.checking.tally import Tally
+from harness.checks import gradient_colocation, model_parallel, vector_add
 from harness.errors import RefusedByWorker
 from harness.records import Finding, Verdict
 from harness.runner.job import Job, WorkerFiles
@@ -23,23 +25,22 @@ if TYPE_CHECKING:
     from harness.runner.worker import Send
 
 HOSTS = 3
-#: Checks that a single process passes too.
-CHECKS = ("vector-add", "gradient-colocation", "pipeline")
+#: Checks that a single process passes too, and how processes find them.
+SUITE = Suite((vector_add.CHECK, gradient_colocation.CHECK, model_parallel.CHECK))
+REFERENCE = f"{__name__}:SUITE"
 #: Time limits in seconds: for all hosts to start, and for each of the checks.
 START_S, LIMIT_S = 40.0, 60.0
 
 
 def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its own hosts
     """Start the hosts, run the checks on them, and take over their counts and findings."""
-    from harness.checks.registry import REFERENCE
-
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="harness-cluster-") as name, _serving(HOSTS, Path(name)) as addresses:
         if len(addresses) < HOSTS:
             tally.found(_wrong("the servers", f"{HOSTS} addresses within {START_S:g} s", f"{len(addresses)}"))
             return tally.outcome("", "run `harness serve` by hand and read its output")
         spec = "cluster:" + ",".join(addresses)
-        plan = Plan(spec, CHECKS, Path(name) / "checks", REFERENCE, timeout_s=LIMIT_S, startup_limit_s=LIMIT_S)
+        plan = Plan(spec, SUITE.ids, Path(name) / "checks", REFERENCE, timeout_s=LIMIT_S, startup_limit_s=LIMIT_S)
         try:
             results = [event.result for event in run_checks(plan) if isinstance(event, Finished)]
         except RefusedByWorker as error:
@@ -51,8 +52,8 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its 
             if result.verdict in (Verdict.UNKNOWN, Verdict.SKIP):
                 tally.unproven(f"{result.check} on {HOSTS} hosts: {result.reason}")
     return tally.outcome(
-        f"{', '.join(CHECKS)} passed on {HOSTS} hosts simulated on this machine, and each op is proven to have run on "
-        "its host",
+        f"{', '.join(SUITE.ids)} passed on {HOSTS} hosts simulated on this machine, and each op is proven to have run "
+        "on its host",
         "the finding names the host; docs/guides/other-hosts.md lists the usual causes",
     )
 

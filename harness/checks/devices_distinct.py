@@ -57,7 +57,7 @@ def _unused(device: Device, index: int, found: str, tally: Tally) -> None:
 
 def _judge_device(device: Device, index: int, mode: str, tally: Tally) -> None:
     """A product computed on ``device`` is right, and TensorFlow's own record says that it ran there."""
-    from harness.evidence.trace import trace
+    from harness.evidence.tracing import trace
 
     # Whole numbers, other ones for each device and mode: exact in float32, and no result can stand for another.
     left = np.arange(15, dtype=np.float32).reshape(3, 5) + 100 * index + (50 if mode == "graph" else 0)

@@ -88,7 +88,7 @@ def _judge_chains(parallel: Any, inputs: dict[str, Any], pair: Devices, tally: T
     """Each device ran the products of one chain, no more and no fewer."""
     import tensorflow as tf
 
-    from harness.evidence.trace import trace
+    from harness.evidence.tracing import trace
 
     traced = trace(tf.function(parallel), **{name: tf.constant(value) for name, value in inputs.items()})
     ran = Counter(str(op.device) for op in traced.ops if op.type == "MatMul" and op.device is not None)

@@ -34,22 +34,9 @@ from harness.hardware.memory import check as memory
 from harness.hardware.memory_settings import check as memory_settings
 from harness.hardware.software import check as software
 from harness.hardware.sustained_load import check as sustained_load
-from harness.records import Fingerprint
 
 if TYPE_CHECKING:
     from harness.hardware.machine import Machine
-
-
-def _configure(spec: str) -> Devices:
-    from harness.devices.runtime import configure
-
-    return configure(spec)
-
-
-def _fingerprint(devices: Devices) -> Fingerprint:
-    from harness.devices.fingerprint import fingerprint
-
-    return fingerprint(devices)
 
 
 def _machine(devices: Devices) -> Machine:
@@ -88,7 +75,5 @@ SUITE = Suite(
         cluster_hosts.CHECK,
         every_strategy.CHECK,
     ),
-    configure=_configure,
-    fingerprint=_fingerprint,
     machine=_machine,
 )

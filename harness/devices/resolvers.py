@@ -1,17 +1,18 @@
-"""Finds the hosts of a cluster: those that the spec lists, or those that one of TensorFlow's cluster resolvers does."""
+"""Finds the hosts of a cluster with one of TensorFlow's cluster resolvers."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from typing import Any
+from typing import Any, Literal
 
 from harness.devices.address import distinct
 from harness.devices.hosts import Host
-from harness.devices.kinds.cluster import ClusterSpec
 from harness.devices.kinds.kind import MAX_COUNT
 from harness.errors import InvalidSpec
 
+#: TensorFlow's cluster resolvers, by what they read.
+ResolverName = Literal["tf_config", "slurm", "kubernetes"]
 #: The job of this process, which is its only task.
 CLIENT_JOB = "localhost"
 #: The ports of the servers of Slurm tasks and Kubernetes pods, TensorFlow's own defaults. The second task of a Slurm
@@ -19,8 +20,8 @@ CLIENT_JOB = "localhost"
 SLURM_PORT, KUBERNETES_PORT = 8888, 8470
 
 
-def find_hosts(tensorflow: Any, spec: ClusterSpec, *, kubernetes: Any = None) -> tuple[Host, ...]:
-    """Find the hosts of ``spec``, sorted by job and task, without connecting to them.
+def find_hosts(tensorflow: Any, resolver: ResolverName, *, kubernetes: Any = None) -> tuple[Host, ...]:
+    """Find the hosts that ``resolver`` knows, sorted by job and task, without connecting to them.
 
     ``tf_config`` reads the environment variable TF_CONFIG, ``slurm`` the variables SLURM_PROCID, SLURM_STEP_NUM_TASKS,
     SLURM_STEP_NODELIST and SLURM_STEP_TASKS_PER_NODE (the tasks of an ``srun``; ports from 8888), ``kubernetes`` lists
@@ -31,24 +32,23 @@ def find_hosts(tensorflow: Any, spec: ClusterSpec, *, kubernetes: Any = None) ->
     Raises:
         InvalidSpec: the source is missing or not readable, or it names no host.
     """
-    if spec.resolver is None:
-        return spec.listed_hosts()
     unusable: tuple[type[Exception], ...] = (
         *(ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError),
-        *(_kubernetes_errors() if spec.resolver == "kubernetes" else ()),
+        *(_kubernetes_errors() if resolver == "kubernetes" else ()),
     )
     try:
-        tasks, own = _resolve(tensorflow.distribute.cluster_resolver, spec.resolver, kubernetes)
+        tasks, own = _resolve(tensorflow.distribute.cluster_resolver, resolver, kubernetes)
         if own is not None:
             tasks.pop(own, None)
         addresses = distinct(list(tasks.values()))
     except unusable as error:
-        raise InvalidSpec(str(spec), f"{_source(spec.resolver)} cannot be used ({_line(error)})") from error
+        raise InvalidSpec(f"cluster:{resolver}", f"{_source(resolver)} cannot be used ({_line(error)})") from error
     if any(job == CLIENT_JOB for job, _ in tasks):
-        why = f"{_source(spec.resolver)} has a job {CLIENT_JOB!r}, the name reserved for this process"
-        raise InvalidSpec(str(spec), why)
+        why = f"{_source(resolver)} has a job {CLIENT_JOB!r}, the name reserved for this process"
+        raise InvalidSpec(f"cluster:{resolver}", why)
     if not tasks:
-        raise InvalidSpec(str(spec), f"{_source(spec.resolver)} names no host{' besides this process' if own else ''}")
+        why = f"{_source(resolver)} names no host{' besides this process' if own else ''}"
+        raise InvalidSpec(f"cluster:{resolver}", why)
     return tuple(Host(job, task, address) for (job, task), address in sorted(zip(tasks, addresses, strict=True)))
 
 

@@ -14,9 +14,10 @@ from typing import Any
 from harness.devices.connect import connect, connect_hosts, start_servers
 from harness.devices.device import Device, Devices
 from harness.devices.inventory import Inventory
+from harness.devices.kinds.kind import Request
 from harness.devices.name import DeviceName
 from harness.devices.plan import Plan
-from harness.devices.request import Request, resolve
+from harness.devices.request import resolve
 from harness.devices.servers import CoreServer
 from harness.devices.settings import apply_settings, irrevocable, read_settings, runtime_started
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable

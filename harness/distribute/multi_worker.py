@@ -177,7 +177,8 @@ def _work(send: Send, training: TrainingArguments, folder: Path, index: int) -> 
 
     from harness.devices.loopback import restrict_listening
     from harness.distribute.single_device import make_session
-    from harness.evidence.trace import Trace, trace
+    from harness.evidence.trace import Trace
+    from harness.evidence.tracing import trace
 
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(1)

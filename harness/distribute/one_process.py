@@ -18,7 +18,8 @@ from harness.distribute.judgement import Judgement
 from harness.distribute.rules import judge_collectives, judge_rows, judge_sync, judge_updates, judge_variable_devices
 from harness.distribute.single_device import Experiment, Reference, facts_of, make_session
 from harness.distribute.strategies import make_strategy
-from harness.evidence.trace import Trace, trace
+from harness.evidence.trace import Trace
+from harness.evidence.tracing import trace
 from harness.judgement.placement import judge_replicas
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer

@@ -29,7 +29,7 @@ class Arguments:
 def run(arguments: dict[str, object], send: Send) -> None:
     """Configure the devices, load the function, trace one call of it, and save the trace."""
     from harness.devices.runtime import configure
-    from harness.evidence.trace import trace
+    from harness.evidence.tracing import trace
 
     asked = TypeAdapter(Arguments).validate_python(arguments)
     target = Target(Path(asked.file), asked.function)

@@ -9,20 +9,19 @@ from typing import Any, get_args
 from harness.atomic_file import write_atomically
 from harness.devices.name import DeviceName
 from harness.errors import InvalidRecord, TraceNotSaved
-from harness.evidence.op import Op, Role, Transfer
-from harness.evidence.trace import Trace
+from harness.evidence.op import Evidence, Op, Role, Transfer
 
 #: Version of the stored form. A reader accepts this one and all earlier ones.
 TRACE_SCHEMA_VERSION = 1
 
 
-def save(trace: Trace, path: Path) -> Path:
-    """Write a trace; the file is whole or not there. One op a line, so that a change is easy to see in a review.
+def save(evidence: Evidence, path: Path) -> Path:
+    """Write the ops and transfers of a trace, one a line, so that a change is easy to see in a review.
 
-    Raise TraceNotSaved if the folder cannot be written.
+    The file is whole or not there. Raise TraceNotSaved if the folder cannot be written.
     """
-    ops = [json.dumps(_op_record(op), separators=(", ", ": ")) for op in trace.ops]
-    transfers = [json.dumps(_transfer_record(transfer)) for transfer in trace.transfers]
+    ops = [json.dumps(_op_record(op), separators=(", ", ": ")) for op in evidence.ops]
+    transfers = [json.dumps(_transfer_record(transfer)) for transfer in evidence.transfers]
     text = (
         f'{{"schema_version": {TRACE_SCHEMA_VERSION},\n"ops": [\n'
         + ",\n".join(ops)
@@ -37,14 +36,17 @@ def save(trace: Trace, path: Path) -> Path:
     return path
 
 
-def load(path: Path) -> Trace:
-    """Read a trace. Raise InvalidRecord if there is no such file, or it is not a trace of a known version."""
+def load(path: Path) -> tuple[tuple[Op, ...], tuple[Transfer, ...]]:
+    """Read the ops and transfers of a trace.
+
+    Raise InvalidRecord if there is no such file, or it is not a trace of a known version.
+    """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         version = record["schema_version"]
         if version > TRACE_SCHEMA_VERSION:
             raise InvalidRecord(path, f"schema_version = {version}, newer than {TRACE_SCHEMA_VERSION}")
-        return Trace(tuple(map(_op, record["ops"])), tuple(map(_transfer, record["transfers"])))
+        return tuple(map(_op, record["ops"])), tuple(map(_transfer, record["transfers"]))
     except OSError as error:
         raise InvalidRecord(path, error.strerror or str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:

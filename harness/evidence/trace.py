@@ -1,4 +1,4 @@
-"""``harness.trace``: a record of what TensorFlow executed, made once, that any rule can read."""
+"""A trace: a record of what TensorFlow executed, made once, that any rule can read."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Trace:
         """
         from harness.evidence.storage import load
 
-        return load(Path(path))
+        return Trace(*load(Path(path)))
 
     def diff(self, other: Trace) -> TraceDiff:
         """What moved where from this trace to ``other``; falsy when nothing did.
@@ -101,26 +101,3 @@ class Trace:
         from harness.evidence.table import text
 
         return text(self)
-
-
-def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace:
-    """Call ``fn(*args, **kwargs)`` once and record every op that TensorFlow executed for it, and where.
-
-    The evidence is what the runtime placed or executed: never ``tensor.device``, which says CPU:0 for the result of
-    a ``tf.function`` that ran elsewhere. Threads that ``fn`` starts or uses are traced too; while it runs, threads
-    take turns, one op or function at a time each.
-
-    Raises:
-        EvidenceError: ``fn`` cannot be called; called inside a ``tf.function`` or another trace; or TensorFlow ran ops
-            and reported none of them.
-        TensorFlowInterfaceChanged: TensorFlow's private interface is not what this version expects.
-        Exception: what ``fn`` raises, unchanged.
-    """
-    from harness.evidence.build import build
-    from harness.evidence.recorder import record
-
-    if not callable(fn):
-        raise EvidenceError(f"trace: fn={fn!r} is not callable; give a function, then its arguments")
-    with record(args, kwargs) as recording:
-        outputs = fn(*args, **kwargs)
-    return build(recording, outputs)

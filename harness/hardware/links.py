@@ -8,13 +8,12 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from harness.devices.nvidia import bus_id
+from harness.hardware.machine import Pair, PairLink
 
 if TYPE_CHECKING:
     from harness.hardware.nvml import Nvml
     from harness.records import Card
 
-#: Two cards by their labels, the source of a copy first.
-Pair = tuple[str, str]
 #: NVML's number of a switch at the other end of a link, and its names of ways over PCIe, by their level.
 _SWITCH = 2
 _PCIE_WAYS = {
@@ -25,26 +24,6 @@ _PCIE_WAYS = {
     40: "one NUMA node",
     50: "the link between processors",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PairLink:
-    """The active NVLinks between two cards, each of ``link_gbs`` one way, or the ``way`` over PCIe without one."""
-
-    nvlinks: int = 0
-    link_gbs: float | None = None
-    way: str = "PCIe"
-
-    @property
-    def gbs(self) -> float | None:
-        """What the NVLinks carry one way, in GB/s; ``None`` without one, or if their rate is unknown."""
-        return self.nvlinks * self.link_gbs if self.nvlinks and self.link_gbs else None
-
-    def __str__(self) -> str:
-        if not self.nvlinks:
-            return self.way
-        rate = f" of {self.link_gbs:.4g} GB/s" if self.link_gbs else ""
-        return f"{self.nvlinks} NVLink{'s' if self.nvlinks > 1 else ''}{rate}"
 
 
 @dataclass(frozen=True, slots=True)

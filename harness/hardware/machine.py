@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from harness.hardware.links import PairLink
     from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
     from harness.hardware.software.installed import Software
     from harness.records import Card
@@ -91,6 +90,30 @@ class Operation:
     def work(self) -> float:
         """The work of one run, in GFLOP or GB as ``unit`` says."""
         return ((self.flop if self.unit == "GFLOP/s" else self.traffic_bytes) or 0.0) / 1e9
+
+
+#: Two cards by their labels, the source of a copy first.
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PairLink:
+    """The active NVLinks between two cards, each of ``link_gbs`` one way, or the ``way`` over PCIe without one."""
+
+    nvlinks: int = 0
+    link_gbs: float | None = None
+    way: str = "PCIe"
+
+    @property
+    def gbs(self) -> float | None:
+        """What the NVLinks carry one way, in GB/s; ``None`` without one, or if their rate is unknown."""
+        return self.nvlinks * self.link_gbs if self.nvlinks and self.link_gbs else None
+
+    def __str__(self) -> str:
+        if not self.nvlinks:
+            return self.way
+        rate = f" of {self.link_gbs:.4g} GB/s" if self.link_gbs else ""
+        return f"{self.nvlinks} NVLink{'s' if self.nvlinks > 1 else ''}{rate}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,43 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from harness.devices.shipped import shipped_folder
 from harness.errors import InvalidProfile
+from harness.hardware.card_profile import CardProfile
 from harness.records import Card
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """One figure of a profile. ``figure`` is the name of a ``records.Figure``, such as ``matmul float32``.
-
-    A measured value below ``value * low`` is too slow, one above ``value * high`` is impossible.
-    """
-
-    figure: str
-    value: float
-    unit: str
-    source: str
-    date: str
-    low: float = 0.5
-    high: float = 1.05
-
-
-@dataclass(frozen=True, slots=True)
-class CardProfile:
-    """What cards of one model should reach. ``matches`` are names as the driver reports them."""
-
-    name: str
-    matches: tuple[str, ...]
-    expected: tuple[Expected, ...]
-
-    def figure(self, name: str) -> Expected | None:
-        """Return the figure of that name, if there is one."""
-        return next((each for each in self.expected if each.figure == name), None)
-
 
 #: Returns the profile of a card, or ``None``.
 ProfileOf = Callable[[Card], CardProfile | None]

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from harness.devices.toml_file import parse_model
 from harness.errors import InvalidProfile
-from harness.hardware.profile import CardProfile, Expected
+from harness.hardware.card_profile import CardProfile, Expected
 
 #: The version of the schema in this module. Earlier ones stay readable.
 SCHEMA_VERSION = 1

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
+from harness.hardware.card_profile import CardProfile
 from harness.hardware.finding import amount, finding
-from harness.hardware.links import Pair, PairLink
-from harness.hardware.profile import CardProfile
+from harness.hardware.machine import Pair, PairLink
 from harness.records import Card, Figure, Finding, Quantity, RunRecord, Verdict
 
 

@@ -32,7 +32,7 @@ from harness.hardware.tensors import TensorBuffer, in_host_memory, require_on, s
 from harness.plural import plural
 
 if TYPE_CHECKING:
-    from harness.hardware.links import PairLink
+    from harness.hardware.machine import PairLink
     from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
     from harness.hardware.software.installed import Software
     from harness.records import Card

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from harness.devices.device import Devices
 from harness.devices.lost import lost_hosts, naming_hosts
 from harness.errors import HarnessError, HostUnreachable
-from harness.evidence.trace import Trace, trace
+from harness.evidence.trace import Trace
+from harness.evidence.tracing import trace
 from harness.judgement.arithmetic import computes
 from harness.judgement.diagnosis.place import place_of_error, place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question

@@ -16,7 +16,8 @@ from harness.devices.device import Device
 from harness.devices.name import DeviceName
 from harness.errors import EvidenceError
 from harness.evidence.op import Op, Transfer
-from harness.evidence.trace import Trace, trace
+from harness.evidence.trace import Trace
+from harness.evidence.tracing import trace
 from harness.plural import plural
 from harness.speed.estimate import FEWEST_PAIRS, correlation, pairs_needed, relative_half_width
 from harness.speed.pairs import Samples

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness.strategies.definition import Definition
 from harness.strategies.parts import leaf_at, pack
-
-if TYPE_CHECKING:
-    from harness.strategies.program import Program
 
 
 @dataclass(frozen=True)
@@ -21,13 +19,13 @@ class Built:
     of them), with an unknown batch size.
     """
 
-    program: Program
+    program: Definition
     fn: Callable[..., Any]
     variables: tuple[Any, ...]
     signature: dict[str, Any]
 
 
-def make_variables(program: Program, device_of: Callable[[str], str]) -> dict[str, Any]:
+def make_variables(program: Definition, device_of: Callable[[str], str]) -> dict[str, Any]:
     """Make the variables by name, each on the device that ``device_of`` returns for its name."""
     import tensorflow as tf
 
@@ -42,7 +40,7 @@ def make_variables(program: Program, device_of: Callable[[str], str]) -> dict[st
     return made
 
 
-def build(program: Program, host: str, variables: dict[str, Any] | None = None) -> Built:
+def build(program: Definition, host: str, variables: dict[str, Any] | None = None) -> Built:
     """Build the function, and the variables on the device ``host`` unless they are given."""
     import tensorflow as tf
 
@@ -91,7 +89,7 @@ def _move_axis(tf: Any, tensor: Any, source: int, target: int) -> Any:
     return tensor if source == target else tf.transpose(tensor, order)
 
 
-def _signature(tf: Any, program: Program) -> dict[str, Any]:
+def _signature(tf: Any, program: Definition) -> dict[str, Any]:
     specs = {}
     for argument in program.arguments:
         shape: list[int | None] = list(argument.shape)

@@ -11,10 +11,11 @@ import numpy as np
 
 from harness.devices.device import Devices
 from harness.errors import UsageError, VerificationError
+from harness.strategies.build import build
+from harness.strategies.definition import Definition
 
 if TYPE_CHECKING:
     from harness.judgement.verification import Verification
-    from harness.strategies.program import Program
 
 _TEMPLATE = '''\
 """Verifies one generated program. Exits with 0 if it passes, and with 1 and the findings if it does not."""
@@ -55,7 +56,7 @@ import numpy as np
 
 
 def assert_program(
-    program: Program,
+    program: Definition,
     devices: Devices,
     *,
     make_parallel: Callable[..., Any] | None = None,
@@ -77,7 +78,7 @@ def assert_program(
     from harness.parallel.data import make_parallel as default
 
     make = default if make_parallel is None else make_parallel
-    built = program.build(devices.host)
+    built = build(program, devices.host)
     try:
         return assert_parallel(
             make(built.fn, devices, axis=program.axis, broadcast=program.broadcast),
@@ -95,7 +96,9 @@ def assert_program(
         raise VerificationError(message, error.findings, error.verification) from None
 
 
-def _reproduction(program: Program, devices: Devices, make: Callable[..., Any], modes: Sequence[str], seed: int) -> str:
+def _reproduction(
+    program: Definition, devices: Devices, make: Callable[..., Any], modes: Sequence[str], seed: int
+) -> str:
     try:
         text = script(program, devices, make_parallel=make, modes=modes, seed=seed)
     except UsageError:
@@ -107,7 +110,7 @@ def _reproduction(program: Program, devices: Devices, make: Callable[..., Any], 
 
 
 def script(
-    program: Program,
+    program: Definition,
     devices: Devices | str = "cpu:4",
     *,
     make_parallel: Callable[..., Any] | str = "harness:make_parallel",
@@ -148,7 +151,7 @@ def script(
     )
 
 
-def program_text(program: Program) -> str:
+def program_text(program: Definition) -> str:
     """Return the program as Python, with one part in each line."""
     lines = ["Program("]
     for field in fields(program):

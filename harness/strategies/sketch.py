@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from harness.errors import InvalidProgram
+from harness.strategies.definition import infer, largest_magnitude
 from harness.strategies.dtypes import EXACT_LIMIT, is_float
 from harness.strategies.parts import Argument, Variable
-from harness.strategies.program import infer, largest_magnitude
 from harness.strategies.steps.step import Step, Value
 
 T = TypeVar("T")

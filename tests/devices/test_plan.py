@@ -9,9 +9,10 @@ from harness.devices.kinds.auto import AUTO_MEMORY_MIB, AutoSpec
 from harness.devices.kinds.cores import CoresSpec
 from harness.devices.kinds.cpu import CpuSpec
 from harness.devices.kinds.gpu import GpuSpec
+from harness.devices.kinds.kind import Request
 from harness.devices.name import DeviceName
 from harness.devices.plan import Options, Plan
-from harness.devices.request import Request, resolve
+from harness.devices.request import resolve
 from harness.devices.settings import GpuSettings, RuntimeSettings
 from harness.errors import DevicesUnavailable, HostUnreachable
 

@@ -10,25 +10,26 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from harness.devices.hosts import Host
 from harness.devices.kinds.cluster import ClusterSpec
 from harness.devices.resolvers import find_hosts
 from harness.devices.spec import parse_spec
 from harness.errors import InvalidSpec
 
 
-def _spec(text: str) -> ClusterSpec:
+def _found(text: str, **given: Any) -> tuple[Host, ...]:
     spec = parse_spec(text)
     assert isinstance(spec, ClusterSpec)
-    return spec
+    return spec.listed_hosts() if spec.resolver is None else find_hosts(tf, spec.resolver, **given)
 
 
 def _hosts(text: str, **given: Any) -> list[str]:
-    return [str(host) for host in find_hosts(tf, _spec(text), **given)]
+    return [str(host) for host in _found(text, **given)]
 
 
 def _refused(text: str, **given: Any) -> str:
     with pytest.raises(InvalidSpec) as caught:
-        find_hosts(tf, _spec(text), **given)
+        _found(text, **given)
     assert caught.value.spec == text
     assert "\n" not in str(caught.value)
     return caught.value.why

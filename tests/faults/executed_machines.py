@@ -198,7 +198,7 @@ def spend_little(patch: Any) -> None:
 def problems_of(machine: Machine, devices: Any, built: dict[Any, Any], seed: int = DEFAULT_SEED) -> list[str]:
     """What the checks say of the machine and should not, and the other way round."""
     from harness.checks.registry import SUITE
-    from harness.devices.described.description import read_description
+    from harness.devices.described.reading import read_description
     from harness.devices.described.state import gpus_of
     from harness.devices.device import Devices
     from harness.hardware.real import TensorFlowMachine

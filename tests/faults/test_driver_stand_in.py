@@ -12,8 +12,8 @@ import pynvml
 import pytest
 from described_machines import H100, text
 
-from harness.devices.described.description import read_description
 from harness.devices.described.order import uuid_of
+from harness.devices.described.reading import read_description
 from harness.devices.described.state import gpus_of
 from harness.devices.nvidia import cuda_uuids, memory_by_process, read_cards
 from harness.hardware.machine import Reading

@@ -43,7 +43,7 @@ def one_card_in_two_parts() -> None:
 
     import harness
     from harness.checks.registry import SUITE
-    from harness.devices.described.description import read_description
+    from harness.devices.described.reading import read_description
     from harness.devices.described.state import gpus_of
     from harness.hardware.real import TensorFlowMachine
     from harness.softgpu import load, switch
@@ -91,7 +91,7 @@ def faults_in_kernels_of_every_kind() -> None:
     import numpy as np
     import tensorflow as tf
 
-    from harness.devices.described.description import read_description
+    from harness.devices.described.reading import read_description
     from harness.devices.described.state import gpus_of
     from harness.softgpu import load, switch
 

@@ -8,7 +8,8 @@ import pytest
 from described_machines import H100, text
 from executed_machines import LAPTOP, OF_LAPTOP
 
-from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES, load_description, read_description
+from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES
+from harness.devices.described.reading import load_description, read_description
 from harness.devices.described.state import gpus_of
 from harness.errors import InvalidDescription, UsageError
 from harness.hardware.profile import shipped_hardware_profiles

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from harness.checking.check import CheckContext, Level
 from harness.devices.device import Devices
-from harness.hardware.links import PairLink
-from harness.hardware.machine import Mismatch, Operation, Pattern, Reading
+from harness.hardware.machine import Mismatch, Operation, PairLink, Pattern, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.operations import NoKernel, numpy_dtype
 from harness.hardware.patterns import array_mismatch, words

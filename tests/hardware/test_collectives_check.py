@@ -18,8 +18,7 @@ from harness.devices.device import Device, Devices
 from harness.hardware.collectives import check, judge
 from harness.hardware.collectives.check import CHECK
 from harness.hardware.collectives.judge import KINDS, bandwidth, common_gbs, expected, judge_collective
-from harness.hardware.links import PairLink
-from harness.hardware.machine import NoLibrary
+from harness.hardware.machine import NoLibrary, PairLink
 from harness.records import Verdict
 
 CARDS = gpus(4)

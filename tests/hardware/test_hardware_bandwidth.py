@@ -7,10 +7,10 @@ from itertools import permutations
 
 import pytest
 
+from harness.hardware.card_profile import CardProfile, Expected
 from harness.hardware.copies.judge import copy_findings
 from harness.hardware.copies.measure import bandwidth
 from harness.hardware.machine import HOST
-from harness.hardware.profile import CardProfile, Expected
 from harness.hardware.rates import judge_rates
 from harness.records import Card, CheckResult, Exercised, Figure, Finding, RunRecord, Verdict
 

@@ -11,11 +11,11 @@ from simulated import DescribedMachine, devices, read_description
 from harness.checking.check import CheckContext, Level
 from harness.checking.execute import execute
 from harness.hardware.arithmetic import check as arithmetic
+from harness.hardware.card_profile import CardProfile, Expected
 from harness.hardware.cards import check as cards
 from harness.hardware.copies import check as copies, measure
 from harness.hardware.corruption import check as corruption
 from harness.hardware.memory import check as memory
-from harness.hardware.profile import CardProfile, Expected
 from harness.hardware.sustained_load import check as sustained_load
 from harness.records import Card, Verdict
 

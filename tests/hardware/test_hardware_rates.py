@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.hardware.profile import CardProfile, Expected
+from harness.hardware.card_profile import CardProfile, Expected
 from harness.hardware.rates import Judged, judge_drift, judge_rates, rate_finding
 from harness.records import Card, CheckResult, Exercised, Figure, Quantity, RunRecord, Verdict
 

@@ -14,8 +14,8 @@ from simulated import machine, results
 from harness.hardware.copies import check as copies
 from harness.hardware.copies.judge import copy_findings
 from harness.hardware.copies.measure import ACROSS, BOTH, TO_CARD, bandwidth
-from harness.hardware.links import Pair, PairLink, read_links
-from harness.hardware.machine import HOST
+from harness.hardware.links import read_links
+from harness.hardware.machine import HOST, Pair, PairLink
 from harness.hardware.nvml import Nvml
 from harness.hardware.rates import judge_rates
 from harness.records import Card, Finding, Verdict

@@ -55,7 +55,7 @@ def wrong_card() -> None:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from harness.devices.described.description import read_description
+    from harness.devices.described.reading import read_description
     from harness.devices.described.state import gpus_of
     from harness.softgpu import switch
 

@@ -34,7 +34,8 @@ from test_versions import environments
 
 import harness
 from harness.checks.registry import SUITE
-from harness.devices.described.description import FAULT_KINDS, CardsTable, load_description
+from harness.devices.described.description import FAULT_KINDS, CardsTable
+from harness.devices.described.reading import load_description
 from harness.devices.needs import KINDS
 from harness.devices.profile import load_profile, shipped_profile_names
 from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable

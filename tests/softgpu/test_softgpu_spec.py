@@ -11,9 +11,10 @@ import pytest
 from harness.devices.device import Devices
 from harness.devices.inventory import Inventory, PhysicalGpu
 from harness.devices.kinds.auto import AutoSpec
+from harness.devices.kinds.kind import Request
 from harness.devices.kinds.software_gpu import DEFAULT_MIB, SoftwareGpuSpec
 from harness.devices.profile import load_profile
-from harness.devices.request import Request, resolve
+from harness.devices.request import resolve
 from harness.devices.spec import parse_spec
 from harness.errors import DevicesUnavailable, InvalidSpec, SoftwareGpusUnavailable
 from harness.softgpu import SoftwareGpus, load

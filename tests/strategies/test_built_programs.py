@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from harness.strategies import FLOATS, Argument, Dense, Gain, Program, Variable, programs, sample
 from harness.strategies.build import Built
+from harness.strategies.definition import gradient_bounds
 from harness.strategies.parts import leaf_at
-from harness.strategies.program import gradient_bounds
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 #: More than the last place by which a row alone may differ from the same row in a batch: other kernels, other sums.

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.cpu import CpuSpec
 from harness.devices.kinds.gpu import GpuSpec
-from harness.devices.kinds.kind import DeviceSpec, Form
+from harness.devices.kinds.kind import DeviceSpec, Form, Request
 from harness.devices.kinds.logical_gpu import LogicalGpuSpec
 from harness.devices.plan import Plan
-
-if TYPE_CHECKING:
-    from harness.devices.request import Request
 
 #: Logical CPUs where there is no GPU: enough for uneven batches, few enough for a laptop.
 AUTO_CPUS = 4

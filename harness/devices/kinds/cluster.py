@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, get_args
 
 from harness.devices.address import Address, distinct
 from harness.devices.hosts import Host
 from harness.devices.inventory import Inventory, read_inventory
-from harness.devices.kinds.kind import MAX_COUNT, DeviceSpec, Form
+from harness.devices.kinds.kind import MAX_COUNT, DeviceSpec, Form, Request
 from harness.devices.plan import Plan, make_plan
+from harness.devices.resolvers import ResolverName, find_hosts
 from harness.devices.settings import RuntimeSettings
 from harness.plural import plural
 
-if TYPE_CHECKING:
-    from harness.devices.request import Request
-
-#: TensorFlow's cluster resolvers, by what they read.
-ResolverName = Literal["tf_config", "slurm", "kubernetes"]
 _RESOLVERS: tuple[ResolverName, ...] = get_args(ResolverName)
 #: The job of hosts that a spec lists.
 JOB = "worker"
@@ -70,9 +66,8 @@ class ClusterSpec(DeviceSpec):
 
     def inventory(self, tensorflow: Any) -> Inventory:
         """Look at this machine, and find the hosts."""
-        from harness.devices.resolvers import find_hosts
-
-        return replace(read_inventory(tensorflow), hosts=find_hosts(tensorflow, self))
+        hosts = self.listed_hosts() if self.resolver is None else find_hosts(tensorflow, self.resolver)
+        return replace(read_inventory(tensorflow), hosts=hosts)
 
     def plan(self, request: Request, inventory: Inventory) -> Plan:
         """Plan a client with one CPU to split and join on. A GPU in it would compete with a server beside it."""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from harness.devices.device import Device
 from harness.devices.inventory import Inventory
-from harness.devices.kinds.kind import DeviceSpec, Form, counted
+from harness.devices.kinds.kind import DeviceSpec, Form, Request, counted
 from harness.devices.plan import Plan, hidden_gpus, make_plan
 from harness.devices.settings import RuntimeSettings
 from harness.errors import DevicesUnavailable
 from harness.plural import plural
-
-if TYPE_CHECKING:
-    from harness.devices.request import Request
 
 _CORES = re.compile(r"cores:([0-9]+)")
 #: Threads of the client's own pools. It splits and joins on the same cores as its servers.

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
-from harness.devices.kinds.kind import DeviceSpec, Form, counted
+from harness.devices.kinds.kind import DeviceSpec, Form, Request, counted
 from harness.devices.plan import Plan, hidden_gpus, local_plan
 from harness.devices.settings import RuntimeSettings
 from harness.plural import plural
-
-if TYPE_CHECKING:
-    from harness.devices.request import Request
 
 _CPU = re.compile(r"cpu:([0-9]+)")
 

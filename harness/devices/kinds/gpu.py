@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
-from harness.devices.kinds.kind import DeviceSpec, Form, counted
+from harness.devices.kinds.kind import DeviceSpec, Form, Request, counted
 from harness.devices.plan import Plan, local_plan
 from harness.devices.settings import GpuSettings, RuntimeSettings
 from harness.errors import DevicesUnavailable
 from harness.plural import plural
-
-if TYPE_CHECKING:
-    from harness.devices.request import Request
 
 _GPU = re.compile(r"gpu:([0-9]+)")
 

@@ -1,16 +1,14 @@
-"""What each kind of device spec provides: its forms, its grammar, and its plan."""
+"""What each kind of device spec provides: its forms, its grammar, and its plan for a request."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 from harness.devices.inventory import Inventory, read_inventory
-from harness.devices.plan import Plan
-
-if TYPE_CHECKING:
-    from harness.devices.request import Request
+from harness.devices.plan import Options, Plan
 
 #: More devices than this in one process is a typing mistake: TensorFlow makes an allocator and kernels for each.
 MAX_COUNT = 1024
@@ -50,6 +48,23 @@ class DeviceSpec(ABC):
     @abstractmethod
     def plan(self, request: Request, inventory: Inventory) -> Plan:
         """Decide which devices to configure. Raise DevicesUnavailable if fewer devices are available than requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The devices that are requested. Two requests are equal whatever their ``text``, which is how it was written."""
+
+    spec: DeviceSpec
+    options: Options = field(default_factory=Options)
+    text: str = field(default="", compare=False)
+
+    def plan(self, inventory: Inventory) -> Plan:
+        """Decide which devices to configure. Raise DevicesUnavailable if fewer devices are available than requested."""
+        return self.spec.plan(self, inventory)
+
+    def __str__(self) -> str:
+        spec = str(self.spec)
+        return spec if self.text in ("", spec) else f"{self.text} ({spec})"
 
 
 def counted(pattern: re.Pattern[str], text: str) -> int | None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.devices.inventory import Inventory
-from harness.devices.kinds.kind import DeviceSpec, Form, counted
+from harness.devices.kinds.kind import DeviceSpec, Form, Request, counted
 from harness.devices.plan import Plan, local_plan
 from harness.devices.settings import GpuSettings, RuntimeSettings
 from harness.devices.shipped import shipped_folder
 from harness.errors import DevicesUnavailable
 from harness.plural import plural
 from harness.softgpu import DescribedGpus, SoftwareGpus
-
-if TYPE_CHECKING:
-    from harness.devices.request import Request
 
 _SOFTWARE_GPU = re.compile(r"softgpu:([0-9]+)(?:x([0-9]+))?")
 #: Memory of each, in MiB, by default. What a program does not write takes none of the machine's memory.
@@ -103,7 +99,7 @@ class DescribedGpuSpec(DeviceSpec):
             DevicesUnavailable: there are none.
             InvalidDescription: the file is wrong.
         """
-        from harness.devices.described.description import load_description
+        from harness.devices.described.reading import load_description
         from harness.devices.described.state import gpus_of
 
         gpus = gpus_of(load_description(self.path), self.path, visible)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness.hardware.bits import changed_bits
 from harness.hardware.finding import amount, finding
-from harness.hardware.links import Pair, PairLink
+from harness.hardware.machine import Pair, PairLink
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 

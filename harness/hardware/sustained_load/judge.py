@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
+from harness.hardware.card_profile import CardProfile
 from harness.hardware.counters import judge_counters, judge_repairs
 from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Reading
-from harness.hardware.profile import CardProfile
 from harness.hardware.sustained_load.measure import Load
 from harness.records import Figure, Finding, Quantity, Verdict
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from described_machines import H100, text
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
-from harness.devices.described.description import Description, read_description
+from harness.devices.described.description import Description
+from harness.devices.described.reading import read_description
 from simulated.cards import NOISE, DescribedMachine
 from simulated.identity import devices
 

@@ -13,8 +13,7 @@ from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.models import NVLINK_SHARE
 from harness.devices.described.order import nvlinks_between, nvlinks_of
-from harness.hardware.links import PairLink
-from harness.hardware.machine import HOST, Job, Mismatch, Operation, Pattern, Ran, Reading
+from harness.hardware.machine import HOST, Job, Mismatch, Operation, PairLink, Pattern, Ran, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.software.installed import Software
 from harness.records import Card

@@ -1,0 +1,57 @@
+"""Reads a description of a machine, and refuses what does not fit together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.devices.described.description import SENSORS, Description
+from harness.devices.described.effects import without_effect
+from harness.devices.described.models import MODELS
+from harness.devices.toml_file import parse_model, read_model
+from harness.errors import InvalidDescription
+
+
+def load_description(path: Path) -> Description:
+    """Read and validate a description. Raise InvalidDescription as :func:`read_description` does."""
+    made = read_model(path, Description, InvalidDescription)
+    _check_together(path, made)
+    return made
+
+
+def read_description(path: Path | str, text: str) -> Description:
+    """Parse and validate the text of a description; ``path`` is for messages.
+
+    Raise InvalidDescription with the first wrong key, its value and what is accepted.
+    """
+    made = parse_model(path, text, Description, InvalidDescription)
+    _check_together(path, made)
+    return made
+
+
+def _check_together(path: Path | str, made: Description) -> None:
+    cards = made.cards
+    if cards.model not in MODELS and cards.compute_capability is None:
+        accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
+        raise InvalidDescription(path, "cards.model", cards.model, accepted)
+    sensors = set(SENSORS)
+    for name in cards.without:
+        if name not in sensors:
+            raise InvalidDescription(path, "cards.without", name, "sensors: " + ", ".join(sorted(sensors)))
+    for bridge in cards.bridges:
+        between = set(bridge[:2])
+        if len(bridge) != 3 or len(between) != 2 or not between <= set(range(cards.count)) or bridge[2] < 1:
+            accepted = f"two different cards below {cards.count} and their links, such as [0, 1, 12]"
+            raise InvalidDescription(path, "cards.bridges", bridge, accepted)
+    for number, fault in enumerate(made.fault):
+        named = [("card", getattr(fault, "card", None))]
+        named += [("pair", each) for each in getattr(fault, "pair", [])]
+        named += [("cards", each) for each in getattr(fault, "cards", [])]
+        for key, value in named:
+            if value is not None and not 0 <= value < cards.count:
+                accepted = f"a number from 0 to {cards.count - 1}: the machine has {cards.count} cards"
+                raise InvalidDescription(path, f"fault[{number}].{key}", value, accepted)
+        ends = getattr(fault, "pair", None) or getattr(fault, "cards", None)
+        if ends is not None and ends[0] == ends[1]:
+            raise InvalidDescription(path, f"fault[{number}]", ends, "two different cards")
+        if (wrong := without_effect(made, fault)) is not None:
+            raise InvalidDescription(path, f"fault[{number}].{wrong[0]}", *wrong[1:])
