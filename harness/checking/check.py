@@ -49,6 +49,10 @@ class Hardware(Protocol):
         """The cards that the driver reports, those that do not answer too."""
 
     @property
+    def unusable(self) -> tuple[Card, ...]:
+        """The cards that should be among ``cards`` and cannot, each with its ``error``."""
+
+    @property
     def described(self) -> bool:
         """Whether it is described in a file instead of being real."""
 
@@ -116,11 +120,13 @@ class Check:
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):
             raise ValueError(f"check id={self.id!r}; accepted: lower-case words joined by hyphens, as in vector-add")
-        if self.minimum_devices < 1:
-            raise ValueError(f"check {self.id}: minimum_devices={self.minimum_devices!r}; accepted: 1 or more")
+        if self.minimum_devices < 0:
+            raise ValueError(f"check {self.id}: minimum_devices={self.minimum_devices!r}; accepted: 0 or more")
 
     def unmet(self, devices: Devices) -> tuple[str, str] | None:
         """Say why the check cannot run on ``devices``, and what to do; ``None`` if it can."""
+        if not devices and self.minimum_devices:
+            return f"not run: {devices.reason or 'no devices'}", "see the checks software and cards"
         if len(devices) < self.minimum_devices:
             return (
                 f"needs {self.minimum_devices} devices; configured: {len(devices)}",

@@ -36,8 +36,8 @@ def run(
     by_id = {check.id: check for check in loaded.select(checks)}
     devices = loaded.configure(spec)
     fingerprint, machine = loaded.fingerprint(devices), loaded.machine(devices) if loaded.machine else None
-    # With those that do not answer, so that a report can say where they are.
-    cards = (*machine.cards, *(card for card in machine.present if card.error)) if machine is not None else ()
+    # With those that cannot be used, so that a report can say which they are.
+    cards = (*machine.cards, *machine.unusable) if machine is not None else ()
     # What was imported stays: to look for garbage in it takes a tenth of the start.
     gc.freeze()
     gc.enable()
@@ -47,6 +47,10 @@ def run(
     if waits:
         wait_for_parent()
     context = CheckContext(devices, level=level, machine=machine, history=earlier)
+    if not devices:
+        # They say why there is none, whatever was selected.
+        by_id |= {check.id: check for check in loaded.checks if not check.minimum_devices}
+        checks = (*(check_id for check_id in by_id if check_id not in checks), *checks)
     for check_id in checks:
         send(Started(check_id))
         send(Finished(execute(by_id[check_id], context)))

@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from harness.hardware.machine import Machine
 
 
+def _configure(spec: str) -> Devices:
+    from harness.devices.usable import configure_usable
+
+    return configure_usable(spec)
+
+
 def _machine(devices: Devices) -> Machine:
     from harness.hardware.real import TensorFlowMachine
 
@@ -75,5 +81,6 @@ SUITE = Suite(
         cluster_hosts.CHECK,
         every_strategy.CHECK,
     ),
+    configure=_configure,
     machine=_machine,
 )

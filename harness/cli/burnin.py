@@ -93,22 +93,24 @@ def burn(
 ) -> None:
     """Run rounds until the time is over, and keep each result with its time.
 
-    The first round is run to its end, so that every check has a result; a later one ends early with the time.
+    The first round is run to its end, so that every check has a result; a later one ends early with the time. Where no
+    device can be used, it is the only one.
     """
     from harness.hardware.watch import CardWatch
     from harness.runner.messages import Finished, Ready
 
-    began_s, watch, number = clock_s() - kept.elapsed_s, CardWatch(), kept.rounds
+    began_s, watch, number, idle = clock_s() - kept.elapsed_s, CardWatch(), kept.rounds, False
 
     def over() -> bool:
         seen = {entry.result.check for entry in kept.entries}
         return seen >= set(recording.record.planned) and clock_s() - began_s >= limit_s
 
-    while not over():
+    while not over() and not idle:
         number += 1
         with contextlib.closing(begin_round()) as events:  # type: ignore[type-var]
             for event in events:
                 if isinstance(event, Ready):
+                    idle = not event.devices
                     watch.cards_are(event.cards)
                     recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
                 elif isinstance(event, Finished):

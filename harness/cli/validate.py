@@ -175,11 +175,11 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
     from harness.report.progress import display
     from harness.runner.messages import Finished, Ready, Started
 
-    by_id = {check.id: check for check in request.checks}
+    by_id = {check.id: check for check in suite().checks}
     watch, libraries = CardWatch(), MissingLibraries()
     plan = Plan(
         request.spec,
-        tuple(by_id),
+        tuple(check.id for check in request.checks),
         logs,
         suite_reference(),
         request.timeout_s,
@@ -227,12 +227,18 @@ def _has_idle_core(spec: str) -> bool:
 
 
 def _missing(request: Request, recording: Recording, ready: Ready | None, why: str = "") -> bool:
-    """Record a FAIL where required hardware is missing; return whether it is. ``ready`` is ``None`` without devices."""
+    """Record a FAIL where required hardware is missing, and return whether nothing more is to be done.
+
+    ``ready`` is ``None`` where nothing could be configured. Without a device, checks still say why there is none.
+    """
     from harness.judgement.requirements import absent, unmet
 
     wrong = unmet(request.required, ready.devices if ready else (), ready.fingerprint if ready else None)
     if wrong:
-        lost = (f"{card.label} does not answer: {card.error}" for card in (ready.cards if ready else ()) if card.error)
+        lost = [f"{card.label} cannot be used: {card.error}" for card in (ready.cards if ready else ()) if card.error]
+        if ready is not None and not ready.devices:
+            recording.add(absent(wrong, request.spec, ready.reason))
+            return False
         recording.add(absent(wrong, request.spec, why or "; ".join(lost)))
         recording.complete()
     return bool(wrong)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from harness.devices.cores import allowed_cpus, usable_cores
 from harness.devices.hosts import Host
 from harness.devices.name import DeviceName
-from harness.devices.nvidia import cuda_uuids, match_cards, read_cards
+from harness.devices.nvidia import Card, cuda_uuids, match_cards, read_cards, silent_cards, visible_cards
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,10 @@ class PhysicalGpu:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The available devices. ``unusable`` names GPUs that the driver sees and TensorFlow does not."""
+    """The available devices. ``unusable`` names GPUs that the driver has and TensorFlow does not.
+
+    Those that ``CUDA_VISIBLE_DEVICES`` hides are not missed.
+    """
 
     gpus: tuple[PhysicalGpu, ...] = ()
     unusable: tuple[str, ...] = ()
@@ -74,7 +78,16 @@ def read_inventory(tensorflow: Any) -> Inventory:
         )
     return Inventory(
         tuple(gpus),
-        unusable=tuple(card.name for card in cards) if not physical else (),
+        unusable=_unusable(cards) if not physical else (),
         cores=usable_cores(),
         cpus_allowed=len(allowed_cpus()),
+    )
+
+
+def _unusable(cards: tuple[Card, ...]) -> tuple[str, ...]:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    silent = silent_cards() if visible is None else ()
+    return (
+        *(card.name for card in visible_cards(cards, visible)),
+        *(f"GPU {card.index} ({card.error})" for card in silent),
     )

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 _MIB = 1024 * 1024
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
-#: NVML's number of the compute mode.
-_EXCLUSIVE_PROCESS = 3
+#: NVML's number of the compute mode, and of the error of what a card does not have.
+_EXCLUSIVE_PROCESS, _NOT_SUPPORTED = 3, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,16 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class SilentCard:
-    """A card that the driver counts and that does not answer, such as one that has fallen off the bus."""
+    """A card that the driver counts and that does not answer, such as one that has fallen off the bus.
+
+    What identifies it is what the driver still says.
+    """
 
     index: int
     error: str
+    uuid: str | None = None
+    pci: str | None = None
+    serial: str | None = None
 
 
 @contextmanager
@@ -94,11 +100,23 @@ def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
     silent = []
     with suppress(library.NVMLError):
         for index in range(library.nvmlDeviceGetCount()):
+            handle = None
             try:
-                library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByIndex(index))
+                handle = library.nvmlDeviceGetHandleByIndex(index)
+                library.nvmlDeviceGetUUID(handle)
+                # The library may remember the UUID of a card that is lost.
+                library.nvmlDeviceGetMemoryInfo(handle)
             except library.NVMLError as error:
-                silent.append(SilentCard(index, str(error)))
+                if handle is None or getattr(error, "value", None) != _NOT_SUPPORTED:
+                    silent.append(_silent(library, handle, index, str(error)))
     return tuple(silent)
+
+
+def _silent(library: Any, handle: Any, index: int, error: str) -> SilentCard:
+    if handle is None:
+        return SilentCard(index, error)
+    uuid, serial = (_asked(library, function, handle) for function in ("nvmlDeviceGetUUID", "nvmlDeviceGetSerial"))
+    return SilentCard(index, error, uuid, _pci(library, handle), serial)
 
 
 def silenced(uuids: Iterable[str]) -> dict[str, str]:
@@ -161,6 +179,33 @@ def memory_by_process() -> dict[tuple[str, int], int | None]:
 def card_of(uuid: str | None, cards: Sequence[Card]) -> Card | None:
     """Return the card, or the slice of one, with this UUID."""
     return next((each for card in cards for each in (card, *card.slices) if each.uuid == uuid), None)
+
+
+class _WithUuid(Protocol):
+    @property
+    def uuid(self) -> str | None: ...
+
+
+_C = TypeVar("_C", bound=_WithUuid)
+
+
+def visible_cards(cards: Sequence[_C], visible: str | None) -> list[_C]:
+    """Return the cards that CUDA should show with this ``CUDA_VISIBLE_DEVICES``, in order.
+
+    They end at the first invalid entry, as CUDA's guide says.
+    """
+    if visible is None:
+        return list(cards)
+    chosen: list[_C] = []
+    for part in (each.strip() for each in visible.split(",")):
+        if part.isdigit():
+            named = [cards[int(part)]] if int(part) < len(cards) else []
+        else:
+            named = [card for card in cards if part.startswith(("GPU-", "MIG-")) and (card.uuid or "").startswith(part)]
+        if len(named) != 1 or named[0] in chosen:
+            break
+        chosen += named
+    return chosen
 
 
 def _card(library: Any, handle: Any, index: int) -> Card:

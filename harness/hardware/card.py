@@ -13,6 +13,7 @@ from harness.devices.cpu import cpu_model, read_cpuinfo
 from harness.devices.device import Device, Devices
 from harness.hardware.profile import profile_for
 from harness.records import Card
+from harness.softgpu import DescribedGpus, loaded
 
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _PCI_SLOTS = Path("/sys/bus/pci/slots")
@@ -40,28 +41,65 @@ def cards_of(
         _card(tf, device, by_physical.get(device.physical), alone=on_physical[device.physical] == 1)
         for device in devices
     )
-    if not known:
+    unreachable = _unreachable(known)
+    if not known and not unreachable:
         return cards, cards
     by_uuid = {card.uuid: card for card in cards if card.uuid is not None}
     present = [
         by_uuid.get(card.uuid) or _of_driver(card, f"nvml:{card.index}", part=MIG if card.slices else None)
         for card in known
     ]
-    return cards, (*present, *_unreachable(known, cards))
+    return cards, (*present, *unreachable)
 
 
-def _unreachable(known: Sequence[nvidia.Card], cards: Sequence[Card]) -> list[Card]:
+def unusable(cards: Sequence[Card], present: Sequence[Card], visible: str | None) -> tuple[Card, ...]:
+    """Return the cards of ``present`` that nobody hides and TensorFlow lacks, each with its error.
+
+    ``visible`` is ``CUDA_VISIBLE_DEVICES``.
+    """
+    used = set(nvidia.cuda_uuids())
+    if not used and any(card.is_gpu for card in cards):
+        return tuple(card for card in present if card.error is not None)  # which cards it has is unknown
+    error = nvidia.cuda_error()
+    why = "TensorFlow does not see it" if error is None else f"cuInit fails with error {error}"
+    whole = [card for card in present if card.uuid is not None and card.error is None and card.part != MIG]
+    shown = {card.uuid for card in nvidia.visible_cards(whole, visible)}
+    named = (replace(card, error=why) if card.error is None and card.uuid in shown - used else card for card in present)
+    return tuple(card for card in named if card.error is not None)
+
+
+def _unreachable(known: Sequence[nvidia.Card]) -> list[Card]:
     """Return the cards that do not answer the driver, and those on the PCI bus that it does not count."""
     silent = nvidia.silent_cards()
-    made = [Card(f"nvml:{card.index}", "GPU", index=card.index, kind="GPU", error=card.error) for card in silent]
-    if any(card.part == "software GPU" for card in cards) or nvidia.in_container():
+    made = [
+        Card(
+            f"nvml:{card.index}",
+            "GPU",
+            index=card.index,
+            uuid=card.uuid,
+            pci=card.pci,
+            kind="GPU",
+            serial=card.serial,
+            slot=slot_of(card.pci),
+            error=card.error,
+        )
+        for card in silent
+    ]
+    machine = loaded()
+    if isinstance(machine, DescribedGpus):
+        on_bus = tuple(dict(machine.driver)["bus"].split())
+    elif machine is not None or nvidia.in_container() or not (known or silent):
         return made
-    addresses = {(card.pci or "").lower() for card in known}
-    missing = [address for address in nvidia.cards_on_bus() if address.lower() not in addresses]
-    if len(missing) == len(silent):
+    else:
+        on_bus = nvidia.cards_on_bus()
+    addresses = {(pci or "").lower() for pci in (*(card.pci for card in known), *(card.pci for card in made))}
+    missing = [address for address in on_bus if address.lower() not in addresses]
+    nameless = [card for card in made if card.pci is None]
+    if len(missing) == len(nameless):
         # The driver numbers cards in the order of the bus.
-        return [replace(card, pci=pci, slot=slot_of(pci)) for card, pci in zip(made, missing, strict=True)]
-    if len(missing) > len(silent):
+        of = {card.label: pci for card, pci in zip(nameless, missing, strict=True)}
+        return [replace(card, pci=pci, slot=slot_of(pci)) if (pci := of.get(card.label)) else card for card in made]
+    if len(missing) > len(nameless):
         unknown = "is on the PCI bus, but unknown to the driver"
         made += [Card(f"pci:{pci}", "GPU", pci=pci, kind="GPU", slot=slot_of(pci), error=unknown) for pci in missing]
     return made

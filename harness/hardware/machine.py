@@ -174,6 +174,10 @@ class Machine(Protocol):
         """The cards that the driver reports, in its order; without a driver, ``cards``."""
 
     @property
+    def unusable(self) -> tuple[Card, ...]:
+        """The cards of ``present`` that should be among ``cards`` and cannot, each with its ``error``."""
+
+    @property
     def described(self) -> bool:
         """Whether this machine is described in a file instead of being real."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -81,6 +82,15 @@ class TensorFlowMachine:
     def present(self) -> tuple[Card, ...]:
         """The cards that the driver reports, in its order; without a driver, ``cards``."""
         return self._present
+
+    @property
+    def unusable(self) -> tuple[Card, ...]:
+        """The cards that nobody hides and TensorFlow lacks; none where CPUs were selected."""
+        from harness.hardware.card import unusable
+
+        if self.spec.startswith(("cpu", "cores")):
+            return ()
+        return unusable(self._cards, self._present, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
     @property
     def described(self) -> bool:

@@ -16,6 +16,11 @@ _ACTIONS = (
     ("out of service", "replace"),
     ("power the node off", "power the node off and on, and reseat"),
     ("--gpu-reset", "reset"),
+    ("nvidia-fabricmanager", "start the fabric manager"),
+    ("reboot the node", "reboot the node"),
+    ("compatibility package", "remove CUDA's compatibility package"),
+    ("from LD_LIBRARY_PATH", "take it out of LD_LIBRARY_PATH"),
+    ("nvidia-cuda-mps-control", "start the server of MPS"),
     ("reseat", "reseat"),
     ("another process", "free its memory, or reset"),
     ("fans", "cool"),
@@ -26,6 +31,8 @@ _ACTIONS = (
     ("NVLink", "look at its NVLinks"),
     ("TF_CPP_MIN_LOG_LEVEL", "find out why TensorFlow skips it"),
     ("CUDA_VISIBLE_DEVICES", "look at CUDA_VISIBLE_DEVICES"),
+    ("/dev/nvidia*", "look at the permissions of /dev/nvidia*"),
+    ("CUresult", "find out why CUDA does not start"),
     ("supports compute capability", "use a TensorFlow that supports it"),
     ("install NVIDIA driver", "install a newer driver"),
     ("look at the copies", "look at its links"),
@@ -98,8 +105,10 @@ def verdict_lines(record: RunRecord) -> Iterator[str]:
         return
     cards = {card.label: card for card in record.cards}
     yield "; ".join([*_summary(verdicts), *filter(None, [others(record, verdicts)])])
-    for each in verdicts:
+    for each, following in zip(verdicts, (*verdicts[1:], None), strict=True):
         yield f"{subject(each, cards)}: {each.action}"
+        if following is not None and (following.action, following.reasons) == (each.action, each.reasons):
+            continue  # one cause for several cards
         more = each.findings - len(each.reasons)
         for number, reason in enumerate(each.reasons, start=1):
             rest = f" (and {plural(more, 'more finding')})" if more and number == len(each.reasons) else ""
@@ -143,8 +152,11 @@ def _named(label: str, card: Card | None, *, short: bool = False) -> str:
     if card is None:
         return label
     known = (("serial", card.serial), ("", None if short else card.uuid), ("slot", card.slot), ("PCI", card.pci))
-    facts = ", ".join(f"{name} {value}".strip() for name, value in known if value is not None)
-    return f"{label} ({facts})" if facts else label
+    facts = [f"{name} {value}".strip() for name, value in known if value is not None]
+    unread = (("serial number", card.serial), ("UUID", card.uuid), ("PCI id", card.pci))
+    if card.error is not None and (missing := [name for name, value in unread if value is None]):
+        facts.append(f"{' and '.join(missing)} cannot be read")
+    return f"{label} ({', '.join(facts)})" if facts else label
 
 
 def _message(finding: Finding, labels: tuple[str, ...], unknown: bool) -> str:

@@ -47,6 +47,7 @@ class LineDisplay:
     def started(self, check: str, title: str, typical_s: float) -> None:
         """A check begins."""
         self._number += 1
+        self._total = max(self._total, self._number)
         self._line(f"[{self._number}/{self._total}] {check}: {title} (about {max(1, typical_s):.0f} s)")
 
     def finished(self, result: CheckResult) -> None:

@@ -58,9 +58,11 @@ def print_report(console: Console, record: RunRecord, path: Path | None, page: P
     if record.results:
         console.print()
         console.print(_table(record.results, short=bool(verdicts)))
-    for result in record.results:
-        if not verdicts or not _all_about_gpus(result):
-            _print_details(console, result)
+    shown = [each for each in record.results if not verdicts or not _all_about_gpus(each)]
+    for result in shown:
+        alike = [each for each in shown if _same_skip(each, result)] or [result]
+        if result is alike[0]:
+            _print_details(console, result, ", ".join(each.check for each in alike))
     for entry in record.passes_again:
         print_line(console, f"known failure no longer occurs: {entry}; remove it from the file")
     console.print()
@@ -69,6 +71,12 @@ def print_report(console: Console, record: RunRecord, path: Path | None, page: P
         print_line(console, f"Record: {path}")
     if page is not None:
         print_line(console, f"Report: {page}")
+
+
+def _same_skip(one: CheckResult, other: CheckResult) -> bool:
+    """Whether both were skipped for the same reason, which is then said once."""
+    reasons = {(each.verdict, each.reason, each.next_step) for each in (one, other)}
+    return one.verdict is Verdict.SKIP and len(reasons) == 1
 
 
 def _all_about_gpus(result: CheckResult) -> bool:
@@ -123,13 +131,13 @@ def make_table(
     return table
 
 
-def _print_details(console: Console, result: CheckResult) -> None:
+def _print_details(console: Console, result: CheckResult, checks: str) -> None:
     """Print the findings of ``result``, one line each, and the next step; nothing for a plain PASS."""
     if result.verdict is Verdict.PASS and not result.findings:
         return
     from rich.text import Text
 
-    console.print(Text.assemble((str(result.verdict), STYLES[result.verdict]), f" {result.check}"), soft_wrap=True)
+    console.print(Text.assemble((str(result.verdict), STYLES[result.verdict]), f" {checks}"), soft_wrap=True)
     for finding in result.findings[:FINDINGS_SHOWN]:
         print_line(console, f"  - {finding_line(finding)}")
     if len(result.findings) > FINDINGS_SHOWN:
@@ -161,7 +169,8 @@ def print_verdict(console: Console, record: RunRecord) -> None:
     devices = f" on {record.spec}" if record.spec else ""
     devices += " (a described machine, not hardware)" if record.described else ""
     rest = "" if record.complete else "; INTERRUPTED: the record is incomplete"
-    rest += "".join(f"; {result.reason}" for result in record.results if result.check not in record.planned)
+    unplanned = (each for each in record.results if each.check not in record.planned)
+    rest += "".join(f"; {each.reason}" for each in unplanned if each.verdict is not Verdict.PASS)
     console.print(
         Text.assemble(
             (str(record.verdict), STYLES[record.verdict]),

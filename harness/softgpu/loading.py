@@ -10,7 +10,7 @@ from typing import Any
 from harness._tensorflow import context_started, follow_splits, load_pluggable_device, train_keras_without_xla
 from harness.errors import DevicesAlreadyConfigured, SoftwareGpusUnavailable
 from harness.plural import plural
-from harness.softgpu.described import DescribedGpus, plant_faults, total_mib
+from harness.softgpu.described import DescribedGpus, install_driver, plant_faults, total_mib
 from harness.softgpu.library import build_library
 
 _MIB = 1024 * 1024
@@ -49,6 +49,10 @@ def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
         return
     if _loaded is not None:
         raise DevicesAlreadyConfigured(str(_loaded), str(gpus))
+    if isinstance(gpus, DescribedGpus) and not gpus.count:
+        install_driver(gpus)  # the driver alone knows of its cards
+        _loaded = gpus
+        return
     if real := tensorflow.config.list_physical_devices("GPU"):
         why = f"TensorFlow sees {plural(len(real), 'real GPU')}, and cannot use real and software GPUs in one process"
         raise SoftwareGpusUnavailable(why, "hide them with CUDA_VISIBLE_DEVICES=-1, or use them with 'gpu'")

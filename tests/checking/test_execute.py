@@ -127,6 +127,14 @@ def test_an_id_that_is_not_kebab_case_is_refused(bad: str) -> None:
         Check(bad, "t", "p", 1, 1, says(Verdict.PASS))
 
 
-def test_a_check_needs_at_least_one_device() -> None:
-    with pytest.raises(ValueError, match="minimum_devices=0"):
-        Check("a-check", "t", "p", 0, 1, says(Verdict.PASS))
+def test_a_check_does_not_need_fewer_devices_than_none() -> None:
+    with pytest.raises(ValueError, match="minimum_devices=-1"):
+        Check("a-check", "t", "p", -1, 1, says(Verdict.PASS))
+
+
+def test_without_any_device_a_check_that_needs_one_is_skipped_with_the_reason() -> None:
+    none = CheckContext(Devices((), spec="gpu", reason="no GPU can be used"))
+    skipped = execute(Check("a-check", "t", "p", 1, 1, says(Verdict.PASS)), none)
+    assert (skipped.verdict, skipped.reason) == (Verdict.SKIP, "not run: no GPU can be used")
+    ran = execute(Check("a-check", "t", "p", 0, 1, says(Verdict.PASS)), none)
+    assert ran.verdict is not Verdict.SKIP

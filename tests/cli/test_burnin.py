@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.cli.burnin import burn
-from harness.records import CheckResult, Exercised, Finding, Series, Verdict
+from harness.records import CheckResult, Exercised, Finding, Fingerprint, Series, Verdict
 from harness.report.burnin import MOST_POINTS, BurnIn
 from harness.report.recording import Recording
-from harness.runner.messages import Finished
+from harness.runner.messages import Finished, Ready
 
 HOT = Finding("sensor", "throttling", "GPU:1", "none", "heat", "GPU:1 throttles", subject="heat")
 CHECKS = ("sustained-load", "memory")
@@ -116,3 +116,17 @@ def test_a_long_curve_is_thinned(tmp_path: Path) -> None:
         kept.add(10_000.0 * (number + 1), number, replace(result("memory"), series=(long,), elapsed_s=5000.0))
     (joined,) = kept.results()
     assert MOST_POINTS / 2 < len(joined.series[0].at_s) <= MOST_POINTS
+
+
+def test_without_a_usable_device_one_round_is_enough(tmp_path: Path) -> None:
+    facts = Fingerprint("0", None, "0", "3", None, None, 1, None, None, "planted")
+
+    def round_of(*devices: str) -> Iterator[Ready | Finished]:
+        yield Ready(devices, "no GPU can be used", facts)
+        yield from Rounds()()
+
+    for devices, rounds in (((), 1), (("GPU:0",), 3)):
+        kept = BurnIn.opened(tmp_path / str(rounds), "gpu")
+        burn(kept, 40.0, lambda: round_of(*devices), recording(tmp_path), Clock())  # noqa: B023 - run at once
+        assert kept.rounds >= rounds
+        assert kept.rounds == 1 or devices

@@ -96,21 +96,25 @@ def said(model: str, *faults: str, work_s: float = 3.0, count: int = 2) -> list[
 
 def test_cards_that_cuda_cannot_use_fail_with_the_error_of_cuinit_and_its_cause() -> None:
     machine(8, H100, "cuda-unavailable code = 802")
-    found = judge_cuda([Card("CPU:0", "a CPU")], [card(each) for each in read_cards()], installed(cuda_error()))
-    assert found is not None
-    assert found.severity is Verdict.FAIL
-    assert found.message == "the driver has 8 GPUs, and CUDA can use none: cuInit fails with error 802"
-    assert "nvidia-fabricmanager" in found.next_step
+    found = list(judge_cuda([Card("CPU:0", "a CPU")], [card(each) for each in read_cards()], installed(cuda_error())))
+    assert [(each.device, each.severity) for each in found] == [(f"GPU:{at}", Verdict.FAIL) for at in range(8)]
+    why = "cannot be used: cuInit fails with error 802 (SYSTEM_NOT_READY): the NVSwitch fabric is not set up"
+    assert found[3].message == f"GPU:3 {why}"
+    assert "nvidia-fabricmanager" in found[0].next_step
     machine(8, H100)
     assert cuda_error() is None
     cpu, gpus = [Card("CPU:0", "a CPU")], [card(each) for each in read_cards()]
-    unused = judge_cuda(cpu, gpus, installed(None))
-    assert unused is not None
-    assert (unused.severity, unused.message) == (Verdict.FAIL, "the driver has 8 GPUs, and TensorFlow uses none")
-    assert judge_cuda([Card("GPU:0", H100)], gpus, installed(None)) is None
-    assert judge_cuda(cpu, gpus, replace(installed(None), built_with_cuda=False)) is None, "see the check software"
-    assert judge_cuda(cpu, gpus, replace(installed(100), visible="-1")) is None, "they are hidden on purpose"
-    assert judge_cuda(cpu, [], installed(None)) is None, "there is no GPU to use"
+    unused = list(judge_cuda(cpu, gpus, installed(None)))
+    assert len(unused) == 8
+    assert unused[0].message == "GPU:0 cannot be used: the driver has it, and TensorFlow uses no GPU"
+    assert [each.device for each in judge_cuda(cpu, gpus, replace(installed(100), visible="2,1"))] == ["GPU:2", "GPU:1"]
+    for cards, known, software, why in (
+        ([Card("GPU:0", H100)], gpus, installed(None), "there is a GPU"),
+        (cpu, gpus, replace(installed(None), built_with_cuda=False), "see the check software"),
+        (cpu, gpus, replace(installed(100), visible="-1"), "they are hidden on purpose"),
+        (cpu, [], installed(None), "there is no GPU to use"),
+    ):
+        assert list(judge_cuda(cards, known, software)) == [], why
 
 
 @pytest.mark.parametrize(("spec", "verdict"), [("auto", Verdict.FAIL), ("gpu", Verdict.FAIL), ("cpu:4", Verdict.PASS)])

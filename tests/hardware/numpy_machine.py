@@ -83,6 +83,10 @@ class NumpyMachine:
     def present(self) -> tuple[Card, ...]:
         return self.cards
 
+    @property
+    def unusable(self) -> tuple[Card, ...]:
+        return ()
+
     def clock_s(self) -> float:
         return 0.0 if self.stopped else self.now_s
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_gpus import PREFIX, fake_gpus, gpus
-from fake_nvml import UUIDS, fake_nvml, refuse
+from fake_nvml import UUIDS, NVMLError, fake_nvml, refuse
 
 from harness.devices import nvidia
 from harness.hardware import room
@@ -175,3 +176,24 @@ def test_a_lost_card_is_where_the_bus_has_one_that_the_driver_does_not_name(monk
         "pci:0000:b2:00.0",
         "pci:0000:b3:00.0",
     ]
+
+
+def test_a_card_that_answers_only_who_it_is_is_silent_with_its_identity() -> None:
+    class Error(NVMLError):
+        def __init__(self, value: int) -> None:
+            super().__init__(f"error {value}")
+            self.value = value
+
+    def memory(error: int) -> Any:
+        def answer(handle: int) -> Any:
+            if handle:
+                raise Error(error)
+            return SimpleNamespace(total=10**9, free=10**9)
+
+        return answer
+
+    lost = fake_nvml(nvmlDeviceGetMemoryInfo=memory(15), nvmlDeviceGetSerial=lambda handle: "S1")
+    assert nvidia.silent_cards(lost) == (nvidia.SilentCard(1, "error 15", UUIDS[1], "0000:3C:00.0", "S1"),)
+    # A card that shares the memory of its host has none of its own.
+    assert nvidia.silent_cards(fake_nvml(nvmlDeviceGetMemoryInfo=memory(3))) == ()
+    assert nvidia.silent_cards(fake_nvml()) == ()

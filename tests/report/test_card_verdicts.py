@@ -67,6 +67,18 @@ def test_the_page_says_of_the_others_that_they_are_healthy_and_junit_has_each_ac
     assert "GPU:" not in junit_xml(record())
 
 
+def test_one_cause_for_several_cards_is_told_once() -> None:
+    causes = [(1, "library missing"), (2, "library missing"), (3, "other")]
+    made = record(*(finding(card, message, steps.RESET) for card, message in causes))
+    assert [line.partition(" (")[0] for line in verdict_lines(made)][1:] == [
+        "GPU:1",
+        "GPU:2",
+        "    library missing",
+        "GPU:3",
+        "    other",
+    ]
+
+
 def test_a_warning_does_not_outweigh_what_fails() -> None:
     (verdict,) = card_verdicts(
         record(finding(1, "counted errors", steps.REPLACE, Verdict.WARN), finding(1, "is narrow", "reseat the card"))
@@ -112,7 +124,8 @@ def test_a_card_that_tensorflow_does_not_see_is_named_by_the_driver_s_number() -
     there = Card("nvml:3", "GPU", index=3, pci="0000:9B:00.0", slot="7", kind="GPU", error="GPU is lost")
     first, second, *_ = verdict_lines(record(lost, cards=(*CARDS, there)))
     assert first == "nvml:3: power the node off and on, and reseat; 4 other GPUs healthy"
-    assert second == "GPU nvml:3 (slot 7, PCI 0000:9B:00.0): power the node off and on, and reseat"
+    unread = "serial number and UUID cannot be read"
+    assert second == f"GPU nvml:3 (slot 7, PCI 0000:9B:00.0, {unread}): power the node off and on, and reseat"
     assert third == "    does not answer"
 
 

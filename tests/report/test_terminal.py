@@ -121,3 +121,11 @@ def test_exercise_reads_as_counts_without_zeros() -> None:
         "1 program, 1 value, 1 gradient value, 1 op, 1 gradient op on 1 device"
     )
     assert str(Exercised(values=1234567)) == "1,234,567 values"
+
+
+def test_checks_that_were_skipped_for_one_reason_are_told_together() -> None:
+    skipped = [replace(PASSED, check=name, verdict=Verdict.SKIP, reason="no GPU") for name in ("one", "two")]
+    other = replace(skipped[0], check="three", reason="no NCCL")
+    lines = printed(record(*skipped, other)).splitlines()
+    assert lines[lines.index("SKIP one, two") + 1] == "  no GPU"
+    assert lines[lines.index("SKIP three") + 1] == "  no NCCL"

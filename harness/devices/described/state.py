@@ -89,6 +89,7 @@ def _system(description: Description, visible: tuple[int, ...]) -> dict[str, obj
         "driver": old.driver if old else software.driver,
         "driver_cuda": 1000 * int(major) + 10 * int(minor or 0),
         "cards": len(order_of(description).by_driver),
+        "bus": " ".join(map(pci_of, order_of(description).by_driver)),
         "cuda_devices": len(visible),
         "cuinit": broken,
         "cudnn": software.cudnn,

@@ -99,15 +99,19 @@ class DescribedGpuSpec(DeviceSpec):
             DevicesUnavailable: there are none.
             InvalidDescription: the file is wrong.
         """
-        from harness.devices.described.reading import load_description
-        from harness.devices.described.state import gpus_of
-
-        gpus = gpus_of(load_description(self.path), self.path, visible)
+        gpus = self.machine_described(visible)
         if not gpus.count:
             error = int(dict(gpus.driver)["cuinit"])
             why = f"cuInit fails with error {error}" if error else "each is missing, lost, absent or hidden"
             raise DevicesUnavailable(str(self), f"a GPU that TensorFlow can use; on the described machine, {why}", [])
         return gpus
+
+    def machine_described(self, visible: str | None = None) -> DescribedGpus:
+        """The machine, also one on which TensorFlow sees no GPU. Raise InvalidDescription if the file is wrong."""
+        from harness.devices.described.reading import load_description
+        from harness.devices.described.state import gpus_of
+
+        return gpus_of(load_description(self.path), self.path, visible)
 
     def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
         """Plan the GPUs that TensorFlow sees on the machine."""

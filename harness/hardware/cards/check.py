@@ -24,10 +24,12 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     # Users who select CPUs are not interested in the GPUs beside them.
     if not context.devices.spec.startswith(("cpu", "cores")):
         account.add(*judge_unreachable(machine.present))
-        account.add(judge_cuda(machine.cards, machine.present, software))
+        account.add(*judge_cuda(machine.cards, machine.present, software))
     findings, scope = judge_numbering(machine.cards, machine.present, software.numbering, software.visible)
     account.add(*findings)
     account.scope += scope
+    if not machine.cards and not account.findings:
+        account.unproven("TensorFlow can use none of the GPUs", "see the findings of this check and of software")
     _compute(machine, context, account)
     labels = ", ".join(card.label for card in machine.cards)
     return f"{plural(len(machine.cards), 'device')} visible, each once and in order, and computing: {labels}"
@@ -61,7 +63,7 @@ CHECK = Check(
     title="devices and their numbers",
     proves="TensorFlow sees every GPU of CUDA_VISIBLE_DEVICES, or every GPU that the driver reports, exactly once and "
     "in this order, and every device computes",
-    minimum_devices=1,
+    minimum_devices=0,
     typical_s=0.5,
     run=run,
     hardware=True,

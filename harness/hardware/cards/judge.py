@@ -5,20 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from harness.devices.nvidia import visible_cards
 from harness.hardware.card import MIG
 from harness.hardware.finding import finding
 from harness.hardware.software.installed import Software
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
-#: The usual causes of the errors of cuInit (CUDA driver API, CUresult).
-_CAUSES = {
-    100: "no GPU is visible: look at CUDA_VISIBLE_DEVICES and at the permissions of /dev/nvidia*",
-    802: "the NVSwitch fabric is not set up: look at 'systemctl status nvidia-fabricmanager', and install the "
-    "version that matches the driver",
-    803: "the driver's library and kernel module have different versions: reboot after a driver update",
-    804: "CUDA's compatibility package does not support this card: remove it from LD_LIBRARY_PATH",
-    999: "the kernel module nvidia-uvm is not loaded, or the driver has failed: see dmesg, then reboot",
+_PERMISSIONS = "look at CUDA_VISIBLE_DEVICES, and at the permissions of /dev/nvidia*"
+_LOADED = "read dmesg, and run 'modprobe nvidia-uvm' or reboot the node"
+_MPS = "start it again with nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY"
+_FABRIC = "look at 'systemctl status nvidia-fabricmanager', and install the version that matches the driver"
+#: The errors of cuInit (CUDA driver API, CUresult): the end of each name, its usual cause, and what to do.
+_ERRORS = {
+    3: ("NOT_INITIALIZED", "the driver has failed", _LOADED),
+    34: ("STUB_LIBRARY", "LD_LIBRARY_PATH leads to the stub of libcuda.so", "remove its folder from LD_LIBRARY_PATH"),
+    46: ("DEVICE_UNAVAILABLE", "another process has it to itself", "look at nvidia-smi, and stop that process"),
+    100: ("NO_DEVICE", "no GPU is visible", _PERMISSIONS),
+    304: ("OPERATING_SYSTEM", "the kernel refuses a call", _PERMISSIONS),
+    802: ("SYSTEM_NOT_READY", "the NVSwitch fabric is not set up", _FABRIC),
+    803: ("SYSTEM_DRIVER_MISMATCH", "the driver's library and kernel module differ", "reboot the node"),
+    804: (
+        "COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "CUDA's compatibility package does not support this card",
+        "remove CUDA's compatibility package from LD_LIBRARY_PATH",
+    ),
+    **dict.fromkeys(range(805, 810), ("MPS", "the server of MPS does not answer", _MPS)),
+    999: ("UNKNOWN", "the kernel module nvidia-uvm is not loaded, or the driver has failed", _LOADED),
 }
 
 
@@ -38,39 +51,45 @@ def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
             )
 
 
-def judge_cuda(cards: Sequence[Card], present: Sequence[Card], software: Software) -> Finding | None:
-    """Report GPUs of the driver of which TensorFlow uses none, with CUDA's error if it has one.
+def judge_cuda(cards: Sequence[Card], present: Sequence[Card], software: Software) -> Iterator[Finding]:
+    """Yield the GPUs of the driver if TensorFlow uses none of them, with CUDA's error if it has one.
 
     GPUs that ``CUDA_VISIBLE_DEVICES`` hides are not missed; why a build without CUDA or a missing library leaves them
     unused, the check ``software`` says.
     """
-    known = [card for card in present if card.uuid is not None]
-    error, gpus = software.cuda_error, plural(len(known), "GPU")
-    hidden = software.visible is not None and not _expected(known, software.visible)
-    if not known or hidden or any(card.is_gpu for card in cards):
-        return None
+    if any(card.is_gpu for card in cards):
+        return
+    error = software.cuda_error
+    if error is None and (not software.built_with_cuda or software.missing_libraries):
+        return
+    for card in visible_cards([card for card in present if card.uuid is not None], software.visible):
+        if card.error is None:
+            yield _without_cuda(card, error)
+
+
+def _without_cuda(card: Card, error: int | None) -> Finding:
     if error is None:
-        if not software.built_with_cuda or software.missing_libraries:
-            return None
         return finding(
             "missing-device",
-            None,
+            card,
             "TensorFlow's list of GPUs",
-            expected=gpus,
+            expected="the GPUs of the driver",
             found="none",
-            message=f"the driver has {gpus}, and TensorFlow uses none",
+            message="cannot be used: the driver has it, and TensorFlow uses no GPU",
             next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log, which says why it skips each GPU; to "
             "test the CPUs instead, use --devices cpu:4",
         )
-    cause = _CAUSES.get(error, "look it up in the CUDA driver API under CUresult, and read dmesg")
+    unknown = "", "CUDA does not start", "look it up in the CUDA driver API under CUresult, and read dmesg"
+    name, cause, step = _ERRORS.get(error, unknown)
+    code = f"error {error} ({name})" if name else f"error {error}"
     return finding(
         "missing-device",
-        None,
+        card,
         "cuInit",
         expected="CUDA starts",
-        found=f"error {error}",
-        message=f"the driver has {gpus}, and CUDA can use none: cuInit fails with error {error}",
-        next_step=cause,
+        found=code,
+        message=f"cannot be used: cuInit fails with {code}: {cause}",
+        next_step=step,
     )
 
 
@@ -90,7 +109,7 @@ def judge_numbering(
             f"{plural(len(divided), 'GPU')} with MIG: CUDA shows each process one slice; whether it is the right one "
             "is not judged"
         )
-    known = [card for card in present if card.uuid is not None and card.part != MIG]
+    known = [card for card in present if card.uuid is not None and card.error is None and card.part != MIG]
     if not known or not numbering:
         if divided:
             return found, scope
@@ -99,7 +118,7 @@ def judge_numbering(
         else:
             scope.append("no GPU, so the order of GPUs was not compared with the driver's")
         return found, scope
-    expected = _expected(known, visible)
+    expected = visible_cards(known, visible)
     found += _missing(expected, numbering, len(known))
     there = [card.uuid for card in expected if card.uuid in set(numbering)]
     models = {card.name for card in known}
@@ -134,22 +153,6 @@ def _duplicates(cards: Sequence[Card]) -> Iterator[Finding]:
 def _only_uuids(visible: str | None) -> bool:
     """Return whether cards are selected only by UUID, so CUDA's own order does not matter."""
     return visible is not None and all(part.strip().startswith("GPU-") for part in visible.split(","))
-
-
-def _expected(known: Sequence[Card], visible: str | None) -> list[Card]:
-    """Return the cards that CUDA should show, in order: up to the first invalid entry, as CUDA's guide says."""
-    if visible is None:
-        return list(known)
-    chosen: list[Card] = []
-    for part in (each.strip() for each in visible.split(",")):
-        if part.isdigit():
-            named = [known[int(part)]] if int(part) < len(known) else []
-        else:
-            named = [card for card in known if part.startswith(("GPU-", "MIG-")) and (card.uuid or "").startswith(part)]
-        if len(named) != 1 or named[0] in chosen:
-            break
-        chosen += named
-    return chosen
 
 
 def _missing(expected: Sequence[Card], numbering: Sequence[str], known: int) -> Iterator[Finding]:

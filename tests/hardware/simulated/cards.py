@@ -79,6 +79,11 @@ class DescribedMachine:
         return self._present
 
     @property
+    def unusable(self) -> tuple[Card, ...]:
+        """No card: what reports print of them is tested elsewhere."""
+        return ()
+
+    @property
     def described(self) -> bool:
         """Return True: it is simulated."""
         return True
