@@ -230,6 +230,14 @@ _ALL = (
         "`CUDA_VISIBLE_DEVICES` is not passed on, or is set after TensorFlow started",
         "set `CUDA_VISIBLE_DEVICES` by UUID in the environment that starts each process",
     ),
+    FindingKind(
+        "H410",
+        "mixed-cards",
+        "a GPU differs from most of the others of the machine in its model, its memory or its VBIOS",
+        "GPU:5 is NVIDIA A100-SXM4-80GB, among 7 cards of NVIDIA H100 80GB HBM3",
+        "a card that was replaced by another one, or not updated with the others; ECC switched off on one card",
+        "swap it for a card like the others, give it their VBIOS, or accept it with `--known-failures`",
+    ),
 )
 
 #: The kinds by name.

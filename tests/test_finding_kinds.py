@@ -29,6 +29,7 @@ STABLE = {
     "H407": "link",
     "H408": "sensor",
     "H409": "isolation",
+    "H410": "mixed-cards",
 }
 
 

@@ -141,7 +141,7 @@ def device_profiles() -> str:
 
 def described_machine() -> str:
     """List the keys of a file that describes a machine, and the kinds of its faults."""
-    from harness.devices.described.description import FAULT_TABLES, CardsTable, Description, SoftwareTable
+    from harness.devices.described.description import FAULT_TABLES, CardsTable, CardTable, Description, SoftwareTable
     from harness.devices.described.models import MODELS
 
     def keys(model: Any) -> dict[str, tuple[str, str]]:
@@ -154,7 +154,8 @@ def described_machine() -> str:
 
     head = ("key", "default", "accepted")
     parts = [f"Without `compute_capability`, a model is one of {', '.join(f'`{name}`' for name in MODELS)}."]
-    for title, table in (("The file", Description), ("cards", CardsTable), ("software", SoftwareTable)):
+    tables = {"The file": Description, "cards": CardsTable, "card": CardTable, "software": SoftwareTable}
+    for title, table in tables.items():
         rows = [(f"`{name}`", default, each) for name, (default, each) in keys(table).items()]
         parts += [f"### {title}", _table(head, rows)]
     rows = []

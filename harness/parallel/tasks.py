@@ -122,7 +122,7 @@ def slots(
         gpus = wanted.gpus()
         spec, driver = f"softgpu:{wanted.path}", dict(gpus.driver)
         uuids = [driver[f"cuda.{index}.uuid"] for index in range(gpus.count)]
-        return tuple(_software_gpu(index, spec, gpus.memory_mib, uuid) for index, uuid in enumerate(uuids))
+        return tuple(_software_gpu(index, spec, gpus.memory_of(index), uuid) for index, uuid in enumerate(uuids))
     if isinstance(wanted, ClusterSpec):
         raise UsageError(
             f"--devices {spec}: tasks are processes of this host, and cannot be started on another; run this command "

@@ -37,6 +37,9 @@ _ACTIONS = (
     ("install NVIDIA driver", "install a newer driver"),
     ("look at the copies", "look at its links"),
     ("another version of TensorFlow", "try another TensorFlow and driver"),
+    ("the same VBIOS", "update its VBIOS"),
+    ("by mistake", "find out whether it belongs here"),
+    ("its ECC mode", "compare its ECC mode with the others"),
     ("watch", "watch"),
 )
 _ELSE, _LINK = "look at it", "look at the link between them"

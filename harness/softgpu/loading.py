@@ -26,6 +26,10 @@ class SoftwareGpus:
     def __str__(self) -> str:
         return f"{plural(self.count, 'software GPU')} of {self.memory_mib} MiB"
 
+    def memory_of(self, number: int) -> int:  # noqa: ARG002 - all are alike
+        """The memory of a GPU, in MiB."""
+        return self.memory_mib
+
 
 _loaded: SoftwareGpus | DescribedGpus | None = None
 _library: ctypes.CDLL | None = None
@@ -73,7 +77,8 @@ def _arrange(
     """Make a device of each part: the card that it is on, and the MiB that programs can use of it, or all."""
     count = len(parts)
     cards = (ctypes.c_int * count)(*(card for card, _ in parts))
-    usable = (gpus.memory_mib if limit is None else min(int(limit), gpus.memory_mib) for _, limit in parts)
+    whole = [gpus.memory_of(card) for card, _ in parts]
+    usable = (size if limit is None else min(int(limit), size) for size, (_, limit) in zip(whole, parts, strict=True))
     sizes = (ctypes.c_int64 * count)(*(total_mib(each) * _MIB for each in usable))
     library.harness_softgpu_configure(count, cards, sizes)
     if isinstance(gpus, DescribedGpus):
@@ -91,12 +96,18 @@ def switch(machine: DescribedGpus) -> None:
     """
     global _loaded
     here = _loaded
-    if _library is None or here is None or machine.memory_mib != here.memory_mib or machine.count > here.count:
+    if (
+        _library is None
+        or here is None
+        or machine.count > here.count
+        or any(machine.memory_of(number) != here.memory_of(number) for number in range(machine.count))
+    ):
         raise DevicesAlreadyConfigured(str(here or "no software GPUs"), str(machine))
     # CUDA has to count as many GPUs as TensorFlow; those that the machine lacks are unknown to the driver.
     spare = {f"cuda.{at}.uuid": f"GPU-{at:08x}-0000-0000-0000-{0:012x}" for at in range(machine.count, here.count)}
     driver = {**dict(machine.driver), "cuda_devices": str(here.count), **spare}
-    _loaded = replace(machine, count=here.count, driver=tuple(driver.items()))
+    sizes = tuple(here.memory_of(number) for number in range(here.count))
+    _loaded = replace(machine, count=here.count, driver=tuple(driver.items()), sizes_mib=sizes)
     plant_faults(_library, _loaded)
 
 

@@ -13,9 +13,15 @@ H100 = "NVIDIA H100 80GB HBM3"
 Subject = int | tuple[int, int] | str
 
 
-def text(count: int, model: str = H100, *faults: str, top: str = "", cards: str = "", software: str = "") -> str:
-    """The text of a description. Each fault is ``kind key = value, key = value``; the others are lines of tables."""
+def text(
+    count: int, model: str = H100, *faults: str, top: str = "", cards: str = "", software: str = "", own: str = ""
+) -> str:
+    """The text of a description. Each fault is ``kind key = value, key = value``; the others are lines of tables.
+
+    ``own`` are the lines of a card that differs.
+    """
     made = f'schema_version = 1\n{top}\n[cards]\ncount = {count}\nmodel = "{model}"\n{cards}\n[software]\n{software}\n'
+    made += f"[[card]]\n{own}\n" if own else ""
     for fault in faults:
         kind, _, keys = fault.partition(" ")
         lines = re.split(r", (?=\w+ =)", keys) if keys else []

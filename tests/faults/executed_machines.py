@@ -128,6 +128,12 @@ FAULTY = [
     Machine(1, A100, ["stuck-bit card = 0"], "memory", {0}, lines=MIG, kind="gpu"),
 ]
 
+#: Machines with a card that differs from the others.
+MIXED = [
+    Machine(4, H100, [], "cards", {slot}, Verdict.WARN, lines=f'[[card]]\ncard = {slot}\n{key} = "{value}"')
+    for slot, key, value in ((3, "vbios", "96.00.30.00.02"), (0, "model", A100))
+]
+
 #: What looks like a fault and is none, beside machines of every model.
 HARMLESS = [
     Machine(
@@ -162,7 +168,13 @@ def twin(machine: Machine) -> Machine:
 def all_machines() -> list[Machine]:
     """Every faulty machine, its twin, and those that only look faulty."""
     clean = [each._replace(verdict=Verdict.PASS) for each in HARMLESS]
-    made = [*(each for faulty in FAULTY for each in (faulty, twin(faulty))), *clean, *map(twin, LEAKING[1:]), *LEAKING]
+    made = [
+        *(each for faulty in FAULTY for each in (faulty, twin(faulty))),
+        *MIXED,
+        *clean,
+        *map(twin, LEAKING[1:]),
+        *LEAKING,
+    ]
     # Several have the same twin.
     return [each for number, each in enumerate(made) if each not in made[:number]]
 

@@ -47,6 +47,14 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, "Tesla T4", "power-limit card = 1, watts = 70.5"), "fault[0].watts", "up to 70"),
         (text(2, "Tesla T4", "nvlink-down card = 1"), "fault[0].links", "this one has none"),
         (text(2, H100, "nvlink-down card = 1, links = 19"), "fault[0].links", "up to 18"),
+        (text(2, own="card = 2"), "card[0].card", "a number from 0 to 1, each once"),
+        (
+            text(2, own='card = 1\nmodel = "A card of tomorrow"'),
+            "card[0].model",
+            "or another with its compute_capability",
+        ),
+        (text(2, own='card = 1\ncompute_capability = "8.0"'), "card[0].compute_capability", "none without the model"),
+        (text(2, H100, "nvlink-down card = 1", own='card = 1\nmodel = "Tesla T4"'), "fault[0].links", "has none"),
         (text(2, H100, "stuck-bit card = 1, word = 2097152", cards="software_mib = 16"), "fault[0].word", "16 MiB"),
     ],
 )
@@ -133,6 +141,22 @@ def test_software_faults_are_said_by_the_software() -> None:
     assert (broken["driver"], broken["driver_cuda"]) == ("470.57.02", "11040")
     assert not [each for each in broken["kernels_sass"].split() if each.startswith("9")]
     assert not broken["kernels_ptx"]
+
+
+def test_a_card_of_its_own_has_what_its_table_says_and_the_others_what_all_have() -> None:
+    own = 'card = 1\nmodel = "NVIDIA A100-SXM4-80GB"\nsoftware_mib = 32\nvbios = "92.1"\nboard_part = "692-X"'
+    made = gpus_of(read_description("m", text(3, cards="software_mib = 64", own=own)), "m")
+    driver = dict(made.driver)
+    for key, values in {
+        "name": [H100, "NVIDIA A100-SXM4-80GB", H100],
+        "compute_capability": ["9.0", "8.0", "9.0"],
+        "vbios": ["96.00.30.00.01", "92.1", "96.00.30.00.01"],
+        "board_part": ["692-2G520-0200-000", "692-X", "692-2G520-0200-000"],
+        "power_limit": ["700000.0", "400000.0", "700000.0"],
+    }.items():
+        assert [driver[f"card.{at}.{key}"] for at in range(3)] == values
+    assert [made.memory_of(at) for at in range(3)] == [64, 32, 64]
+    assert int(driver["card.1.memory"]) < int(driver["card.2.memory"])
 
 
 def test_cuda_visible_devices_numbers_the_cards() -> None:

@@ -19,7 +19,7 @@ class _Table(BaseModel):
 
 
 class CardsTable(_Table):
-    """``[cards]``: all of one model, whose figures are the defaults."""
+    """``[cards]``: one model, whose figures are the defaults. ``[[card]]`` says what differs on a card."""
 
     count: int = Field(ge=1, le=MOST_CARDS, description=f"an integer from 1 to {MOST_CARDS}")
     model: str = Field(description="a name as the driver reports it, such as 'NVIDIA H100 80GB HBM3'")
@@ -43,6 +43,19 @@ class CardsTable(_Table):
     )
 
 
+class CardTable(_Table):
+    """``[[card]]``: what differs on one card."""
+
+    card: int = Field(ge=0, description="the slot of the card: an integer from 0")
+    model: str | None = Field(default=None, description="a name as the driver reports it")
+    compute_capability: str | None = Field(default=None, description="a version, such as '8.0', of this model")
+    software_mib: int | None = Field(
+        default=None, ge=16, le=65536, description="the memory of the software GPU: 16 to 65536 MiB"
+    )
+    vbios: str | None = Field(default=None, description="a version, such as '96.00.30.00.02'")
+    board_part: str | None = Field(default=None, description="a number, such as '692-2G506-0200-000'")
+
+
 class SoftwareTable(_Table):
     """``[software]``: what the driver and CUDA's libraries report about themselves."""
 
@@ -61,6 +74,7 @@ class Description(_Table):
     description: str = Field(default="", description="a string")
     seed: int = Field(default=0, ge=0, description="an integer of 0 or more")
     cards: CardsTable = Field(description="a table: count, model and what differs from the model")
+    card: list[CardTable] = Field(default_factory=list, description="tables [[card]], each with the number of a card")
     software: SoftwareTable = Field(default_factory=SoftwareTable, description="a table of versions")
     fault: list[Fault] = Field(default_factory=list, description="tables [[fault]], each with a kind")
 

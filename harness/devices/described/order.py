@@ -9,7 +9,7 @@ from harness.devices.described import fault_tables as tables
 from harness.devices.described.models import Model, model_named
 
 if TYPE_CHECKING:
-    from harness.devices.described.description import Description
+    from harness.devices.described.description import CardTable, Description
 
 #: Machine code for every model here. The wheels of 2.21 have none for 9.0, which is a warning on real cards, but a
 #: healthy described machine has none.
@@ -45,8 +45,29 @@ def order_of(description: Description) -> Order:
     return Order(tuple(by_driver), tuple(slot for slot in seen if slot not in missing))
 
 
-def model_of(description: Description) -> Model:
-    """Return the model of the cards, as changed by the description."""
+def own_table(description: Description, slot: int | None) -> CardTable | None:
+    """Return what differs on a card, if anything does."""
+    return next((each for each in description.card if each.card == slot), None)
+
+
+def name_of(description: Description, slot: int) -> str:
+    """Return the name of the model of a card."""
+    own = own_table(description, slot)
+    return (own and own.model) or description.cards.model
+
+
+def software_mib_of(description: Description, slot: int) -> int:
+    """Return the memory of the software GPU of a card, in MiB."""
+    own = own_table(description, slot)
+    return (own and own.software_mib) or description.cards.software_mib
+
+
+def model_of(description: Description, slot: int | None = None) -> Model:
+    """Return the model of the cards, or of the one in a slot, as changed by the description."""
+    own = own_table(description, slot)
+    if own is not None and own.model is not None:
+        model = model_named(own.model)
+        return replace(model, compute_capability=own.compute_capability or model.compute_capability)
     table = description.cards
     given = {
         "compute_capability": table.compute_capability,
@@ -62,7 +83,7 @@ def model_of(description: Description) -> Model:
 def nvlinks_of(description: Description, slot: int) -> int:
     """Return how many NVLinks of a card are connected, those that are down too."""
     bridges = description.cards.bridges
-    return sum(each[2] for each in bridges if slot in each[:2]) if bridges else model_of(description).nvlinks
+    return sum(each[2] for each in bridges if slot in each[:2]) if bridges else model_of(description, slot).nvlinks
 
 
 def nvlinks_between(description: Description, one: int, other: int) -> int:

@@ -33,6 +33,16 @@ def _check_together(path: Path | str, made: Description) -> None:
     if cards.model not in MODELS and cards.compute_capability is None:
         accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
         raise InvalidDescription(path, "cards.model", cards.model, accepted)
+    for number, own in enumerate(made.card):
+        if own.card >= cards.count or own.card in [each.card for each in made.card[:number]]:
+            accepted = f"a number from 0 to {cards.count - 1}, each once: the machine has {cards.count} cards"
+            raise InvalidDescription(path, f"card[{number}].card", own.card, accepted)
+        if own.model is not None and own.model not in MODELS and own.compute_capability is None:
+            accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
+            raise InvalidDescription(path, f"card[{number}].model", own.model, accepted)
+        if own.model is None and own.compute_capability is not None:
+            accepted = "none without the model of this card"
+            raise InvalidDescription(path, f"card[{number}].compute_capability", own.compute_capability, accepted)
     sensors = set(SENSORS)
     for name in cards.without:
         if name not in sensors:

@@ -14,11 +14,14 @@ from harness.devices.described.order import (
     VBIOS,
     kernels_of,
     model_of,
+    name_of,
     nvlinks_of,
     order_of,
+    own_table,
     pci_of,
     serial_of,
     slice_uuid_of,
+    software_mib_of,
     uuid_of,
 )
 from harness.softgpu.described import DescribedGpus, total_mib
@@ -71,6 +74,7 @@ def gpus_of(description: Description, path: Path | str, only: str | None = None)
     return DescribedGpus(
         count=len(visible),
         memory_mib=description.cards.software_mib,
+        sizes_mib=tuple(software_mib_of(description, slot) for slot in visible),
         name=str(path),
         driver=tuple((key, str(value)) for key, value in values.items()),
         faults=tuple(_executed(description, visible)),
@@ -105,7 +109,7 @@ def _system(description: Description, visible: tuple[int, ...]) -> dict[str, obj
         values |= {
             f"cuda.{at}.uuid": uuid_of(slot),
             f"cuda.{at}.pci": pci_of(slot),
-            f"cuda.{at}.name": description.cards.model,
+            f"cuda.{at}.name": name_of(description, slot),
         }
         if description.cards.slices:
             values[f"cuda.{at}.mig_uuid"] = slice_uuid_of(slot, 0)
@@ -125,16 +129,16 @@ def _cards(description: Description) -> dict[str, object]:
 
 
 def _identity(description: Description, slot: int) -> dict[str, object]:
-    model = model_of(description)
-    total = total_mib(description.cards.software_mib) * _MIB
+    own = own_table(description, slot)
+    total = total_mib(software_mib_of(description, slot)) * _MIB
     card: dict[str, object] = {
-        "name": description.cards.model,
+        "name": name_of(description, slot),
         "uuid": uuid_of(slot),
         "serial": serial_of(slot),
-        "vbios": VBIOS,
-        "board_part": BOARD_PART,
+        "vbios": (own and own.vbios) or VBIOS,
+        "board_part": (own and own.board_part) or BOARD_PART,
         "pci": pci_of(slot),
-        "compute_capability": model.compute_capability,
+        "compute_capability": model_of(description, slot).compute_capability,
         "memory": total,
         "processes": "",
         "compute_mode": 3 if description.cards.exclusive else 0,
@@ -154,7 +158,7 @@ def _identity(description: Description, slot: int) -> dict[str, object]:
 
 
 def _sensors(description: Description, slot: int) -> dict[str, object]:
-    model = replace(model_of(description), nvlinks=nvlinks_of(description, slot))
+    model = replace(model_of(description, slot), nvlinks=nvlinks_of(description, slot))
     card: dict[str, object] = {
         "clock_max": model.clock_max_mhz,
         "idle_c": _IDLE_C,
@@ -277,12 +281,12 @@ def _on_device(fault: tables.FaultTable, description: Description, device: int) 
     if isinstance(fault, tables.StuckBit):
         return f"stuck word={fault.word} bit={fault.bit} value={fault.value}"
     if isinstance(fault, tables.StuckAllocation):
-        return f"room bytes={int((1 - fault.share) * description.cards.software_mib * _MIB)}"
+        return f"room bytes={int((1 - fault.share) * software_mib_of(description, fault.card) * _MIB)}"
     if isinstance(fault, tables.CollectiveDrop):
         return f"drop hint={fault.algorithm or ''}"
     if isinstance(fault, tables.LinkWidth):
-        return f"link from={device} factor={fault.width / model_of(description).pcie_width}"
-    if isinstance(fault, tables.NvlinkDown) and (links := model_of(description).nvlinks):
+        return f"link from={device} factor={fault.width / model_of(description, fault.card).pcie_width}"
+    if isinstance(fault, tables.NvlinkDown) and (links := model_of(description, fault.card).nvlinks):
         return f"link from={device} to=-2 factor={max(links - fault.links, 1) / links}"
     return None
 

@@ -127,6 +127,8 @@ def _planned(gpus: SoftwareGpus | DescribedGpus, why: str, request: Request) -> 
         intra_op_threads=1 if options.intra_op_threads is None else options.intra_op_threads,
         inter_op_threads=2 * gpus.count if options.inter_op_threads is None else options.inter_op_threads,
     )
-    reason = f"{plural(gpus.count, 'software GPU')} of {gpus.memory_mib:,} MiB each, {why}; no GPU is tested"
+    sizes = sorted({gpus.memory_of(number) for number in range(gpus.count)})
+    memory = " or ".join(f"{size:,}" for size in sizes)
+    reason = f"{plural(gpus.count, 'software GPU')} of {memory} MiB each, {why}; no GPU is tested"
     plan = local_plan("GPU", "software-gpu", physical, runtime, options, reason)
     return replace(plan, software_gpus=gpus)

@@ -7,6 +7,7 @@ import numpy as np
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.hardware.account import Account, on_machine
 from harness.hardware.bits import changed_bits
+from harness.hardware.cards.alike import judge_alike
 from harness.hardware.cards.judge import judge_cuda, judge_numbering, judge_unreachable
 from harness.hardware.finding import finding
 from harness.hardware.known_answers import known_answers
@@ -28,6 +29,9 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     findings, scope = judge_numbering(machine.cards, machine.present, software.numbering, software.visible)
     account.add(*findings)
     account.scope += scope
+    odd, differences = judge_alike(machine.cards)
+    account.add(*odd)
+    account.scope += differences
     if not machine.cards and not account.findings:
         account.unproven("TensorFlow can use none of the GPUs", "see the findings of this check and of software")
     _compute(machine, context, account)
