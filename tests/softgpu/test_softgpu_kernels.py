@@ -232,8 +232,48 @@ def crops() -> None:
     assert_close("crop_and_resize", results[1], results[0])
 
 
+def sums_of_16_bits() -> None:
+    """A GPU adds up in float32: a quarter in each of so many places gives the exact sum, which bfloat16 loses at 64."""
+    tf = start("softgpu:2x256")
+    raw, ones4, ones5 = tf.raw_ops, [1] * 4, [1] * 5
+    for dtype in (tf.float16, tf.bfloat16):
+
+        def quarters(*shape: int, dtype: Any = dtype) -> Any:
+            return tf.fill(shape, tf.constant(0.25, dtype))
+
+        image, volume, deep = quarters(1, 32, 32, 64), quarters(1, 8, 8, 8, 64), quarters(1, 64, 64, 64)
+        found = {
+            "Einsum": (tf.einsum("ij,jk->ik", quarters(3, 4096), quarters(4096, 2)), 256),
+            "BiasAddGrad": (raw.BiasAddGrad(out_backprop=quarters(4096, 3)), 1024),
+            "BiasAddGrad, NCHW": (raw.BiasAddGrad(out_backprop=quarters(4, 3, 32, 32), data_format="NCHW"), 1024),
+            "Conv2D": (tf.nn.conv2d(image, quarters(8, 8, 64, 2), 1, "VALID"), 256),
+            "Conv2D, NCHW": (tf.nn.conv2d(deep, quarters(8, 8, 64, 2), 1, "VALID", data_format="NCHW"), 256),
+            "Conv2DBackpropFilter": (raw.Conv2DBackpropFilter(
+                input=quarters(1, 64, 64, 2), filter_sizes=[1, 1, 2, 2], out_backprop=quarters(1, 64, 64, 2),
+                strides=ones4, padding="VALID"), 256),
+            "Conv3D": (tf.nn.conv3d(volume, quarters(4, 4, 4, 64, 2), ones5, "VALID"), 256),
+            "depthwise": (tf.nn.depthwise_conv2d(image, 4 * quarters(32, 32, 64, 1), ones4, "VALID"), 256),
+            "AvgPool": (tf.nn.avg_pool2d(image, 32, 1, "VALID"), 0.25),
+            "AvgPool3D": (tf.nn.avg_pool3d(volume, 8, 1, "VALID"), 0.25),
+        }  # fmt: skip
+        for name, (sums, expected) in found.items():
+            assert sums.dtype == dtype, name
+            assert sums.backing_device.endswith("GPU:0"), name
+            assert_close(f"{name}, {dtype.name}", tf.cast(sums, tf.float32), tf.fill(sums.shape, float(expected)), 0)
+        with tf.GradientTape() as tape:
+            cube = tf.cast(tf.reshape(tf.range(8.0), (1, 2, 2, 2, 1)), dtype)
+            tape.watch(cube)
+            largest = tf.nn.max_pool3d(cube, 2, 1, "VALID")
+        assert float(largest[0, 0, 0, 0, 0]) == 7.0
+        assert tf.reshape(tape.gradient(largest, cube), [-1]).numpy().tolist() == [0.0] * 7 + [1.0]
+    # Here the CPU has no kernel for 16 bits at all.
+    for adjust in (tf.image.adjust_contrast, tf.image.adjust_hue, tf.image.adjust_saturation):
+        assert adjust(tf.ones((4, 4, 3), tf.float16), 0.5).dtype == tf.float16
+    assert tf.math.rint(tf.constant([1.75], tf.float16)).numpy().tolist() == [2.0]
+
+
 def programs() -> None:
-    run_all(convolutions, image_ops, recurrent, crops)
+    run_all(convolutions, image_ops, recurrent, crops, sums_of_16_bits)
 
 
 def test_kernels_compute_what_a_gpu_computes(fresh_process: Any) -> None:

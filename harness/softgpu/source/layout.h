@@ -4,11 +4,10 @@
 #define HARNESS_SOFTGPU_LAYOUT_H_
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "twin.h"
+#include "wide.h"
 
 namespace softgpu {
 
@@ -121,7 +120,7 @@ class LayoutTwin : public tf::OpKernel {
       MoveChannels(&node, "explicit_paddings", 2);
     }
     if (op_.part != Part::kNotAConvolution) RemoveDilations(&node);
-    OP_REQUIRES_OK(construction, CpuKernel(construction, &twin_, node, &kernel_));
+    OP_REQUIRES_OK(construction, kernel_.Make(construction, &twin_, node));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -315,7 +314,7 @@ class LayoutTwin : public tf::OpKernel {
   // Runs the CPU kernel once for each group of channels, and joins what comes out along the last dimension.
   absl::Status InGroups(tf::OpKernelContext* context, std::vector<tf::Tensor>& inputs, tf::Tensor* output) {
     const int64_t groups = Groups(inputs);
-    if (groups <= 1) return Run(context, &inputs, output);
+    if (groups <= 1) return kernel_.Run(context, &twin_, &inputs, output);
     const bool of_input = op_.part == Part::kInputGradient;
     for (int64_t group = 0; group < groups; group++) {
       std::vector<tf::Tensor> part = inputs;
@@ -327,7 +326,7 @@ class LayoutTwin : public tf::OpKernel {
       const int64_t last = shape.NumElements() - 1;
       SetElement(&shape, last, Element(shape, last) / groups);
       tf::Tensor made;
-      status = Run(context, &part, &made);
+      status = kernel_.Run(context, &twin_, &part, &made);
       if (!status.ok()) return status;
       const int64_t width = LastSize(made.shape()), item = tf::DataTypeSize(made.dtype());
       if (group == 0) {
@@ -357,20 +356,12 @@ class LayoutTwin : public tf::OpKernel {
     return status;
   }
 
-  absl::Status Run(tf::OpKernelContext* context, std::vector<tf::Tensor>* inputs, tf::Tensor* output) {
-    Execution execution(context, kernel_.get(), &twin_, inputs);
-    kernel_->Compute(execution.context());
-    if (!execution.context()->status().ok()) return execution.context()->status();
-    *output = execution.TakeOutput(0);
-    return absl::OkStatus();
-  }
-
   const ImageOp op_;
   Twin twin_;
   Engine& engine_;
   bool channels_first_ = false;
   std::vector<int64_t> dilations_;  // of the dimensions between batch and channels; empty where all are 1
-  std::unique_ptr<tf::OpKernel> kernel_;
+  WideKernel kernel_;
 };
 
 }  // namespace softgpu

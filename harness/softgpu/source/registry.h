@@ -11,6 +11,7 @@
 #include "layout.h"
 #include "recurrent.h"
 #include "twin.h"
+#include "wide.h"
 #include "tensorflow/core/framework/kernel_def.pb.h"
 
 namespace softgpu {
@@ -77,6 +78,7 @@ inline Maker MakerFor(const std::string& op, bool has_cpu_kernel) {
   if (op == "CudnnRNNBackpropV3") return Make<RecurrentGradient>;
   if (!has_cpu_kernel) return Make<Missing>;
   if (HasImageLayout(op)) return Make<LayoutTwin>;
+  if (NeedsFloat(op)) return MakeWide;
   return Make<TwinKernel>;
 }
 
