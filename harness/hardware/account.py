@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from harness.checking.check import CheckContext, CheckOutcome
 from harness.devices.nvidia import silenced
-from harness.hardware.counters import judge_silence
+from harness.hardware.counters import judge_repairs, judge_silence
 from harness.hardware.finding import FREE_MEMORY, device_of, finding
 from harness.hardware.machine import DeviceMemoryFull, Machine
 from harness.records import Card, Exercised, Figure, Finding, Series, Verdict, overall
@@ -19,8 +20,8 @@ MOST_STEPS = 4
 def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -> CheckOutcome:
     """Run ``body``, which fills the account and returns the reason of a PASS.
 
-    Without a machine or a card the outcome is UNKNOWN. A failed allocation is a finding about its card. If the body
-    raises and a card no longer answers the driver, so is that.
+    Without a machine or a card the outcome is UNKNOWN. If the body raises and a card no longer answers the driver, that
+    is a finding about this card, and so is a failed allocation where all cards answer.
     """
     machine = cast("Machine | None", context.machine)
     if machine is None:
@@ -33,14 +34,22 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
     passed = ""
     try:
         passed = body(machine, account)
-    except DeviceMemoryFull as full:
-        card = next((card for card in machine.cards if full.device in (card.label, card.device)), machine.cards[0])
-        account.add_full(card, full)
     except Exception as error:
         lost = silenced(card.uuid for card in machine.cards if card.uuid is not None)
-        if not lost:
+        if lost:
+            account.add_lost(lost, error)
+            for card in machine.cards:
+                # What the others wait for is known without the load that has ended here.
+                if card.is_gpu and card.uuid not in lost:
+                    account.add(*judge_repairs(card, machine.reading(card.label)))
+        elif isinstance(error, DeviceMemoryFull):
+            full = error.device
+            card = next((card for card in machine.cards if full in (card.label, card.device)), machine.cards[0])
+            account.add_full(card, error)
+        else:
             raise
-        account.add_lost(lost, error)
+    if account.cut_short:
+        gc.collect()  # what the check has held would be missing from the next one
     return account.outcome(passed)
 
 
@@ -56,6 +65,8 @@ class Account:
         self.scope: list[str] = []
         self.measured: dict[str, float] = {}
         self.findings: list[Finding] = []
+        #: Whether a card was lost meanwhile.
+        self.cut_short = False
         self._unproven: list[tuple[str, str]] = []
 
     def count(self, *labels: str, values: int = 0, ops: int = 0, programs: int = 0) -> None:
@@ -89,6 +100,7 @@ class Account:
 
     def add_lost(self, lost: Mapping[str, str], error: Exception) -> None:
         """Add a finding for each card that no longer answers the driver, which ended the check by ``error``."""
+        self.cut_short = True
         for card in self._cards.values():
             if (why := lost.get(card.uuid or "")) is not None:
                 self.add(judge_silence(card, why))

@@ -31,6 +31,7 @@ from harness.hardware.account import Account, on_machine
 from harness.hardware.cards import check as cards_check
 from harness.hardware.cards.judge import judge_cuda, judge_unreachable
 from harness.hardware.links import read_links
+from harness.hardware.machine import DeviceMemoryFull, Reading
 from harness.hardware.memory.judge import judge_held
 from harness.hardware.nvml import Nvml
 from harness.hardware.profile import profile_for, profile_of
@@ -334,7 +335,8 @@ def test_a_card_that_is_lost_has_the_name_of_the_checks_whatever_number_the_driv
 def test_an_error_after_which_a_card_no_longer_answers_is_about_that_card() -> None:
     machine(3, H100)
     cards = tuple(card(known) for known in read_cards())
-    on = SimpleNamespace(cards=cards, present=cards)
+    waits = {"GPU:0": Reading(0.0, remap_pending=True)}
+    on = SimpleNamespace(cards=cards, present=cards, reading=lambda label: waits.get(label, Reading(0.0)))
     context = CheckContext(Devices((), spec="gpu", reason=""), machine=on)
 
     def body(_: object, account: Account) -> str:
@@ -345,10 +347,25 @@ def test_an_error_after_which_a_card_no_longer_answers_is_about_that_card() -> N
         on_machine(context, body)
     machine(3, H100, "lost card = 2")
     outcome = on_machine(context, body)
-    (lost,) = outcome.findings
+    lost, waiting = outcome.findings
+    assert (waiting.device, waiting.where) == ("GPU:0", "row remapping"), "what the others wait for is not lost"
     assert (lost.kind, lost.device, outcome.verdict) == ("missing-device", "GPU:2", Verdict.FAIL)
     assert outcome.exercised.nothing, "what came before says nothing of the other cards"
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in outcome.scope[-1]
     result = replace(PASSED, verdict=outcome.verdict, exercised=outcome.exercised, findings=outcome.findings)
     record = RunRecord("", "", (), "", Verdict.FAIL, 1, True, (result,), cards=cards)
-    assert next(verdict_lines(record)).startswith("GPU:2: power the node off and on, and reseat; 2 other GPUs without")
+    actions = "GPU:0: reset; GPU:2: power the node off and on, and reseat; 1 other GPU without a finding"
+    assert next(verdict_lines(record)).startswith(actions)
+
+
+def test_memory_that_is_not_given_back_after_a_loss_is_not_held_against_another_card() -> None:
+    def full(*_: object) -> str:
+        raise DeviceMemoryFull("GPU:0", 8192)
+
+    for faults, named in (([], "GPU:0"), (["lost card = 2"], "GPU:2")):
+        machine(3, H100)
+        cards = tuple(card(known) for known in read_cards())
+        on = SimpleNamespace(cards=cards, present=cards, reading=lambda label: Reading(0.0))
+        machine(3, H100, *faults)
+        outcome = on_machine(CheckContext(Devices((), spec="gpu"), machine=on), full)
+        assert [each.device for each in outcome.findings] == [named]
