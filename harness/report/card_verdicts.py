@@ -49,6 +49,8 @@ _SHOWN, _LONGEST = 2, 110
 _CLAUSE = 60
 #: Where the figures of a profile come from: the record says it.
 _SOURCE = re.compile(r" \((profile [^(]+) \(.*\)\)$")
+#: What a burn-in adds to a message. It is never shortened.
+_WHEN = re.compile(r" \(first after [^()]*\)$")
 
 
 @dataclass(slots=True)
@@ -115,7 +117,8 @@ def verdict_lines(record: RunRecord) -> Iterator[str]:
         more = each.findings - len(each.reasons)
         for number, reason in enumerate(each.reasons, start=1):
             rest = f" (and {plural(more, 'more finding')})" if more and number == len(each.reasons) else ""
-            yield f"    {shortened(reason, _LONGEST)}{rest}"
+            what, when = _split(reason)
+            yield f"    {shortened(what, _LONGEST)}{when}{rest}"
 
 
 def others(record: RunRecord, verdicts: Iterable[CardVerdict]) -> str:
@@ -164,7 +167,18 @@ def _named(label: str, card: Card | None, *, short: bool = False) -> str:
 
 def _message(finding: Finding, labels: tuple[str, ...], unknown: bool) -> str:
     """Return the message without the name of the card, which stands in front; of an unknown card with its PCI id."""
-    text = _SOURCE.sub(r" (\1)", one_line(finding.message))
+    whole, when = _split(one_line(finding.message))
+    return _shorter(whole, labels, unknown) + when
+
+
+def _split(message: str) -> tuple[str, str]:
+    """Split off when a finding came first."""
+    when = _WHEN.search(message)
+    return (message, "") if when is None else (message[: when.start()], when[0])
+
+
+def _shorter(message: str, labels: tuple[str, ...], unknown: bool) -> str:
+    text = _SOURCE.sub(r" (\1)", message)
     first = text.partition("; ")[0]
     text = first if len(first) > _CLAUSE else text
     for label in labels:

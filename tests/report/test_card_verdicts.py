@@ -79,6 +79,15 @@ def test_one_cause_for_several_cards_is_told_once() -> None:
     ]
 
 
+def test_when_a_finding_came_first_is_kept_however_long_it_is() -> None:
+    when = " (first after 1 min 36 s, in 1 of 2 rounds)"
+    clauses = "computes wrong results in 1 of 2 trials at every index of all; matmul float16: 1 element" + when
+    made = record(finding(1, "x" * 200 + when, steps.RESET), finding(2, clauses, steps.RESET))
+    lines = list(verdict_lines(made))
+    assert lines[2] == f"    {'x' * 109}…{when}"
+    assert lines[4] == f"    computes wrong results in 1 of 2 trials at every index of all{when}"
+
+
 def test_a_warning_does_not_outweigh_what_fails() -> None:
     (verdict,) = card_verdicts(
         record(finding(1, "counted errors", steps.REPLACE, Verdict.WARN), finding(1, "is narrow", "reseat the card"))
