@@ -63,7 +63,13 @@ def burnin(
     names = [check.id for check in suite().checks if check.hardware and check.id not in LEFT_OUT]
     checks = tuple(sorted(names, key=lambda name: name != FIRST))
     recording = Recording(
-        report, harness=__version__, command=tuple(sys.argv), spec=devices, planned=checks, level=str(Level.QUICK)
+        report,
+        harness=__version__,
+        command=tuple(sys.argv),
+        spec=devices,
+        planned=checks,
+        level=str(Level.QUICK),
+        earlier_s=kept.elapsed_s,
     )
     if kept.entries:
         say(f"continuing after {plural(kept.rounds, 'round')} and {kept.elapsed_s / 60:.1f} min")

@@ -19,8 +19,10 @@ from typing import Any, Protocol, TypeVar
 _MIB = 1024 * 1024
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
-#: NVML's number of the compute mode, and of the error of what a card does not have.
-_EXCLUSIVE_PROCESS, _NOT_SUPPORTED = 3, 3
+#: NVML's number of the compute mode.
+_EXCLUSIVE_PROCESS = 3
+#: NVML's errors: of what a card does not have, and of a card that is not given to this process (Slurm's cgroups).
+_NOT_SUPPORTED, _NO_PERMISSION = 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def read_cards(library: Any = None) -> tuple[Card, ...]:
 
 
 def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
-    """Return the cards that the driver counts and that do not answer."""
+    """Return the cards that the driver counts, that are given to this process, and that do not answer."""
     if library is None:
         with opened_nvml() as found:
             return () if found is None else silent_cards(found)
@@ -107,9 +109,19 @@ def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
                 # The library may remember the UUID of a card that is lost.
                 library.nvmlDeviceGetMemoryInfo(handle)
             except library.NVMLError as error:
-                if handle is None or getattr(error, "value", None) != _NOT_SUPPORTED:
+                code = getattr(error, "value", None)
+                if code != _NO_PERMISSION and (handle is None or code != _NOT_SUPPORTED):
                     silent.append(_silent(library, handle, index, str(error)))
     return tuple(silent)
+
+
+def counted_cards() -> int:
+    """Return how many cards the driver counts, those that are not given to this process too."""
+    with opened_nvml() as library:
+        if library is not None:
+            with suppress(library.NVMLError):
+                return int(library.nvmlDeviceGetCount())
+    return 0
 
 
 def _silent(library: Any, handle: Any, index: int, error: str) -> SilentCard:

@@ -90,6 +90,8 @@ def _unreachable(known: Sequence[nvidia.Card]) -> list[Card]:
         on_bus = tuple(dict(machine.driver)["bus"].split())
     elif machine is not None or nvidia.in_container() or not (known or silent):
         return made
+    elif nvidia.counted_cards() > len(known) + len(silent):
+        return made  # the bus also has the cards that are given to other processes
     else:
         on_bus = nvidia.cards_on_bus()
     addresses = {(pci or "").lower() for pci in (*(card.pci for card in known), *(card.pci for card in made))}

@@ -22,7 +22,7 @@ class Recording:
     """Holds the record of a run, and keeps ``run.json`` up to date.
 
     A folder that is not writable does not end the run: ``problem`` holds the error. ``page`` is the path of
-    ``report.html``, once it is written.
+    ``report.html``, once it is written. ``earlier_s`` is how long the run took before it was interrupted.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class Recording:
         spec: str,
         planned: tuple[str, ...],
         level: str = "quick",
+        earlier_s: float = 0.0,
     ) -> None:
         self.folder = folder
         self.path: Path | None = None
@@ -41,7 +42,7 @@ class Recording:
         #: Why there is no page, where only an extra is missing: that is no problem of the run.
         self.no_page: MissingExtra | None = None
         self.problem: ReportError | None = None
-        self._began = time.monotonic()
+        self._began = time.monotonic() - earlier_s
         self.record = RunRecord(
             started_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             harness=harness,

@@ -178,6 +178,16 @@ def test_a_lost_card_is_where_the_bus_has_one_that_the_driver_does_not_name(monk
     ]
 
 
+@pytest.mark.usefixtures("renumbered")
+def test_cards_that_another_job_has_are_not_missed_on_the_bus(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = nvidia.read_cards(fake_nvml())
+    monkeypatch.setattr(nvidia, "in_container", lambda: False)
+    monkeypatch.setattr(nvidia, "cards_on_bus", lambda: (*(str(card.pci) for card in known), "0000:b1:00.0"))
+    for counted, missing in ((3, []), (2, ["pci:0000:b1:00.0"])):
+        monkeypatch.setattr(nvidia, "counted_cards", lambda count=counted: count)
+        assert [card.label for card in cards_of(gpus(), known)[1] if card.error] == missing
+
+
 def test_a_card_that_answers_only_who_it_is_is_silent_with_its_identity() -> None:
     class Error(NVMLError):
         def __init__(self, value: int) -> None:
@@ -194,6 +204,8 @@ def test_a_card_that_answers_only_who_it_is_is_silent_with_its_identity() -> Non
 
     lost = fake_nvml(nvmlDeviceGetMemoryInfo=memory(15), nvmlDeviceGetSerial=lambda handle: "S1")
     assert nvidia.silent_cards(lost) == (nvidia.SilentCard(1, "error 15", UUIDS[1], "0000:3C:00.0", "S1"),)
+    # One that is given to another job is none of this process's business.
+    assert nvidia.silent_cards(fake_nvml(nvmlDeviceGetMemoryInfo=memory(4))) == ()
     # A card that shares the memory of its host has none of its own.
     assert nvidia.silent_cards(fake_nvml(nvmlDeviceGetMemoryInfo=memory(3))) == ()
     assert nvidia.silent_cards(fake_nvml()) == ()

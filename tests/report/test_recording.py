@@ -39,6 +39,12 @@ def test_each_result_is_stored_at_once(tmp_path: Path) -> None:
     assert (stored.complete, stored.verdict) == (False, Verdict.UNKNOWN)
 
 
+def test_a_run_that_goes_on_counts_the_time_before_its_interruption(tmp_path: Path) -> None:
+    kept = Recording(tmp_path, harness="0.1.0", command=(), spec="gpu", planned=(), earlier_s=3600.0)
+    kept.complete()
+    assert 3600 <= load_run(tmp_path).elapsed_s < 7200
+
+
 def test_only_a_complete_run_can_pass(tmp_path: Path) -> None:
     kept = recording(tmp_path)
     kept.add(result(Verdict.PASS))

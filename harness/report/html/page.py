@@ -94,7 +94,8 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
 
 def machine_name(record: RunRecord) -> str:
     """Name the machine in a few words: how many GPUs of which model, or the device spec."""
-    names = Counter(card.name for card in record.cards if card.error is None)
+    usable = [card for card in record.cards if card.error is None]
+    names = Counter(card.name for card in usable or record.cards)
     cards = ", ".join(f"{number} \u00d7 {name}" for name, number in names.items())
     if record.cards and all(card.label.startswith("CPU:") for card in record.cards):
         cards = f"{plural(len(record.cards), 'logical CPU')} of {', '.join(names)}"
