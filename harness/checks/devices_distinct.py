@@ -134,6 +134,6 @@ CHECK = Check(
     proves="each requested device exists, is distinct, runs the ops pinned to it and computes them correctly; a "
     "missing device is refused",
     minimum_devices=1,
-    typical_s=1,
+    typical_s=0.5,
     run=run,
 )

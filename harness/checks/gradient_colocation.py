@@ -66,6 +66,6 @@ CHECK = Check(
     title="backward ops run beside their forward ops",
     proves="every backward op of a dense tower runs on the device of its forward op, and misplaced ones are detected",
     minimum_devices=2,
-    typical_s=2,
+    typical_s=0.8,
     run=run,
 )

@@ -105,6 +105,6 @@ CHECK = Check(
     title="A^n + B^n on two devices",
     proves=f"A^{POWER} + B^{POWER} matches NumPy in float64, with each chain of products on its own device",
     minimum_devices=2,
-    typical_s=1,
+    typical_s=0.4,
     run=run,
 )

@@ -126,6 +126,6 @@ CHECK = Check(
     "match the single-device run; a stage's weights, slots and ops are on its device, and activations move only "
     "between neighbours",
     minimum_devices=2,
-    typical_s=5,
+    typical_s=5.5,
     run=run,
 )

@@ -78,6 +78,6 @@ CHECK = Check(
     proves="a sum split over all devices and concatenated is bit-identical to the single-device result; "
     "each device adds its part",
     minimum_devices=2,
-    typical_s=1,
+    typical_s=0.4,
     run=run,
 )

@@ -173,6 +173,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
     from harness.hardware.watch import CardWatch
     from harness.judgement.known_failures import accept_known, no_longer_failing
     from harness.report.progress import display
+    from harness.report.publish import load_ahead
     from harness.runner.messages import Finished, Ready, Started
 
     by_id = {check.id: check for check in suite().checks}
@@ -188,6 +189,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
         beside=shared_out(request.checks) if _has_idle_core(request.spec) else (),
         alone=tuple(check.id for check in request.checks if check.timed),
     )
+    alone = set(plan.alone)
     today = datetime.now(timezone.utc).date()
     durations = [check.typical_s for check in request.checks]
     with display(console, durations) as shown, contextlib.closing(run_checks(plan)) as events:
@@ -209,6 +211,9 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
                 result = accept_known(result, request.known, today)
                 recording.add(result)
                 shown.finished(result)
+                alone.discard(result.check)
+                if not alone:
+                    load_ahead()
     recording.complete(no_longer_failing(request.known, recording.record.results))
 
 

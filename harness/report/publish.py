@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,20 @@ def publish(record: RunRecord, folder: Path, beside: Path | None = None) -> Path
     from harness.report.html.page import report_page
 
     return save_text(report_page(record, _curve(beside or folder)), folder, PAGE_FILE)
+
+
+@functools.cache
+def load_ahead() -> None:
+    """Begin to import what the page needs, in a thread and once, while there is something else to wait for."""
+    threading.Thread(target=_load, name="harness-report-imports", daemon=True).start()
+
+
+def _load() -> None:
+    with contextlib.suppress(ImportError):  # publish says what is missing
+        import matplotlib.backends.backend_svg
+        import matplotlib.figure  # noqa: F401
+
+        import harness.report.html.page  # noqa: F401
 
 
 def _curve(folder: Path) -> ScaleRecord | str | None:

@@ -209,7 +209,7 @@ CHECK = Check(
     proves="products, convolutions, sums, Fourier transforms and sorting are within a derived bound in each dtype, "
     "give the same bits twice and on all devices of one model, and are as fast as on the other devices",
     minimum_devices=1,
-    typical_s=4,
+    typical_s=3,
     run=run,
     hardware=True,
     timed=True,

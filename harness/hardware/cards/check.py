@@ -68,7 +68,7 @@ CHECK = Check(
     proves="TensorFlow sees every GPU of CUDA_VISIBLE_DEVICES, or every GPU that the driver reports, exactly once and "
     "in this order, and every device computes",
     minimum_devices=0,
-    typical_s=0.5,
+    typical_s=0.2,
     run=run,
     hardware=True,
 )

@@ -183,7 +183,7 @@ CHECK = Check(
     proves="all-reduce, all-gather, reduce-scatter and broadcast give each device the exact values, by every algorithm "
     "that the machine has",
     minimum_devices=1,
-    typical_s=3,
+    typical_s=1,
     run=run,
     hardware=True,
     timed=True,

@@ -62,7 +62,7 @@ CHECK = Check(
     proves="programs with a known exact result give it bit for bit on each device and at each index, every time, and "
     "copies between all ordered pairs of devices deliver what was sent",
     minimum_devices=1,
-    typical_s=4,
+    typical_s=2,
     run=run,
     hardware=True,
     timed=True,

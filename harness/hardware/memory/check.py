@@ -109,7 +109,7 @@ CHECK = Check(
     proves="patterns are read back unchanged from the memory of each device, from at least 90 % of the free memory of "
     "a GPU, and a repeated step does not leak",
     minimum_devices=1,
-    typical_s=4,
+    typical_s=2.5,
     run=run,
     hardware=True,
 )
