@@ -78,6 +78,8 @@ class Finding:
     subject: str = ""
     #: Labels of the two devices of a copy, source first.
     pair: tuple[str, str] | None = None
+    #: Full names of the devices that work belongs on, or that are idle, where the finding says so.
+    wanted: tuple[str, ...] = ()
     #: One line for each result that differs because of it, in each mode.
     follows: tuple[str, ...] = ()
     #: Whether one occurrence is enough: the finding stays a FAIL even if a second pass does not show it again.

@@ -60,6 +60,7 @@ def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -
                 mode,
                 devices=[op.device for op in ops],
                 expected=named(each.expected for each in group),
+                wanted=(each.expected for each in group),
                 found=found if share is None else f"{share:.0%} of a shard's work on {found}",
                 place=lines(trace, ops),
             )
@@ -108,6 +109,7 @@ def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
             mode,
             devices=found,
             expected=named(device.parsed for device in devices),
+            wanted=[device.parsed for device in devices],
             found=named(found),
             place=lines(trace, ops),
         )
@@ -161,6 +163,7 @@ def _unused(
             idle_names,
             mode,
             devices=[device.parsed for device in idle],
+            wanted=[device.parsed for device in idle],
             expected=f"ops on {expected} of {len(devices)} devices",
             found=f"ops on {ran} only",
             place=_lines_of_parts(trace, wiring) or program,

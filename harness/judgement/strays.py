@@ -24,13 +24,16 @@ def stray(
     expected: str,
     found: str,
     place: str | None = None,
+    wanted: Iterable[DeviceName] = (),
 ) -> Finding:
-    """The finding. ``device`` is set where it is about one device alone."""
+    """The finding. ``device`` is set where it is about one device alone; ``wanted`` are devices that lack work."""
     known = set(devices)
     device = known.pop() if len(known) == 1 else None
     fault, semicolon, remedy = cause.partition("; ")
     message = f"{fault} ({place}){semicolon}{remedy}" if place else cause
-    return Finding(kind, f"{where} ({mode})", None if device is None else str(device), expected, found, message)
+    on = None if device is None else str(device)
+    names = tuple(map(str, sorted(set(wanted))))
+    return Finding(kind, f"{where} ({mode})", on, expected, found, message, wanted=names)
 
 
 def named(devices: Iterable[DeviceName]) -> str:

@@ -67,11 +67,10 @@ def _without_idle_devices(findings: Sequence[Finding], examination: Examination)
     """The findings; that a device is idle follows from another one that says where its work is, or that it is lost."""
     kept = list(findings)
     for idle in [finding for finding in findings if finding.kind == "unused-device"]:
-        names = _names(idle.where)
-        devices = [device for device in examination.devices if device.parsed.short in names]
+        devices = [device for device in examination.devices if str(device.parsed) in idle.wanted]
         modes = idle.mode.split(", ")
         for number, finding in enumerate(kept):
-            elsewhere = finding.kind == "op-placement" and names <= _names(finding.expected)
+            elsewhere = finding.kind == "op-placement" and set(idle.wanted) <= set(finding.wanted)
             lost = finding.kind in VALUE_KINDS and all(
                 removed(device, examination.traces[mode]) for mode in modes for device in devices
             )
@@ -82,11 +81,6 @@ def _without_idle_devices(findings: Sequence[Finding], examination: Examination)
                 kept.remove(idle)
                 break
     return kept
-
-
-def _names(text: str) -> set[str]:
-    """The devices in a list of them."""
-    return {name.rpartition("device:")[2] for name in text.replace(" and ", ", ").split(", ")}
 
 
 def cause_first(failures: Sequence[Finding]) -> str:

@@ -71,11 +71,15 @@ def verified(devices: Devices, tower: Tower, join: Callable[[Any], Any], wrong: 
 @pytest.mark.parametrize(
     ("tower", "join", "words"),
     [
-        (masked, by_rows, r"is Greater on .PU:1.*: its inputs are equal"),
-        (looked_up, by_rows, r"shards 1 and 2 .* differ; .*; the first op that differs is AddV2 \("),
+        (masked, by_rows, r"is Greater on .PU:1.*: it reads the constant 0\.1, and the reference 0 there"),
+        (
+            looked_up,
+            by_rows,
+            r"shards 1 and 2 .* differ; .*; the first op that differs is AddV2: it reads the constant 1,",
+        ),
         (cut, by_rows, r"the first op that differs is Mul, which reads what .*Sub \(test_first_difference.py:\d+\)"),
         (activated, tf.add_n, r"is Softplus on .*: its inputs are equal.*; the reference runs Tanh \("),
-        (contracted, tf.add_n, r"is AddV2 on .*: its inputs are equal"),
+        (contracted, tf.add_n, r"is AddV2 on .*: it reads the constant 0\.3, and the reference 0 there"),
     ],
     ids=["mask", "index", "length", "partial sum", "partial product"],
 )
@@ -147,7 +151,7 @@ def lost_on_the_way(devices: Devices, x: Any, wrong: bool) -> Any:
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (called_with_another_factor, r"Mul: its inputs are equal.*, called at"),
+        (called_with_another_factor, r"Mul: it reads the constant 2, and the reference 3 there.*, called at"),
         (
             a_step_left_out_of_one,
             r"AddV2.*: its result is that of Mul .* in the reference, and the other shards' is that of AddV2",
@@ -306,7 +310,9 @@ def test_an_op_that_one_device_alone_runs_comes_before_those_that_all_run_anothe
     assert verify(program(scaled), reference, {"x": X}, devices=devices).verdict is Verdict.PASS
     found = verify(program(wrong), reference, {"x": X}, devices=devices)
     source, start = inspect.getsourcelines(wrong)
-    assert f"RealDiv on {devices[-1].parsed.short}: its inputs are equal" in found.reason
+    assert (
+        f"RealDiv on {devices[-1].parsed.short}: it reads the constant 2.9, and the reference 3 there" in found.reason
+    )
     assert f"test_first_difference.py:{start + len(source) - 1}" in found.reason
 
 

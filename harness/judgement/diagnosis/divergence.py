@@ -12,13 +12,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
+from harness.devices.name import DeviceName
+from harness.judgement.diagnosis.contrast import are_offsets, expected_after, mispaired, unlike_reference
+from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
-from harness.judgement.diagnosis.partners import Partner, Partners
+from harness.judgement.diagnosis.partners import Partner, Partners, Rows
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, run_recorded, titled
 from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
 from harness.judgement.diagnosis.siblings import (
     odd_part,
+    odd_reading,
     rearranging,
     reordered,
     stopped_gradient,
@@ -45,7 +51,7 @@ _Status = Literal["same", "part", "local", "moved", "own", "given", "differs"]
 
 def first_difference(question: Question) -> Iterator[Cause]:
     """Name the first op of the program whose result the reference does not have, or that passes no gradient on."""
-    search = Search(question)
+    search = searched(question)
     origin = search.origin()
     refused = question.refused
     if (stop := search.stop(origin)) is not None:
@@ -60,7 +66,7 @@ def located(question: Question, cause: Cause) -> Cause:
     if cause.sentence.startswith((FIRST_OP, STOP)):
         return cause
     try:
-        search = Search(question)
+        search = searched(question)
         origin = search.origin()
         stop = search.stop(origin)
     except Exception as error:  # noqa: BLE001 - the cause is known, and must not be lost for want of a line
@@ -92,6 +98,15 @@ def located(question: Question, cause: Cause) -> Cause:
     return replace(cause, sentence=sentence, place=origin.place)
 
 
+def searched(question: Question) -> Search:
+    """The search for a question; it is made once for the same differing results."""
+    key = "search", *(id(leaf) for leaf in question.wrong)
+    if key not in question.shards:
+        question.shards[key] = Search(question)
+    search: Search = question.shards[key]
+    return search
+
+
 class Search:
     """The ops of the program, each with what its results are to the reference."""
 
@@ -104,7 +119,8 @@ class Search:
         self.steps, outputs, gradients = run_recorded(question, question.parallel, gradients=backward)
         self.flat, self.gradients = tf.nest.flatten(outputs), gradients
         given = [array for array in question.input_arrays if array is not None]
-        given += [leaf.start for leaf in question.leaves if leaf.start is not None]
+        starts = [question.snapshot.starts.get(id(variable)) for variable in question.watched]
+        given += [start for start in starts if isinstance(start, np.ndarray)]
         if backward:
             given += projections(expected, question.reference.seed)
         self.partners = Partners(given, whole, *on_shards(question, backward=backward))
@@ -115,6 +131,12 @@ class Search:
         self.groups = groups_of(self.steps)
         self.status: dict[int, _Status] = {}
         self.partner: dict[int, Partner] = {}
+        #: Which rows of a result of the reference a tensor has, and indices that are counted within a part.
+        self.rows: dict[int, Rows] = {}
+        self.offsets: set[int] = set()
+        layout = next(partitions(question), None)
+        devices = [device.parsed.short for device in question.devices]
+        self.shards = (layout.axis, dict(zip(devices, layout.shards, strict=False))) if layout is not None else (0, {})
         self.from_data: set[int] = {name for name in self.inputs if name is not None}
         self.shared = frozenset(line for step in whole for line in step.places)
         for step in self.steps:
@@ -145,6 +167,8 @@ class Search:
         """Say of each result what it is to the reference."""
         data = step.kind == "ReadVariableOp" or any(name in self.from_data for name in step.inputs)
         data = data and step.kind not in _SHAPES
+        if self.offsets.intersection(step.inputs) or (data and are_offsets(self, step)):
+            self.offsets.update(step.outputs)
         read = {self.status.get(name, "given") for name in step.inputs}
         for port, (name, array) in enumerate(zip(step.outputs, step.results, strict=True)):
             if data:
@@ -157,13 +181,45 @@ class Search:
         """What a result is to the reference."""
         if array is None:
             return "given"
-        partner = self.partners.of(array) or self.in_group(step, port)
+        likely = self.likely(step)
+        partner = self.partners.of(array, likely)
+        if partner is not None and partner.rows is not None and step.kind not in MOVES:
+            read_rows = {self.rows[each].numbers for each in step.inputs if each in self.rows}
+            single = array.dtype.kind in "iub" or array.ndim < 2
+            # Single numbers, and rows chosen by a wrong index, are found anywhere: they have to be those of the inputs.
+            strays = (single and len(read_rows) == 1) or (
+                "differs" in read and not self.offsets.intersection(step.inputs)
+            )
+            partner = None if strays and partner.rows.numbers not in read_rows else partner
+        partner = partner or self.in_group(step, port)
         if partner is not None:
             self.partner[name] = partner
+            if partner.rows is not None:
+                self.rows[name] = partner.rows
             return partner.how
         if step.kind in MOVES and "differs" not in read:
             return "local" if "local" in read else "moved"
-        return "own" if not data and array.dtype.kind in "iub" else "differs"
+        if self.is_finer(step, array):
+            return "part"
+        own = not data or name in self.offsets
+        return "own" if own and array.dtype.kind in "iub" else "differs"
+
+    def is_finer(self, step: Step, array: Array) -> bool:
+        """Whether a step adds up rows of a part of a shard, as of a micro-batch: the reference has no equal of that."""
+        read = {self.rows[name].numbers for name in step.inputs if name in self.rows}
+        shard = set(self.rows_of_device(step))
+        known = all(self.status.get(name, "given") in ("same", "given") for name in step.inputs)
+        return known and len(read) == 1 and shard > set(*read) and len(*read) not in array.shape[:1]
+
+    def likely(self, step: Step) -> list[Rows]:
+        """The rows that a step's results may well have: those of what it reads, then those of its device's shard."""
+        own = self.rows_of_device(step)
+        read = [self.rows[name] for name in step.inputs if name in self.rows]
+        return [*read, Rows(self.shards[0], own, 0)] if own else read
+
+    def rows_of_device(self, step: Step) -> tuple[int, ...]:
+        """The rows of the batch that belong on the device of a step."""
+        return self.shards[1].get(DeviceName.parse(step.device).short, ()) if step.device else ()
 
     def in_group(self, step: Step, port: int) -> Partner | None:
         """The partner of what the same step makes on all devices together."""
@@ -178,19 +234,25 @@ class Search:
         found = self.first(self.roots(), {"differs"})
         if found is None:
             found = self.first(self.roots(), {"differs", "local"})
-        elif any(self.status.get(name) == "local" for name in found.inputs):
-            found = self.first(found.inputs, {"differs", "local"}) or found
+        elif any(self.status.get(name) == "local" for name in self.sources(found)):
+            found = self.first(self.sources(found), {"differs", "local"}) or found
         if found is None:
             return None
         if (odd := odd_part(self, found)) is not None:
             found, contrast = odd
+            alike = [found]
+        elif (reading := odd_reading(self, found)) is not None:
+            found, contrast = reading
             alike = [found]
         elif found.kind in MOVES and (moving := rearranging(self, found)) is not None:
             found, alike, contrast = moving, [], "its inputs are equal, and the reference does not rearrange them so"
         else:
             contrast = unlike_siblings(self, found)
             alike = [each for each in self.groups[id(found)] if self.is_bad(each)]
-        local = all(self.status[name] == "local" for name in found.outputs)
+        expected = expected_after(self, found)
+        pairing = mispaired(self, found)
+        contrast = contrast or pairing or self.partial(found) or unlike_reference(self, found, expected)
+        local = not pairing and bool(found.outputs) and all(self.status[name] == "local" for name in found.outputs)
         devices = [each.device for each in alike] if len(alike) < len(self.question.devices) else []
         before = self.steps[: self.order[id(found)]]
         of_variable = found.kind == "ReadVariableOp" or found.kind.startswith("Resource")
@@ -198,11 +260,11 @@ class Search:
         return Origin(
             step=found,
             unlike=self.unlike(found),
-            devices=tuple(sorted(devices)),
+            devices=tuple(sorted(filter(None, devices))),
             count=count,
             local=local,
-            expected=self.expected_after(found),
-            contrast=contrast or self.partial(found),
+            expected=expected,
+            contrast=contrast,
             shared=self.shared,
             uncompared=of_variable
             or any(self.status.get(name) == "given" and name in self.maker for name in found.inputs),
@@ -225,7 +287,16 @@ class Search:
             return f"the rows that it reads are those of the reference in the order of {named(moving[0])}"
         if not parts:
             return ""
-        return f"it reads a shard's part of the reference's {parts[0].kind}"
+        part = self.first_part(parts[0])
+        return f"it reads a shard's part of the reference's {named(part)}"
+
+    def first_part(self, step: Step) -> Step:
+        """The step before this one, or this one, that was the first to make a part of what it reads whole."""
+        while before := [
+            self.maker[name] for name in step.inputs if name in self.maker and self.status[name] == "part"
+        ]:
+            step = before[0]
+        return step
 
     def is_bad(self, step: Step) -> bool:
         """Whether a result of a step differs, or is computed from the rows of a shard alone."""
@@ -247,12 +318,27 @@ class Search:
     def sources(self, step: Step) -> Iterable[int]:
         """What a step reads; of a variable, what was written to it before."""
         before = self.written(step)
-        return step.inputs if not before else [name for each in before for name in each.inputs[1:]]
+        read = () if step.kind == "ReadVariableOp" and before else step.inputs
+        return [*read, *(name for each in before for name in each.inputs[1:])]
 
     def written(self, step: Step) -> list[Step]:
         """Of a read of a variable, the writes before it."""
-        writes = self.writes(step.inputs[0]) if step.kind == "ReadVariableOp" else []
+        writes = [each for handle in self.variables_of(step) for each in self.writes(handle)]
         return [each for each in writes if self.order[id(each)] < self.order[id(step)]]
+
+    def variables_of(self, step: Step) -> Iterator[int | None]:
+        """The variable that a step reads; an op that is given one reads it unseen, and its values tell which."""
+        if step.kind == "ReadVariableOp":
+            yield step.inputs[0]
+        for leaf in self.question.wrong if step.constants else ():
+            if leaf.part == "state" and any(
+                leaf.found is not None
+                and value.size > 1
+                and value.dtype == leaf.found.dtype
+                and equal(value, leaf.found)
+                for value in step.constants.values()
+            ):
+                yield getattr(getattr(self.question.watched[leaf.index], "handle", None), "_id", None)
 
     def first(self, roots: Iterable[int], bad: set[str]) -> Step | None:
         """The first step behind these tensors whose result is bad and that reads nothing bad."""
@@ -299,22 +385,3 @@ class Search:
         own = by_line.pop(step.place, None)
         lines = tuple(sorted(by_line.values(), key=lambda each: -self.order[id(each)]))[:_MOST_LINES]
         return lines or ((own,) if own is not None else ())
-
-    def expected_after(self, step: Step) -> Step | None:
-        """The op of the reference that computes with what this one reads."""
-        tensors = {name for each in (step, *self.behind(step)) for name in each.inputs}
-        read = {
-            name
-            for tensor in tensors
-            if (partner := self.partner.get(tensor)) is not None and partner.step is not None
-            for name in partner.step.outputs
-        }
-        if not read:
-            return None
-        reached = set(read)
-        for other in self.whole:
-            if reached.intersection(other.inputs) and bool(other.gradient_of) >= bool(step.gradient_of):
-                if other.kind not in MOVES and other.computes:
-                    return other
-                reached.update(other.outputs)
-        return None

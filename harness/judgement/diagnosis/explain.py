@@ -123,6 +123,9 @@ def merged(findings: Sequence[Finding], modes: Sequence[str]) -> list[Finding]:
             kept[(*key, str(len(kept))) if before is not None else key] = plain
             continue
         kept[key] = replace(
-            before, mode=f"{before.mode}, {mode}", follows=(*(before.follows or (describe(before),)), describe(plain))
+            before,
+            mode=f"{before.mode}, {mode}",
+            follows=(*(before.follows or (describe(before),)), describe(plain)),
+            wanted=tuple(sorted({*before.wanted, *plain.wanted})),
         )
     return list(kept.values())

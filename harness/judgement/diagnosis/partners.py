@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,16 +19,25 @@ _MOST_ELEMENTS = 2**20
 _JOINS = ("sum", "weighted", "mean", "max", "min")
 
 
+class Rows(NamedTuple):
+    """Some rows of a tensor: along which axis, which, and of how many."""
+
+    axis: int
+    numbers: tuple[int, ...]
+    of: int
+
+
 @dataclass(frozen=True)
 class Partner:
     """``same``: a result of the reference, or rows of one. ``part``: what a shard adds to one.
 
     ``local``: what the reference computes from the rows of a shard, and no join of the shards' gives what it computes
-    from the batch. ``step`` is the reference's op, if it is known.
+    from the batch. ``step`` is the reference's op, if it is known, and ``rows`` are the rows of its result.
     """
 
     how: Literal["same", "part", "local"]
     step: Step | None = None
+    rows: Rows | None = None
 
 
 class Partners:
@@ -76,15 +85,19 @@ class Partners:
         made = Join("concat").of(_shares(arrays, self.sizes), self.sizes) if wanted.ndim else None
         return made is not None and equal(made, wanted)
 
-    def of(self, array: Array) -> Partner | None:
-        """The partner of a tensor of the program, or ``None``."""
+    def of(self, array: Array, likely: Sequence[Rows] = ()) -> Partner | None:
+        """The partner of a tensor of the program, or ``None``; of equal rows, those that are ``likely``."""
         key = array.dtype, array.ndim
         for other, step in self.table[key]:
             if equal(array, other):
                 return Partner("same", step)
+        for axis, rows in dict.fromkeys((axis, rows) for _, rows, _ in likely for axis in range(array.ndim)):
+            for other, step in self.table[key]:
+                if _has_rows(other, axis, rows, array):
+                    return Partner("same", step, Rows(axis, rows, other.shape[axis]))
         for other, step in (*self.table[key], *self.table[array.dtype, array.ndim + 1]):
-            if _are_rows(array, other):
-                return Partner("same", step)
+            if (found := _rows_of(array, other)) is not None:
+                return Partner("same", step, found)
         local = None
         for other, number, port in self.local[key]:
             if equal(array, other):
@@ -133,8 +146,8 @@ class Partners:
     def in_order(self, array: Array) -> bool:
         """Whether an array has the rows of some result in their order; also where it has none of them."""
         known = (_rows_of(array, other) for other, _ in self.table[array.dtype, array.ndim])
-        rows = [numbers for numbers in known if numbers is not None]
-        return not rows or any(numbers == sorted(numbers) for numbers in rows)
+        rows = [found.numbers for found in known if found is not None]
+        return not rows or any(numbers == tuple(sorted(numbers)) for numbers in rows)
 
     def _is_multiple(self, one: Array, other: Array, how: str) -> bool:
         """Whether one is the other, multiplied or divided by a number of rows or elements, as sums are of means.
@@ -179,14 +192,24 @@ def _are_rows(array: Array, other: Array) -> bool:
     return _rows_of(array, other) is not None
 
 
-def _rows_of(array: Array, other: Array) -> list[int] | None:
+def _has_rows(other: Array, axis: int, rows: Sequence[int], array: Array) -> bool:
+    """Whether an array has these rows of another one."""
+    if array.ndim != other.ndim or axis >= other.ndim or array.shape[axis] != len(rows) or not array.size:
+        return False
+    if max(rows) >= other.shape[axis] or other.size > _MOST_ELEMENTS:
+        return False
+    part = np.take(other, rows, axis)
+    return part.shape == array.shape and equal(array, part)
+
+
+def _rows_of(array: Array, other: Array) -> Rows | None:
     """Which rows of another array, along one of its axes, an array is made of; ``None`` where it is not."""
     if not 1 < array.size <= other.size <= _MOST_ELEMENTS or array.dtype.kind == "b":
         return None
     if array.ndim == other.ndim - 1:
         if array.shape != other.shape[1:]:
             return None
-        return next(([number] for number, row in enumerate(other) if equal(array, row)), None)
+        return next((Rows(0, (number,), len(other)) for number, row in enumerate(other) if equal(array, row)), None)
     differing = [axis for axis in range(array.ndim) if array.shape[axis : axis + 1] != other.shape[axis : axis + 1]]
     if array.ndim != other.ndim or len(differing) > 1:
         return None
@@ -197,7 +220,7 @@ def _rows_of(array: Array, other: Array) -> list[int] | None:
         # Single numbers are found anywhere: they have to stand in a row.
         starts = range(len(table) - len(rows) + 1)
         found = (start for start in starts if bool(np.all(close(rows, table[start : start + len(rows)]))))
-        return next(([*range(start, start + len(rows))] for start in found), None)
+        return next((Rows(axis, tuple(range(start, start + len(rows))), len(table)) for start in found), None)
     numbers: list[int] = []
     for row in rows:
         alike = np.flatnonzero(np.all(close(row[np.newaxis], table), axis=1))
@@ -205,4 +228,4 @@ def _rows_of(array: Array, other: Array) -> list[int] | None:
             return None
         # Of equal rows, one that follows.
         numbers.append(int(next((number for number in alike if numbers and number > numbers[-1]), alike[0])))
-    return numbers
+    return Rows(axis, tuple(numbers), len(table))

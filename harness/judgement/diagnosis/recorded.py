@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any
 
@@ -31,6 +31,8 @@ GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(.+)_\d+$")
 #: Of larger programs, the first results alone are kept.
 _MOST_BYTES = 2**27
+#: Larger constants are not compared.
+_MOST_ELEMENTS = 2**12
 #: Units in the last place, of the largest element, by which equal results may differ.
 _ULPS = 256.0
 
@@ -40,7 +42,8 @@ class Step:
     """One op. ``places`` are the lines of the user's program that led to it, the innermost first.
 
     ``inputs`` and ``outputs`` are the ids of tensors; ``results`` the values of the outputs: of numbers and booleans,
-    as far as there was room. Of a backward op, ``gradient_of`` is the type of the forward op, and ``places`` and
+    as far as there was room. ``constants`` are inputs that no op made, by their number, and ``attributes`` what else
+    says what the op does. Of a backward op, ``gradient_of`` is the type of the forward op, and ``places`` and
     ``device`` are its.
     """
 
@@ -51,6 +54,8 @@ class Step:
     outputs: tuple[int, ...]
     results: tuple[Array | None, ...]
     gradient_of: str = ""
+    constants: Mapping[int, Array] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def place(self) -> str | None:
@@ -81,6 +86,7 @@ class Recording(list[Step]):
         self.played: set[int] = set()
         self.watched: set[int] = set()
         self._room = _MOST_BYTES
+        self._made: set[int] = set()
         self._by_attributes: dict[int, tuple[Any, Step]] = {}
         #: Of each gradient being computed: the type, lines and device of its forward op, and how many lines led to it.
         self._gradients: list[tuple[str, tuple[str, ...], str, int]] = []
@@ -107,10 +113,19 @@ class Recording(list[Step]):
             outputs=names[1],
             results=tuple(map(self._value, outputs)),
             gradient_of=forward,
+            constants={
+                number: np.asarray(each.numpy()) for number, each in enumerate(inputs) if self._is_constant(each)
+            },
+            attributes=_plain(attributes or ()),
         )
+        self._made.update(step.outputs)
         self.append(step)
         if attributes:
             self._by_attributes[id(attributes)] = attributes, step
+
+    def _is_constant(self, tensor: Any) -> bool:
+        known = tensor._id in self._made or tensor.dtype.name in ("resource", "string", "variant")
+        return not known and bool(tensor.shape.num_elements() <= _MOST_ELEMENTS)
 
     def _value(self, tensor: Any) -> Array | None:
         if self._room < 0 or tensor.dtype.name in ("resource", "string", "variant"):
@@ -155,6 +170,12 @@ class Recording(list[Step]):
             if step is not None and not self.played.issuperset(step.outputs):
                 self.played.update(step.outputs)
                 waiting += [name for name in step.inputs if name not in inputs]
+
+
+def _plain(attributes: Sequence[Any]) -> dict[str, Any]:
+    """The attributes of an eager op, given as names and values in turn, that are numbers or texts."""
+    pairs = zip(attributes[::2], attributes[1::2], strict=False)
+    return {str(name): value for name, value in pairs if isinstance(value, (bool, int, float, str, bytes, list))}
 
 
 @contextmanager

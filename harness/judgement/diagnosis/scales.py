@@ -35,8 +35,16 @@ def ratio_of(leaf: Leaf, rows: int | None = None) -> float | None:
         return None
     if found.size == 1:
         # One number is some factor of any other: only a factor that means something counts.
-        return ratio if _simple(ratio) or (rows and _whole(rows / ratio)) else None
+        return ratio if _simple(ratio) or (rows and _whole(rows / ratio) and not _are_counts(leaf, rows)) else None
     return ratio
+
+
+def _are_counts(leaf: Leaf, rows: int) -> bool:
+    """Whether a number and the reference's are counts, or shares of the rows, whose ratio says little."""
+    assert leaf.found is not None
+    assert leaf.expected is not None
+    both = np.stack([leaf.found.astype(np.float64), leaf.expected.astype(np.float64)]) * rows
+    return bool(np.all(np.abs(both - np.round(both)) <= 1e-5 * np.abs(both)))
 
 
 def _whole(size: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from harness.devices.name import DeviceName
 from harness.judgement.arithmetic import SPLITS
 from harness.judgement.diagnosis.origins import named_steps
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, titled
+from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, titled
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.divergence import Search
@@ -109,6 +110,39 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
         stop = next((each for each in readers if each.kind in ("StopGradient", "PreventGradient") and each.place), step)
         return stop, f"the gradient stops at {stop.kind}{on}"
     return None
+
+
+def odd_reading(search: Search, step: Step) -> tuple[Step, str] | None:
+    """The first step that reads a result of another op of the reference than the same step on other devices does.
+
+    It leads to a step whose inputs seem to be equal: what it made is in the reference too, in another place.
+    """
+    right = next((each for each in search.groups[id(step)] if not search.is_bad(each)), None)
+    found = None
+    while right is not None:
+        pairs = zip(step.inputs, right.inputs, strict=False)
+        odd = next(((mine, theirs) for mine, theirs in pairs if _of_other_ops(search, mine, theirs)), None)
+        if odd is None:
+            break
+        mine, theirs = (search.partner[name].step for name in odd)
+        assert mine is not None
+        assert theirs is not None
+        lines = [pair for pair in zip_longest(mine.places, theirs.places) if pair[0] != pair[1]]
+        if lines or mine.kind != theirs.kind:
+            one, two = lines[0] if lines else (mine.place, theirs.place)
+            on = DeviceName.parse(right.device).short
+            it = f"it reads what the reference has from {titled(mine)} ({one})"
+            found = step, f"{it}, and on {on} what it has from {titled(theirs)} ({two})"
+        step, other = search.maker[odd[0]], search.maker[odd[1]]
+        right = other if (step.kind, step.places) == (other.kind, other.places) else None
+    return found if found is not None and found[0].place else None
+
+
+def _of_other_ops(search: Search, mine: int, theirs: int) -> bool:
+    one, other = search.partner.get(mine), search.partner.get(theirs)
+    if one is None or other is None or one.step is None or other.step is None or one.step is other.step:
+        return False
+    return mine in search.maker and theirs in search.maker and one.step.kind not in MOVES | GIVEN
 
 
 def _has_gradient(search: Search, step: Step) -> bool:

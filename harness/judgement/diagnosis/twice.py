@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.devices.name import DeviceName
-from harness.judgement.diagnosis.divergence import Search
+from harness.judgement.diagnosis.divergence import Search, searched
 from harness.judgement.diagnosis.origins import place_of_step
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import Step, equal, named
@@ -21,7 +21,7 @@ def part(question: Question) -> Iterator[Cause]:
     """The reference has the result of a join of other parts: one is there twice, or left out."""
     if all(leaf.part == "gradients" for leaf in question.wrong):
         return
-    search = Search(question)
+    search = searched(question)
     for step in search.steps:
         if step.kind in _JOINS and search.status[step.outputs[0]] not in ("same", "part"):
             found = next(_twice(search, step), None) or (_left_out(search, step) if step.kind == "AddN" else None)
