@@ -9,6 +9,7 @@ from dataclasses import replace
 from harness.judgement.diagnosis import (
     divergence,
     gradients,
+    misrouted,
     omitted,
     order,
     randomness,
@@ -62,7 +63,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("a part added or joined twice, or left out", twice.part),
     ("the last steps left out", omitted.last_steps),
     ("a constant added", scales.off_by_a_constant),
-    ("rows of an input that belong to another shard", rows.of_another_shard),
+    ("rows of an input that belong to another shard", misrouted.of_another_shard),
     ("one shard that computes something else", rows.of_a_shard),
     ("an op that is another one", divergence.first_difference),
 )

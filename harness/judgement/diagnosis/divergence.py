@@ -181,7 +181,7 @@ class Search:
         """What a result is to the reference."""
         if array is None:
             return "given"
-        likely = self.likely(step)
+        likely = self.likely(step, port)
         partner = self.partners.of(array, likely)
         if partner is not None and partner.rows is not None and step.kind not in MOVES:
             read_rows = {self.rows[each].numbers for each in step.inputs if each in self.rows}
@@ -211,11 +211,15 @@ class Search:
         known = all(self.status.get(name, "given") in ("same", "given") for name in step.inputs)
         return known and len(read) == 1 and shard > set(*read) and len(*read) not in array.shape[:1]
 
-    def likely(self, step: Step) -> list[Rows]:
-        """The rows that a step's results may well have: those of what it reads, then those of its device's shard."""
-        own = self.rows_of_device(step)
+    def likely(self, step: Step, port: int) -> list[Rows]:
+        """The rows that a result may well have: those of what the step reads, then those of its device's shard."""
+        axis, shards = self.shards
         read = [self.rows[name] for name in step.inputs if name in self.rows]
-        return [*read, Rows(self.shards[0], own, 0)] if own else read
+        own = [self.rows_of_device(step)]
+        if step.kind in MOVES and not read:
+            each = list(shards.values())
+            own = [*each[port:], *own, *each[:port]]
+        return [*read, *(Rows(axis, rows, 0) for rows in own if rows)]
 
     def rows_of_device(self, step: Step) -> tuple[int, ...]:
         """The rows of the batch that belong on the device of a step."""

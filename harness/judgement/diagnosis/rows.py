@@ -13,9 +13,6 @@ from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
 
-#: So many ways to give an input to the wrong shard are tried.
-_MOST_TRIES = 48
-
 
 def rows_of(leaf: Leaf) -> list[int] | None:
     """For each row of what was found, the row of the reference that it is; ``None`` where a row is none of them."""
@@ -200,60 +197,6 @@ def padded(question: Question) -> Iterator[Cause]:
                 "remove the rows that were added, or split into parts of different sizes",
             )
             return
-
-
-def of_another_shard(question: Question) -> Iterator[Cause]:
-    """One of several inputs, such as lengths or labels, is given to shards that its rows do not belong to."""
-    import tensorflow as tf
-
-    layout = next((each for each in partitions(question) if each.seen), None)
-    outputs = [leaf for leaf in question.wrong if leaf.part != "gradients"]
-    if layout is None or not outputs:
-        return
-    leaves = question.reference.leaves()
-    cuts = {index: cut for index, cut in layout.cuts.items() if len({len(rows) for rows in cut[1]}) == 1}
-    for index, whole in enumerate(question.input_arrays):
-        if whole is not None and whole.shape[layout.axis : layout.axis + 1] == (layout.rows,):
-            cuts.setdefault(index, layout.cuts[layout.main])
-    tried = [
-        (index, given)
-        for wrong in (_all_shards, _one_shard)
-        for index in cuts
-        for given in wrong(len(layout.shards))
-        if sorted(layout.covered) == list(range(layout.rows))
-    ]
-    for index, given in tried[:_MOST_TRIES]:
-        axis, shards = cuts[index]
-        rows = [row for shard in range(len(shards)) for row in shards[given.get(shard, shard)]]
-        own = list(leaves)
-        own[index] = tf.gather(leaves[index], rows, axis=axis)
-        result = question.run(inputs=question.with_leaves(own), gradients=False)
-        if result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in outputs):
-            name, source = question.input_names[index], next(iter(given.values()))
-            who = "every shard is" if len(given) > 1 else f"shard {next(iter(given))} is"
-            whose = f"to shard {source}" if len(set(given.values())) == 1 else "to another shard"
-            place = next((piece.place for piece in question.seen.pieces if piece.leaf == index), layout.place)
-            yield Cause(
-                f"{who} given the rows of {name} that belong {whose}",
-                place,
-                tuple(question.wrong),
-                f"give each shard its own rows of {name}",
-            )
-            return
-
-
-def _all_shards(count: int) -> list[dict[int, int]]:
-    """Ways to give each shard the rows of a wrong one: of the same one, of the next ones, or in reverse order."""
-    numbers = range(count)
-    return [
-        *(dict.fromkeys(numbers, source) for source in numbers),
-        *({shard: (shard + step) % count for shard in numbers} for step in range(1, count)),
-        {shard: count - 1 - shard for shard in numbers},
-    ]
-
-
-def _one_shard(count: int) -> list[dict[int, int]]:
-    return [{shard: source} for shard in range(count) for source in range(count) if shard != source]
 
 
 def empty_shard(question: Question) -> Iterator[Cause]:

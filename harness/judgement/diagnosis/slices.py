@@ -24,8 +24,10 @@ def by_position(question: Question) -> Iterator[Cause]:
     wrong = question.wrong
     if not wrong or any(leaf.expected is None or leaf.found is None or not leaf.expected.ndim for leaf in wrong):
         return
+    leaves = question.reference.leaves()
+    if not _scattered(question, leaves):
+        return
     for layout in partitions(question):
-        leaves = question.reference.leaves()
         shards = [_scattered(question, shard_leaves(leaves, layout, number)) for number in range(len(layout.sizes))]
         if all(any(_explains(leaf, shards, layout.sizes, at) for at in range(len(shards))) for leaf in wrong):
             yield Cause(
