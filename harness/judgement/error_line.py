@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 
+from harness._tensorflow import lines_of
 from harness.evidence.places import in_users, module_of, place
+from harness.judgement.diagnosis.place import place_of_error
 from harness.runner.users_error import PREAMBLES, message_lines
 
 #: Where TensorFlow was, which says nothing about the user's program.
@@ -24,6 +26,8 @@ _WITHOUT_KERNEL = (
 #: One of several ops that failed in a graph, and lines that only tell the graph's own names.
 _ROOT = re.compile(r"\(\d+\)\s+[A-Z_]+:\s+")
 _GRAPH_ONLY = ("[[", "0 successful operations", "0 derived errors")
+#: The function that was called.
+_GRAPH = re.compile(r"\[Op:(__inference_\w+)\]")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 #: A function that returns a variable out of a loop on another device, for the gradient of the loop.
 _LOOP_GRADIENT = re.compile(
@@ -75,6 +79,21 @@ def place_in_message(error: BaseException) -> str | None:
         return None
     found = [(file, int(line)) for file, line in _FRAME.findall(str(error))]
     return next((place(file, line) for file, line in reversed(found) if in_users(module_of(file), file)), None)
+
+
+def place_of_raised(error: BaseException) -> str | None:
+    """The user's line that raised an error, or that made the op of a graph that raised it."""
+    return place_in_message(error) or _place_of_node(error) or place_of_error(error)
+
+
+def _place_of_node(error: BaseException) -> str | None:
+    """``file.py:12`` of the user's line that made the op of a graph for which there is no kernel."""
+    text = " ".join(str(error).split())
+    found, graph = _WITHOUT_KERNEL[0].search(text), _GRAPH.search(text)
+    if found is None or graph is None:
+        return None
+    frames = lines_of(graph[1]).get(found["name"], ())
+    return next((place(file, line) for file, line in frames if in_users(module_of(file), file)), None)
 
 
 def _without_kernel(name: str, device: str, type: str) -> str:  # noqa: A002 - named as in the patterns

@@ -16,9 +16,9 @@ from harness.errors import HarnessError, HostUnreachable
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
 from harness.judgement.arithmetic import computes
-from harness.judgement.diagnosis.place import place_of_error, place_of_function
+from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
-from harness.judgement.error_line import error_line, place_in_message
+from harness.judgement.error_line import error_line, place_of_raised
 from harness.judgement.exactness import is_exact
 from harness.judgement.modes import judge_modes
 from harness.judgement.oracle import ask_oracle
@@ -139,7 +139,8 @@ class Examination:
             alike = [finding for finding in raised if finding.message.startswith(line)]
             self.judged.findings[:] = [finding for finding in self.judged.findings if finding not in alike]
             who = "both programs" if alike else "the reference"
-            self.judged.undecided.append(f"{who} raised {line} ({mode})")
+            at = f" at {place}" if (place := place_of_raised(error)) else ""
+            self.judged.undecided.append(f"{who} raised {line}{at} ({mode})")
             return
         if traced is None:
             return
@@ -195,7 +196,7 @@ class Examination:
         return replace(evidence, ops=own, outputs=None), found
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
-        place = place_in_message(error) or place_of_error(error)
+        place = place_of_raised(error)
         notes = "; ".join(getattr(error, "__notes__", ()))
         quiet = lost_hosts()
         tasks = [f"{each.host.task_name}/" for each in quiet]

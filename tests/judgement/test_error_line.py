@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 
 import pytest
+import tensorflow as tf
 
-from harness.judgement.error_line import error_line, place_in_message
+from harness.judgement.error_line import error_line, place_in_message, place_of_raised
 
 _JOB = "/job:localhost/replica:0/task:0/device"
 _IN_GRAPH = f"""{{{{function_node step}}}} Cannot assign a device for operation while/pfor/body/SetItem: \
@@ -93,3 +95,19 @@ def test_an_error_in_a_graph_is_the_first_ops_message_and_the_users_line(
 ) -> None:
     assert error_line(ValueError(message)) == f"ValueError: {text}"
     assert place_in_message(ValueError(message)) == place
+
+
+def test_the_line_of_an_op_without_a_kernel_is_that_which_made_it_in_its_graph() -> None:
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return tf.abs(x, name="no_kernel")  # made here
+
+    graph = step.get_concrete_function(tf.TensorSpec([], tf.float32))
+    graph(tf.constant(1.0))
+    name = graph.function_def.signature.name
+    message = _IN_GRAPH.replace("while/pfor/body/SetItem", "no_kernel").replace("__inference_step_3152", name)
+    source, start = inspect.getsourcelines(step.python_function)
+    line = start + next(number for number, text in enumerate(source) if "# made here" in text)
+    assert place_of_raised(ValueError(message)) == f"test_error_line.py:{line}"
+    assert place_of_raised(ValueError(message.replace("no_kernel", "another"))) is None
+    assert place_of_raised(ValueError("no op")) is None

@@ -42,6 +42,7 @@ def test_devices_that_are_idle_as_their_work_is_elsewhere_are_one_finding(device
     found = verify(_heavy(devices, names[:1] * len(names)), reference, inputs, devices=devices)
     assert [finding.kind for finding in found.findings] == ["op-placement"], found
     assert any("unused-device" in line for line in found.findings[0].follows), found
+    assert found.findings[0].wanted == tuple(str(device.parsed) for device in devices[1:])
 
 
 @pytest.mark.parametrize("forgotten", [True, False])

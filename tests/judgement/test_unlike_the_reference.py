@@ -187,3 +187,31 @@ def test_a_share_of_the_rows_is_not_said_to_be_divided_by_another_number_of_rows
     assert "are divided by" not in found.reason, found
     assert "is divided by" not in found.reason, found
     assert verify(counting(False), single, {"x": x}, devices=devices, variables=[hits]).passed
+
+
+def test_no_rows_are_given_to_other_shards_where_each_device_was_seen_to_read_its_own(devices: Devices) -> None:
+    calls = []
+
+    def smoothed(x: Any, labels: Any, share: float) -> Any:
+        return -tf.reduce_sum((tf.one_hot(labels, 4) * 0.9 + share) * tf.nn.log_softmax(x), 1)
+
+    def reference(x: Any, labels: Any) -> Any:
+        calls.append(1)
+        return smoothed(x, labels, 0.025)
+
+    def program(x: Any, labels: Any) -> Any:
+        parts = []
+        for device, rows, own in zip(devices, tf.split(x, 4), tf.split(labels, 4), strict=True):
+            with tf.device(device.name):
+                parts.append(smoothed(rows, own, 0.03))
+        return tf.concat(parts, 0)
+
+    inputs = {"x": X, "labels": np.array([0, 1, 1, 0, 2, 3, 1, 0], np.int32)}
+    found = verify(program, reference, inputs, devices=devices, modes=("eager",))
+    assert "it reads the constant 0.03, and the reference 0.025 there" in found.reason, found
+    assert "rows of an input that belong to another shard" in " ".join(found.findings[0].follows)
+    assert len(calls) <= 35, len(calls)
+    calls.clear()
+    clean = verify(lambda x, labels: reference(x, labels), reference, inputs, devices=devices[:1], modes=("eager",))
+    assert clean.passed, clean
+    assert len(calls) <= 8, len(calls)
