@@ -215,3 +215,16 @@ def test_no_rows_are_given_to_other_shards_where_each_device_was_seen_to_read_it
     clean = verify(lambda x, labels: reference(x, labels), reference, inputs, devices=devices[:1], modes=("eager",))
     assert clean.passed, clean
     assert len(calls) <= 8, len(calls)
+
+
+def test_a_factor_is_not_said_to_be_another_number_of_rows_unless_the_program_computes_with_it(
+    devices: Devices,
+) -> None:
+    def program(x: Any, factor: float) -> Any:
+        return tf.concat(in_towers(devices, x, lambda _, part: tf.reduce_sum(part, 1) * factor), 0)
+
+    reference = lambda x: tf.reduce_sum(x, 1) * 3.0  # noqa: E731
+    found = verify(lambda x: program(x, 2.0), reference, {"x": X}, devices=devices, modes=("eager",))
+    assert "0.6667 times the single-device result" in found.reason, found
+    assert "12 rows" not in found.reason, found
+    assert verify(lambda x: program(x, 3.0), reference, {"x": X}, devices=devices, modes=("eager",)).passed

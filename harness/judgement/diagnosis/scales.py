@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from harness.judgement.diagnosis.divergence import searched
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.wording import factor_text, listed
 from harness.judgement.tolerance import epsilon_of
+
+#: How far a number may be from a whole one.
+_NEAR = 1e-3
 
 
 def ratio_of(leaf: Leaf, rows: int | None = None) -> float | None:
@@ -96,7 +100,13 @@ def one_factor(question: Question) -> Iterator[Cause]:
             place,
             wrong,
         )
-    elif ratio > 0 and not _simple(ratio) and (rows := _rows(question)) and _whole(size := rows / ratio):
+    elif (
+        ratio > 0
+        and not _simple(ratio)
+        and (rows := _rows(question))
+        and _whole(size := rows / ratio)
+        and _has_number(question, round(size))
+    ):
         yield Cause(
             f"{what} {verb} divided by {round(size)} rows, but the batch has {rows}",
             place,
@@ -110,6 +120,13 @@ def one_factor(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"{what} {verb} {factor_text(ratio)} times the single-device result, in every element", place, wrong
         )
+
+
+def _has_number(question: Question, number: int) -> bool:
+    """Whether the program computes with this number: by chance, many factors are those of some number of rows."""
+    steps = searched(question).steps
+    arrays = (each for step in steps for each in (*step.results, *step.constants.values()) if each is not None)
+    return any(each.size == 1 and each.dtype.kind in "iuf" and abs(each.item() - number) < _NEAR for each in arrays)
 
 
 def _rows(question: Question) -> int | None:
