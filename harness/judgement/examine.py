@@ -139,8 +139,7 @@ class Examination:
             alike = [finding for finding in raised if finding.message.startswith(line)]
             self.judged.findings[:] = [finding for finding in self.judged.findings if finding not in alike]
             who = "both programs" if alike else "the reference"
-            at = f" at {place}" if (place := place_of_raised(error)) else ""
-            self.judged.undecided.append(f"{who} raised {line}{at} ({mode})")
+            self.judged.undecided.append(f"{who} raised {line} ({mode})")
             return
         if traced is None:
             return
