@@ -13,7 +13,7 @@ from harness.judgement.diagnosis.wording import factor_text, rows_text
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.divergence import Search
-    from harness.judgement.diagnosis.partners import Rows
+    from harness.judgement.diagnosis.lookup import Rows
 
 #: These pair all rows of one input with all rows of another.
 _PRODUCTS = ("MatMul", "Einsum", "Conv")

@@ -17,8 +17,9 @@ import numpy as np
 from harness.devices.name import DeviceName
 from harness.judgement.diagnosis.contrast import are_offsets, expected_after, mispaired, unlike_reference
 from harness.judgement.diagnosis.layout import partitions
+from harness.judgement.diagnosis.lookup import Rows
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
-from harness.judgement.diagnosis.partners import Partner, Partners, Rows
+from harness.judgement.diagnosis.partners import Partner, Partners
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, run_recorded, titled
 from harness.judgement.diagnosis.shard_runs import groups_of, on_shards

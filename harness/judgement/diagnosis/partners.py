@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from harness.judgement.diagnosis.joins import Join
+from harness.judgement.diagnosis.lookup import Lookup, Rows
 from harness.judgement.diagnosis.question import Array
-from harness.judgement.diagnosis.recorded import Step, close, equal
+from harness.judgement.diagnosis.recorded import Step, equal
 from harness.judgement.tolerance import epsilon_of
 
-#: Rows of larger results are not looked for.
-_MOST_ELEMENTS = 2**20
 _JOINS = ("sum", "weighted", "mean", "max", "min")
-
-
-class Rows(NamedTuple):
-    """Some rows of a tensor: along which axis, which, and of how many."""
-
-    axis: int
-    numbers: tuple[int, ...]
-    of: int
 
 
 @dataclass(frozen=True)
@@ -53,23 +43,25 @@ class Partners:
         kinds = [step.kind for step in whole]
         self.whole, self.shards = whole, shards
         self.aligned = all([step.kind for step in steps] == kinds for steps in shards)
-        self.table: dict[tuple[np.dtype, int], list[tuple[Array, Step | None]]] = defaultdict(list)
-        self.local: dict[tuple[np.dtype, int], list[tuple[Array, int, int]]] = defaultdict(list)
+        #: What belongs to an array: the number of an op of the reference, or ``None`` for what it was given.
+        self.table = Lookup[int | None]()
+        #: The number of the op, and which of its outputs it is.
+        self.local = Lookup[tuple[int, int]]()
         for array in given:
-            self.table[array.dtype, array.ndim].append((array, None))
-        for step in whole:
+            self.table.add(array, None)
+        for number, step in enumerate(whole):
             for result in step.results:
                 if result is not None:
-                    self.table[result.dtype, result.ndim].append((result, step))
+                    self.table.add(result, number)
         of_a_mean = self.aligned and any(self._is_shared_out(number) for number in range(len(whole)))
         for steps, size in zip(shards, sizes, strict=True):
             for number, step in enumerate(steps):
                 for port, result in enumerate(step.results):
                     if result is not None:
-                        self.local[result.dtype, result.ndim].append((result, number, port))
+                        self.local.add(result, (number, port))
                         if of_a_mean and step.gradient_of and epsilon_of(result.dtype):
                             part = np.asarray(result * (size / sum(sizes)), result.dtype)
-                            self.local[result.dtype, result.ndim].append((part, number, port))
+                            self.local.add(part, (number, port))
         self._joinable: dict[tuple[int, int], bool] = {}
 
     def _is_shared_out(self, number: int) -> bool:
@@ -87,24 +79,22 @@ class Partners:
 
     def of(self, array: Array, likely: Sequence[Rows] = ()) -> Partner | None:
         """The partner of a tensor of the program, or ``None``; of equal rows, those that are ``likely``."""
-        key = array.dtype, array.ndim
-        for other, step in self.table[key]:
-            if equal(array, other):
-                return Partner("same", step)
+        for number in self.table.equal(array):
+            return Partner("same", self._step(number))
         for axis, rows in dict.fromkeys((axis, rows) for _, rows, _ in likely for axis in range(array.ndim)):
-            for other, step in self.table[key]:
-                if _has_rows(other, axis, rows, array):
-                    return Partner("same", step, Rows(axis, rows, other.shape[axis]))
-        for other, step in (*self.table[key], *self.table[array.dtype, array.ndim + 1]):
-            if (found := _rows_of(array, other)) is not None:
-                return Partner("same", step, found)
+            for number, found in self.table.with_these_rows(array, axis, rows):
+                return Partner("same", self._step(number), found)
+        for number, found in self.table.with_rows(array):
+            return Partner("same", self._step(number), found)
         local = None
-        for other, number, port in self.local[key]:
-            if equal(array, other):
-                if not self.aligned or self.joinable(number, port):
-                    return Partner("part", self.whole[number] if self.aligned else None)
-                local = Partner("local", self.whole[number])
+        for number, port in self.local.equal(array):
+            if not self.aligned or self.joinable(number, port):
+                return Partner("part", self.whole[number] if self.aligned else None)
+            local = Partner("local", self.whole[number])
         return local
+
+    def _step(self, number: int | None) -> Step | None:
+        return None if number is None else self.whole[number]
 
     def joinable(self, number: int, port: int) -> bool:
         """Whether some join of the shards' results of an op of the reference gives its result for the batch."""
@@ -125,28 +115,23 @@ class Partners:
         for how, joined in _joined(arrays, (1,) * len(arrays), ("sum", "max", "min")):
             if how in ("max", "min") and any(equal(array, joined) for array in arrays):
                 continue
-            for other, step in self.table[joined.dtype, joined.ndim]:
+            for other, number in self.table.of_shape(joined):
                 mean = backward and how == "sum" and equal((joined / len(arrays)).astype(joined.dtype), other)
                 if mean or equal(joined, other) or (not backward and self._is_multiple(joined, other, how)):
-                    return Partner("part", step)
+                    return Partner("part", self._step(number))
         return None
 
     def of_reference(self, array: Array) -> set[int]:
         """The ops of the reference, by number, that have this result, for the batch, rows of it, or a shard."""
-        found = {
-            number
-            for number, step in enumerate(self.whole)
-            for result in step.results
-            if result is not None and result.dtype == array.dtype and (equal(array, result) or _are_rows(array, result))
-        }
+        found = {number for number in self.table.equal(array) if number is not None}
+        found |= {number for number, _ in self.table.with_rows(array) if number is not None}
         if self.aligned:
-            found |= {at for other, at, _ in self.local[array.dtype, array.ndim] if equal(array, other)}
+            found |= {number for number, _ in self.local.equal(array)}
         return found
 
     def in_order(self, array: Array) -> bool:
         """Whether an array has the rows of some result in their order; also where it has none of them."""
-        known = (_rows_of(array, other) for other, _ in self.table[array.dtype, array.ndim])
-        rows = [found.numbers for found in known if found is not None]
+        rows = [found.numbers for _, found in self.table.with_rows(array, one=False)]
         return not rows or any(numbers == tuple(sorted(numbers)) for numbers in rows)
 
     def _is_multiple(self, one: Array, other: Array, how: str) -> bool:
@@ -186,46 +171,3 @@ def _join_gives(arrays: Sequence[Array], wanted: Array, sizes: Sequence[int]) ->
 
 def _shares(arrays: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
     return [np.asarray(array * (size / sum(sizes)), array.dtype) for array, size in zip(arrays, sizes, strict=True)]
-
-
-def _are_rows(array: Array, other: Array) -> bool:
-    return _rows_of(array, other) is not None
-
-
-def _has_rows(other: Array, axis: int, rows: Sequence[int], array: Array) -> bool:
-    """Whether an array has these rows of another one."""
-    if array.ndim != other.ndim or axis >= other.ndim or array.shape[axis] != len(rows) or not array.size:
-        return False
-    if max(rows) >= other.shape[axis] or other.size > _MOST_ELEMENTS:
-        return False
-    part = np.take(other, rows, axis)
-    return part.shape == array.shape and equal(array, part)
-
-
-def _rows_of(array: Array, other: Array) -> Rows | None:
-    """Which rows of another array, along one of its axes, an array is made of; ``None`` where it is not."""
-    if not 1 < array.size <= other.size <= _MOST_ELEMENTS or array.dtype.kind == "b":
-        return None
-    if array.ndim == other.ndim - 1:
-        if array.shape != other.shape[1:]:
-            return None
-        return next((Rows(0, (number,), len(other)) for number, row in enumerate(other) if equal(array, row)), None)
-    differing = [axis for axis in range(array.ndim) if array.shape[axis : axis + 1] != other.shape[axis : axis + 1]]
-    if array.ndim != other.ndim or len(differing) > 1:
-        return None
-    axis = differing[0] if differing else 0
-    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
-    table = np.moveaxis(other, axis, 0).reshape(other.shape[axis], -1)
-    if rows.shape[1] == 1:
-        # Single numbers are found anywhere: they have to stand in a row.
-        starts = range(len(table) - len(rows) + 1)
-        found = (start for start in starts if bool(np.all(close(rows, table[start : start + len(rows)]))))
-        return next((Rows(axis, tuple(range(start, start + len(rows))), len(table)) for start in found), None)
-    numbers: list[int] = []
-    for row in rows:
-        alike = np.flatnonzero(np.all(close(row[np.newaxis], table), axis=1))
-        if not len(alike):
-            return None
-        # Of equal rows, one that follows.
-        numbers.append(int(next((number for number in alike if numbers and number > numbers[-1]), alike[0])))
-    return Rows(axis, tuple(numbers), len(table))

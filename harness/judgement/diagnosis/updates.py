@@ -22,7 +22,7 @@ def repeated(question: Question) -> Iterator[Cause]:
     if states:
         yield from _by_each_shard(question, states)
         yield from _more_often(question, states)
-        yield from _one_more_often(question, states)
+        yield from _some_more_often(question, states)
         yield from _applied_again(question, states)
         yield from _never(question, states)
     elif outputs and len(outputs) == len(question.wrong) and question.seen_reference.writes:
@@ -95,33 +95,41 @@ def _more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         question.snapshot.restore()
 
 
-def _one_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
-    """The same update of one variable is made several times, and what else differs is computed from it."""
+def _some_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
+    """The same update of some variables is made several times, and what else differs is computed from them."""
+    often: dict[int, int] = {}
     for leaf in states if len(question.wrong) > 1 else ():
-        variable = question.watched[leaf.index]
-        handle = getattr(getattr(variable, "handle", None), "_id", 0)
-        usual = question.seen_reference.writes[handle]
-        often = question.seen.writes[handle] // usual if usual else 0
-        if often < 2 or often * usual != question.seen.writes[handle]:
-            continue
+        handle = _handle(question, leaf)
+        usual, seen = question.seen_reference.writes[handle], question.seen.writes[handle]
+        if usual and seen > usual and not seen % usual:
+            often[leaf.index] = seen // usual
+    if not often:
+        return
+    times = {id(question.watched[index]): number for index, number in often.items()}
 
-        def write(one: Any, _: Any, perform: Callable[[], Any], own: Any = variable, times: int = often) -> Any:
-            return [perform() for _ in range(times if one is own else 1)][-1]
+    def write(variable: Any, _: Any, perform: Callable[[], Any]) -> Any:
+        return [perform() for _ in range(times.get(id(variable), 1))][-1]
 
-        def program(write: Callable[..., Any] = write, **inputs: Any) -> Any:
-            with writes(write):
-                return question.reference.fn(**inputs)
+    def program(**inputs: Any) -> Any:
+        with writes(write):
+            return question.reference.fn(**inputs)
 
-        result = question.run(program, gradients=False)
-        if result is not None and question.all_explained(lambda each, result=result: each.of(result)):  # type: ignore[misc]
-            name = leaf.name.removesuffix(" after the call")
-            yield Cause(
-                f"{name} is updated {often * usual} times instead of {usual if usual > 1 else 'once'}; what else "
-                "differs is computed from it",
-                place_of(question, leaf),
-                tuple(question.wrong),
-            )
-            return
+    result = question.run(program, gradients=False)
+    if result is not None and question.all_explained(lambda leaf: leaf.of(result)):
+        again = [leaf for leaf in states if leaf.index in often]
+        usual = question.seen_reference.writes[_handle(question, again[0])]
+        names = listed([leaf.name.removesuffix(" after the call") for leaf in again[:4]])
+        are, them = ("is", "it") if len(again) == 1 else ("are", "them")
+        yield Cause(
+            f"{names} {are} updated {often[again[0].index] * usual} times instead of "
+            f"{usual if usual > 1 else 'once'}; what else differs is computed from {them}",
+            place_of(question, again[0]),
+            tuple(question.wrong),
+        )
+
+
+def _handle(question: Question, leaf: Leaf) -> int:
+    return getattr(getattr(question.watched[leaf.index], "handle", None), "_id", 0)
 
 
 def _applied_again(question: Question, states: list[Leaf]) -> Iterator[Cause]:
