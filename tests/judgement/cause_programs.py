@@ -206,7 +206,7 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         lambda d, x: tf.reduce_mean(padded(d, x)),
         lambda x: tf.reduce_mean(dense(x)),
         X,
-        r"divided by 12 rows, but the batch has 10",
+        r"batch of 10 rows is padded to 12 with zeros, and these rows count",
     ),
     ("half", lambda d, x: 0.5 * joined(d, dense, x), dense, X, r"0.5 times the single-device result"),
     (

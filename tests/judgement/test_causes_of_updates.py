@@ -127,3 +127,38 @@ def test_a_metric_that_counts_one_tower_is_not_said_to_be_a_maximum(devices: Dev
     assert "total after the call counts shard 0" in found.reason, found
     assert [finding.kind for finding in found.findings] == ["value"], found
     assert verified(len(devices)).passed
+
+
+def _counted(devices: Devices, count: int, times: int) -> tuple[Verification, int]:
+    """Verify a program that adds 1 to its variables so many times; also how often the reference ran for that."""
+    steps = [tf.Variable(float(number), name=f"steps{number}") for number in range(count)]
+    runs = []
+
+    def counted(times: int) -> tf.Tensor:
+        for step in steps * times:
+            step.assign_add(1.0)
+        return tf.add_n([tf.convert_to_tensor(step) for step in steps])
+
+    def program(x: Any) -> Any:
+        total, parts = counted(times), []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                parts.append(part * total)
+        return tf.concat(parts, 0)
+
+    def reference(x: Any) -> Any:
+        runs.append(count)
+        return x * counted(1)
+
+    return verify(program, reference, {"x": X}, devices=devices, variables=steps, modes=("eager",)), len(runs)
+
+
+def test_many_variables_that_are_updated_twice_are_named_after_as_few_runs_as_two(devices: Devices) -> None:
+    found, runs = _counted(devices, 2, 2)
+    assert "variable steps0 and variable steps1 are updated 2 times instead of once; what" in found.reason.lower(), (
+        found
+    )
+    many, runs_of_many = _counted(devices, 12, 2)
+    assert "are updated 2 times instead of once" in many.reason, many
+    assert runs_of_many == runs
+    assert not [finding for finding in _counted(devices, 2, 1)[0].findings if finding.kind == "value"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from import_scan import Import, imports_of, python_files
@@ -65,6 +67,33 @@ def violations(root: Path) -> list[str]:
             and not (imported.module == "harness" and str(path.relative_to(package)) in _WRITES_SCRIPTS)
         ]
     return found
+
+
+def circle(root: Path) -> list[str]:
+    """The modules under ``root/harness`` of one circle of imports, each importing the next; none without a circle."""
+    modules = {_module(path.relative_to(root)): path for path in python_files(root / "harness")}
+    # The face hands names on, of all rooms. What scripts for users import is not imported here.
+    modules.pop("harness", None)
+    imports = {
+        module: {
+            target for imported in imports_of(path) if (target := _imported(imported, modules)) not in ("", module)
+        }
+        for module, path in modules.items()
+    }
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return [*reversed(error.args[1])]
+    return []
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported(imported: Import, modules: Container[str]) -> str | None:
+    """The module of ours that is imported: ``from package import name`` may name one, or something in one."""
+    return next((name for name in (imported.module, imported.module.rpartition(".")[0]) if name in modules), None)
 
 
 def _place(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from house import FRONTS, GROUND_FLOOR, ROOMS, STARTS, violations
+from house import FRONTS, GROUND_FLOOR, ROOMS, STARTS, circle, violations
 from import_scan import Import, imports_of
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -152,3 +152,19 @@ def test_imports_are_seen_wherever_they_stand(tmp_path: Path) -> None:
         Import("nine", 10, True),
         Import("ten", 12, True),
     ]
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert circle(_ROOT) == []
+
+
+@pytest.mark.parametrize("back", ["from harness.devices.one import A", "def f():\n    from harness.devices import one"])
+def test_a_planted_circle_is_found(tmp_path: Path, back: str) -> None:
+    folder = tmp_path / "harness" / "devices"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text("from harness.devices.two import B\n", encoding="utf-8")
+    (folder / "two.py").write_text("import harness.devices.three\n", encoding="utf-8")
+    (folder / "three.py").write_text("A = 1\n", encoding="utf-8")
+    assert circle(tmp_path) == []
+    (folder / "three.py").write_text(back, encoding="utf-8")
+    assert sorted({*circle(tmp_path)}) == ["harness.devices.one", "harness.devices.three", "harness.devices.two"]

@@ -12,8 +12,8 @@ from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named
 from harness.judgement.diagnosis.wording import factor_text, rows_text
 
 if TYPE_CHECKING:
-    from harness.judgement.diagnosis.divergence import Search
     from harness.judgement.diagnosis.lookup import Rows
+    from harness.judgement.diagnosis.search import Search
 
 #: These pair all rows of one input with all rows of another.
 _PRODUCTS = ("MatMul", "Einsum", "Conv")
@@ -116,14 +116,3 @@ def _value(constant: np.ndarray) -> str:
 
 def _plain(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def are_offsets(search: Search, step: Step) -> bool:
-    """Whether a step makes integers of the data with another constant on each device, as indices in a part are."""
-    group = search.groups[id(step)]
-    if len(group) < 2 or any(result is None or result.dtype.kind not in "iu" for result in step.results):
-        return False
-    return any(
-        len({each.constants[number].tobytes() for each in group if number in each.constants}) == len(group)
-        for number in step.constants
-    )

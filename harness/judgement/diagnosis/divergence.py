@@ -1,28 +1,18 @@
 """The first op whose result differs although what it reads is equal: where two programs part.
 
-Both programs run once more in eager code, with each result kept, and the reference also runs on the rows of each shard.
-Results are matched by value, never by their order or their names: so a program may be written in other lines than the
-reference. From a wrong output the search goes back, op by op, through what has no equal in the reference. Floating
-numbers are equal but for rounding, integers and booleans exactly.
+From a wrong output the search goes back, op by op, through what has no equal in the reference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
 
-import numpy as np
-
-from harness.devices.name import DeviceName
-from harness.judgement.diagnosis.contrast import are_offsets, expected_after, mispaired, unlike_reference
-from harness.judgement.diagnosis.layout import partitions
-from harness.judgement.diagnosis.lookup import Rows
+from harness.judgement.diagnosis.contrast import expected_after, mispaired, unlike_reference
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
-from harness.judgement.diagnosis.partners import Partner, Partners
-from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, run_recorded, titled
-from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
+from harness.judgement.diagnosis.question import Cause, Question
+from harness.judgement.diagnosis.recorded import MOVES, Step, named, titled
+from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.siblings import (
     odd_part,
     odd_reading,
@@ -33,29 +23,22 @@ from harness.judgement.diagnosis.siblings import (
     unread_result,
     zeros_instead,
 )
-from harness.judgement.runs import projections
 
-_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: So many lines are named that only move data.
 _MOST_LINES = 2
-#: What these make does not depend on the numbers that they read.
-_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
 
 #: How the sentence about it begins.
 FIRST_OP = "the first op whose result differs from the reference's is"
 #: How the sentence about a gradient that is lost begins.
 STOP = "the gradient stops at"
-#: ``same``, ``part``, ``local``: as in :class:`Partner`. ``moved``: made of such by an op that only moves data.
-#: ``own``: the program's own integers, made of shapes and constants. ``given``: not compared.
-_Status = Literal["same", "part", "local", "moved", "own", "given", "differs"]
 
 
 def first_difference(question: Question) -> Iterator[Cause]:
     """Name the first op of the program whose result the reference does not have, or that passes no gradient on."""
     search = searched(question)
-    origin = search.origin()
+    origin = _origin(search)
     refused = question.refused
-    if (stop := search.stop(origin)) is not None:
+    if (stop := _stop(search, origin)) is not None:
         step, sentence = stop
         yield Cause(sentence, place_of_step(step, search.shared), tuple(question.wrong), evidence=(refused,))
     elif origin is not None:
@@ -68,8 +51,8 @@ def located(question: Question, cause: Cause) -> Cause:
         return cause
     try:
         search = searched(question)
-        origin = search.origin()
-        stop = search.stop(origin)
+        origin = _origin(search)
+        stop = _stop(search, origin)
     except Exception as error:  # noqa: BLE001 - the cause is known, and must not be lost for want of a line
         question.failed.append(f"the first op that differs: {type(error).__name__}: {error}")
         return cause
@@ -99,294 +82,83 @@ def located(question: Question, cause: Cause) -> Cause:
     return replace(cause, sentence=sentence, place=origin.place)
 
 
-def searched(question: Question) -> Search:
-    """The search for a question; it is made once for the same differing results."""
-    key = "search", *(id(leaf) for leaf in question.wrong)
-    if key not in question.shards:
-        question.shards[key] = Search(question)
-    search: Search = question.shards[key]
-    return search
+def _origin(search: Search) -> Origin | None:
+    """The op at which the program parts from the reference."""
+    found = search.first(search.roots(), {"differs"})
+    if found is None:
+        found = search.first(search.roots(), {"differs", "local"})
+    elif any(search.status.get(name) == "local" for name in search.sources(found)):
+        found = search.first(search.sources(found), {"differs", "local"}) or found
+    if found is None:
+        return None
+    if (odd := odd_part(search, found)) is not None:
+        found, contrast = odd
+        alike = [found]
+    elif (reading := odd_reading(search, found)) is not None:
+        found, contrast = reading
+        alike = [found]
+    elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
+        found, alike, contrast = moving, [], "its inputs are equal, and the reference does not rearrange them so"
+    else:
+        contrast = unlike_siblings(search, found)
+        alike = [each for each in search.groups[id(found)] if search.is_bad(each)]
+    expected = expected_after(search, found)
+    pairing = mispaired(search, found)
+    contrast = contrast or pairing or _partial(search, found) or unlike_reference(search, found, expected)
+    local = not pairing and bool(found.outputs) and all(search.status[name] == "local" for name in found.outputs)
+    devices = [each.device for each in alike] if len(alike) < len(search.question.devices) else []
+    before = search.steps[: search.order[id(found)]]
+    of_variable = found.kind == "ReadVariableOp" or found.kind.startswith("Resource")
+    count = sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before)
+    return Origin(
+        step=found,
+        unlike=_unlike(search, found),
+        devices=tuple(sorted(filter(None, devices))),
+        count=count,
+        local=local,
+        expected=expected,
+        contrast=contrast,
+        shared=search.shared,
+        uncompared=of_variable
+        or any(search.status.get(name) == "given" and name in search.maker for name in found.inputs),
+    )
 
 
-class Search:
-    """The ops of the program, each with what its results are to the reference."""
+def _stop(search: Search, origin: Origin | None) -> tuple[Step, str] | None:
+    """Where a gradient is lost, unless values differ before any gradient is computed."""
+    begin = next((search.order[id(step)] for step in search.steps if step.gradient_of), None)
+    if begin is None or (origin is not None and search.order[id(origin.step)] < begin):
+        return None
+    return stopped_gradient(search)
 
-    def __init__(self, question: Question) -> None:
-        import tensorflow as tf
 
-        self.question = question
-        backward = question.only_gradients
-        whole, expected, _ = run_recorded(question, question.reference, gradients=backward)
-        self.steps, outputs, gradients = run_recorded(question, question.parallel, gradients=backward)
-        self.flat, self.gradients = tf.nest.flatten(outputs), gradients
-        given = [array for array in question.input_arrays if array is not None]
-        starts = [question.snapshot.starts.get(id(variable)) for variable in question.watched]
-        given += [start for start in starts if isinstance(start, np.ndarray)]
-        if backward:
-            given += projections(expected, question.reference.seed)
-        self.partners = Partners(given, whole, *on_shards(question, backward=backward))
-        self.whole = whole
-        self.inputs = {getattr(leaf, "_id", None) for leaf in question.parallel.leaves()}
-        self.maker = {name: step for step in self.steps for name in step.outputs}
-        self.order = {id(step): number for number, step in enumerate(self.steps)}
-        self.groups = groups_of(self.steps)
-        self.status: dict[int, _Status] = {}
-        self.partner: dict[int, Partner] = {}
-        #: Which rows of a result of the reference a tensor has, and indices that are counted within a part.
-        self.rows: dict[int, Rows] = {}
-        self.offsets: set[int] = set()
-        layout = next(partitions(question), None)
-        devices = [device.parsed.short for device in question.devices]
-        self.shards = (layout.axis, dict(zip(devices, layout.shards, strict=False))) if layout is not None else (0, {})
-        self.from_data: set[int] = {name for name in self.inputs if name is not None}
-        self.shared = frozenset(line for step in whole for line in step.places)
-        for step in self.steps:
-            self.judge(step)
-        for name, leaf in self.wrong_outputs():
-            # What differs may still be equal to something else in the reference.
-            value = self.value(name)
-            if leaf.expected is not None and value is not None and not equal(value, leaf.expected):
-                self.status[name] = "differs"
+def _partial(search: Search, step: Step) -> str:
+    """Which of the tensors that a step reads is a shard's part of the reference's."""
+    if step.kind in MOVES or step.gradient_of:
+        return ""
+    parts = [search.maker[name] for name in step.inputs if search.status.get(name) == "part" and name in search.maker]
+    moving = [search.maker[name] for name in step.inputs if name in search.maker and reordered(search, name)]
+    if moving:
+        return f"the rows that it reads are those of the reference in the order of {named(moving[0])}"
+    if not parts:
+        return ""
+    part = _first_part(search, parts[0])
+    made = titled(part) if part.place == step.place else named(part)
+    return f"it reads a shard's part of the reference's {made}"
 
-    def value(self, name: int) -> Array | None:
-        """The value of a tensor that an op made."""
-        step = self.maker[name]
-        return step.results[step.outputs.index(name)]
 
-    def wrong_outputs(self) -> Iterator[tuple[int, Leaf]]:
-        """The tensors of the outputs, and of the gradients, that differ."""
-        import tensorflow as tf
+def _first_part(search: Search, step: Step) -> Step:
+    """The step before this one, or this one, that was the first to make a part of what it reads whole."""
+    while before := [
+        search.maker[name] for name in step.inputs if name in search.maker and search.status[name] == "part"
+    ]:
+        step = before[0]
+    return step
 
-        made = {"outputs": self.flat, "gradients": self.gradients}
-        for leaf in self.question.wrong:
-            if leaf.part in made and leaf.index < len(made[leaf.part]):
-                for part in tf.nest.flatten(made[leaf.part][leaf.index], expand_composites=True):
-                    if (name := getattr(part, "_id", None)) in self.maker:
-                        yield name, leaf
 
-    def judge(self, step: Step) -> None:
-        """Say of each result what it is to the reference."""
-        data = step.kind == "ReadVariableOp" or any(name in self.from_data for name in step.inputs)
-        data = data and step.kind not in _SHAPES
-        if self.offsets.intersection(step.inputs) or (data and are_offsets(self, step)):
-            self.offsets.update(step.outputs)
-        read = {self.status.get(name, "given") for name in step.inputs}
-        for port, (name, array) in enumerate(zip(step.outputs, step.results, strict=True)):
-            if data:
-                self.from_data.add(name)
-            self.status[name] = self.status_of(step, port, array, read, data, name)
-
-    def status_of(
-        self, step: Step, port: int, array: Array | None, read: set[_Status], data: bool, name: int
-    ) -> _Status:
-        """What a result is to the reference."""
-        if array is None:
-            return "given"
-        likely = self.likely(step, port)
-        partner = self.partners.of(array, likely)
-        if partner is not None and partner.rows is not None and step.kind not in MOVES:
-            read_rows = {self.rows[each].numbers for each in step.inputs if each in self.rows}
-            single = array.dtype.kind in "iub" or array.ndim < 2
-            # Single numbers, and rows chosen by a wrong index, are found anywhere: they have to be those of the inputs.
-            strays = (single and len(read_rows) == 1) or (
-                "differs" in read and not self.offsets.intersection(step.inputs)
-            )
-            partner = None if strays and partner.rows.numbers not in read_rows else partner
-        partner = partner or self.in_group(step, port)
-        if partner is not None:
-            self.partner[name] = partner
-            if partner.rows is not None:
-                self.rows[name] = partner.rows
-            return partner.how
-        if step.kind in MOVES and "differs" not in read:
-            return "local" if "local" in read else "moved"
-        if self.is_finer(step, array):
-            return "part"
-        own = not data or name in self.offsets
-        return "own" if own and array.dtype.kind in "iub" else "differs"
-
-    def is_finer(self, step: Step, array: Array) -> bool:
-        """Whether a step adds up rows of a part of a shard, as of a micro-batch: the reference has no equal of that."""
-        read = {self.rows[name].numbers for name in step.inputs if name in self.rows}
-        shard = set(self.rows_of_device(step))
-        known = all(self.status.get(name, "given") in ("same", "given") for name in step.inputs)
-        return known and len(read) == 1 and shard > set(*read) and len(*read) not in array.shape[:1]
-
-    def likely(self, step: Step, port: int) -> list[Rows]:
-        """The rows that a result may well have: those of what the step reads, then those of its device's shard."""
-        axis, shards = self.shards
-        read = [self.rows[name] for name in step.inputs if name in self.rows]
-        own = [self.rows_of_device(step)]
-        if step.kind in MOVES and not read:
-            each = list(shards.values())
-            own = [*each[port:], *own, *each[:port]]
-        return [*read, *(Rows(axis, rows, 0) for rows in own if rows)]
-
-    def rows_of_device(self, step: Step) -> tuple[int, ...]:
-        """The rows of the batch that belong on the device of a step."""
-        return self.shards[1].get(DeviceName.parse(step.device).short, ()) if step.device else ()
-
-    def in_group(self, step: Step, port: int) -> Partner | None:
-        """The partner of what the same step makes on all devices together."""
-        arrays = [each.results[port] for each in self.groups[id(step)] if port < len(each.results)]
-        known = [array for array in arrays if array is not None]
-        if len(known) < len(arrays) or len(arrays) < 2:
-            return None
-        return self.partners.of_group(known, backward=bool(step.gradient_of))
-
-    def origin(self) -> Origin | None:
-        """The op at which the program parts from the reference."""
-        found = self.first(self.roots(), {"differs"})
-        if found is None:
-            found = self.first(self.roots(), {"differs", "local"})
-        elif any(self.status.get(name) == "local" for name in self.sources(found)):
-            found = self.first(self.sources(found), {"differs", "local"}) or found
-        if found is None:
-            return None
-        if (odd := odd_part(self, found)) is not None:
-            found, contrast = odd
-            alike = [found]
-        elif (reading := odd_reading(self, found)) is not None:
-            found, contrast = reading
-            alike = [found]
-        elif found.kind in MOVES and (moving := rearranging(self, found)) is not None:
-            found, alike, contrast = moving, [], "its inputs are equal, and the reference does not rearrange them so"
-        else:
-            contrast = unlike_siblings(self, found)
-            alike = [each for each in self.groups[id(found)] if self.is_bad(each)]
-        expected = expected_after(self, found)
-        pairing = mispaired(self, found)
-        contrast = contrast or pairing or self.partial(found) or unlike_reference(self, found, expected)
-        local = not pairing and bool(found.outputs) and all(self.status[name] == "local" for name in found.outputs)
-        devices = [each.device for each in alike] if len(alike) < len(self.question.devices) else []
-        before = self.steps[: self.order[id(found)]]
-        of_variable = found.kind == "ReadVariableOp" or found.kind.startswith("Resource")
-        count = sum(step.computes and self.status[step.outputs[0]] in ("same", "part") for step in before)
-        return Origin(
-            step=found,
-            unlike=self.unlike(found),
-            devices=tuple(sorted(filter(None, devices))),
-            count=count,
-            local=local,
-            expected=expected,
-            contrast=contrast,
-            shared=self.shared,
-            uncompared=of_variable
-            or any(self.status.get(name) == "given" and name in self.maker for name in found.inputs),
-        )
-
-    def stop(self, origin: Origin | None) -> tuple[Step, str] | None:
-        """Where a gradient is lost, unless values differ before any gradient is computed."""
-        begin = next((self.order[id(step)] for step in self.steps if step.gradient_of), None)
-        if begin is None or (origin is not None and self.order[id(origin.step)] < begin):
-            return None
-        return stopped_gradient(self)
-
-    def partial(self, step: Step) -> str:
-        """Which of the tensors that a step reads is a shard's part of the reference's."""
-        if step.kind in MOVES or step.gradient_of:
-            return ""
-        parts = [self.maker[name] for name in step.inputs if self.status.get(name) == "part" and name in self.maker]
-        moving = [self.maker[name] for name in step.inputs if name in self.maker and reordered(self, name)]
-        if moving:
-            return f"the rows that it reads are those of the reference in the order of {named(moving[0])}"
-        if not parts:
-            return ""
-        part = self.first_part(parts[0])
-        return f"it reads a shard's part of the reference's {named(part)}"
-
-    def first_part(self, step: Step) -> Step:
-        """The step before this one, or this one, that was the first to make a part of what it reads whole."""
-        while before := [
-            self.maker[name] for name in step.inputs if name in self.maker and self.status[name] == "part"
-        ]:
-            step = before[0]
-        return step
-
-    def is_bad(self, step: Step) -> bool:
-        """Whether a result of a step differs, or is computed from the rows of a shard alone."""
-        return any(self.status.get(name) in ("differs", "local") for name in step.outputs) or not step.outputs
-
-    def roots(self) -> list[int]:
-        """The wrong outputs, and what is written to wrong variables."""
-        found = [name for name, _ in self.wrong_outputs()]
-        for leaf in self.question.wrong:
-            if leaf.part == "state":
-                handle = getattr(getattr(self.question.watched[leaf.index], "handle", None), "_id", None)
-                found += [name for step in self.writes(handle) for name in step.inputs[1:]]
-        return found
-
-    def writes(self, handle: int | None) -> list[Step]:
-        """The steps that write to a variable."""
-        return [step for step in self.steps if step.kind.startswith(_WRITES) and step.inputs[0] == handle]
-
-    def sources(self, step: Step) -> Iterable[int]:
-        """What a step reads; of a variable, what was written to it before."""
-        before = self.written(step)
-        read = () if step.kind == "ReadVariableOp" and before else step.inputs
-        return [*read, *(name for each in before for name in each.inputs[1:])]
-
-    def written(self, step: Step) -> list[Step]:
-        """Of a read of a variable, the writes before it."""
-        writes = [each for handle in self.variables_of(step) for each in self.writes(handle)]
-        return [each for each in writes if self.order[id(each)] < self.order[id(step)]]
-
-    def variables_of(self, step: Step) -> Iterator[int | None]:
-        """The variable that a step reads; an op that is given one reads it unseen, and its values tell which."""
-        if step.kind == "ReadVariableOp":
-            yield step.inputs[0]
-        for leaf in self.question.wrong if step.constants else ():
-            if leaf.part == "state" and any(
-                leaf.found is not None
-                and value.size > 1
-                and value.dtype == leaf.found.dtype
-                and equal(value, leaf.found)
-                for value in step.constants.values()
-            ):
-                yield getattr(getattr(self.question.watched[leaf.index], "handle", None), "_id", None)
-
-    def first(self, roots: Iterable[int], bad: set[str]) -> Step | None:
-        """The first step behind these tensors whose result is bad and that reads nothing bad."""
-        waiting = [name for name in roots if self.status.get(name) in bad]
-        seen: set[int] = set()
-        found: list[Step] = []
-        while waiting:
-            step = self.maker[waiting.pop()]
-            if id(step) in seen:
-                continue
-            seen.add(id(step))
-            behind = [name for name in self.sources(step) if self.status.get(name) in bad]
-            waiting += behind
-            if not behind:
-                found.append([step, *self.written(step)][-1])
-        # A step that all devices run alike may be another way to the same end.
-        found.sort(key=lambda step: (not self.alone(step), self.order[id(step)]))
-        return found[0] if found else None
-
-    def alone(self, step: Step) -> bool:
-        """Whether other devices do this step right, or do not run it for their rows."""
-        group = self.groups[id(step)]
-        if not all(self.is_bad(each) for each in group):
-            return True
-        read = [self.value(name) for name in step.inputs if self.status.get(name) in ("same", "part")]
-        several = any(value is not None and value.ndim for value in read)
-        return several and len({each.device for each in group}) < len(self.question.devices)
-
-    def behind(self, step: Step) -> list[Step]:
-        """The steps that only moved data, or made the program's own integers, on the way to what a step reads."""
-        found: list[Step] = []
-        waiting = [step]
-        while waiting:
-            for name in waiting.pop().inputs:
-                maker = self.maker.get(name)
-                if maker is not None and self.status[name] in ("moved", "own") and maker not in found:
-                    found.append(maker)
-                    waiting.append(maker)
-        return sorted(found, key=lambda each: -self.order[id(each)])
-
-    def unlike(self, step: Step) -> tuple[Step, ...]:
-        """One of these for each line but the step's own, the last ones first."""
-        by_line = {each.place: each for each in reversed(self.behind(step))}
-        own = by_line.pop(step.place, None)
-        lines = tuple(sorted(by_line.values(), key=lambda each: -self.order[id(each)]))[:_MOST_LINES]
-        return lines or ((own,) if own is not None else ())
+def _unlike(search: Search, step: Step) -> tuple[Step, ...]:
+    """One of these for each line but the step's own, the last ones first."""
+    by_line = {each.place: each for each in reversed(search.behind(step))}
+    own = by_line.pop(step.place, None)
+    lines = tuple(sorted(by_line.values(), key=lambda each: -search.order[id(each)]))[:_MOST_LINES]
+    return lines or ((own,) if own is not None else ())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.judgement.diagnosis.divergence import Search, searched
 from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.recorded import MOVES
+from harness.judgement.diagnosis.search import Search, searched
 
 #: So many ways to give an input to the wrong shard are tried.
 _MOST_TRIES = 48

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.divergence import searched
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import factor_text, listed
 from harness.judgement.tolerance import epsilon_of
 

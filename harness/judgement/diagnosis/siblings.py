@@ -14,7 +14,7 @@ from harness.judgement.diagnosis.origins import named_steps
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, titled
 
 if TYPE_CHECKING:
-    from harness.judgement.diagnosis.divergence import Search
+    from harness.judgement.diagnosis.search import Search
 
 
 def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.devices.name import DeviceName
-from harness.judgement.diagnosis.divergence import Search, searched
 from harness.judgement.diagnosis.origins import place_of_step
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import Step, equal, named
+from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.wording import listed
 
 #: Ops that join as many tensors as they read.

@@ -114,7 +114,7 @@ def _some_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         with writes(write):
             return question.reference.fn(**inputs)
 
-    result = question.run(program, gradients=False)
+    result = question.run(program)
     if result is not None and question.all_explained(lambda leaf: leaf.of(result)):
         again = [leaf for leaf in states if leaf.index in often]
         usual = question.seen_reference.writes[_handle(question, again[0])]
