@@ -121,8 +121,6 @@ class Examination:
         if traced is not None:
             self.progress(f"running the parallel program again, {mode}")
             again = differing(traced[1], self._raw(self.tested, mode))
-            # It is not run again in this mode, and the graph of the reference can have its memory.
-            self.tested.forget_graphs()
             snapshot.restore()
         self.progress(f"running the reference, {mode}")
         try:
