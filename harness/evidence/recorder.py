@@ -204,7 +204,7 @@ def _size_bytes(tensor: Any) -> int:
 def record(*arguments: Any) -> Iterator[Recording]:
     """Record every op that TensorFlow executes in the body. Filled when the body ends, also when it raises.
 
-    ``arguments`` are nests with the tensors that the body works on. Raises as :func:`harness.evidence.trace.trace`.
+    ``arguments`` are nests with the tensors that the body works on. Raises as :func:`harness.evidence.tracing.trace`.
     """
     import tensorflow as tf
 

@@ -134,9 +134,9 @@ def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> N
 
 def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
     process = start(folder, "run", "--devices", "cpu:2", "fails.py", "hangs.py", "hangs.py")
-    log = folder / "harness-report" / "logs" / "task-2.log"
+    logs = [folder / "harness-report" / "logs" / f"task-{number}.log" for number in (1, 2)]
     deadline = time.monotonic() + 300
-    while not (log.exists() and "child" in log.read_text()) and time.monotonic() < deadline:
+    while not all(log.exists() and "\n" in log.read_text() for log in logs) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=600)
@@ -146,8 +146,8 @@ def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
     assert record.results[0].message == "exit code 7"
     assert all("stopped with the whole run" in result.message for result in record.results[1:])
     assert "INTERRUPTED" in stdout
-    for number in (1, 2):
-        child = int((folder / f"harness-report/logs/task-{number}.log").read_text().split()[1])
+    for log in logs:
+        child = int(log.read_text().split()[1])
         assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 

@@ -38,13 +38,13 @@ class FakeTrace:
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     import harness.devices.runtime
-    import harness.evidence.trace
+    import harness.evidence.tracing
 
     def trace(fn: Callable[[], Any]) -> FakeTrace:
         return FakeTrace(fn())
 
     monkeypatch.setattr(harness.devices.runtime, "configure", lambda spec: Devices([], spec=spec, reason="asked"))
-    monkeypatch.setattr(harness.evidence.trace, "trace", trace)
+    monkeypatch.setattr(harness.evidence.tracing, "trace", trace)
     modules, path = set(sys.modules), list(sys.path)
     yield
     sys.path[:] = path
@@ -112,6 +112,6 @@ def test_missing_evidence_is_told_as_such(tmp_path: Path, monkeypatch: pytest.Mo
     def blind(fn: Callable[[], Any]) -> FakeTrace:
         raise EvidenceError("no graphs were collected")
 
-    monkeypatch.setattr("harness.evidence.trace.trace", blind)
+    monkeypatch.setattr("harness.evidence.tracing.trace", blind)
     with pytest.raises(EvidenceError, match="no graphs"):
         said(tmp_path, "fine")

@@ -40,7 +40,7 @@ _STAND_INS = """
     def trace(fn, *args, **kwargs):
         return fn(*args, **kwargs)
 
-    for name, functions in (("judgement.verify", (verify, assert_parallel)), ("evidence.trace", (trace,))):
+    for name, functions in (("judgement.verify", (verify, assert_parallel)), ("evidence.tracing", (trace,))):
         module = types.ModuleType(f"harness.{name}")
         for function in functions:
             setattr(module, function.__name__, function)
