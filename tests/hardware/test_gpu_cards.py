@@ -23,7 +23,8 @@ _CARD = nvidia.Card("NVIDIA H100 80GB HBM3", UUIDS[0], 80_000, 79_000)
 
 @pytest.fixture
 def renumbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA counts the two cards the other way round than the driver."""
+    """CUDA counts the two cards, real ones, the other way round than the driver."""
+    monkeypatch.setattr("harness.hardware.card.loaded", lambda: None)
     monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus())
     monkeypatch.setattr(nvidia, "cuda_uuids", lambda: (UUIDS[1], UUIDS[0]))
 
