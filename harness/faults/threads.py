@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -56,6 +57,8 @@ def _step_in_threads(devices: Devices) -> Case:
     """A training step per thread: the scope ends before the gradient is taken."""
     import tensorflow as tf
 
+    # Threads that run the same eager op on one GPU can read one another's arguments in host memory (tensorflow 123980).
+    one_at_a_time = threading.Lock()
     rows = uneven(len(devices))
     per_row, variables = losses()
     sizes = shares(rows, len(devices))
@@ -68,7 +71,8 @@ def _step_in_threads(devices: Devices) -> Case:
     def late(device: str, part: Any) -> Any:
         with tf.device(device), tf.GradientTape() as tape:
             value = tf.reduce_sum(per_row(part))
-        return [value, *tape.gradient(value, variables)]
+        with one_at_a_time:
+            return [value, *tape.gradient(value, variables)]
 
     def in_scope(device: str, part: Any) -> Any:
         with tf.device(device):

@@ -214,6 +214,8 @@ def test_another_thread_is_outside_and_two_threads_do_not_disturb_each_other(tow
         assert bytes(value.numpy()) == bytes(expected.numpy())
 
 
+# On one GPU, threads that run the same eager op mix up its arguments in host memory (tensorflow 123980).
+@pytest.mark.devices(kind="logical-cpu")
 def test_many_threads_train_at_once_and_each_gets_its_own_gradients(devices: Devices) -> None:
     failures: list[Any] = []
     start = threading.Barrier(4)

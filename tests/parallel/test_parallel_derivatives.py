@@ -171,6 +171,8 @@ def test_notes_are_dropped_with_the_tapes_that_need_them(devices: Devices) -> No
     assert len(recording.notes) <= before
 
 
+# On one GPU, threads that run the same eager op mix up its arguments in host memory (tensorflow 123980).
+@pytest.mark.devices(kind="logical-cpu")
 def test_threads_train_at_once_and_each_gets_its_own_gradients(devices: Devices) -> None:
     w = tf.Variable(_W)
     call = make_parallel(lambda x: tf.tanh(tf.matmul(x, w)), devices)
