@@ -41,6 +41,8 @@ def run(
     # What was imported stays: to look for garbage in it takes a tenth of the start.
     gc.freeze()
     gc.enable()
+    # The default looks for garbage hundreds of times while graphs are built, and finds little.
+    gc.set_threshold(20_000, 50, 50)
     described = isinstance(software_gpus(), DescribedGpus)
     send(Ready(devices.names, devices.reason, fingerprint, cards, described=described))
     earlier = tuple(TypeAdapter(RunRecord).validate_json(file.read_bytes()) for file in history)

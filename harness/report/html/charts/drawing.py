@@ -38,6 +38,8 @@ _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # texts stay texts: they are read aloud, found, and shown in the page's font
     "text.parse_math": False,  # a dollar in a name of a user is a dollar
+    "figure.facecolor": "none",
+    "figure.edgecolor": "none",
     "font.size": 10.5,
     "text.color": INK,
     "axes.labelcolor": MUTED,
@@ -83,10 +85,11 @@ def draw(
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
         figure = Figure(figsize=size_inches, layout="constrained")
-        FigureCanvasSVG(figure)
+        canvas = FigureCanvasSVG(figure)
         paint(figure.add_subplot())
         written = io.BytesIO()
-        figure.savefig(written, format="svg", transparent=True, metadata=_NO_METADATA)
+        # ``savefig`` would draw it twice: once for the layout, and once to be seen.
+        canvas.print_svg(written, metadata=_NO_METADATA)  # type: ignore[no-untyped-call]
     return Chart(name, title, description, _for_page(written.getvalue(), name, one_line(title), one_line(description)))
 
 
