@@ -133,6 +133,17 @@ _ALL = (
         "put layers that share a variable into one stage, and compute the loss on the last device",
     ),
     FindingKind(
+        "H206",
+        "shared-gpu",
+        "threads ran eager ops on one GPU at the same time, and TensorFlow may give an op the argument of another "
+        "thread's: an error about shapes, a wrong value, or a program that hangs",
+        "two threads called `tf.broadcast_to` on GPU:0 at once; TensorFlow hands shapes and axes to the GPU "
+        "under one key for all calls (tensorflow 123980)",
+        "threads without a device scope, which all use the first GPU; a gradient that a thread takes outside of its "
+        "scope; more threads than GPUs",
+        "give each thread a GPU of its own, or have the threads call a `tf.function`",
+    ),
+    FindingKind(
         "H301",
         "sync",
         "replicas hold different values of a variable that they share, or a device takes no part in a collective",

@@ -14,6 +14,7 @@ from harness.devices.name import DeviceName
 from harness.evidence.bodies import Graph, Tensor
 from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
+from harness.evidence.handing import shared
 from harness.evidence.op import Op, Transfer
 from harness.evidence.placed import executed_ops, kernels_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
@@ -85,6 +86,7 @@ class _Builder:
             tuple(self.checked()),
             Transfers(self.transfers),
             outputs,
+            shared(steps),
             self.find_collectives,
             self.find_work,
             self.find_places,

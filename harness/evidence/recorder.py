@@ -13,6 +13,7 @@ from harness.devices.lost import require_hosts
 from harness.devices.name import DeviceName
 from harness.errors import EvidenceError, HostUnreachable
 from harness.evidence.functions import called_by, compiled_by_xla
+from harness.evidence.handing import Handing
 from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
 from harness.evidence.places import places_of_call
 from harness.evidence.steps import Recording, Step
@@ -31,6 +32,7 @@ class Recorder(Tapes):
         self.runtime: Runtime | None = None
         self.thread = get_ident()
         self.lock = threading.RLock()
+        self.handing = Handing()
         self.definitions: dict[str, Any | None] = {}
         self.bodies: dict[tuple[Any, ...], CollectedGraph] = {}
         #: Where ops ran that do not tell, by op type, scope and inputs; and the devices of all kernels of an op type.
@@ -95,7 +97,12 @@ class Recorder(Tapes):
                     for tensor in moved
                     if tensor._datatype_enum() not in HOST_DTYPE_NUMBERS
                 ]
+            self.handing.begin(step, inputs)
         self.recording.steps.append(step)
+
+    def on_turn_over(self) -> None:
+        """This thread ran an op or a function, and others may run theirs."""
+        self.handing.end()
 
     def on_error(self, name: str) -> None:
         """An op of this type, or a function of this name, raised."""

@@ -29,6 +29,9 @@ class Step:
     shapes: Sequence[Sequence[int | None] | None] = ()
     #: Whether another thread ran it than the one that the trace was started in.
     aside = False
+    #: The thread that handed an argument in host memory to a GPU, and whether another one did so meanwhile.
+    handed_by: int | None = None
+    at_once = False
     #: Definitions of the functions that a dataset runs, by attribute.
     functions: Mapping[str, Any] = MappingProxyType({})
     #: Whether this is a call of a function that computes a gradient.

@@ -30,6 +30,8 @@ class Trace:
     ops: tuple[Op, ...]
     transfers: Sequence[Transfer]
     outputs: Any = field(default=None, compare=False, repr=False)
+    #: Eager ops to which several threads handed arguments in host memory on one GPU, and whether at the same time.
+    shared: Mapping[str, bool] = field(default_factory=dict, compare=False, repr=False)
     find_collectives: Callable[[], list[Collective]] = field(default=list, compare=False, repr=False)
     find_work: Callable[[], dict[str, float]] = field(default=dict, compare=False, repr=False)
     find_places: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict, compare=False, repr=False)

@@ -54,6 +54,9 @@ class Observer(Protocol):
     def on_play(self, targets: Any, seeds: Any, run: Callable[[], Any]) -> Any:
         """A tape is about to be played back from ``targets``, with ``seeds`` as their gradients or ``None``."""
 
+    def on_turn_over(self) -> None:
+        """This thread ran an op or a function, has yet to return from it, and others may run theirs."""
+
     def on_error(self, name: str) -> None:
         """An op of this type, or a function of this name, raised."""
 
@@ -272,5 +275,7 @@ class _Hooks:
             finally:
                 if has_turn:
                     self.turn.release()
+                if turns and self.observer is not None:
+                    self.observer.on_turn_over()
 
         return call

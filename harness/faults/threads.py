@@ -69,9 +69,9 @@ def _step_in_threads(devices: Devices) -> Case:
         return [value, *tape.gradient(value, variables)]
 
     def late(device: str, part: Any) -> Any:
-        with tf.device(device), tf.GradientTape() as tape:
-            value = tf.reduce_sum(per_row(part))
         with one_at_a_time:
+            with tf.device(device), tf.GradientTape() as tape:
+                value = tf.reduce_sum(per_row(part))
             return [value, *tape.gradient(value, variables)]
 
     def in_scope(device: str, part: Any) -> Any:

@@ -6,8 +6,11 @@ import itertools
 import re
 
 from harness._tensorflow import lines_of
+from harness.devices.device import Devices
+from harness.devices.lost import lost_hosts, naming_hosts
 from harness.evidence.places import in_users, module_of, place
 from harness.judgement.diagnosis.place import place_of_error
+from harness.records import Finding
 from harness.runner.users_error import PREAMBLES, message_lines
 
 #: Where TensorFlow was, which says nothing about the user's program.
@@ -59,6 +62,16 @@ def error_line(error: BaseException) -> str:
     # TensorFlow says why at the end, after how it got there.
     shown = text if len(text) <= _LONGEST else f"{text[:_START]} … {text[-_END:]}"
     return f"{type(error).__name__}: {shown}"
+
+
+def error_finding(error: Exception, where: str, devices: Devices) -> Finding:
+    """The finding that a program raised; of a lost host, with its device."""
+    place = place_of_raised(error)
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    tasks = [f"{each.host.task_name}/" for each in lost_hosts()]
+    of_one = [device.name for device in devices if len(tasks) == 1 and device.name.startswith(tasks[0])]
+    message = naming_hosts(error_line(error), error) + (f" {notes}" if notes else "") + (f" ({place})" if place else "")
+    return Finding("error", where, of_one[0] if of_one else None, "a result", type(error).__name__, message)
 
 
 def _own_message(error: BaseException, whole: str) -> str:

@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.devices.device import Devices
-from harness.devices.lost import lost_hosts, naming_hosts
+from harness.devices.lost import lost_hosts
 from harness.errors import HarnessError, HostUnreachable
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
 from harness.judgement.arithmetic import computes
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
-from harness.judgement.error_line import error_line, place_of_raised
+from harness.judgement.error_line import error_finding, error_line
 from harness.judgement.exactness import is_exact
 from harness.judgement.modes import judge_modes
 from harness.judgement.oracle import ask_oracle
 from harness.judgement.patterns import judge_pattern
-from harness.judgement.placement import judge_placement, judge_variables
+from harness.judgement.placement import hint_of_sharing, judge_placement, judge_sharing, judge_variables
 from harness.judgement.runs import (
     PROJECTION_SCOPE,
     Mode,
@@ -41,6 +41,7 @@ from harness.judgement.state import Snapshot, variables_made, variables_of, watc
 from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import coarsest_epsilon, epsilon_of
 from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
+from harness.parallel.notes import add_note
 from harness.records import Finding
 
 #: Two runs may differ by no more than this many units in the last place. The bound that is measured on the reference
@@ -118,9 +119,22 @@ class Examination:
                 traced = self._traced(mode, snapshot)
                 snapshot.restore()
         again: dict[int, NDArray[Any]] = {}
-        if traced is not None:
+        mixed_up = list(judge_sharing(traced[0], mode)) if traced is not None else []
+        self.judged.findings.extend(mixed_up)
+        # Threads that take turns, as they did so far, are not mixed up. Without them the program may even hang.
+        if traced is not None and not mixed_up:
             self.progress(f"running the parallel program again, {mode}")
-            again = differing(traced[1], self._raw(self.tested, mode))
+            try:
+                again = differing(traced[1], self._raw(self.tested, mode))
+            except HarnessError:
+                raise
+            except Exception as error:
+                if lost_hosts():
+                    raise
+                if hint := hint_of_sharing(traced[0]):
+                    add_note(error, hint)
+                self._error(error, mode, "a second run of the parallel program")
+                traced = None
             snapshot.restore()
         self.progress(f"running the reference, {mode}")
         try:
@@ -148,7 +162,8 @@ class Examination:
         self.programs += 1
         self.traces[mode] = evidence
         self.progress(f"comparing, {mode}")
-        self._compare(found, expected, again, evidence, mode, snapshot)
+        if not mixed_up:
+            self._compare(found, expected, again, evidence, mode, snapshot)
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
         self.judged.findings.extend(
@@ -193,23 +208,7 @@ class Examination:
         return replace(evidence, ops=own, outputs=None), found
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
-        place = place_of_raised(error)
-        notes = "; ".join(getattr(error, "__notes__", ()))
-        quiet = lost_hosts()
-        tasks = [f"{each.host.task_name}/" for each in quiet]
-        of_one = [device.name for device in self.devices if len(tasks) == 1 and device.name.startswith(tasks[0])]
-        self.judged.findings.append(
-            Finding(
-                "error",
-                f"{program} ({mode})",
-                of_one[0] if of_one else None,
-                "a result",
-                type(error).__name__,
-                naming_hosts(error_line(error), error)
-                + (f" {notes}" if notes else "")
-                + (f" ({place})" if place else ""),
-            )
-        )
+        self.judged.findings.append(error_finding(error, f"{program} ({mode})", self.devices))
 
     def _raw(self, program: Program, mode: Mode) -> Any:
         return program.runner(mode)(*program.arguments(mode))

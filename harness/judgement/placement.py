@@ -198,6 +198,34 @@ def _asked_for_host_data(wiring: Wiring, others: bool) -> set[DeviceName]:
     return asked
 
 
+#: What may come of it, and what to do.
+_MIXED_UP = "TensorFlow can mix up their arguments; give each thread a GPU of its own, or call a tf.function"
+
+
+def judge_sharing(trace: Trace, mode: str) -> Iterator[Finding]:
+    """Threads that ran eager ops on one GPU at the same time, which TensorFlow mixes up (tensorflow 123980)."""
+    by_device: dict[DeviceName, list[Op]] = defaultdict(list)
+    for op in trace.ops:
+        if trace.shared.get(op.name) and op.device is not None:
+            by_device[op.device].append(op)
+    for device, ops in by_device.items():
+        yield stray(
+            "shared-gpu",
+            f"threads ran eager ops on {device.short} at the same time; {_MIXED_UP}",
+            first_of(ops),
+            mode,
+            devices=[device],
+            expected="eager ops of one thread at a time",
+            found="those of several",
+            place=lines(trace, ops),
+        )
+
+
+def hint_of_sharing(trace: Trace) -> str:
+    """What to think of first where a program fails that ran well before, and whose threads share a GPU."""
+    return f"its threads ran eager ops on one GPU, where {_MIXED_UP}" if trace.shared else ""
+
+
 def removed(device: Device, trace: Trace) -> bool:
     """Whether the program asked this device for work that TensorFlow left out of the graph, as nothing reads it."""
     return any(_left_out(device, trace.ops))

@@ -13,7 +13,9 @@ _THIS_HOST = re.compile(r"/job:localhost/replica:0/task:0/device:(?=[A-Z]+:\d)")
 #: Kinds of finding that say what the programs computed; their message begins with the cause.
 VALUE_KINDS = frozenset({"value", "shape", "dtype", "gradient", "missing-gradient", "nondeterminism"})
 #: Kinds that say where something ran or is.
-PLACE_KINDS = frozenset({"op-placement", "gradient-placement", "unused-device", "variable-placement", "transfer"})
+PLACE_KINDS = frozenset(
+    {"op-placement", "gradient-placement", "unused-device", "variable-placement", "transfer", "shared-gpu"}
+)
 #: So many of the lines that follow from a finding are printed.
 _SHOWN = 3
 
