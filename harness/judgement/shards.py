@@ -17,7 +17,7 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes
+from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Family, Provenance
 from harness.judgement.wiring import Wiring
 
@@ -67,7 +67,9 @@ class Shards:
         checks = self._checks()
         worked = [op for op in worked if op.name not in optimizer | checks and self._place(op) is not None]
         floating = [op for op in worked if self._floating(op)]
-        self.worked = floating or worked
+        # Integers and texts are in host memory wherever their op is, and indices anywhere: they count if nothing else
+        # is computed, and where a scope asks for them.
+        self.worked = floating or worked or [op for op in self.ops if self._asked(op) and op.name not in checks]
 
     def part(self, op: Op) -> int:
         """The part that an op works on, or SEVERAL."""
@@ -121,11 +123,19 @@ class Shards:
 
     def _place(self, op: Op) -> DeviceName | None:
         """Where an op ran; for one that was optimised away, where its work went, if it could have been there."""
+        if not on_device(op):
+            return self._asked(op) or op.device
         if op.device is not None:
             return op.device
         users = self.wiring.users(op)
         place = users.pop() if len(users) == 1 else None
         return place if place is not None and (op.requested is None or place.matches(op.requested)) else None
+
+    def _asked(self, op: Op) -> DeviceName | None:
+        """The device that a scope names for work on integers of 32 bits or texts."""
+        if on_device(op) or op.role != "forward" or op.requested is None or op.type in MOVEMENT | SLICES | PYTHON:
+            return None
+        return next((device for device in self.devices if op.requested and device.matches(op.requested)), None)
 
     def _floating(self, op: Op) -> bool:
         makers = [self.wiring.by_name.get(name) for name in op.inputs]
@@ -170,7 +180,9 @@ class Shards:
                 elif device != self.host and op.requested is not None:
                     continue
                 unscoped = op.requested is None and (op.name not in entered or self._updates(op))
-                on_host = op.requested is not None and device == self.host and device not in self.devices
+                # Even where the host is one of the devices, what lives in its memory may be meant to be there.
+                hosts_own = device not in self.devices or not on_device(op)
+                on_host = op.requested is not None and device == self.host and hosts_own
                 free = unscoped or (on_host and op.type not in LOOKUPS)
                 away[part, device, free].append(op)
         for (part, _, free), ops in away.items():
@@ -348,7 +360,7 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
     found: list[tuple[str | None, Shards]] = []
     for whole, family in provenance.families():
         ops = [wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
-        if len({op.device or op.requested for op in ops} - {None}) > 1:
+        if len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1:
             found.append((whole, Shards(family, provenance, devices, trace)))
     seen: set[str] = set()
     for whole, shards in found:
