@@ -53,7 +53,7 @@ class Sensitivity:
 
         ``reference`` may be the elements ``at`` of the flattened result, whose ``typical`` magnitude is then given.
         """
-        change = self.change if at is None else self.change.flat[at]
+        change = self.change if at is None else self.change.reshape(-1)[at]
         finite = np.where(np.isfinite(change), change, 0.0).astype(np.float64)
         magnitude = np.where(np.isfinite(reference), np.abs(reference), 0.0)
         times = self.factor * (8.0 + np.sqrt(self.terms))

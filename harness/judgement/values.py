@@ -138,12 +138,13 @@ def _compare_floats(
     bound: _Bound = (lambda block: np.zeros_like(block.magnitude)) if exact else errors.free(epsilon)
     rule = "exact arithmetic" if exact else f"{_FREE_ULPS:g} units in the last place"
     if not exact and errors.exceed(bound):
-        rule = "rounding"
+        rule, exceeded = "rounding", True
         for wanted in range(1, replays() + 1):
             bound = errors.measured(measure(wanted), coarse)
-            if not errors.exceed(bound):
+            exceeded = errors.exceed(bound)
+            if not exceeded:
                 break
-        if rounded is not None and errors.exceed(bound) and not errors.exceed(bound, _FAR):
+        if rounded is not None and exceeded and not errors.exceed(bound, _FAR):
             moved, sensitivity = bound, rounded()
             more, rule = errors.measured(sensitivity, coarse), f"{rule}{sensitivity.note}"
             bound = lambda block: np.maximum(moved(block), more(block))  # noqa: E731
