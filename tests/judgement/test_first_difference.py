@@ -16,6 +16,7 @@ from cause_programs import WEIGHTS
 from harness import Devices, Verdict, Verification, colocate_gradients, verify
 from harness.judgement.diagnosis.origins import Origin, sentence_of
 from harness.judgement.diagnosis.partners import Partners
+from harness.judgement.diagnosis.question import Leaf
 from harness.judgement.diagnosis.recorded import Step, recording
 
 
@@ -258,6 +259,13 @@ def test_partners_are_equal_exactly_where_they_are_no_floating_numbers() -> None
         (rows.astype(np.float32) * np.float32(1.01), False),
     ):
         assert (partners.of(array) is not None) is known, array
+
+
+@pytest.mark.parametrize(("predicted", "explained"), [([1 + 1j, 2], False), ([1 + 0j, 2], True), ([1.0, 2.0], True)])
+def test_a_complex_number_explains_no_real_one_by_its_real_part(predicted: list[complex], explained: bool) -> None:
+    array = np.array(predicted).astype(np.complex64 if isinstance(predicted[0], complex) else np.float32)
+    leaf = Leaf("outputs", 0, "output", np.array([1, 2], np.float32), None, True, lambda: None)  # type: ignore[arg-type,return-value]
+    assert leaf.explained_by(array) is explained
 
 
 def test_what_shards_add_to_a_result_is_part_of_it_and_what_no_join_gives_is_local() -> None:

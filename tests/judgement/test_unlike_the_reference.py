@@ -65,6 +65,15 @@ def contrastive(x: Any) -> Any:
     return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(8), tf.matmul(rows, rows, transpose_b=True))
 
 
+def marked(x: Any, turned: bool) -> Any:
+    marks = tf.cast(tf.argsort(x, axis=1), tf.float32)
+    return logits(x) + tf.gather(marks, [1, 0] if turned else [0, 1])  # at fault
+
+
+def rows_in_another_order(devices: Devices, x: Any, wrong: bool) -> Any:
+    return tf.concat(in_towers(devices, x, lambda _, part: marked(part, wrong)), 0)
+
+
 def slope(x: Any) -> Any:
     return tf.tanh(tf.matmul(x, W))
 
@@ -98,6 +107,12 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
         (another_constant, lambda x: normed(x, 0.1), another_constant, "reads the constant 0.5, and the reference 0.1"),
         (another_attribute, lambda x: products(x, False), another_attribute, "exclusive=True, and the reference's"),
         (labels_of_the_first_rows, contrastive, None, r"pairs rows 2 and 3 of MatMul .* with rows 0 and 1 of Range"),
+        (
+            rows_in_another_order,
+            lambda x: logits(x) + tf.cast(tf.argsort(x, axis=1), tf.float32),
+            marked,
+            r"pairs rows 0 and 1 of \w+ .* with rows 0 and 1 of \w+ .* in another order",
+        ),
         (a_step_from_another_result, lambda x: two_steps(x, False), two_steps, r"it reads what the reference has from"),
         (
             another_bucket,
@@ -106,7 +121,7 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
             "",
         ),
     ],
-    ids=["constant", "attribute", "rows", "another result", "small integers"],
+    ids=["constant", "attribute", "rows", "another order", "another result", "small integers"],
 )
 def test_what_the_first_op_reads_otherwise_is_named(
     devices: Devices,

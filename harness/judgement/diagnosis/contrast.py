@@ -54,7 +54,8 @@ def mispaired(search: Search, step: Step) -> str:
     for (mine, rows), (theirs, others) in pairwise(read):
         alike = (len(rows.numbers), rows.of) == (len(others.numbers), others.of)
         if alike and rows.numbers != others.numbers:
-            return f"it pairs {_rows(search, mine, rows)} with {_rows(search, theirs, others)}"
+            order = " in another order" if sorted(rows.numbers) == sorted(others.numbers) else ""
+            return f"it pairs {_rows(search, mine, rows)} with {_rows(search, theirs, others)}{order}"
     return ""
 
 

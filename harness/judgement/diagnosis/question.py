@@ -55,7 +55,7 @@ class Leaf:
             return True
         if not epsilon_of(found.dtype):
             return bool(np.array_equal(found, predicted))
-        wide = np.complex128 if np.iscomplexobj(found) else np.float64
+        wide = np.complex128 if np.iscomplexobj(found) or np.iscomplexobj(predicted) else np.float64
         have, want = found.astype(wide), predicted.astype(wide)
         if not np.array_equal(np.isfinite(have), np.isfinite(want)):
             return False
