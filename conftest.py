@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -39,6 +40,12 @@ def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
         forks.be_a_starter()
     with forks.forking() if session.config.pluginmanager.hasplugin("dsession") else nullcontext():
         return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Give each test the same weights in every run: Keras draws the seeds of its initializers from Python's numbers."""
+    random.seed(0)
 
 
 @pytest.fixture

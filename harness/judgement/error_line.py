@@ -13,8 +13,8 @@ from harness.judgement.diagnosis.place import place_of_error
 from harness.records import Finding
 from harness.runner.users_error import PREAMBLES, message_lines
 
-#: Where TensorFlow was, which says nothing about the user's program.
-_NODE = re.compile(r"\{\{[^{}]*\}\} ?")
+#: Where TensorFlow was, which says nothing about the user's program, and the bold type of Keras's messages.
+_NODE = re.compile(r"\{\{[^{}]*\}\} ?|\x1b\[[\d;]*m")
 #: TensorFlow's refusals of an op without a kernel on a GPU, which list all devices and all registered kernels.
 _WITHOUT_KERNEL = (
     re.compile(
@@ -37,6 +37,10 @@ _LOOP_GRADIENT = re.compile(
     r"Cannot place the graph because a reference or resource edge .*dst node is name='\S*while\S*_RetVal'"
     r"|Cannot colocate nodes .*Cannot merge devices .*__forward_"
 )
+#: What XLA compiles, on another device than a variable that it reads.
+_XLA_VARIABLE = re.compile(
+    r"Trying to access resource (\S+?)(?:/\d+)? .*located in device \S*device:(\w+:\d+) from device \S*device:(\w+:\d+)"
+)
 #: A graph that makes a tensor on a DTensor mesh, called where no mesh is the default one.
 _NO_MESH = re.compile(r"Unable to find any devices for spec \S*device:CUSTOM:\d+")
 #: The longest text of another error that is given in full, and how much of a longer one: its start and its end.
@@ -56,6 +60,11 @@ def error_line(error: BaseException) -> str:
         text = (
             "TensorFlow cannot take the gradient of a tf.function whose loop is on another device than a variable that "
             "it reads; use harness.colocate_gradients(), or read the variable before the loop"
+        )
+    if found := _XLA_VARIABLE.search(text):
+        text = (
+            f"XLA cannot read a variable of another device: {found[1]} is on {found[2]}, and what XLA compiled runs on "
+            f"{found[3]}; make the variable on {found[3]}, or do without XLA (Keras compiles convolutions with groups)"
         )
     if _NO_MESH.search(text):
         text = "a tf.function cannot copy tensors to a DTensor mesh; verify the program with modes=('eager',)"

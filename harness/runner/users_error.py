@@ -17,8 +17,8 @@ from harness.runner.target import Target
 
 #: TensorFlow puts the place in the user's code, and for a graph a long report, before the message itself.
 PREAMBLES = ("in user code:", "Graph execution error:", "Detected at node", "Exception encountered when calling")
-#: TensorFlow's marks for the place in a graph, and the rest of a message about an unknown name.
-_MARKS = re.compile(r"\{\{[^{}]*\}\}\s*|\s+name:\s*$")
+#: TensorFlow's marks for the place in a graph, the rest of a message about an unknown name, and Keras's bold type.
+_MARKS = re.compile(r"\{\{[^{}]*\}\}\s*|\s+name:\s*$|\x1b\[[\d;]*m")
 #: The line before the messages of a graph in which several ops failed.
 _ROOTS = re.compile(r"\d+ root error")
 #: Files outside all folders: Python's import machinery, and AutoGraph's version of the user's code.

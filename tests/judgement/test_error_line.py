@@ -8,7 +8,10 @@ import tempfile
 import pytest
 import tensorflow as tf
 
+import harness
 from harness.judgement.error_line import error_line, place_in_message, place_of_raised
+
+pytest_plugins = ["four_devices"]
 
 _JOB = "/job:localhost/replica:0/task:0/device"
 _IN_GRAPH = f"""{{{{function_node step}}}} Cannot assign a device for operation while/pfor/body/SetItem: \
@@ -97,6 +100,7 @@ def test_an_error_in_a_graph_is_the_first_ops_message_and_the_users_line(
     assert place_in_message(ValueError(message)) == place
 
 
+@pytest.mark.usefixtures("four_cpus")
 def test_the_line_of_an_op_without_a_kernel_is_that_which_made_it_in_its_graph() -> None:
     @tf.function  # type: ignore[untyped-decorator]
     def step(x: tf.Tensor) -> tf.Tensor:
@@ -111,3 +115,30 @@ def test_the_line_of_an_op_without_a_kernel_is_that_which_made_it_in_its_graph()
     assert place_of_raised(ValueError(message)) == f"test_error_line.py:{line}"
     assert place_of_raised(ValueError(message.replace("no_kernel", "another"))) is None
     assert place_of_raised(ValueError("no op")) is None
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_variable_of_another_device_is_refused_by_xla_and_its_twin_is_not(
+    four_cpus: harness.Devices, graph: bool
+) -> None:
+    """Keras compiles convolutions in groups with XLA, and writes its errors in bold type."""
+    elsewhere, host = four_cpus[1].name, "CPU:0"
+    layers = {}
+    for place in (elsewhere, host):
+        with tf.device(place):
+            layers[place] = tf.keras.layers.Conv2D(4, 1, groups=2)
+            layers[place].build((None, 3, 3, 4))
+
+    def run(place: str) -> None:
+        with tf.device(host):
+            layers[place](tf.ones([2, 3, 3, 4]))
+
+    called = tf.function(run) if graph else run
+    called(host)
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        called(elsewhere)
+    line = error_line(raised.value)
+    assert line.startswith("InvalidArgumentError: XLA cannot read a variable of another device: conv2d"), line
+    made = ":".join(elsewhere.split(":")[-2:])
+    assert f"/kernel is on {made}, and what XLA compiled runs on CPU:0; make the variable on CPU:0" in line
+    assert error_line(ValueError("\x1b[1mno\x1b[0m rows")) == "ValueError: no rows"

@@ -103,7 +103,7 @@ def image_model(name: str, rows: int = 4, *, training: bool = False, **options: 
 
 _BERT: dict[str, Any] = {"segments": True, **_ENCODER}
 _RESNET: dict[str, Any] = {
-    "input_conv_filters": [8],
+    "input_conv_filters": [64],
     "input_conv_kernel_sizes": [3],
     "stackwise_num_filters": [64, 64],
     "stackwise_num_blocks": [1, 1],

@@ -113,7 +113,7 @@ CASES = [
         "MobileNetV2 stages, weights elsewhere",
         stages("MobileNetV2", "block_6_project_BN", in_place=False, **_SMALL),
         Verdict.FAIL,
-        ("the variable is on another device",),
+        ("variable is on another device",),
         modes=EAGER,
     ),
     Case("ResNet50 stages", stages("ResNet50", "conv3_block4_out"), modes=GRAPH),
@@ -151,11 +151,21 @@ CASES = [
             ("eager", "MobileNet", {"alpha": 0.25}),
             ("graph", "MobileNetV3Small", {}),
             ("eager", "VGG16", {}),
-            ("graph", "ConvNeXtTiny", {}),
             ("eager", "ResNet50V2", {}),
             ("graph", "NASNetMobile", {}),
             ("eager", "Xception", {"size": 71}),
             ("eager", "EfficientNetV2B0", {}),
         )
+    ),
+    # Keras compiles convolutions in groups with XLA, which cannot read a variable of another device.
+    *(
+        Case(
+            f"ConvNeXtTiny {mode}",
+            split(image_model("ConvNeXtTiny"), variables=0),
+            Verdict.FAIL,
+            ("XLA cannot read a variable of another device",),
+            modes=(mode,),
+        )
+        for mode in ("eager", "graph")
     ),
 ]
