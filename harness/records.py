@@ -72,7 +72,7 @@ class Finding:
     severity: Verdict = Verdict.FAIL
     #: What to do about it.
     next_step: str = ""
-    #: ``eager`` or ``graph``, for a finding about a program; ``eager, graph`` if both show it.
+    #: ``eager`` or ``graph``, for a finding about a program; ``eager, graph`` if both show it. Of a training, its loop.
     mode: str = ""
     #: The operation, algorithm or index concerned, for programs to compare: ``matmul float32``, ``ring``, ``index 1``.
     subject: str = ""
@@ -93,6 +93,11 @@ class Finding:
     def code(self) -> str:
         """The stable code of the kind, which ``harness explain`` takes."""
         return KINDS[self.kind].code
+
+    @property
+    def place(self) -> str:
+        """``where``, with the mode if there is one."""
+        return f"{self.where} ({self.mode})" if self.mode else self.where
 
 
 @dataclass(frozen=True, slots=True)

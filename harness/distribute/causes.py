@@ -8,7 +8,7 @@ without it: if they then agree, it is the cause.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -37,6 +37,10 @@ class Case:
 
 def find_causes(case: Case, rerun: Rerun | None) -> list[Finding]:
     """Findings that name the causes. ``rerun`` is ``None`` where runs cannot be repeated: then by arithmetic alone."""
+    return [replace(finding, mode=case.found.loop) for finding in _causes(case, rerun)]
+
+
+def _causes(case: Case, rerun: Rerun | None) -> list[Finding]:
     found = [*_from_metrics(case), *_from_sums(case)]
     if found:
         return found
@@ -53,7 +57,7 @@ def find_causes(case: Case, rerun: Rerun | None) -> list[Finding]:
 
 def _from_gradients(case: Case) -> Iterator[Finding]:
     """The first step's gradients, or what it adds to the weights, are those of one device times N, or by N."""
-    replicas, step, of_one = case.found.replicas, f"step 0 ({case.found.loop})", "those of the single-device run"
+    replicas, step, of_one = case.found.replicas, "step 0", "those of the single-device run"
     if replicas == 1:
         return
     loss, want = _first_losses(case)
@@ -119,7 +123,7 @@ def _from_metrics(case: Case) -> Iterator[Finding]:
     if names and {each.quantity for each in case.compared.differences} <= reported:
         yield Finding(
             "value",
-            f"metrics {', '.join(names)} ({case.found.loop})",
+            f"metrics {', '.join(names)}",
             None,
             "the totals of all replicas",
             "other values, with correct weights, slots and gradients",
@@ -137,7 +141,7 @@ def _from_sums(case: Case) -> Iterator[Finding]:
         if added.is_sum and np.isclose(want - loss, share, rtol=1e-3, atol=1e-6 * abs(want)):
             yield Finding(
                 "value",
-                f"layer {added.layer}, add_loss ({case.found.loop})",
+                f"layer {added.layer}, add_loss",
                 None,
                 f"{added.whole:.6g} added to the loss of the first batch",
                 f"{added.whole / replicas:.6g}, only 1/{replicas} of that",
@@ -155,7 +159,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
             "scalar loss",
             Finding(
                 "value",
-                f"loss {facts.loss} ({loop})",
+                f"loss {facts.loss}",
                 None,
                 "the mean over the rows of all replicas",
                 f"{loss / want if want else np.nan:.3g} times the single-device loss, with {replicas} replicas",
@@ -168,7 +172,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
             "clipping",
             Finding(
                 "value",
-                f"optimizer {facts.optimizer}, {facts.clipping} ({loop})",
+                f"optimizer {facts.optimizer}, {facts.clipping}",
                 None,
                 "gradients added up over the replicas, then clipped",
                 "each replica's gradients clipped, then added up",
@@ -182,7 +186,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
             "statistics",
             Finding(
                 "value",
-                f"layer {names} ({loop})",
+                f"layer {names}",
                 None,
                 "the mean and variance of the whole batch",
                 "the mean and variance of each replica's rows",
@@ -197,7 +201,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
             "even",
             Finding(
                 "value",
-                f"loss {facts.loss}, step {step} ({loop})",
+                f"loss {facts.loss}, step {step}",
                 None,
                 f"the mean over {rows} rows",
                 f"the mean of the means of {replicas} replicas with different numbers of rows",

@@ -68,7 +68,7 @@ class Compared:
         for name, want, got in self.structure[:1]:
             kind = "missing-gradient" if name.startswith("gradient") and got == "missing" else "structure"
             count = f"{plural(len(self.structure), 'such difference')} from the single-device run"
-            yield Finding(kind, f"{name} ({loop})", None, want, got, count)
+            yield Finding(kind, name, None, want, got, count, mode=loop)
         groups: dict[str, list[Difference]] = {}
         for difference in self.differences:
             groups.setdefault(difference.quantity, []).append(difference)
@@ -78,11 +78,12 @@ class Compared:
             name = quantity if first.name == quantity else f"{quantity} {first.name}{more}"
             yield Finding(
                 "gradient" if quantity == "gradient" else "value",
-                f"{name}, step {first.step} ({loop})",
+                f"{name}, step {first.step}",
                 None,
                 f"within {first.bound:.3g} of the single-device run (rounding)",
                 f"{first.error:.3g} away",
                 f"{quantity} diverged from the single-device run at step {first.step}",
+                mode=loop,
             )
 
 

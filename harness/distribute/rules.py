@@ -123,11 +123,12 @@ def judge_variable_devices(history: History, expected: Sequence[str]) -> Iterato
         more = "" if len(names) == 1 else f" and {len(names) - 1} more"
         yield Finding(
             "variable-placement",
-            f"{names[0]}{more} ({history.loop})",
+            f"{names[0]}{more}",
             devices[0] if devices else None,
             ", ".join(map(_short, expected)),
             ", ".join(map(_short, devices)) or "no device",
             "a variable or slot is not where the strategy keeps its variables: it was created outside its scope",
+            mode=history.loop,
         )
 
 
@@ -147,11 +148,11 @@ def judge_collectives(counts: Sequence[CollectiveCount], loop: str, devices: Dev
                 found = "none" if got is None else _amount(got)
                 expected = f"{_amount(want)}, as on {_short(want.device)}"
                 message = "this device runs other collectives in a step than the other devices"
-                findings.append(Finding("sync", f"{type_} ({loop})", name, expected, found, message))
+                findings.append(Finding("sync", type_, name, expected, found, message, mode=loop))
     if needed and len(devices) > 1 and not by_type:
         message = "replicas exchange nothing: each trains on its own"
         findings.append(
-            Finding("sync", f"a step ({loop})", None, "an all-reduce of gradients", "no collective", message)
+            Finding("sync", "a step", None, "an all-reduce of gradients", "no collective", message, mode=loop)
         )
     return findings
 
@@ -165,7 +166,7 @@ def judge_collectives_of_workers(counts: Sequence[CollectiveCount], workers: int
             found = "; ".join(f"{_amount(count)} on {count.device}" for count in own)
             message = "workers run different collectives in a step"
             findings.append(
-                Finding("sync", f"{type_} ({loop})", own[0].device, f"the same in {workers} workers", found, message)
+                Finding("sync", type_, own[0].device, f"the same in {workers} workers", found, message, mode=loop)
             )
     return findings
 

@@ -73,14 +73,14 @@ def error_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {shown}"
 
 
-def error_finding(error: Exception, where: str, devices: Devices) -> Finding:
+def error_finding(error: Exception, where: str, mode: str, devices: Devices) -> Finding:
     """The finding that a program raised; of a lost host, with its device."""
     place = place_of_raised(error)
     notes = "; ".join(getattr(error, "__notes__", ()))
     tasks = [f"{each.host.task_name}/" for each in lost_hosts()]
     of_one = [device.name for device in devices if len(tasks) == 1 and device.name.startswith(tasks[0])]
     message = naming_hosts(error_line(error), error) + (f" {notes}" if notes else "") + (f" ({place})" if place else "")
-    return Finding("error", where, of_one[0] if of_one else None, "a result", type(error).__name__, message)
+    return Finding("error", where, of_one[0] if of_one else None, "a result", type(error).__name__, message, mode=mode)
 
 
 def _own_message(error: BaseException, whole: str) -> str:

@@ -208,7 +208,7 @@ class Examination:
         return replace(evidence, ops=own, outputs=None), found
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
-        self.judged.findings.append(error_finding(error, f"{program} ({mode})", self.devices))
+        self.judged.findings.append(error_finding(error, program, mode, self.devices))
 
     def _raw(self, program: Program, mode: Mode) -> Any:
         return program.runner(mode)(*program.arguments(mode))

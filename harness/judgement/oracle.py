@@ -32,11 +32,12 @@ def ask_oracle(
             judged.findings.append(
                 Finding(
                     "structure",
-                    f"outputs ({mode})",
+                    "outputs",
                     None,
                     f"{len(answers)} arrays of the oracle",
                     f"{len(result.outputs)} outputs",
                     "the oracle returns a different number of results",
+                    mode=mode,
                 )
             )
             return

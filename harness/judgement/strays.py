@@ -33,7 +33,7 @@ def stray(
     message = f"{fault} ({place}){semicolon}{remedy}" if place else cause
     on = None if device is None else str(device)
     names = tuple(map(str, sorted(set(wanted))))
-    return Finding(kind, f"{where} ({mode})", on, expected, found, message, wanted=names)
+    return Finding(kind, where, on, expected, found, message, mode=mode, wanted=names)
 
 
 def named(devices: Iterable[DeviceName]) -> str:

@@ -15,21 +15,19 @@ def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]
     """Return one ``structure`` finding, or a ``shape`` finding for each output whose values are at other positions."""
     import tensorflow as tf
 
-    where, message = f"outputs ({mode})", "the results have a different structure"
+    message = "the results have a different structure"
     try:
         tf.nest.assert_same_structure(found.structure, expected.structure, check_types=False)
     except (TypeError, ValueError):
         want, have = _shape_of(expected.structure), _shape_of(found.structure)
-        return [Finding("structure", where, None, want, have, f"{message}: {have} instead of {want}")]
+        return [Finding("structure", "outputs", None, want, have, f"{message}: {have} instead of {want}", mode=mode)]
     if (other := _other_names(found.structure, expected.structure)) is not None:
         want, have = other
-        return [Finding("structure", where, None, want, have, f"{message}: {have} instead of {want}")]
+        return [Finding("structure", "outputs", None, want, have, f"{message}: {have} instead of {want}", mode=mode)]
     names = names_of(expected.structure)
     pairs = zip(names, tf.nest.flatten(found.structure), tf.nest.flatten(expected.structure), strict=True)
     return [
-        Finding(
-            "shape", f"{name} ({mode})", None, _shortened(want), _shortened(have), "values are at different positions"
-        )
+        Finding("shape", name, None, _shortened(want), _shortened(have), "values are at different positions", mode=mode)
         for name, have, want in pairs
         if have != want
     ]

@@ -305,7 +305,7 @@ def _worst(
 
 
 def _finding(kind: str, subject: Subject, expected: str, found: str, message: str) -> Finding:
-    return Finding(kind, f"{subject.where} ({subject.mode})", None, expected, found, message)
+    return Finding(kind, subject.where, None, expected, found, message, mode=subject.mode)
 
 
 def expected_or_missing(

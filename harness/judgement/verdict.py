@@ -12,7 +12,6 @@ from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper
 from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
-from harness.judgement.runs import MODES
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
@@ -39,7 +38,7 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     )
     explained, undecided = explain(examination.questions)
     judged.undecided.extend(undecided)
-    known = [*explained, *merged(judged.findings, MODES)]
+    known = [*explained, *merged(judged.findings)]
     findings, outdated = accepted(_without_idle_devices(known, examination), acceptances)
     verdict = Verdict.PASS
     reason = f"the run on {examination.devices.counted} matches the single-device run, and every op ran where it should"

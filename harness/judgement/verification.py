@@ -85,9 +85,8 @@ class Verification:
 
 def describe(finding: Finding, *, told: bool = False) -> str:
     """A finding in one line, without its message if that was ``told`` before."""
-    place = f" ({finding.mode})" if finding.mode else ""
-    place += f" on {finding.device}" if finding.device else ""
+    place = f" on {finding.device}" if finding.device else ""
     values = f"expected {finding.expected}, found {finding.found}"
     text = values if told else f"{finding.message} ({values})"
     # Devices of this host need no more than their kind and number.
-    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.where}{place}: {text}")
+    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.place}{place}: {text}")

@@ -98,7 +98,7 @@ def _finding(finding: Finding) -> str:
         for name, text in (("expected", finding.expected), ("found", finding.found))
     )
     return (
-        f"- {finding.severity} *{finding.kind}*{device}, {escaped(finding.where)}: {escaped(finding.message)} ({facts})"
+        f"- {finding.severity} *{finding.kind}*{device}, {escaped(finding.place)}: {escaped(finding.message)} ({facts})"
     )
 
 

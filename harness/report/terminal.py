@@ -153,7 +153,7 @@ def finding_line(finding: Finding) -> str:
     device = f" on {device_label(finding.device)}" if finding.device else ""
     facts = f"expected {finding.expected}, found {finding.found}"
     short = "\n" not in facts and len(facts) <= FACTS_SHOWN_CHARACTERS
-    what = f"{finding.code} {finding.kind}: {finding.where}{device}: {finding.message}"
+    what = f"{finding.code} {finding.kind}: {finding.place}{device}: {finding.message}"
     return one_line(f"{what} ({facts})" if short else what)
 
 

@@ -27,7 +27,7 @@ def train(spec_of: Callable[[int], str]) -> Callable[..., Equivalence]:
 
 
 def named(found: Equivalence, kind: str, text: str) -> list[harness.Finding]:
-    return [each for each in found.findings if each.kind == kind and text in f"{each.where}: {each.message}"]
+    return [each for each in found.findings if each.kind == kind and text in f"{each.place}: {each.message}"]
 
 
 def test_central_storage_trains_right_and_reports_wrong_metrics(

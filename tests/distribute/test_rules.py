@@ -66,7 +66,7 @@ def test_a_variable_that_is_not_where_the_strategy_keeps_its_own_is_found() -> N
     assert list(judge_variable_devices(history({"kernel": NAMES, "momentum": NAMES}), NAMES)) == []
     planted = history({"kernel": NAMES, "momentum": NAMES[:1], "velocity": NAMES[:1], "bias": NAMES[::-1]})
     found = list(judge_variable_devices(planted, NAMES))
-    assert [finding.where for finding in found] == ["momentum and 1 more (custom loop)", "bias (custom loop)"]
+    assert [finding.where for finding in found] == ["momentum and 1 more", "bias"]
     assert {finding.kind for finding in found} == {"variable-placement"}
 
 
@@ -104,12 +104,12 @@ def test_a_verdict_is_never_better_than_what_it_rests_on(told: dict[str, Any], v
 
 
 def test_the_reason_of_a_failure_is_its_first_finding_and_what_the_others_are() -> None:
-    cause = Finding("value", "layer norm (fit)", None, "", "", "it uses the statistics of one replica's rows")
-    copy = Finding("sync", "moving_mean (fit)", None, "", "", "a replica's copy differs")
+    cause = Finding("value", "layer norm", None, "", "", "it uses the statistics", mode="fit")
+    copy = Finding("sync", "moving_mean", None, "", "", "a copy differs", mode="fit")
     found = conclude([cause, copy], (), Exercised(), "match the single-device run")
     assert found == (
         Verdict.FAIL,
-        "layer norm (fit): it uses the statistics of one replica's rows. 1 more finding: sync",
+        "layer norm: it uses the statistics. 1 more finding: sync",
     )
 
 

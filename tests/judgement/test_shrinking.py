@@ -71,7 +71,7 @@ def test_of_many_rows_few_numbers_are_tried_even_and_odd_ones() -> None:
         counts.append(len(case.inputs["x"]))
         return passed
 
-    finding = Finding("value", "output (eager)", None, "1", "2", "differs")
+    finding = Finding("value", "output", None, "1", "2", "differs", mode="eager")
     failed = harness.Verification(Verdict.FAIL, "differs", (finding,), Exercised())
     passed = harness.Verification(Verdict.PASS, "equal", (), Exercised())
     programs = Programs(tf.tanh, tf.tanh, {"x": tf.ones((1000, 2))}, harness.Devices((), spec=""))

@@ -117,7 +117,13 @@ def clean() -> RunRecord:
 
 def failing() -> RunRecord:
     finding = Finding(
-        "gradient-placement", "TanhGrad_1 (eager)", full("CPU:0"), full("CPU:1"), full("CPU:0"), "ran beside the tape"
+        "gradient-placement",
+        "TanhGrad_1",
+        full("CPU:0"),
+        full("CPU:1"),
+        full("CPU:0"),
+        "ran beside the tape",
+        mode="eager",
     )
     traceback = Finding(
         "error", "check crash", None, "it runs to its end", "Traceback\n  line 1\n" * 30, "raised KeyError"

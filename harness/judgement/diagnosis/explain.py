@@ -63,7 +63,7 @@ def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
     first = next((finding for finding in findings if finding.kind != "nondeterminism"), findings[0])
     kinds = [finding.kind for finding in findings]
     kind = "nondeterminism" if "nondeterminism" in kinds else first.kind
-    names = list(dict.fromkeys(_without_mode(finding.where, question.mode) for finding in findings))
+    names = list(dict.fromkeys(finding.where for finding in findings))
     where = names[0]
     message = f"{_sentence(cause, question, first)}. {_evidence(names, first)}"
     if cause is None and question.refused:
@@ -86,7 +86,7 @@ def _sentence(cause: Cause | None, question: Question, first: Finding) -> str:
         return first_upper(str(cause if cause.place or not function else replace(cause, place=function)))
     if question.unsteady and not question.seen.random:
         return "Two runs on the same inputs differ, but no random op ran: state was not restored, or threads race"
-    name = first_upper(_without_mode(first.where, question.mode))
+    name = first_upper(first.where)
     where = (place_of(question, question.wrong[0]) if question.wrong else None) or function
     unknown = f"{name} differs, and no known cause gives these numbers; where the difference begins was not traced"
     return f"{unknown}{f' ({where})' if where else ''}"
@@ -102,30 +102,24 @@ def _evidence(names: Sequence[str], first: Finding) -> str:
     return f"{subject}: {first.message}"
 
 
-def _without_mode(where: str, mode: str) -> str:
-    return where.removesuffix(f" ({mode})")
-
-
-def merged(findings: Sequence[Finding], modes: Sequence[str]) -> list[Finding]:
-    """The findings, with those that two modes share made one; the mode is a field, and no part of the place."""
+def merged(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, with those that two modes share made one."""
     kept: dict[tuple[str | None, ...], Finding] = {}
     for finding in findings:
-        mode = next((mode for mode in modes if finding.where.endswith(f" ({mode})")), finding.mode)
-        plain = replace(finding, where=_without_mode(finding.where, mode), mode=mode)
-        key: tuple[str | None, ...] = (plain.kind, plain.device, plain.expected, plain.found, plain.message)
-        if plain.kind in ("structure", "error", "dtype"):
-            key = (plain.kind, plain.where)
-        elif plain.kind in PLACE_KINDS:
+        key: tuple[str | None, ...] = (finding.kind, finding.device, finding.expected, finding.found, finding.message)
+        if finding.kind in ("structure", "error", "dtype"):
+            key = (finding.kind, finding.where)
+        elif finding.kind in PLACE_KINDS:
             # A graph and eager code do not always know the same lines.
-            key = (plain.kind, _LINES.sub("", plain.message))
+            key = (finding.kind, _LINES.sub("", finding.message))
         before = kept.get(key)
-        if before is None or mode in before.mode.split(", "):
-            kept[(*key, str(len(kept))) if before is not None else key] = plain
+        if before is None or finding.mode in before.mode.split(", "):
+            kept[(*key, str(len(kept))) if before is not None else key] = finding
             continue
         kept[key] = replace(
             before,
-            mode=f"{before.mode}, {mode}",
-            follows=(*(before.follows or (describe(before),)), describe(plain)),
-            wanted=tuple(sorted({*before.wanted, *plain.wanted})),
+            mode=f"{before.mode}, {finding.mode}",
+            follows=(*(before.follows or (describe(before),)), describe(finding)),
+            wanted=tuple(sorted({*before.wanted, *finding.wanted})),
         )
     return list(kept.values())
