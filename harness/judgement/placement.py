@@ -31,7 +31,7 @@ def judge_placement(
     """
     wiring = Wiring(trace)
     misplaced = [
-        *_elsewhere(trace),
+        *_elsewhere(wiring),
         *(judge_shards(wiring, devices, trace) if on_host else ()),
     ]
     findings = [
@@ -68,19 +68,20 @@ def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -
     return findings
 
 
-def _elsewhere(trace: Trace) -> Iterator[Misplaced]:
+def _elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
     """Ops that ran elsewhere than their scope asked (FAULTS P05, P06, P11)."""
-    for op in trace.ops:
+    for op in wiring.ops:
         if op.device is None or op.requested is None or op.device.matches(op.requested):
             continue
-        if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS):
+        if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS | PYTHON):
             message = "the op did not run on the device that its scope requests; soft placement moves ops silently"
             if op.unit is not None:
                 message = "XLA compiled the function for one device and ignored the device scopes inside"
             elif op.type in PYTHON:
                 message = "a Python function runs on the host, whatever its device scope; write it in TensorFlow's ops"
-                if not any(dtype.startswith(("float", "bfloat", "complex")) for dtype in op.dtypes):
-                    continue
+                floating = any(dtype.startswith(("float", "bfloat", "complex")) for dtype in op.dtypes)
+                if not floating and not wiring.is_read(op):
+                    continue  # one that prints or counts
             elif op.type in LOOKUPS:
                 continue  # judged by their share of a shard's work
             yield Misplaced(op, op.requested, message)
@@ -272,7 +273,7 @@ def judge_replicas(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
     """Findings of the same kinds for the replicas of a strategy, which splits and joins by its own rules."""
     wiring = Wiring(trace)
     return [
-        *_merge("op-placement", _elsewhere(trace), trace, mode),
+        *_merge("op-placement", _elsewhere(wiring), trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
         *_beyond(trace, devices, mode),
         *_unused(trace, wiring, devices, mode, None, None),

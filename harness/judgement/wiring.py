@@ -49,6 +49,14 @@ class Wiring:
         """The ops that read what ``op`` makes, those that only wait for it left out."""
         return [reader for reader in self._readers.get(op.name, ()) if reader.type != "NoOp"]
 
+    def is_read(self, op: Op) -> bool:
+        """Whether an op reads a result of ``op``, and does not merely wait for it."""
+        return any(
+            name == op.name and port >= 0
+            for reader in self.readers(op)
+            for name, port in zip(reader.inputs, reader.ports or [0] * len(reader.inputs), strict=True)
+        )
+
     def maker(self, name: str) -> Op | None:
         """The op that made a tensor, seen through identities and calls; ``None`` where it is not known.
 

@@ -125,6 +125,25 @@ def cells_looked_at_by_python(devices: Devices) -> Program:
     return Program(make_parallel(fn, devices), both, {"x": sample(8, 6)})
 
 
+def cells_counted_by_python(devices: Devices) -> Program:
+    """Python counts rows in the scope of a shard, which waits for it, and picks labels after the join."""
+    import tensorflow as tf
+
+    first, second, both = layers()
+
+    def fn(x: Any) -> Any:
+        hidden = first(x)
+        count = tf.py_function(lambda value: tf.size(value, tf.int64), [hidden], tf.int64)
+        with tf.control_dependencies([count]):
+            return second(hidden)
+
+    def parallel(x: Any) -> Any:
+        joined = tf.concat(on_shards(devices, fn, x), 0)
+        return tf.py_function(lambda value: tf.argmax(value, 1), [joined], tf.int64)
+
+    return Program(parallel, lambda x: tf.argmax(both(x), 1), {"x": sample(8, 6)})
+
+
 def branches(devices: Devices) -> Program:
     import tensorflow as tf
 
@@ -304,6 +323,7 @@ CLEAN: tuple[Callable[[Devices], Program], ...] = (
     table_lookup,
     small_lookup_before_much_work,
     prepared_on_the_host,
+    cells_counted_by_python,
     cells_looked_at_by_python,
     looked_up_before_the_scope,
     branches,

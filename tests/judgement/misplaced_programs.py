@@ -176,6 +176,44 @@ def py_function(devices: Devices, wrong: bool) -> Program:
     return Program(towers(devices, work), both, {"x": sample(ROWS, 6)})
 
 
+def py_function_with_labels(devices: Devices, wrong: bool) -> Program:
+    import tensorflow as tf
+
+    first, _, _ = layers()
+
+    def labels(hidden: Any) -> Any:
+        return tf.argmax(hidden, 1)
+
+    def work(part: Any, name: str, shard: int) -> Any:
+        with tf.device(name):
+            hidden = first(part)
+            return tf.py_function(labels, [hidden], tf.int64) if wrong else labels(hidden)
+
+    return Program(towers(devices, work), lambda x: labels(first(x)), {"x": sample(ROWS, 6)})
+
+
+def numpy_function_with_texts(devices: Devices, wrong: bool) -> Program:
+    import tensorflow as tf
+
+    first, _, _ = layers()
+
+    def named(hidden: Any) -> Any:
+        return np.where(hidden[:, 0] > hidden[:, 1], b"left", b"right").astype(object)
+
+    def reference(x: Any) -> Any:
+        hidden = first(x)
+        return tf.where(hidden[:, 0] > hidden[:, 1], "left", "right")
+
+    def work(part: Any, name: str, shard: int) -> Any:
+        with tf.device(name):
+            hidden = first(part)
+            if wrong:
+                return tf.numpy_function(named, [hidden], tf.string)
+        return tf.where(hidden[:, 0] > hidden[:, 1], "left", "right")
+
+    return Program(towers(devices, work), reference, {"x": sample(ROWS, 6)}, ("graph",))
+
+
 def inside_make_parallel(devices: Devices, wrong: bool) -> Program:
     import tensorflow as tf
 
@@ -326,7 +364,9 @@ PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
             heavy_without_a_scope,
             half_of_the_features,
             numpy_function,
+            numpy_function_with_texts,
             py_function,
+            py_function_with_labels,
             inside_make_parallel,
             loop_body,
             mapped,

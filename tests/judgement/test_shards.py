@@ -24,8 +24,8 @@ NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
 PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS}
 
 
-def _on_cpus_alone(value: Any, alone: object) -> Any:
-    return pytest.param(value, marks=NO_GPU_KERNEL) if value == alone else value
+def _on_cpus_alone(value: Any, *alone: object) -> Any:
+    return pytest.param(value, marks=NO_GPU_KERNEL) if value in alone else value
 
 
 def _verify(program: Program, devices: harness.Devices) -> harness.Verification:
@@ -35,7 +35,7 @@ def _verify(program: Program, devices: harness.Devices) -> harness.Verification:
     )
 
 
-@pytest.mark.parametrize("name", [_on_cpus_alone(name, "numpy_function") for name in PAIRS])
+@pytest.mark.parametrize("name", [_on_cpus_alone(name, "numpy_function", "numpy_function_with_texts") for name in PAIRS])
 def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: str, devices: harness.Devices) -> None:
     program = PAIRS[name](devices, True)
     found = _verify(program, devices)
