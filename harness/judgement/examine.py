@@ -33,7 +33,7 @@ from harness.judgement.runs import (
     differing,
     rows_of,
     to_array,
-    variable_name,
+    variable_names,
 )
 from harness.judgement.sensitivity import Measuring, Of, Spread
 from harness.judgement.slots import judge_slots
@@ -291,6 +291,7 @@ class Examination:
                 judge("gradients", index, subject, *pair)
             leaf("gradients", index, subject.where, known)
         self.gradient_values += judged.compared - before
+        names = self._names()
         for index, variable in enumerate(self.watched):
             start = starts[id(variable)]
             changed = expected.state[index] is not start and not np.array_equal(expected.state[index], start)
@@ -299,7 +300,7 @@ class Examination:
             if not changed and (index >= len(self.variables) or same):
                 continue
             known = len(judged.findings)
-            name = f"{self._name(index)} after the call"
+            name = f"{names[id(variable)]} after the call"
             judge("state", index, Subject("value", name, mode), found.state[index], expected.state[index])
             leaf("state", index, name, known, start)
         if wrong := judged.findings[first:]:
@@ -325,9 +326,10 @@ class Examination:
             )
         self.spread = measured.spread
 
-    def _name(self, index: int) -> str:
-        """The name of a watched variable; Keras's where the user named it."""
-        return variable_name(self.variables[index] if index < len(self.variables) else self.watched[index])
+    def _names(self) -> dict[int, str]:
+        """The names of the variables by their ids; Keras's where the user named them."""
+        names = variable_names(self.variables, self.state[len(self.variables) :])
+        return {id(variable): name for variable, name in zip(self.state, names, strict=True)}
 
     def _arithmetic(self, evidence: Trace, expected: Result, mode: Mode, snapshot: Snapshot) -> float:
         """The largest epsilon of the dtypes that the reference computes in.

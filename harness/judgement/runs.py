@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -140,7 +141,7 @@ class Program:
             for index, leaf in enumerate(leaves):
                 if _source(leaf):
                     names.append(f"input {name}" if len(leaves) == 1 else f"input {name}[{index}]")
-        return names + [variable_name(variable) for variable in self.variables]
+        return names + variable_names(self.variables)
 
 
 def rows_of(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> int | None:
@@ -329,6 +330,20 @@ def _layout(leaf: Any) -> object:
 def variable_name(variable: Any) -> str:
     """A variable's name as people know it: Keras' path, or TensorFlow's name without its number."""
     return f"variable {getattr(variable, 'path', None) or str(variable.name).split(':', 1)[0]}"
+
+
+def variable_names(named: Sequence[Any], others: Sequence[Any] = ()) -> list[str]:
+    """The names of the variables of ``variables=``, then of others; those that share a name are numbered."""
+    plain = [variable_name(variable) for variable in (*named, *others)]
+    among_named, among_all, seen = Counter(plain[: len(named)]), Counter(plain), Counter[str]()
+    names = []
+    for index, name in enumerate(plain):
+        seen[name] += 1
+        if index < len(named):
+            names.append(f"{name} (variables[{index}])" if among_named[name] > 1 else name)
+        else:
+            names.append(f"{name} (number {seen[name]} of this name)" if among_all[name] > 1 else name)
+    return names
 
 
 def _without_rows(leaf: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,12 +27,23 @@ def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) 
     for fn in callables:
         for item in carried(fn, lambda item: isinstance(item, (tf.Variable, tf.Module)) or _has_variables(item)):
             found.extend([item] if isinstance(item, tf.Variable) else item.variables)
+    return list({id(plain): plain for plain in map(_plain, found)}.values())
+
+
+def distinct(variables: Iterable[Any]) -> list[Any]:
+    """Return each of the variables once, also where one is TensorFlow's and another the Keras variable around it."""
     known: dict[int, Any] = {}
-    for variable in found:
-        plain = getattr(variable, "value", None) if not isinstance(variable, tf.Variable) else variable
-        plain = plain if isinstance(plain, tf.Variable) else variable
-        known.setdefault(id(plain), plain)
+    for variable in variables:
+        known.setdefault(id(_plain(variable)), variable)
     return list(known.values())
+
+
+def _plain(variable: Any) -> Any:
+    """The variable of TensorFlow's that a Keras variable keeps its value in; any other one as it is."""
+    import tensorflow as tf
+
+    held = variable if isinstance(variable, tf.Variable) else getattr(variable, "value", None)
+    return held if isinstance(held, tf.Variable) else variable
 
 
 def watched(parallel: Callable[..., Any], reference: Callable[..., Any], state: Sequence[Any], named: int) -> list[Any]:

@@ -20,6 +20,7 @@ from harness.judgement.progress import Progress
 from harness.judgement.runs import MODES, Mode
 from harness.judgement.saved_case import SavedCase
 from harness.judgement.shrinking import Programs, known_maker, smallest
+from harness.judgement.state import distinct
 from harness.judgement.verdict import conclude
 from harness.judgement.verification import Verification
 from harness.records import Verdict
@@ -101,7 +102,7 @@ def verify(
         )
     if not isinstance(variables, Iterable) or hasattr(variables, "assign"):
         raise UsageError(f"variables={variables!r}; accepted: a sequence of tf.Variable")
-    used = list(variables)
+    used = distinct(variables)
     if others := [each for each in used if not hasattr(each, "assign")]:
         kind = type(others[0]).__name__
         raise UsageError(f"variables contains an object of type {kind}; accepted: a sequence of tf.Variable")

@@ -21,6 +21,7 @@ from harness.records import Verdict
 
 #: An error in the scope of a GPU: Python functions, and the loop that computes a Jacobian.
 NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
+PLAIN_PYTHON = ("numpy_function", "numpy_function_with_texts")
 PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS}
 
 
@@ -35,7 +36,9 @@ def _verify(program: Program, devices: harness.Devices) -> harness.Verification:
     )
 
 
-@pytest.mark.parametrize("name", [_on_cpus_alone(name, "numpy_function", "numpy_function_with_texts") for name in PAIRS])
+@pytest.mark.parametrize(
+    "name", [_on_cpus_alone(name, "numpy_function", "numpy_function_with_texts") for name in PAIRS]
+)
 def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: str, devices: harness.Devices) -> None:
     program = PAIRS[name](devices, True)
     found = _verify(program, devices)

@@ -76,3 +76,43 @@ def test_a_generator_that_is_asked_by_each_shard_may_have_moved_on_further(devic
 
     found = _verified(devices, make_parallel(shifted, devices[:2]), shifted)
     assert not [finding for finding in found.findings if "after the call" in finding.where], found
+
+
+def _doubled(*variables: Any) -> Callable[[float], Callable[..., Any]]:
+    def scaled(factor: float) -> Callable[..., Any]:
+        def program(x: Any) -> Any:
+            for number, variable in enumerate(variables):
+                variable.assign_add(factor * x[number])
+            return tf.tanh(x)
+
+        return program
+
+    return scaled
+
+
+def _wheres(found: Verification) -> str:
+    return "; ".join(line for finding in found.findings for line in (finding.where, *finding.follows))
+
+
+def test_variables_that_share_a_name_are_numbered(devices: Devices) -> None:
+    first, second = (tf.Variable(X[row]) for row in range(2))
+    scaled = _doubled(first, second)
+    for named, names in (
+        ([first, second], ("variable Variable (variables[0])", "variable Variable (variables[1])")),
+        ([], ("variable Variable (number 1 of this name)", "variable Variable (number 2 of this name)")),
+    ):
+        found = verify(scaled(2.0), scaled(1.0), {"x": X}, devices=devices[:1], variables=named)
+        assert all(f"{name} after the call (eager)" in _wheres(found) for name in names), found
+        assert all(name in f"v{found.reason[1:]}" for name in names), found
+        again = verify(scaled(2.0), scaled(2.0), {"x": X}, devices=devices[:1], variables=named)
+        assert again.verdict is Verdict.PASS, again
+
+
+def test_names_that_are_given_are_kept(devices: Devices) -> None:
+    mean, kernel = tf.Variable(X[0], name="mean"), tf.keras.Variable(X[1], name="kernel")
+    scaled = _doubled(mean, kernel)
+    found = verify(scaled(2.0), scaled(1.0), {"x": X}, devices=devices[:1], variables=[mean, kernel, kernel.value])
+    assert {name for name in ("mean", "kernel") if f"variable {name} after the call" in _wheres(found)} == {
+        "mean",
+        "kernel",
+    }, found

@@ -12,7 +12,7 @@ from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import factor_text
 from harness.judgement.diagnosis.writing import applying
-from harness.judgement.runs import as_result, variable_name
+from harness.judgement.runs import as_result, variable_names
 from harness.judgement.tolerance import epsilon_of, epsilon_of_name
 
 _SUMS = frozenset({"Add", "AddV2", "AddN"})
@@ -180,7 +180,8 @@ def _is_off_by(leaf: Leaf, more: float, term: Array, slopes: Sequence[Array]) ->
 def unused(question: Question) -> Iterator[Cause]:
     """The results are the reference's with a variable that the program never reads set to 0, or to 1."""
     read = question.seen_reference.read - question.seen.read
-    for variable in question.snapshot.variables:
+    variables, named = question.snapshot.variables, question.reference.variables
+    for variable, name in zip(variables, variable_names(named, variables[len(named) :]), strict=True):
         if getattr(getattr(variable, "handle", None), "_id", None) not in read:
             continue
         for value in (0, 1):
@@ -188,7 +189,7 @@ def unused(question: Question) -> Iterator[Cause]:
             rest = [leaf for leaf in question.wrong if leaf.part == "outputs"]
             if result is not None and rest and all(leaf.explained_by(leaf.of(result)) for leaf in rest):
                 yield Cause(
-                    f"{variable_name(variable)} is never read: {rest[0].name} has the value that it would have if the "
+                    f"{name} is never read: {rest[0].name} has the value that it would have if the "
                     f"variable were {value}",
                     place_of(question, rest[0]),
                     tuple(question.wrong),
