@@ -39,31 +39,38 @@ def judge_rows(histories: Sequence[History], data: Data) -> list[Finding]:
             )
         expected = f"the {want.total()} rows of the batch, each once, over {histories[0].replicas} replicas"
         sizes = ", ".join(str(len(part)) for part in parts)
-        return [Finding("input", f"{histories[0].loop}, step {step}", None, expected, f"{sizes} rows", message)]
+        return [Finding("input", f"step {step}", None, expected, f"{sizes} rows", message, mode=histories[0].loop)]
     return []
 
 
 def judge_updates(history: History, single: History, worker: str = "") -> Iterator[Finding]:
     """Findings where the optimizer's counter or learning rate is not that of the single-device run."""
-    place = f"{history.loop}{worker and f', {worker}'}"
+    place = f"{worker}, " if worker else ""
     for step, (got, want) in enumerate(zip(history.iterations, single.iterations, strict=False)):
         if got != want:
             why = "it runs once per shard or replica instead of once per step" if got > want else "one was skipped"
             message = f"the optimizer counted {got} updates in {plural(step + 1, 'step')}: {why}"
             yield Finding(
                 "update-count",
-                f"{place}, step {step}",
+                f"{place}step {step}",
                 None,
                 plural(want, "update"),
                 plural(got, "update"),
                 message,
+                mode=history.loop,
             )
             break
     for step, (rate, wanted) in enumerate(zip(history.rates, single.rates, strict=False)):
         if rate != wanted:
             message = f"the learning rate of {worker or 'the optimizer'} is not that of the single-device run"
             yield Finding(
-                "value", f"{place}, learning rate, step {step}", None, f"{wanted:.4g}", f"{rate:.4g}", message
+                "value",
+                f"{place}learning rate, step {step}",
+                None,
+                f"{wanted:.4g}",
+                f"{rate:.4g}",
+                message,
+                mode=history.loop,
             )
             break
 
@@ -78,11 +85,12 @@ def judge_sync(history: History) -> Iterator[Finding]:
         more = "" if len(copies) == 1 else f" and {len(copies) - 1} more"
         yield Finding(
             "sync",
-            f"{history.loop}, {variable}{more}, step {step}",
+            f"{variable}{more}, step {step}",
             device,
             f"the same bits as on {_short(history.devices[0])}",
             f"{difference:.3g} away",
             "a replica's copy differs from the first replica's: it missed an update, or only one of them was changed",
+            mode=history.loop,
         )
 
 
@@ -104,11 +112,12 @@ def judge_workers(histories: Sequence[History]) -> Iterator[Finding]:
             got, want = pairs[step, name]
             yield Finding(
                 "sync",
-                f"{history.loop}, {name}, step {step}",
+                f"{name}, step {step}",
                 history.devices[0] if history.devices else None,
                 "the bits of worker 0",
                 f"{float(abs(got - want).max()):.3g} away",
                 f"worker {number} has a different value from worker 0: it missed an update, or made a different one",
+                mode=history.loop,
             )
 
 

@@ -3,7 +3,8 @@
 TensorFlow hands such an argument (a shape, an axis) from the CPU to the GPU under one key for all calls of eager ops
 that take it at the same position (tensorflow 123980), so two calls at once may read one another's. A trace has threads
 take turns, so that what it records is right; but a thread is held back in such an op until another one has come to run
-one too, or some time has passed. Where a lock, a join or a queue keeps them apart, none comes.
+one too, or some time has passed. Where a lock, a join or a queue keeps them apart, none comes. Once two have met, none
+is held back any more.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Handing:
         #: The op that each thread is in, by the thread's number.
         self._inside: dict[int, Step] = {}
         self._held: Counter[int] = Counter()
+        self._found = False
 
     def begin(self, step: Step, inputs: Sequence[Any]) -> None:
         """An eager op has run, in a thread that has yet to return from it."""
@@ -42,7 +44,7 @@ class Handing:
         with self._change:
             for other, theirs in self._inside.items():
                 if other != me and theirs.device == step.device:
-                    theirs.at_once = step.at_once = True
+                    theirs.at_once = step.at_once = self._found = True
                     self._change.notify_all()
             self._inside[me] = step
 
@@ -57,7 +59,7 @@ class Handing:
             others = self._held.keys() - {me} or me != self._main
             self._held[me] += 1
             if others and self._held[me] <= _HOLDS:
-                self._change.wait_for(lambda: step.at_once, _HOLD_S)
+                self._change.wait_for(lambda: self._found, _HOLD_S)
             del self._inside[me]
 
 

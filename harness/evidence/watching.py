@@ -155,8 +155,9 @@ class _Hooks:
         self.trace_function = threading.gettrace()
         self.turn = threading.RLock()
         self.patience_s = _PATIENCE_S
-        #: Whether a thread, by its number, takes turns.
+        #: Whether a thread, by its number, takes turns, and those that are in their turn.
         self.takes_turns: dict[int, bool] = {}
+        self.in_their_turn: set[int] = set()
 
     def stop(self) -> None:
         """Tapes and threads that live on keep these hooks."""
@@ -179,6 +180,9 @@ class _Hooks:
         elif graph is None:
             name = op_type if isinstance(op_type, str) else op_type.decode()
             observer.on_op(name, inputs, attrs, outputs, self.context.device_name)
+            # Of an op whose arguments TensorFlow had to convert first, this is called after the turn.
+            if threading.get_ident() not in self.in_their_turn:
+                observer.on_turn_over()
         # For the next callback, and in a graph for TensorFlow, which adds up slices of it and the lists between them.
         return outputs if graph is None or outputs is None else list(outputs)
 
@@ -259,12 +263,16 @@ class _Hooks:
         def call(*arguments: Any) -> Any:
             if self.observer is None:
                 return run(*arguments)
-            turns = self.takes_turns.get(number_of_this_thread())
+            me = number_of_this_thread()
+            turns = self.takes_turns.get(me)
             if turns is None:
                 turns = self.join()
             has_turn = turns and self.turn.acquire(timeout=self.patience_s)
             if turns and not has_turn:
                 self.patience_s = 0.0
+            first = turns and me not in self.in_their_turn
+            if first:
+                self.in_their_turn.add(me)
             try:
                 return run(*arguments)
             except BaseException as error:
@@ -273,6 +281,8 @@ class _Hooks:
                     self.observer.on_error(str(arguments[name_at]))
                 raise
             finally:
+                if first:
+                    self.in_their_turn.discard(me)
                 if has_turn:
                     self.turn.release()
                 if turns and self.observer is not None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from harness.devices.device import Devices
 from harness.distribute.one_process import examine
-from harness.distribute.single_device import Experiment
+from harness.distribute.single_device import LOOPS as SESSIONS, Experiment
 from harness.distribute.training import Data, Training
 from harness.faults.fault import Planted
 from harness.faults.samples import sample
 from harness.judgement.verification import Verification
 
 FEATURES, OUTPUTS = 5, 3
-LOOPS = ("custom", "fit")
+LOOPS = tuple(SESSIONS)
 
 
 @dataclass(frozen=True)
@@ -34,5 +34,6 @@ class TrainingCase(Planted):
         data = Data(sample(3 * batch, FEATURES), sample(3 * batch, OUTPUTS, seed=1), batch)
         found = examine("mirrored", devices, Experiment(build, build.__name__, data, 3, self.modes))
         # What no loop shows alone, all show.
-        findings = tuple(replace(each, mode=each.mode or ", ".join(self.modes)) for each in found.findings)
+        loops = {SESSIONS[name].loop: name for name in self.modes}
+        findings = tuple(replace(each, mode=loops.get(each.mode, ", ".join(self.modes))) for each in found.findings)
         return replace(found, findings=findings)

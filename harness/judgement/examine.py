@@ -126,8 +126,6 @@ class Examination:
             self.progress(f"running the parallel program again, {mode}")
             try:
                 again = differing(traced[1], self._raw(self.tested, mode))
-            except HarnessError:
-                raise
             except Exception as error:
                 if lost_hosts():
                     raise
@@ -162,7 +160,9 @@ class Examination:
         self.programs += 1
         self.traces[mode] = evidence
         self.progress(f"comparing, {mode}")
-        if not mixed_up:
+        if mixed_up:
+            self.judged.undecided.append(f"values were not compared: threads shared a GPU ({mode})")
+        else:
             self._compare(found, expected, again, evidence, mode, snapshot)
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
@@ -277,7 +277,7 @@ class Examination:
             known = len(judged.findings)
             if (have is None) != (want is None):
                 judged.findings.append(
-                    Finding("structure", f"{name} ({mode})", None, str(want), str(have), "one of the two is None")
+                    Finding("structure", name, None, str(want), str(have), "one of the two is None", mode=mode)
                 )
             elif have is not None and want is not None:
                 judge("outputs", index, Subject("value", name, mode), have, want)

@@ -133,9 +133,10 @@ class Shards:
 
     def _asked(self, op: Op) -> DeviceName | None:
         """The device that a scope names for work on integers of 32 bits or texts."""
-        if on_device(op) or op.role != "forward" or op.requested is None or op.type in MOVEMENT | SLICES | PYTHON:
+        if on_device(op) or op.role != "forward" or op.type in MOVEMENT | SLICES | PYTHON:
             return None
-        return next((device for device in self.devices if op.requested and device.matches(op.requested)), None)
+        found = [device for device in self.devices if op.requested and device.matches(op.requested)]
+        return found[0] if len(found) == 1 else None
 
     def _floating(self, op: Op) -> bool:
         makers = [self.wiring.by_name.get(name) for name in op.inputs]
@@ -395,6 +396,5 @@ def _splits(provenance: Provenance, devices: Devices) -> Iterator[Misplaced]:
 def _cause(op: Op) -> str:
     if op.type in LOOKUPS:
         return LOOKUP_MESSAGE
-    if op.requested is None:
-        return "work on a shard is outside of its device scope"
-    return "work on a shard is in a device scope that is not the shard's"
+    place = "outside of its device scope" if op.requested is None else "in a device scope that is not the shard's"
+    return f"work on a shard is {place}"

@@ -139,7 +139,7 @@ def _counted(record: RunRecord) -> dict[tuple[str, str, str, str], tuple[int, st
     lines: dict[tuple[str, str, str, str], str] = {}
     for result in record.results:
         for finding in result.findings:
-            key = (result.check, finding.kind, finding.place, device_label(finding.device))
+            key = (result.check, finding.kind, finding.where, device_label(finding.device))
             keys[key] += 1
             lines.setdefault(key, shortened(f"{result.check}: {finding_line(finding)}", _LONGEST))
     return {key: (number, lines[key]) for key, number in keys.items()}

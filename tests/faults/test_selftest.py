@@ -11,7 +11,9 @@ import tensorflow as tf
 from sample_records import fingerprint
 
 import harness
+from harness.distribute.single_device import LOOPS as SESSIONS
 from harness.errors import UsageError
+from harness.faults import training_case
 from harness.faults.catalogue import CATALOGUE
 from harness.faults.fault import Case, Fault, Planted
 from harness.faults.origin import lines_at_fault
@@ -95,6 +97,19 @@ def test_kinds_of_finding_that_do_not_belong_to_the_fault_are_listed() -> None:
     tried = _tried(replace(FOUND, findings=(*FOUND.findings, *others)))
     assert tried.unexpected == ("transfer",)
     assert "also gives transfer" in tried.result
+
+
+def test_a_finding_of_one_loop_of_a_training_is_of_that_mode_and_others_are_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [planted] = select(["T01"])
+    case = planted.plant(DEVICES)
+    loops = [(loop.loop, name) for name, loop in SESSIONS.items()]
+    told = [_finding("value", loop) for loop, _ in loops]
+    result = _verification(Verdict.FAIL, "it differs", *told, _finding("sync", ""))
+    monkeypatch.setattr(training_case, "examine", lambda *_: result)
+    found = case.judge(DEVICES, faulty=True)
+    assert [finding.mode for finding in found.findings] == [*(name for _, name in loops), ", ".join(case.modes)]
 
 
 def test_what_raises_is_reported_and_does_not_end_the_test() -> None:

@@ -144,3 +144,18 @@ def test_results_with_other_keys_or_fields_have_another_structure(
     assert wrong.verdict is Verdict.FAIL
     assert wrong.findings[0].kind == "structure"
     assert wrong.reason.startswith(f"outputs: the results have a different structure: {difference}")
+
+
+def test_an_output_that_is_none_is_named_once_with_its_modes(devices: harness.Devices) -> None:
+    inputs = {"x": np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)}
+    run = harness.make_parallel(tf.tanh, devices)
+
+    def program(x: Any) -> Any:
+        return {"y": run(x=x), "aux": None}
+
+    found = harness.verify(program, lambda x: {"y": tf.tanh(x), "aux": tf.reduce_sum(x)}, inputs, devices=devices)
+    [finding] = found.findings
+    assert (finding.kind, finding.mode) == ("structure", "eager, graph"), found
+    assert found.reason.count("(eager") == 0, found
+    twin = harness.verify(program, lambda x: {"y": tf.tanh(x), "aux": None}, inputs, devices=devices)
+    assert twin.verdict is Verdict.PASS, twin

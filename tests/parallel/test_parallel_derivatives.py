@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -158,6 +159,7 @@ def test_rows_of_a_variable_that_is_there_already_are_looked_up_without_a_copy(d
 
 
 def test_notes_are_dropped_with_the_tapes_that_need_them(devices: Devices) -> None:
+    gc.collect()
     recording.sweep()
     before = len(recording.notes)
     w = tf.Variable(_W)

@@ -45,8 +45,9 @@ def test_more_cpus_than_there_are_share_and_more_cores_are_refused() -> None:
 
 
 def test_a_task_that_takes_anothers_gpu_memory_is_reported_and_its_neighbour_is_not(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
     script = tmp_path / "waits.py"
-    script.write_text("import time; time.sleep(4)")
+    script.write_text(f"import pathlib, time\nwhile not pathlib.Path({str(seen)!r}).exists():\n    time.sleep(0.1)\n")
     own = [Slot("GPU:0", None, {}, "GPU-aaaa"), Slot("GPU:1", None, {}, "GPU-bbbb")]
     pids: dict[int, int] = {}
 
@@ -55,6 +56,7 @@ def test_a_task_that_takes_anothers_gpu_memory_is_reported_and_its_neighbour_is_
         if len(pids) < 2:
             return {}
         one, two = pids[0], pids[1]
+        seen.touch()
         return {("GPU-aaaa", one): 10, ("GPU-bbbb", two): 20, ("GPU-aaaa", two): 30, ("GPU-bbbb", 1): 9}
 
     tasks = Tasks([Script(script), Script(script)], own, tmp_path / "logs", gpu_memory=used)
