@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from harness.distribute.loops import CustomLoop, values_of_loss
 from harness.distribute.session import Change
 from harness.distribute.training import Data, Training
+from harness.judgement.diagnosis.observed import observe
 
 #: Options of Keras optimizers that change each replica's gradients before these are added up.
 CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
@@ -32,7 +35,8 @@ class AddedLoss:
 class Facts:
     """``scalar_loss``: the loss returns one number for all its rows. ``clipping``: the optimizer's option, such as
     ``clipnorm=1.0``. ``per_replica_statistics``: layers that normalise with the statistics of their replica's rows.
-    ``random``: layers that draw random numbers. ``coarsest``: the narrowest dtype that a layer computes in."""
+    ``random``: the layers, or else the ops, that draw random numbers. ``coarsest``: the narrowest dtype that a layer
+    computes in."""
 
     loss: str
     scalar_loss: bool
@@ -54,11 +58,13 @@ def collect_facts(session: CustomLoop, data: Data) -> Facts:
     x, y = data.batch(0)
     half = -(-len(x) // 2)
     wholes = _added(model, x)
-    values = values_of_loss(made.loss, tf.convert_to_tensor(y), model(x, training=True))
+    y = tf.convert_to_tensor(y)
+    values = values_of_loss(made.loss, y, model(x, training=True))
     halves = [_added(model, part) if len(part) else {} for part in (x[:half], x[half:])]
+    layers = list(_layers(model))
+    random = _drawing(lambda: (values_of_loss(made.loss, y, model(x, training=True)), None), layers)
     for variable, value in zip(session.weights.values(), kept, strict=True):
         variable.assign(value)
-    layers = list(_layers(model))
     clipping = [f"{option}={value:g}" for option in CLIPPING if (value := getattr(optimizer, option, None)) is not None]
     return Facts(
         loss=_name_of_loss(made.loss),
@@ -70,7 +76,7 @@ def collect_facts(session: CustomLoop, data: Data) -> Facts:
             for name, whole in wholes.items()
         ),
         per_replica_statistics=tuple(layer.name for layer in layers if _normalises_per_replica(layer)),
-        random=tuple(layer.name for layer in layers if _is_random(layer)),
+        random=random,
         coarsest=_coarsest({str(layer.compute_dtype) for layer in layers if layer.weights}),
     )
 
@@ -125,9 +131,21 @@ def _normalises_per_replica(layer: Any) -> bool:
     )
 
 
-def _is_random(layer: Any) -> bool:
-    """Whether a layer draws random numbers in training: Keras gives such layers a seed generator."""
-    return getattr(layer, "seed_generator", None) is not None and getattr(layer, "rate", 1.0) != 0.0
+def _drawing(run: Callable[[], Any], layers: Sequence[Any]) -> tuple[str, ...]:
+    """What draws other random numbers in each of two runs: ``layer drop``, or an op outside of all layers.
+
+    Numbers from a fixed seed are the same on all replicas.
+    """
+    one, other = (observe(run, ()) for _ in range(2))
+    if one.error or other.error:
+        # It only runs as a graph. Keras gives layers that may draw a seed generator.
+        return tuple(f"layer {layer.name}" for layer in layers if getattr(layer, "seed_generator", None) is not None)
+    draws = sum(count for (kind, _, _), count in one.random.items() if kind != "RngReadAndSkip")
+    same = len(one.drawn) == len(other.drawn) == draws
+    if same and all(np.array_equal(*pair) for pair in zip(one.drawn, other.drawn, strict=True)):
+        return ()
+    names = (f"layer {layer}" if layer else f"{kind} ({place})" for kind, layer, place in one.random)
+    return tuple(dict.fromkeys(names))
 
 
 def _added(model: Any, x: Any) -> dict[str, float]:

@@ -46,9 +46,9 @@ class Judgement:
         causes: list[Finding] = []
         differences: list[Finding] = []
         if facts.random:
-            layers = ", ".join(facts.random)
+            drawing = f"{', '.join(facts.random)} {'draws' if len(facts.random) == 1 else 'draw'}"
             self.undecided.append(
-                f"layer {layers} draws random numbers independently on each replica, so values cannot be compared"
+                f"{drawing} random numbers independently on each replica, so values cannot be compared"
             )
         elif compared.differences or compared.structure:
             # Copies that drift apart may have a cause too; any other broken rule explains the values that follow.
