@@ -60,7 +60,7 @@ def test_generated_examples_of_a_pattern_give_no_finding(
     # Batches of 0 rows have no values, so that they prove nothing.
     assert verdicts[Verdict.PASS] >= EXAMPLES * 0.7
     assert verdicts[Verdict.PASS] + verdicts[Verdict.UNKNOWN] == EXAMPLES
-    assert max(sizes) > 1
+    assert max(sizes) > 1 or len(devices) == 1
     print(f"{EXAMPLES} examples, by number of devices: {dict(sorted(sizes.items()))}")
 
 
