@@ -126,12 +126,11 @@ def _findings(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
         line = (after if key in after else before)[key][1]
         if key not in before:
             yield Difference("worse", "finding", f"new: {line}")
-        elif key not in after:
-            # A check that did not run cannot show that a fault is gone.
-            if key[0] in ran:
-                yield Difference("better", "finding", f"gone: {line}")
-        elif gained:
-            yield Difference("worse" if gained > 0 else "better", "finding", f"{gained:+} of: {line}")
+        elif gained is not None and gained > 0:
+            yield Difference("worse", "finding", f"{gained:+} of: {line}")
+        # A check that did not run cannot show that a fault is gone.
+        elif gained != 0 and key[0] in ran:
+            yield Difference("better", "finding", f"gone: {line}" if gained is None else f"{gained:+} of: {line}")
 
 
 def _counted(record: RunRecord) -> dict[tuple[str, str, str, str], tuple[int, str]]:

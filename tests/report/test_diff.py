@@ -171,3 +171,11 @@ def test_a_check_that_did_not_run_shows_no_fault_gone(verdict: Verdict) -> None:
     seen = directions(of(Verdict.FAIL, FINDING), of(verdict))
     assert seen == [("worse", "verdict", f"c: FAIL → {verdict}")]
     assert ("better", "finding") in [each[:2] for each in directions(of(Verdict.FAIL, FINDING), of(Verdict.PASS))]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.SKIP, Verdict.UNKNOWN])
+def test_fewer_findings_of_a_check_that_did_not_run_are_no_gain(verdict: Verdict) -> None:
+    twice = of(Verdict.FAIL, FINDING, FINDING)
+    assert directions(twice, of(verdict, FINDING)) == [("worse", "verdict", f"c: FAIL → {verdict}")]
+    ((direction, _, what),) = directions(twice, of(Verdict.FAIL, FINDING))
+    assert (direction, what[:3]) == ("better", "-1 ")
