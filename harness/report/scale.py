@@ -45,16 +45,21 @@ def summary(record: ScaleRecord) -> list[str]:
         lines.append(f"{', '.join(unfaithful)}: not representative of speed, see the last column")
     if any(point.rounds and point.time_interval_ns is None for point in record.points):
         lines.append("one round gives no interval: use --rounds 2 or more")
-    lines += [
-        f"{point.spec}: cannot tell a gain from a loss: use more --rounds or a longer --budget"
-        for point in record.points
-        if is_vague(point.speedup_interval)
-    ]
+    lines += vague_points(record)
     if record.outputs is not None:
         lines.append(record.outputs)
     rest = "" if record.complete else "; INTERRUPTED: the curve is incomplete"
     lines.append(f"{record.target}, {record.mode} scaling: {law_text(record)}{rest}")
     return lines
+
+
+def vague_points(record: ScaleRecord) -> list[str]:
+    """Write a line for each device set whose interval tells no gain from a loss."""
+    return [
+        f"{point.spec}: cannot tell a gain from a loss: use more --rounds or a longer --budget"
+        for point in record.points
+        if is_vague(point.speedup_interval)
+    ]
 
 
 def _cells(point: Point) -> list[str]:

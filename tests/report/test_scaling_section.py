@@ -48,6 +48,16 @@ def test_a_curve_is_drawn_with_its_table_and_what_it_is_of() -> None:
     assert "no speedup" not in page.text
 
 
+def test_an_interval_that_tells_no_gain_from_a_loss_gives_no_figure() -> None:
+    one, two, four = CURVE.points
+    vague = replace(CURVE, points=(one, replace(two, speedup_interval=Interval(1.82, 0.6, 3.1, 0.95)), four))
+    text = Page(report_page(samples.clean(), vague)).text
+    assert "2 devices: cannot tell." in text
+    assert "cpu:2: cannot tell a gain from a loss: use more --rounds" in text
+    assert "91%" not in text
+    assert "cannot tell" not in Page(report_page(samples.clean(), CURVE)).text
+
+
 def test_what_has_to_be_known_before_it_is_believed_is_told() -> None:
     other = replace(CURVE, fingerprint=samples.fingerprint(cpu_model="another"), complete=False)
     text = Page(report_page(samples.clean(), other)).text

@@ -7,7 +7,9 @@ from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.lines import lines_chart
 from harness.report.html.tables import table
 from harness.report.quantities import NOTHING, number, percent
+from harness.report.scale import vague_points
 from harness.speed.record import Interval
+from harness.speed.scaling.curve import is_vague
 from harness.speed.scaling.picture import law_text
 from harness.speed.scaling.record import ScaleRecord
 
@@ -40,7 +42,7 @@ def _caveats(record: RunRecord, scale: ScaleRecord) -> list[str]:
     elif _hardware(record.fingerprint) != _hardware(scale.fingerprint):
         caveats.append("The curve was measured on hardware or software that differs from the run's or is unknown.")
     caveats += [f"{point.spec}: {point.error}" for point in scale.points if point.error is not None]
-    return caveats
+    return caveats + vague_points(scale)
 
 
 def _hardware(facts: Fingerprint | None) -> tuple[object, ...] | None:
@@ -48,12 +50,16 @@ def _hardware(facts: Fingerprint | None) -> tuple[object, ...] | None:
 
 
 def _chart(scale: ScaleRecord) -> Chart | None:
-    points = sorted((p.devices, p.speedup) for p in scale.points if p.devices is not None and p.speedup is not None)
+    points = sorted(
+        (p.devices, p.speedup, "cannot tell" if is_vague(p.speedup_interval) else f"{number(p.speedup)} times as fast")
+        for p in scale.points
+        if p.devices is not None and p.speedup is not None
+    )
     if len(points) < 2:
         return None
-    counts, speedups = [float(devices) for devices, _ in points], [speedup for _, speedup in points]
+    counts, speedups = [float(devices) for devices, _, _ in points], [speedup for _, speedup, _ in points]
     lines = {"measured": (counts, speedups), "ideal": (counts, [each / counts[0] for each in counts])}
-    description = "; ".join(f"{devices} devices: {number(speedup)} times as fast" for devices, speedup in points) + "."
+    description = "; ".join(f"{devices} devices: {said}" for devices, _, said in points) + "."
     title = f"Scaling of {scale.target}"
     return lines_chart("scaling-chart", title, description, lines, "devices", "times as fast", counts=True)
 
@@ -64,7 +70,7 @@ def _rows(scale: ScaleRecord) -> list[tuple[str, ...]]:
             point.spec,
             NOTHING if point.time_ns is None else f"{number(point.time_ns / 1e6)} ms",
             _with_interval(point.speedup, point.speedup_interval),
-            percent(point.efficiency),
+            "cannot tell" if is_vague(point.speedup_interval) else percent(point.efficiency),
             point.error or point.label or NOTHING,
         )
         for point in scale.points
