@@ -261,6 +261,20 @@ def devices(_harness_devices: Devices) -> Devices:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Let every test that uses a fixture of a wider scope read its verifications."""
+    watch = request.config.stash[_STATE].watch
+    mark = watch.mark()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            watch.share_since(mark)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that ignores a verification which did not pass."""
     watch = item.config.stash[_STATE].watch
@@ -276,17 +290,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
-    """Fail the last test if a fixture made a verification that did not pass, and no test has read it."""
+    """Fail a test if its fixture made a verification that did not pass, and nobody has read it.
+
+    Any test may read that of a fixture with a wider scope, so it fails the last test.
+    """
     result = yield
     state = item.config.stash[_STATE]
     _note_start(state, f"{item.nodeid}; let it use the fixture devices")
-    if nextitem is None:
-        _refuse_unread(state.watch, 0)
+    _refuse_unread(state.watch, 0, shared=nextitem is None)
     return result
 
 
-def _refuse_unread(watch: Watch, mark: int) -> None:
-    for outcome in watch.unread_since(mark):
+def _refuse_unread(watch: Watch, mark: int, *, shared: bool = False) -> None:
+    for outcome in watch.unread_since(mark, shared=shared):
         pytest.fail(
             f"a verification did not pass, and the test did not read its result: {outcome}\n"
             "assert result.passed, or call the fixture verify without check=False",
@@ -342,7 +358,9 @@ def pytest_runtest_makereport(
     configured = None
     if state.devices is not None:
         configured = f"{describe(state.devices)} ({state.origin}): {state.devices.reason}"
-    use = DeviceUse(needs, configured, watch.verifications, watch.exercised or Exercised(), watch.unpassed)
+    use = DeviceUse(
+        needs, configured, watch.verifications, watch.exercised or Exercised(), watch.unpassed, tuple(watch.warned)
+    )
     watch.reset()
     setattr(report, _REPORT, use.plain())
     if state.lacking is not None and call.when == "setup" and report.skipped:

@@ -21,8 +21,12 @@ class Watch:
         self.verifications = 0
         self.unpassed = 0
         self.exercised: Exercised | None = None
+        #: What the verifications that passed with warnings say.
+        self.warned: list[str] = []
         #: The outcomes that no test has read, by an ascending number.
         self._unread: dict[int, str] = {}
+        #: Those of them that are from a fixture of several tests: any of these may read them.
+        self._shared: set[int] = set()
         self._number = 0
 
     def observe(self, verification: Any) -> None:
@@ -30,6 +34,9 @@ class Watch:
         self.verifications += 1
         exercised = verification.exercised
         self.exercised = exercised if self.exercised is None else self.exercised + exercised
+        if str(verification.verdict) == "WARN":
+            messages = (f"[{finding.code} {finding.kind}] {finding.message}" for finding in verification.findings)
+            self.warned.append("; ".join([verification.reason, *messages]))
         if not verification.passed:
             self.unpassed += 1
             self._number += 1
@@ -42,13 +49,18 @@ class Watch:
         """Return a position for :meth:`unread_since`."""
         return self._number
 
-    def unread_since(self, mark: int) -> list[str]:
-        """Return and forget the outcomes since ``mark`` that no test has read."""
-        return [self._unread.pop(number) for number in list(self._unread) if number > mark]
+    def share_since(self, mark: int) -> None:
+        """Leave the outcomes since ``mark`` to all tests that use the fixture they are from."""
+        self._shared.update(number for number in self._unread if number > mark)
+
+    def unread_since(self, mark: int, *, shared: bool = False) -> list[str]:
+        """Return and forget the outcomes since ``mark`` that no test has read, with those that tests share or not."""
+        numbers = [number for number in self._unread if number > mark and (shared or number not in self._shared)]
+        return [self._unread.pop(number) for number in numbers]
 
     def reset(self) -> None:
         """Start counting again."""
-        self.verifications, self.unpassed, self.exercised = 0, 0, None
+        self.verifications, self.unpassed, self.exercised, self.warned = 0, 0, None, []
 
 
 def _note_reading(verification: Any, unread: dict[int, str], number: int) -> None:
@@ -61,6 +73,13 @@ def _note_reading(verification: Any, unread: dict[int, str], number: int) -> Non
                 unread.pop(number, None)
             return kind.__getattribute__(self, name)
 
+        # Who prints a verification has asserted nothing.
+        def __str__(self) -> str:
+            return str(_restore(kind, self.__dict__))
+
+        def __repr__(self) -> str:
+            return repr(_restore(kind, self.__dict__))
+
         def __reduce__(self) -> Any:
             return _restore, (kind, dict(self.__dict__))
 
@@ -69,7 +88,7 @@ def _note_reading(verification: Any, unread: dict[int, str], number: int) -> Non
 
 
 def _restore(kind: Any, state: dict[str, Any]) -> Any:
-    """Unpickle a verification as an object of its own class."""
+    """Make a verification of its own class, whose reading is not noted."""
     verification = object.__new__(kind)
     verification.__dict__.update(state)
     return verification

@@ -19,7 +19,8 @@ class DeviceUse:
     """How a test used devices since its last report. It travels between processes as plain values (:meth:`plain`).
 
     ``needed``: whether the test asks for devices, by a fixture or the marker. ``configured`` describes the devices,
-    ``None`` where they were not configured. ``unpassed`` counts verifications that did not pass.
+    ``None`` where they were not configured. ``unpassed`` counts verifications that did not pass. ``warned``: what those
+    say that passed with warnings.
     """
 
     needed: bool = True
@@ -27,17 +28,18 @@ class DeviceUse:
     verifications: int = 0
     exercised: Exercised = field(default_factory=Exercised)
     unpassed: int = 0
+    warned: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Convert to dictionaries, lists, texts and numbers."""
         exercised = {**asdict(self.exercised), "devices": list(self.exercised.devices)}
-        return {**asdict(self), "exercised": exercised}
+        return {**asdict(self), "exercised": exercised, "warned": list(self.warned)}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> DeviceUse:
         """Convert back from :meth:`plain`."""
         exercised = {**plain["exercised"], "devices": tuple(plain["exercised"]["devices"])}
-        return cls(**{**plain, "exercised": Exercised(**exercised)})
+        return cls(**{**plain, "exercised": Exercised(**exercised), "warned": tuple(plain["warned"])})
 
 
 @dataclass(slots=True)
@@ -51,6 +53,8 @@ class SessionTotals:
     exercised: Exercised = field(default_factory=Exercised)
     #: How many verifications did not pass, by the test.
     unpassed: Counter[str] = field(default_factory=Counter)
+    #: The test and the warnings of each verification that passed with some.
+    warned: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, test: str, use: DeviceUse, skipped: str | None) -> None:
         """Add the report of ``test``; ``skipped`` is the reason of a skip, or ``None``."""
@@ -60,6 +64,7 @@ class SessionTotals:
         self.exercised += use.exercised
         if use.unpassed:
             self.unpassed[test] += use.unpassed
+        self.warned += [(test, text) for text in use.warned]
         if not use.needed:
             return
         self.tests.add(test)
@@ -88,6 +93,11 @@ class SessionTotals:
         if self.unpassed:
             lines.append(f"{sum(self.unpassed.values())} of them did not pass:")
             lines += [f"  {count} in {place}" for place, count in self._unpassed_places().items()]
+        if self.warned:
+            lines.append(f"{len(self.warned)} of them passed with warnings:")
+            lines += [f"  {test}: {text}" for test, text in self.warned[:_MOST_TESTS]]
+            if len(self.warned) > _MOST_TESTS:
+                lines.append(f"  and {len(self.warned) - _MOST_TESTS:,} more")
         if self.nothing_exercised:
             lines.append(
                 f"UNKNOWN: nothing was exercised. All tests that need devices ({len(self.tests)}) were skipped, "

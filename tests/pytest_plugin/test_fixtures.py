@@ -13,7 +13,7 @@ _STAND_INS = """
     import sys
     import types
     from dataclasses import dataclass
-    from harness.records import Exercised
+    from harness.records import Exercised, Finding
     from harness.session import observed
 
     @dataclass(frozen=True)
@@ -25,8 +25,13 @@ _STAND_INS = """
         reason: str = "one finding"
 
         @property
+        def findings(self):
+            message = "accepted (why): elsewhere"
+            return [Finding("gradient-placement", "", None, "", "", message)] if self.verdict == "WARN" else []
+
+        @property
         def passed(self):
-            return self.verdict == "PASS"
+            return self.verdict in ("PASS", "WARN")
 
     def verify(parallel, reference, inputs, *, devices, **options):
         exercised = Exercised(programs=1, values=3, devices=devices.names)
@@ -142,6 +147,21 @@ _IGNORED = """
 
     def test_fixture_ignored(shared):
         pass
+
+    @pytest.fixture
+    def own(verify):
+        return verify(None, None, BAD, check=False)
+
+    def test_own_fixture_ignored(own):
+        pass
+
+    def test_printed(verify):
+        result = verify(None, None, BAD, check=False)
+        print(result, f"{result}", repr(result))
+        assert "Verification" in str(result)
+
+    def test_the_last():
+        pass
 """
 _READ = """
     import pickle
@@ -170,6 +190,22 @@ _READ = """
 
     def test_reads_it(shared):
         assert shared.verdict == "FAIL"
+
+    @pytest.fixture
+    def own(verify):
+        return verify(None, None, BAD, check=False)
+
+    def test_reads_its_own(own):
+        assert not own.passed
+
+    @pytest.fixture
+    def reading(verify):
+        result = verify(None, None, BAD, check=False)
+        yield
+        assert not result.passed
+
+    def test_whose_fixture_reads(reading):
+        pass
 """
 
 
@@ -179,15 +215,18 @@ def test_a_verification_that_did_not_pass_and_was_not_read_fails_its_test(
     pytester.makeconftest(_STAND_INS)
     pytester.makepyfile(_IGNORED)
     result = inner_pytest("--harness-devices=cpu:2")
-    result.assert_outcomes(passed=1, failed=4, errors=1)
+    result.assert_outcomes(passed=3, failed=5, errors=2)
     result.stdout.fnmatch_lines_random(
         [
             "*AssertionError: not parallel",
             "a verification did not pass, and the test did not read its result: FAIL: one finding",
             "*ValueError: own reason",
-            "*ERROR at teardown of test_fixture_ignored*",
+            "*ERROR at teardown of test_own_fixture_ignored*",
+            "*did not read its result: FAIL: one finding (in a fixture, setup of *::test_own_fixture_ignored)",
+            "*ERROR at teardown of test_the_last*",
             "*did not read its result: FAIL: one finding (in a fixture, setup of *::test_fixture_ignored)",
-            "5 of them did not pass:",
+            "*_ test_printed _*",
+            "7 of them did not pass:",
         ]
     )
 
@@ -198,8 +237,33 @@ def test_a_verification_whose_result_is_read_may_end_in_any_way(
     pytester.makeconftest(_STAND_INS)
     pytester.makepyfile(_READ)
     result = inner_pytest("--harness-devices=cpu:2")
-    result.assert_outcomes(passed=5)
-    result.stdout.fnmatch_lines(["4 verifications: *", "3 of them did not pass:"])
+    result.assert_outcomes(passed=7)
+    result.stdout.fnmatch_lines(["6 verifications: *", "5 of them did not pass:"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "2")])
+def test_a_verification_that_passes_with_warnings_is_in_the_summary(
+    pytester: pytest.Pytester, inner_pytest: Session, arguments: tuple[str, ...]
+) -> None:
+    pytester.makeconftest(_STAND_INS)
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(12))
+        def test_warned(verify, number):
+            assert verify(None, None, {"verdict": "WARN"}, check=False).verdict == "WARN"
+
+        def test_good(verify):
+            verify(None, None, {})
+        """
+    )
+    result = inner_pytest("--harness-devices=cpu:2", *arguments)
+    result.assert_outcomes(passed=13)
+    warned = "  *::test_warned?*?: one finding; ?H202 gradient-placement? accepted (why): elsewhere"
+    result.stdout.fnmatch_lines(["12 of them passed with warnings:", *[warned] * 10, "  and 2 more"])
+    result = inner_pytest("--harness-devices=cpu:2", "-k", "good", *arguments)
+    result.stdout.no_fnmatch_line("*passed with warnings*")
 
 
 def test_trainings_use_the_devices_of_the_session_and_are_counted(
