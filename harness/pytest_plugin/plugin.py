@@ -119,6 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
     library_session.observers.append(state.watch.observe)
     library_session.devices = None if origin == "default" else spec
     library_session.root = config.rootpath
+    config.pluginmanager.register(state.watch, "harness-watch")
     config.pluginmanager.register(_Summary(), "harness-summary")
     speed.register(config)
     gate.register(config)
@@ -261,53 +262,11 @@ def devices(_harness_devices: Devices) -> Devices:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-) -> Generator[None, Any, Any]:
-    """Let every test that uses a fixture of a wider scope read its verifications."""
-    watch = request.config.stash[_STATE].watch
-    mark = watch.mark()
-    try:
-        return (yield)
-    finally:
-        if fixturedef.scope != "function":
-            watch.share_since(mark)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that ignores a verification which did not pass."""
-    watch = item.config.stash[_STATE].watch
-    mark = watch.mark()
-    try:
-        result = yield
-    except BaseException:
-        watch.unread_since(mark)
-        raise
-    _refuse_unread(watch, mark)
-    return result
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
-    """Fail a test if its fixture made a verification that did not pass, and nobody has read it.
-
-    Any test may read that of a fixture with a wider scope, so it fails the last test.
-    """
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Notice that a test has started TensorFlow."""
     result = yield
-    state = item.config.stash[_STATE]
-    _note_start(state, f"{item.nodeid}; let it use the fixture devices")
-    _refuse_unread(state.watch, 0, shared=nextitem is None)
+    _note_start(item.config.stash[_STATE], f"{item.nodeid}; let it use the fixture devices")
     return result
-
-
-def _refuse_unread(watch: Watch, mark: int, *, shared: bool = False) -> None:
-    for outcome in watch.unread_since(mark, shared=shared):
-        pytest.fail(
-            f"a verification did not pass, and the test did not read its result: {outcome}\n"
-            "assert result.passed, or call the fixture verify without check=False",
-            pytrace=False,
-        )
 
 
 @pytest.fixture(scope="session")

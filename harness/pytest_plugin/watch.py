@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 if TYPE_CHECKING:
     from harness.records import Exercised
@@ -45,15 +48,47 @@ class Watch:
             self._unread[self._number] = f"{verification.verdict}: {verification.reason}{of_fixture}"
             _note_reading(verification, self._unread, self._number)
 
-    def mark(self) -> int:
-        """Return a position for :meth:`unread_since`."""
-        return self._number
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+        """Let every test that uses a fixture of a wider scope read its verifications."""
+        mark = self._number
+        try:
+            return (yield)
+        finally:
+            if fixturedef.scope != "function":
+                self._shared.update(number for number in self._unread if number > mark)
 
-    def share_since(self, mark: int) -> None:
-        """Leave the outcomes since ``mark`` to all tests that use the fixture they are from."""
-        self._shared.update(number for number in self._unread if number > mark)
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        """Fail a test that ignores a verification which did not pass."""
+        mark = self._number
+        try:
+            result = yield
+        except BaseException:
+            self._unread_since(mark)
+            raise
+        self._refuse_unread(mark)
+        return result
 
-    def unread_since(self, mark: int, *, shared: bool = False) -> list[str]:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
+        """Fail a test if its fixture made a verification that did not pass, and nobody has read it.
+
+        Any test may read that of a fixture with a wider scope, so it fails the last test.
+        """
+        result = yield
+        self._refuse_unread(0, shared=nextitem is None)
+        return result
+
+    def _refuse_unread(self, mark: int, *, shared: bool = False) -> None:
+        for outcome in self._unread_since(mark, shared=shared):
+            pytest.fail(
+                f"a verification did not pass, and the test did not read its result: {outcome}\n"
+                "assert result.passed, or call the fixture verify without check=False",
+                pytrace=False,
+            )
+
+    def _unread_since(self, mark: int, *, shared: bool = False) -> list[str]:
         """Return and forget the outcomes since ``mark`` that no test has read, with those that tests share or not."""
         numbers = [number for number in self._unread if number > mark and (shared or number not in self._shared)]
         return [self._unread.pop(number) for number in numbers]
