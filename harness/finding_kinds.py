@@ -86,7 +86,7 @@ _ALL = (
         "the program under test raised an exception",
         "ValueError: Dimensions must be equal, but are 3 and 5",
         "a program that runs on one device, in eager code, or with one batch size only",
-        "run the program by itself with the same inputs and devices; the finding has the end of the traceback",
+        "run the program by itself with the same inputs and devices; the finding has the message and the line",
     ),
     FindingKind(
         "H201",
