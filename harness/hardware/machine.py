@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from harness.devices.described.models import PCIE_LANE_GBS
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 #: The memory of the host, where a card is expected.
 HOST = "host"
-#: One direction of one PCIe lane by generation, in GB/s (1e9), after line coding (PCI-SIG base specifications).
-PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 #: Something in the memory of a card; only the machine that made it can read it.
 Buffer = Any
 

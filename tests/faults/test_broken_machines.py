@@ -188,7 +188,7 @@ def test_what_a_card_says_of_itself_is_judged(model: str, fault: str, where: str
     [
         (H100, "ecc card = 1, corrected_per_s = 0.0, old_corrected = 5000, old_uncorrected = 4"),
         (V100, "retired-pages card = 1, count = 3, pending = false"),
-        (L4, "power-limit card = 1, watts = 72.0"),
+        (L4, "power-limit card = 1, watts = 71.9"),
         (H100, "hot card = 1, slowdown_after_s = 1000.0"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from described_machines import H100, text
-from executed_machines import LAPTOP, OF_LAPTOP
+from executed_machines import BRIDGES, H200, LAPTOP, OF_LAPTOP, PCIE, V100
 
 from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES
 from harness.devices.described.reading import load_description, read_description
@@ -44,7 +44,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, H100, 'wrong-arithmetic card = 1, dtype = "bool"'), "fault[0].dtype", "one of float16"),
         (text(2, LAPTOP, "link-width card = 1, width = 8", cards=OF_LAPTOP), "fault[0].width", "less than the 8 lanes"),
         (text(2, "Tesla T4", "link-generation card = 1, generation = 3"), "fault[0].generation", "less than 3"),
-        (text(2, "Tesla T4", "power-limit card = 1, watts = 70.5"), "fault[0].watts", "up to 70"),
+        (text(2, "Tesla T4", "power-limit card = 1, watts = 70.5"), "fault[0].watts", "less than 70"),
         (text(2, "Tesla T4", "nvlink-down card = 1"), "fault[0].links", "this one has none"),
         (text(2, H100, "nvlink-down card = 1, links = 19"), "fault[0].links", "up to 18"),
         (text(2, own="card = 2"), "card[0].card", "a number from 0 to 1, each once"),
@@ -56,6 +56,32 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, own='card = 1\ncompute_capability = "8.0"'), "card[0].compute_capability", "none without the model"),
         (text(2, H100, "nvlink-down card = 1", own='card = 1\nmodel = "Tesla T4"'), "fault[0].links", "has none"),
         (text(2, H100, "stuck-bit card = 1, word = 2097152", cards="software_mib = 16"), "fault[0].word", "16 MiB"),
+        (text(2, H100, "power-limit card = 1, watts = 700.0"), "fault[0].watts", "less than 700"),
+        (text(4, PCIE, "nvlink-down card = 1, links = 13", cards=BRIDGES), "fault[0].links", "up to 12"),
+        (text(2, H100, 'collective-drop card = 1, algorithm = "reduce-to-one"'), "fault[0].algorithm", "'nccl' or"),
+        (text(2, V100, "row-remap card = 1"), "fault[0].kind", "retired-pages"),
+        (text(2, H100, "retired-pages card = 1"), "fault[0].kind", "row-remap"),
+        (text(2, H100, 'no-write card = 1, op = ""'), "fault[0].op", "the name of an op"),
+        (text(2, H100, 'bit-flip card = 1, op = "*"'), "fault[0].op", "the name of an op"),
+        (text(3, H100, "bit-flip card = 1", software='visible = "2,0"'), "fault[0].card", "TensorFlow sees: 0, 2 "),
+        (text(3, H100, "hot card = 1", software='visible = "2,0"'), "fault[0].card", "TensorFlow sees: 0, 2 "),
+        (text(3, H100, "missing card = 1", software='visible = "2,0"'), "fault[0].card", "TensorFlow sees: 0, 2 "),
+        (text(3, H100, "misnumbered cards = [0, 1]", software='visible = "2,0"'), "fault[0].cards", "sees: 0, 2 "),
+        (text(2, H100, "leak card = 1", cards="slices = 2"), "fault[0].card", "TensorFlow sees: 0 "),
+        (text(3, H100, "zeros pair = [0, 1]", "missing card = 1"), "fault[0].pair", "TensorFlow sees: 0, 2 "),
+        (text(2, H100, "slow card = 0", "absent card = 0"), "fault[0].card", "TensorFlow sees: 1 "),
+        (text(2, H100, "row-remap card = 0", "lost card = 0"), "fault[0].card", "a card that answers"),
+        (text(2, H100, "cuda-unavailable", "no-write card = 0"), "fault[1].card", "it sees none"),
+        (text(2, H100, "hot card = 1", cards="sensors = false"), "fault[0].kind", "sensors that are off"),
+        (
+            text(2, H100, "replays card = 1", cards='without = ["pcie_replays"]'),
+            "fault[0].kind",
+            "sensors that are off",
+        ),
+        (text(2, H100, "xid card = 1", cards='without = ["xid"]'), "fault[0].kind", "sensors that are off"),
+        (text(2, H100, "ecc card = 1", cards='without = ["ecc_corrected"]'), "fault[0].kind", "sensors that are off"),
+        (text(2, H100, "ecc card = 1, corrected_per_s = 0.0"), "fault[0].kind", "a fault that changes the machine"),
+        (text(2, H100, "cuda-unavailable", "cuda-unavailable code = 3"), "fault[1].kind", "by another fault"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
@@ -76,12 +102,41 @@ def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
         text(2, H100, 'bit-flip card = 1, dtype = "complex64"', 'wrong-arithmetic card = 0, dtype = "bfloat16"'),
         text(2, LAPTOP, "link-width card = 1, width = 4", cards=OF_LAPTOP),
         text(2, "Tesla T4", "link-generation card = 1, generation = 2", "power-limit card = 1, watts = 69.0"),
+        text(4, PCIE, "nvlink-down card = 1, links = 12", cards=BRIDGES),
+        text(2, H100, 'collective-drop card = 1, algorithm = "nccl"', 'no-write card = 1, op = "Relu"'),
+        text(2, V100, "retired-pages card = 1", "ecc card = 1, corrected_per_s = 0.0, old_uncorrected = 1"),
+        text(3, H100, "bit-flip card = 0", "hot card = 0", "missing card = 2", software='visible = "2,0"'),
+        text(3, H100, "misnumbered cards = [0, 2]", "memory-held card = 1", software='visible = "2,0"'),
+        text(2, H100, "leak card = 0", "row-remap card = 1", cards="slices = 2"),
+        text(2, H100, "link-width card = 1", cards="sensors = false"),
+        text(2, H100, "ecc card = 1, uncorrected_per_s = 1.0", cards='without = ["ecc_corrected"]'),
+        text(2, H100, "cuda-unavailable", "row-remap card = 0"),
         text(2, H100, "nvlink-down card = 1, links = 18"),
         text(2, H100, "stuck-bit card = 1, word = 2097151", cards="software_mib = 16"),
     ],
 )
 def test_a_fault_that_acts_on_its_card_is_accepted(given: str) -> None:
     assert read_description("machine.toml", given).fault
+
+
+def _slower(description: str) -> list[str]:
+    faults = gpus_of(read_description("m", description), "m").faults
+    return [each for each in faults if each.startswith("link ")]
+
+
+def test_slower_links_delay_the_copies_that_take_them() -> None:
+    width = "link-width card = 1, width = 4"
+    assert _slower(text(3, H100, width)) == ["link from=1 to=-1 factor=0.25"], "the cards are joined by NVLinks"
+    of_bridged = ["link from=1 to=-1 factor=0.25", "link from=1 to=2 factor=0.25"]
+    assert _slower(text(3, PCIE, width, cards="bridges = [[0, 1, 12]]")) == of_bridged
+    older = _slower(text(1, "Tesla T4", "link-generation card = 0, generation = 2"))
+    assert older == [f"link from=0 to=-1 factor={0.5 / 0.985}"]
+    down = "nvlink-down card = 1, links = 3"
+    assert _slower(text(4, PCIE, down, cards=BRIDGES)) == ["link from=1 to=0 factor=0.75"]
+    assert _slower(text(3, H200, "nvlink-down card = 1, links = 9")) == [
+        f"link from=1 to={to} factor=0.5" for to in (0, 2)
+    ]
+    assert _slower(text(3, H100)) == []
 
 
 def test_a_file_that_cannot_be_read_is_an_error_too(tmp_path: Path) -> None:

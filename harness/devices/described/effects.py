@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.devices.described import fault_tables as tables
-from harness.devices.described.order import model_of, nvlinks_of, software_mib_of
+from harness.devices.described.order import model_of, nvlinks_of, order_of, software_mib_of
+from harness.devices.described.state import gpus_of, remaps_rows
 
 if TYPE_CHECKING:
     from harness.devices.described.description import Description
 
 #: 64-bit words of a MiB.
 _WORDS = 2**20 // 8
+_SAME = (
+    "a fault that changes the machine; this one is hidden by sensors that are off (cards.sensors, cards.without), by "
+    "another fault, or by [software]"
+)
 
 
 def without_effect(description: Description, fault: tables.FaultTable) -> tuple[str, object, str] | None:
@@ -23,11 +28,56 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
         return "width", fault.width, f"less than the {model.pcie_width} lanes of the card"
     if isinstance(fault, tables.LinkGeneration) and fault.generation >= model.pcie_generation:
         return "generation", fault.generation, f"less than {model.pcie_generation}, the generation of the card"
-    if isinstance(fault, tables.PowerLimit) and fault.watts > model.power_limit_w:
-        return "watts", fault.watts, f"up to {model.power_limit_w:g}, the power limit of the card"
+    if isinstance(fault, tables.PowerLimit) and fault.watts >= model.power_limit_w:
+        return "watts", fault.watts, f"less than {model.power_limit_w:g}, the power limit of the card"
     if isinstance(fault, tables.NvlinkDown) and fault.links > (links := nvlinks_of(description, fault.card)):
         accepted = f"up to {links}, the NVLinks of this card" if links else "a card with NVLinks; this one has none"
         return "links", fault.links, accepted
     if isinstance(fault, tables.StuckBit) and fault.word >= (words := software_mib * _WORDS):
         return "word", fault.word, f"less than {words:,}, the words of a card with {software_mib} MiB"
-    return None
+    if isinstance(fault, tables.RowRemap) and not remaps_rows(model):
+        return "kind", fault.kind, "retired-pages: this card is from before the A100, and cannot remap rows"
+    if isinstance(fault, tables.RetiredPages) and remaps_rows(model):
+        return "kind", fault.kind, "row-remap: cards from the A100 on remap rows, and retire no pages"
+    return _unseen(description, fault) or _hidden(description, fault)
+
+
+def _unseen(description: Description, fault: tables.FaultTable) -> tuple[str, object, str] | None:
+    """Find a card that does not answer, or that TensorFlow does not use where the fault needs work."""
+    slot = getattr(fault, "card", None)
+    lost = {each.card for each in description.fault if isinstance(each, tables.Lost) and not each.after_ops}
+    if slot in lost and not isinstance(fault, tables.Lost):
+        return "card", slot, "a card that answers; this one is lost"
+    seen = _seen(description)
+    working = isinstance(fault, tables.Hot | tables.Replays | tables.Xid | tables.LinkGeneration)
+    if isinstance(fault, tables.Ecc):
+        working = bool(fault.corrected_per_s or fault.uncorrected_per_s)
+    return ("card", slot, _accepted(seen)) if working and slot not in seen else None
+
+
+def _hidden(description: Description, fault: tables.FaultTable) -> tuple[str, object, str] | None:
+    """Find a fault without which the machine is the same."""
+    others = description.model_copy(update={"fault": [each for each in description.fault if each is not fault]})
+    if gpus_of(description, "") != gpus_of(others, ""):
+        return None
+    seen = _seen(others)
+    for key in ("card", "pair", "cards"):
+        value = getattr(fault, key, None)
+        named = {value} if isinstance(value, int) else set(value or ())
+        if not named <= set(seen):
+            return key, value, _accepted(seen)
+    return "kind", getattr(fault, "kind", ""), _SAME
+
+
+def _seen(description: Description) -> list[int]:
+    """List the slots of the cards that TensorFlow uses."""
+    by_driver = order_of(description).by_driver
+    return sorted(by_driver[number] for number in gpus_of(description, "").numbers)
+
+
+def _accepted(seen: list[int]) -> str:
+    if not seen:
+        return "cards that TensorFlow sees; it sees none of this machine"
+    return (
+        f"cards that TensorFlow sees: {', '.join(map(str, seen))} (not those that are absent, missing, lost or hidden)"
+    )

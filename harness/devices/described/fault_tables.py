@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 #: Errors of the memory that were corrected long ago: a healthy card has some.
 OLD_CORRECTED = 3
 _CARD = "the slot of a card: an integer from 0"
+#: One name: faults.h takes lists, and an empty one for all ops.
+_OP = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 FloatType = Literal["float16", "bfloat16", "float32", "float64"]
 NumberType = Literal["int8", "uint8", "int16", "uint16", "int32", "int64", "complex64", "complex128", FloatType]
@@ -114,7 +116,7 @@ class NoWrite(_OnCard):
     """A kernel returns without having written its result."""
 
     kind: Literal["no-write"]
-    op: str = Field(default="MatMul", description="the name of an op, such as 'MatMul'")
+    op: str = Field(default="MatMul", pattern=_OP, description="the name of an op, such as 'MatMul'")
     probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
 
 
@@ -158,7 +160,9 @@ class BitFlip(_OnCard):
 
     kind: Literal["bit-flip"]
     probability: float = Field(default=0.05, gt=0, le=1, description="a number above 0, up to 1")
-    op: str | None = Field(default=None, description="the name of an op, such as 'MatMul'; default: matrix products")
+    op: str | None = Field(
+        default=None, pattern=_OP, description="the name of an op, such as 'MatMul'; default: matrix products"
+    )
     dtype: NumberType | None = Field(
         default=None, description=f"one of {', '.join(get_args(NumberType))}; default: all"
     )
@@ -263,8 +267,10 @@ class CollectiveDrop(_OnCard):
     """Collectives leave out the share of the card."""
 
     kind: Literal["collective-drop"]
-    algorithm: Literal["nccl", "ring", "hierarchical-copy", "reduce-to-one"] | None = Field(
-        default=None, description="'nccl', 'ring', 'hierarchical-copy' or 'reduce-to-one'; default: all"
+    algorithm: Literal["nccl", "ring"] | None = Field(
+        default=None,
+        description="'nccl' or 'ring'; default: both (hierarchical copies and reductions to one card are no collective "
+        "ops, but copies and sums: use 'zeros' and 'no-write')",
     )
 
 

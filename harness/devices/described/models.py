@@ -8,6 +8,8 @@ from functools import lru_cache
 from harness.devices.shipped import shipped_folder
 from harness.devices.toml_file import parse_toml
 
+#: One direction of one PCIe lane by generation, in GB/s (1e9), after line coding (PCI-SIG base specifications).
+PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 #: Share of the stated rate of an NVLink that a copy gets.
 NVLINK_SHARE = 0.85
 

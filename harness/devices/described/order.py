@@ -86,17 +86,21 @@ def nvlinks_of(description: Description, slot: int) -> int:
     return sum(each[2] for each in bridges if slot in each[:2]) if bridges else model_of(description, slot).nvlinks
 
 
+def nvlinks_joining(description: Description, one: int, other: int) -> int:
+    """Return the NVLinks between two cards, those that are down too: directly, or through switches that join all."""
+    bridges = description.cards.bridges
+    if bridges:
+        return sum(each[2] for each in bridges if {one, other} == set(each[:2]))
+    return min(nvlinks_of(description, one), nvlinks_of(description, other))
+
+
 def nvlinks_between(description: Description, one: int, other: int) -> int:
-    """Return the NVLinks that are up between two cards: directly, or through switches that join all cards."""
+    """Return the NVLinks that are up between two cards."""
     down = [
         sum(fault.links for fault in description.fault if isinstance(fault, tables.NvlinkDown) and fault.card == end)
         for end in (one, other)
     ]
-    bridges = description.cards.bridges
-    count = (
-        sum(each[2] for each in bridges if {one, other} == set(each[:2])) if bridges else model_of(description).nvlinks
-    )
-    return max(0, count - max(down))
+    return max(0, nvlinks_joining(description, one, other) - max(down))
 
 
 def kernels_of(description: Description) -> tuple[tuple[str, ...], tuple[str, ...]]:

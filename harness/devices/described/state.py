@@ -8,13 +8,14 @@ from pathlib import Path
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
-from harness.devices.described.models import NVLINK_SHARE, Model
+from harness.devices.described.models import NVLINK_SHARE, PCIE_LANE_GBS, Model
 from harness.devices.described.order import (
     BOARD_PART,
     VBIOS,
     kernels_of,
     model_of,
     name_of,
+    nvlinks_joining,
     nvlinks_of,
     order_of,
     own_table,
@@ -44,12 +45,19 @@ _KEYS = {
     "pcie_width_max": ("pcie_width_max",),
     "power_limit_w": ("power_limit", "power_default", "power"),
     "power_w": ("power",),
-    "remapped_rows": ("remapped_rows",),
+    "remapped_rows": ("remapped_rows", "field.230"),
     "temperature_c": ("temperature",),
     "temperature_slowdown_c": ("slowdown_c",),
     "throttle_reasons": ("throttle",),
     "utilization_percent": ("utilization",),
     "xid": ("event_types",),
+}
+#: What faults add to sensors.
+_GROWTH = {
+    "ecc_corrected": ("ecc_corrected_per_s", "ecc_corrected_old"),
+    "ecc_uncorrected": ("ecc_uncorrected_per_s", "ecc_uncorrected_old"),
+    "pcie_replays": ("pcie_replays_per_s",),
+    "xid": ("xid", "xid_after_s"),
 }
 #: NVML's errors: NOT_SUPPORTED, GPU_IS_LOST.
 _NOT_SUPPORTED, _LOST = "!3", 15
@@ -124,6 +132,8 @@ def _cards(description: Description) -> dict[str, object]:
             card |= _sensors(description, slot)
             for sensor in description.cards.without:
                 card |= dict.fromkeys(_KEYS[sensor], _NOT_SUPPORTED)
+                for key in _GROWTH.get(sensor, ()):
+                    card.pop(key, None)
         values |= {f"card.{number}.{key}": value for key, value in card.items()}
     return values
 
@@ -197,9 +207,13 @@ def _other(bridge: list[int], slot: int) -> list[int]:
     return [other if slot == one else one] * links
 
 
+def remaps_rows(model: Model) -> bool:
+    """Whether the card mends its memory by remapping rows, as from the A100 on; before, cards retire pages."""
+    return float(model.compute_capability) >= 8
+
+
 def _repairs(model: Model) -> dict[str, object]:
-    """Return how the card mends its memory: it remaps rows from the A100 on, and retired pages before."""
-    if float(model.compute_capability) >= 8:
+    if remaps_rows(model):
         return {"remapped_rows": "0,0,0,0", "field.230": 0}
     return {"retired_pages": "0,0", "retired_pending": 0}
 
@@ -213,12 +227,12 @@ def _sensed(fault: tables.FaultTable, model: Model) -> dict[str, object]:
         share = (model.temperature_slowdown_c - _IDLE_C) / (model.temperature_slowdown_c + _OVER_C - _IDLE_C)
         return {"top_c": model.temperature_slowdown_c + _OVER_C, "warming_s": _warming_s(share, fault.slowdown_after_s)}
     if isinstance(fault, tables.Ecc):
-        return {
+        growth = {
             "ecc_corrected_per_s": fault.corrected_per_s,
             "ecc_uncorrected_per_s": fault.uncorrected_per_s,
-            "ecc_corrected_old": fault.old_corrected,
             "ecc_uncorrected_old": fault.old_uncorrected,
         }
+        return {key: value for key, value in growth.items() if value} | {"ecc_corrected_old": fault.old_corrected}
     if isinstance(fault, tables.RowRemap):
         pending = fault.state == "pending"
         return {"remapped_rows": "0,1,1,0" if pending else "0,8,0,1", "field.230": 1 if pending else 0}
@@ -252,15 +266,40 @@ def _executed(description: Description, visible: tuple[int, ...]) -> Iterator[st
     yield f"seed value={description.seed}"
     for fault in description.fault:
         if (slot := getattr(fault, "card", None)) is not None and slot in visible:
-            if (line := _on_device(fault, description, visible.index(slot))) is not None:
+            if (line := _on_device(fault, description)) is not None:
                 yield f"{line} device={visible.index(slot)}"
+            for end, factor in _slower_links(fault, description, visible):
+                yield f"link from={visible.index(slot)} to={end} factor={factor}"
         elif isinstance(fault, _COPIES) and set(fault.pair) <= set(visible):
             ends = f"from={visible.index(fault.pair[0])} to={visible.index(fault.pair[1])}"
             mode = fault.kind.removeprefix("pair-")
             yield f"copy {ends} mode={mode} p={fault.probability}"
 
 
-def _on_device(fault: tables.FaultTable, description: Description, device: int) -> str | None:
+def _slower_links(
+    fault: tables.FaultTable, description: Description, visible: tuple[int, ...]
+) -> Iterator[tuple[int, float]]:
+    """Yield the other ends of the links that a fault slows down, -1 for the host, and what is left of their rate."""
+    if isinstance(fault, tables.NvlinkDown):
+        for end, slot in enumerate(visible):
+            if slot != fault.card and (links := nvlinks_joining(description, fault.card, slot)) > 1:
+                yield end, max(links - fault.links, 1) / links
+        return
+    if isinstance(fault, tables.LinkWidth):
+        factor = fault.width / model_of(description, fault.card).pcie_width
+    elif isinstance(fault, tables.LinkGeneration):
+        whole = PCIE_LANE_GBS[model_of(description, fault.card).pcie_generation]
+        factor = PCIE_LANE_GBS[fault.generation] / whole
+    else:
+        return
+    yield -1, factor
+    for end, slot in enumerate(visible):
+        # Without NVLinks between them, cards copy over PCIe.
+        if slot != fault.card and not nvlinks_joining(description, fault.card, slot):
+            yield end, factor
+
+
+def _on_device(fault: tables.FaultTable, description: Description) -> str | None:
     if isinstance(fault, tables.BitFlip):
         shape = f"bits={fault.bits} run={fault.run} least={fault.least_elements}"
         return f"flip op={fault.op or _PRODUCTS} dtype={_dtype(fault.dtype)} p={fault.probability} {shape}"
@@ -284,10 +323,6 @@ def _on_device(fault: tables.FaultTable, description: Description, device: int) 
         return f"room bytes={int((1 - fault.share) * software_mib_of(description, fault.card) * _MIB)}"
     if isinstance(fault, tables.CollectiveDrop):
         return f"drop hint={fault.algorithm or ''}"
-    if isinstance(fault, tables.LinkWidth):
-        return f"link from={device} factor={fault.width / model_of(description, fault.card).pcie_width}"
-    if isinstance(fault, tables.NvlinkDown) and (links := model_of(description, fault.card).nvlinks):
-        return f"link from={device} to=-2 factor={max(links - fault.links, 1) / links}"
     return None
 
 

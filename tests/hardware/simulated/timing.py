@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.devices.described import fault_tables as tables
-from harness.hardware.machine import PCIE_LANE_GBS, Operation
+from harness.devices.described.models import PCIE_LANE_GBS
+from harness.hardware.machine import Operation
 from simulated.models import Model
 
 if TYPE_CHECKING:
