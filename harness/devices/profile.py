@@ -80,7 +80,7 @@ def _device_spec(path: Path, text: str) -> DeviceSpec:
         raise InvalidProfile(path, "spec", text, f"{accepted} (a profile cannot name another one)")
     if not spec.IN_PROFILE:
         raise InvalidProfile(path, "spec", text, accepted)
-    return spec
+    return spec.within(path.parent)
 
 
 def _check_memory(path: Path, spec: DeviceSpec, growth: bool | None, limit_mib: int | None) -> None:

@@ -21,7 +21,7 @@ from harness.devices.request import resolve
 from harness.devices.servers import CoreServer
 from harness.devices.settings import apply_settings, irrevocable, read_settings, runtime_started
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable
-from harness.softgpu import load as load_software_gpus
+from harness.softgpu import load as load_software_gpus, prepare as prepare_software_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) 
     """Apply the plan. Returns it with the devices of its hosts, and the servers of ``cores:N``."""
     requested = f"{request} [{plan.describe()}]"
     running: tuple[CoreServer, ...] = ()
+    if plan.software_gpus is not None:
+        prepare_software_gpus(plan.software_gpus)
     if runtime_started(tensorflow):
         found = read_settings(tensorflow)
         # A runtime that has started accepts no more servers.

@@ -26,8 +26,9 @@ def configure_usable(spec: str) -> Devices:
     kind = request.spec
     if isinstance(kind, DescribedGpuSpec):
         machine = kind.machine_described()
-        if not machine.count:
-            load(tf, machine)
+        if machine.count:
+            return configure(spec)
+        load(tf, machine)
     elif not isinstance(kind, AutoSpec | GpuSpec | LogicalGpuSpec):
         return configure(spec)
     inventory = read_inventory(tf)

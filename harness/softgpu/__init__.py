@@ -2,6 +2,6 @@
 
 from harness.softgpu.described import DescribedGpus
 from harness.softgpu.library import build_library
-from harness.softgpu.loading import SoftwareGpus, load, loaded, switch
+from harness.softgpu.loading import SoftwareGpus, load, loaded, prepare, switch
 
-__all__ = ["DescribedGpus", "SoftwareGpus", "build_library", "load", "loaded", "switch"]
+__all__ = ["DescribedGpus", "SoftwareGpus", "build_library", "load", "loaded", "prepare", "switch"]

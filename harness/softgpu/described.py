@@ -53,11 +53,21 @@ class DescribedGpus:
 _drivers: Drivers | None = None
 
 
-def install_driver(machine: DescribedGpus) -> Drivers:
-    """Let the driver's libraries of this process answer as those of the machine; a later call changes the answers."""
+def silence_driver() -> Drivers:
+    """Let this process have no driver until :func:`install_driver`: TensorFlow then finds no real GPU.
+
+    Raises:
+        SoftwareGpusUnavailable: the process has loaded a real driver, or the stand-ins cannot be compiled.
+    """
     global _drivers
     if _drivers is None:
         _drivers = Drivers.install()
+    return _drivers
+
+
+def install_driver(machine: DescribedGpus) -> Drivers:
+    """Let the driver's libraries of this process answer as those of the machine; a later call changes the answers."""
+    _drivers = silence_driver()
     _drivers.write(dict(machine.driver))
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     if machine.visible is not None:
@@ -69,13 +79,15 @@ def plant_faults(library: ctypes.CDLL, machine: DescribedGpus) -> None:
     """Replace the faults that act in this process. ``library`` is that of the software GPUs.
 
     Raises:
-        InvalidDescription: a fault names an op that TensorFlow does not have.
+        InvalidDescription: a fault names an op on which none can act.
     """
     library.harness_softgpu_faults.argtypes = [ctypes.c_char_p]
     library.harness_softgpu_faults.restype = ctypes.c_char_p
     problem = library.harness_softgpu_faults("\n".join(machine.faults).encode())
     if problem is not None:
-        raise InvalidDescription(machine.name, "fault", problem.decode(), "faults in ops that this TensorFlow has")
+        raise InvalidDescription(
+            machine.name, "fault", problem.decode(), "ops that compute something on a GPU, such as MatMul"
+        )
     drivers = install_driver(machine)
     library.harness_softgpu_share_work(str(drivers.work_path).encode())
     for device, number in enumerate(machine.numbers):

@@ -7,6 +7,7 @@ the process under that name is what they get, so nothing has to be installed or 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import hashlib
 import mmap
@@ -19,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import SoftwareGpusUnavailable
-from harness.softgpu.compiler import find_compiler
-from harness.softgpu.library import cache_folder, locked
+from harness.softgpu.compiler import Compiler, find_compiler
+from harness.softgpu.library import cache_folder, cached, intact, locked, open_library, seal
 
 _SOURCE = Path(__file__).with_name("driver_source")
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
@@ -44,23 +45,33 @@ def build_drivers(environment: Mapping[str, str] = os.environ) -> Path:
     for file in sorted(_SOURCE.iterdir()):
         digest.update(file.read_bytes())
     folder = cache_folder(environment) / f"drivers-{digest.hexdigest()[:16]}"
-    if folder.exists():
-        return folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder.with_suffix(".lock")):
-            if not folder.exists():
-                unfinished = folder.with_suffix(".unfinished")
-                shutil.rmtree(unfinished, ignore_errors=True)
-                unfinished.mkdir()
-                for name, source in _LIBRARIES.items():
-                    arguments = [*_OPTIONS, str(_SOURCE / source), f"-Wl,-soname,{name}", "-o", str(unfinished / name)]
-                    compiler.compile(arguments, folder.with_suffix(".log"))
-                unfinished.rename(folder)
-    except OSError as error:
-        why = f"the folder {folder.parent} cannot be written ({error.strerror or error})"
-        raise SoftwareGpusUnavailable(why, "make room there, or set XDG_CACHE_HOME to another folder") from error
+    libraries = [folder / name for name in _LIBRARIES]
+    with cached(folder.parent):
+        if not intact(libraries):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with locked(folder.with_suffix(".lock")):
+                if not intact(libraries):
+                    _compile(compiler, folder)
     return folder
+
+
+def _compile(compiler: Compiler, folder: Path) -> None:
+    unfinished = folder.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    for name, source in _LIBRARIES.items():
+        arguments = [*_OPTIONS, str(_SOURCE / source), f"-Wl,-soname,{name}", "-o", str(unfinished / name)]
+        compiler.compile(arguments, folder.with_suffix(".log"))
+    seal([unfinished / name for name in _LIBRARIES])
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+
+
+def _is_real(name: str) -> bool:
+    """Whether this process has a library of this name that is no stand-in."""
+    with contextlib.suppress(OSError):
+        return not hasattr(ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW), "harness_described_machine")
+    return False
 
 
 class Drivers:
@@ -82,18 +93,17 @@ class Drivers:
             SoftwareGpusUnavailable: the process has loaded real ones, or they cannot be compiled.
         """
         built = build_drivers()
+        if loaded := [name for name in _LIBRARIES if _is_real(name)]:
+            names = " and ".join(loaded)
+            why = f"this process has loaded the machine's own {names}, and cannot have that of a described machine"
+            remedy = "in a fresh process, call harness.configure before anything looks for GPUs, such as"
+            raise SoftwareGpusUnavailable(why, f"{remedy} tf.config.list_physical_devices or pynvml.nvmlInit")
         folder = Path(tempfile.mkdtemp(prefix="harness-machine-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         made = cls(folder)
         for name in _LIBRARIES:
-            ctypes.CDLL(str(built / name), mode=ctypes.RTLD_GLOBAL)
-            found = ctypes.CDLL(name)
-            if not hasattr(found, "harness_described_machine"):
-                why = f"this process has loaded the machine's own {name}"
-                raise SoftwareGpusUnavailable(
-                    why, "configure the described machine before anything looks for real GPUs"
-                )
-            found.harness_described_machine(str(made.path).encode())
+            library = open_library(built / name, ctypes.RTLD_GLOBAL)
+            library.harness_described_machine(str(made.path).encode())
         return made
 
     def write(self, values: Mapping[str, object]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.atomic_file import write_atomically
 from harness.errors import SoftwareGpusUnavailable
 from harness.softgpu.compiler import Compiler, find_compiler
 from harness.tensorflow_version import C_LIBRARY
@@ -74,17 +76,38 @@ def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ, 
     installation = Installation.of(tensorflow)
     folder = cache_folder(environment)
     library = folder / f"{library_key(installation, compiler, source)}.so"
-    if library.exists():
-        return library
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(library.with_suffix(".lock")):
-            if not library.exists():  # another process may have compiled it while this one waited
-                _compile(compiler, installation, source, library)
-    except OSError as error:
-        why = f"the folder {folder} cannot be written ({error.strerror or error})"
-        raise SoftwareGpusUnavailable(why, "make room there, or set XDG_CACHE_HOME to another folder") from error
+    with cached(folder):
+        if not intact([library]):
+            folder.mkdir(parents=True, exist_ok=True)
+            with locked(library.with_suffix(".lock")):
+                if not intact([library]):  # another process may have compiled it while this one waited
+                    _compile(compiler, installation, source, library)
     return library
+
+
+def open_library(path: Path, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    """Load a compiled library into this process. Raise SoftwareGpusUnavailable where the system refuses it."""
+    try:
+        return ctypes.CDLL(str(path), mode=mode)
+    except OSError as error:
+        why = f"the compiled library cannot be loaded ({error})"
+        remedy = "set XDG_CACHE_HOME to a folder whose file system is not mounted with noexec, or delete this one"
+        raise SoftwareGpusUnavailable(why, remedy) from error
+
+
+def intact(libraries: Sequence[Path]) -> bool:
+    """Whether libraries have the content that :func:`seal` noted. Loading a damaged one can end the process."""
+    note = libraries[0].with_suffix(".sha256")
+    return all(each.exists() for each in (note, *libraries)) and note.read_bytes() == _digest(libraries).encode()
+
+
+def seal(libraries: Sequence[Path]) -> None:
+    """Note the content of compiled libraries."""
+    write_atomically(libraries[0].with_suffix(".sha256"), _digest(libraries))
+
+
+def _digest(libraries: Sequence[Path]) -> str:
+    return hashlib.sha256(b"".join(each.read_bytes() for each in libraries)).hexdigest()
 
 
 def _compile(compiler: Compiler, installation: Installation, source: Path, library: Path) -> None:
@@ -94,8 +117,19 @@ def _compile(compiler: Compiler, installation: Installation, source: Path, libra
     try:
         compiler.compile(installation.arguments(source / _MAIN, unfinished), library.with_suffix(".log"))
         unfinished.replace(library)
+        seal([library])
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def cached(folder: Path) -> Iterator[None]:
+    """Say in one line what is wrong with the folder of a cache."""
+    try:
+        yield
+    except OSError as error:
+        why = f"the folder {folder} cannot be read or written ({error.strerror or error})"
+        raise SoftwareGpusUnavailable(why, "make room there, or set XDG_CACHE_HOME to another folder") from error
 
 
 @contextlib.contextmanager

@@ -5,15 +5,22 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from harness._tensorflow import context_started, follow_splits, load_pluggable_device, train_keras_without_xla
 from harness.errors import DevicesAlreadyConfigured, SoftwareGpusUnavailable
 from harness.plural import plural
-from harness.softgpu.described import DescribedGpus, install_driver, plant_faults, total_mib
-from harness.softgpu.library import build_library
+from harness.softgpu.described import DescribedGpus, install_driver, plant_faults, silence_driver, total_mib
+from harness.softgpu.library import build_library, open_library
 
 _MIB = 1024 * 1024
+#: What machine.h maps at once; what TensorFlow and its threads map for each device besides (12, measured with 1 to 200
+#: devices of TensorFlow 2.21); and as many as the program may add.
+_PIECE_MIB, _OF_DEVICE, _SPARE = 16, 16, 2048
+#: TensorFlow's allocator writes a number of 8 bytes for each 256 bytes of a device that is used.
+_TABLE = 32
+_MOST_MAPPINGS = Path("/proc/sys/vm/max_map_count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,8 @@ def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
     Raises:
         DevicesAlreadyConfigured: this process has other software GPUs, and TensorFlow would abort; or TensorFlow has
             started without them.
-        SoftwareGpusUnavailable: the machine has real GPUs that are not hidden, or the library cannot be built.
+        SoftwareGpusUnavailable: the machine has real GPUs that are not hidden, or too little memory, or the library
+            cannot be built.
     """
     global _loaded, _library
     if _loaded == gpus:
@@ -57,18 +65,46 @@ def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
         install_driver(gpus)  # the driver alone knows of its cards
         _loaded = gpus
         return
+    prepare(gpus)
     if real := tensorflow.config.list_physical_devices("GPU"):
         why = f"TensorFlow sees {plural(len(real), 'real GPU')}, and cannot use real and software GPUs in one process"
         raise SoftwareGpusUnavailable(why, "hide them with CUDA_VISIBLE_DEVICES=-1, or use them with 'gpu'")
     if context_started():
         raise DevicesAlreadyConfigured("TensorFlow started without software GPUs", str(gpus))
     path = build_library(tensorflow)
-    library = ctypes.CDLL(str(path))
+    library = open_library(path)
     _arrange(library, gpus, [(card, None) for card in range(gpus.count)])
     _loaded, _library = gpus, library
     load_pluggable_device(path)
     follow_splits(lambda parts: _arrange(library, _loaded or gpus, parts))
     train_keras_without_xla()
+
+
+def prepare(gpus: SoftwareGpus | DescribedGpus) -> None:
+    """Do what has to be done before TensorFlow looks for real GPUs, and loads the driver that it then keeps.
+
+    Raises:
+        SoftwareGpusUnavailable: this machine has too little memory, or this process has loaded a real driver.
+    """
+    import psutil
+
+    available_mib = psutil.virtual_memory().available // _MIB
+    refuse_too_large(gpus, int(_MOST_MAPPINGS.read_text(encoding="ascii")), available_mib)
+    if isinstance(gpus, DescribedGpus):
+        silence_driver()
+
+
+def refuse_too_large(gpus: SoftwareGpus | DescribedGpus, most_mappings: int, available_mib: int) -> None:
+    """Raise SoftwareGpusUnavailable if a program that used all GPUs would be killed, or TensorFlow would abort."""
+    sizes = [gpus.memory_of(number) for number in range(gpus.count)]
+    mappings = sum(-(-size // _PIECE_MIB) + _OF_DEVICE for size in sizes) + _SPARE
+    for needed, there, what in (
+        (mappings, most_mappings, "mappings of a process, and Linux allows {} (sysctl vm.max_map_count)"),
+        (sum(sizes) // _TABLE, available_mib, "MiB for the tables of TensorFlow's allocator, and {} MiB are available"),
+    ):
+        if needed > there:
+            why = f"{gpus}, {sum(sizes):,} MiB in all, take about {needed:,} {what.format(f'{there:,}')}"
+            raise SoftwareGpusUnavailable(why, "use fewer or smaller ones, such as softgpu:NxM with M MiB each")
 
 
 def _arrange(
@@ -92,7 +128,7 @@ def switch(machine: DescribedGpus) -> None:
 
     Raises:
         DevicesAlreadyConfigured: this process has fewer or smaller software GPUs, or none.
-        InvalidDescription: a fault names an op that TensorFlow does not have.
+        InvalidDescription: a fault names an op on which none can act.
     """
     global _loaded
     here = _loaded
@@ -113,6 +149,6 @@ def switch(machine: DescribedGpus) -> None:
 
 def missing_ops(tensorflow: Any) -> tuple[str, ...]:
     """The ops that have a kernel on a GPU and cannot run on a software GPU at all, sorted."""
-    library = ctypes.CDLL(str(build_library(tensorflow)))
+    library = open_library(build_library(tensorflow))
     library.harness_softgpu_missing_ops.restype = ctypes.c_char_p
     return tuple(library.harness_softgpu_missing_ops().decode().split())

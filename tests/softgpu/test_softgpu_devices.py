@@ -250,6 +250,16 @@ op = "MatMull"
 """
 
 
+#: Ops in which no fault can act, and why.
+_IDLE = {
+    '"Identity"': "Identity runs as it is",
+    '"AssignVariableOp"': "AssignVariableOp has no output in the memory of a GPU",
+    '"AsString"': "AsString has no GPU kernel",
+    '"FFTND"': "a software GPU cannot run FFTND",
+    '"MatMul"\ndtype = "int8"': "MatMul has no output in the memory of a GPU with the type int8",
+}
+
+
 def a_fault_in_no_op() -> None:
     import harness
     from harness.errors import InvalidDescription
@@ -260,6 +270,11 @@ def a_fault_in_no_op() -> None:
         message = refusal(lambda: harness.configure(f"softgpu:{path}"), InvalidDescription)
         assert "TensorFlow has no op MatMull" in message, message
         assert "\n" not in message, message
+        for op, why in _IDLE.items():
+            path.write_text(_NO_SUCH_OP.replace('"MatMull"', op), encoding="utf-8")
+            message = refusal(lambda: harness.configure(f"softgpu:{path}"), InvalidDescription)
+            assert why in message, message
+            assert "\n" not in message, message
         # The process has no software GPUs yet, so that the same file without the mistake is no second configuration.
         path.write_text(_NO_SUCH_OP.replace("MatMull", "MatMul"), encoding="utf-8")
         assert len(harness.configure(f"softgpu:{path}")) == 2
@@ -269,7 +284,7 @@ def a_fault_in_no_op() -> None:
         assert "\n" not in message, message
 
 
-def test_a_fault_in_an_op_that_does_not_exist_is_refused_in_one_line(fresh_process: Any) -> None:
+def test_a_fault_in_an_op_that_computes_nothing_on_a_gpu_is_refused_in_one_line(fresh_process: Any) -> None:
     fresh_process(a_fault_in_no_op, timeout_s=_TIMEOUT_S)
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from harness.errors import SoftwareGpusUnavailable
 from harness.softgpu.compiler import find_compiler
-from harness.softgpu.library import Installation, build_library, cache_folder, library_key
+from harness.softgpu.drivers import build_drivers
+from harness.softgpu.library import Installation, build_library, cache_folder, library_key, open_library
 
 #: Writes its arguments and counts its runs beside itself; `{body}` is what it does as a compiler.
 _SCRIPT = """#!/bin/sh
@@ -59,6 +60,42 @@ def test_a_library_is_compiled_once_and_taken_from_the_cache_afterwards(tmp_path
     assert build_library(fake_tensorflow(), machine) == first
     assert runs(tmp_path) == 1
     assert [path.suffix for path in first.parent.glob("*.unfinished")] == []
+
+
+@pytest.mark.parametrize("size", [0, 3, None])
+def test_a_damaged_library_is_compiled_again(tmp_path: Path, size: int | None) -> None:
+    machine = compiler(tmp_path)
+    library = build_library(fake_tensorflow(), machine)
+    if size is None:
+        library.write_text("another\n", encoding="utf-8")
+    else:
+        os.truncate(library, size)
+    assert build_library(fake_tensorflow(), machine).read_text(encoding="utf-8") == "library\n"
+    assert runs(tmp_path) == 2
+    build_library(fake_tensorflow(), machine)
+    assert runs(tmp_path) == 2
+
+
+def test_the_stand_ins_for_the_driver_are_compiled_once_and_again_where_one_is_damaged(tmp_path: Path) -> None:
+    machine = compiler(tmp_path)
+    one, other = sorted(build_drivers(machine).glob("*.so.1"))
+    build_drivers(machine)
+    assert runs(tmp_path) == 2, "one run for each"
+    for damaged in (one, other):
+        os.truncate(damaged, 1)
+        assert sorted(build_drivers(machine).glob("*.so.1")) == [one, other]
+        assert damaged.read_text(encoding="utf-8") == "library\n"
+    assert runs(tmp_path) == 6
+
+
+def test_a_library_that_the_system_refuses_to_load_is_said_in_one_line(tmp_path: Path) -> None:
+    # As on a file system that is mounted with noexec, the loader refuses what the compiler has written.
+    library = build_library(fake_tensorflow(), compiler(tmp_path))
+    with pytest.raises(
+        SoftwareGpusUnavailable, match=r"cannot be loaded \(.*\); set XDG_CACHE_HOME .* noexec"
+    ) as caught:
+        open_library(library)
+    assert "\n" not in str(caught.value)
 
 
 def test_another_tensorflow_compiler_or_source_is_another_library(tmp_path: Path) -> None:
@@ -106,6 +143,7 @@ def test_the_first_compiler_on_the_path_is_taken_where_none_is_named(tmp_path: P
     [
         ({"PATH": "/nowhere"}, "there is no C++ compiler (tried CXX, g++, c++, clang++)"),
         ({"PATH": "/nowhere", "CXX": "icc -O3"}, "CXX names 'icc -O3', which cannot be found"),
+        ({"PATH": os.environ["PATH"], "CXX": 'g++ "'}, "CXX is 'g++ \"', which is no command (No closing quotation)"),
         ({"PATH": os.environ["PATH"], "CXX": "false"}, "is not a C++ compiler: --version failed"),
     ],
 )
@@ -139,7 +177,9 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_said_with_what_to_do(tmp_path: Path) -> None:
     machine = compiler(tmp_path)
     (tmp_path / "cache").write_text("a file in the place of the folder", encoding="utf-8")
-    with pytest.raises(SoftwareGpusUnavailable, match=r"cannot be written .*set XDG_CACHE_HOME to another folder"):
+    with pytest.raises(
+        SoftwareGpusUnavailable, match=r"cannot be read or written .*set XDG_CACHE_HOME to another folder"
+    ):
         build_library(fake_tensorflow(), machine)
 
 

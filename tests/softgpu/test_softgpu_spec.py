@@ -19,6 +19,7 @@ from harness.devices.spec import parse_spec
 from harness.errors import DevicesUnavailable, InvalidSpec, SoftwareGpusUnavailable
 from harness.softgpu import SoftwareGpus, load
 from harness.softgpu.described import total_mib
+from harness.softgpu.loading import refuse_too_large
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,46 @@ def test_a_profile_can_name_software_gpus(tmp_path: Any) -> None:
     profile = load_profile(file)
     assert profile.spec == SoftwareGpuSpec(2, 512)
     assert resolve(file).plan(Inventory()).soft_placement
+
+
+def test_a_profile_names_a_description_by_its_path_from_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "machines").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    text = 'schema_version = 1\n[cards]\ncount = 3\nmodel = "Tesla T4"\n'
+    (tmp_path / "machines" / "three.toml").write_text(text, encoding="utf-8")
+    file = tmp_path / "three-cards.toml"
+    for spec in ("softgpu:machines/three.toml", f"softgpu:{tmp_path / 'machines' / 'three.toml'}"):
+        file.write_text(f"schema_version = 1\nspec = '{spec}'\n", encoding="utf-8")
+        for profile in (file, Path("..") / file.name):
+            assert len(resolve(profile).plan(Inventory()).devices) == 3
+    file.write_text("schema_version = 1\nspec = 'softgpu:@clean-8'\n", encoding="utf-8")
+    assert len(resolve(file).plan(Inventory()).devices) == 8
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ("softgpu:16x65536", "1,048,576 MiB in all, take about 67,840 mappings of a process, and Linux allows 65,530"),
+        ("softgpu:600", "take about 88,448 mappings"),
+        ("softgpu:8x65536", "take about 16,384 MiB for the tables of TensorFlow's allocator, and 8,192 MiB are"),
+    ],
+)
+def test_more_memory_than_the_machine_can_hold_is_refused_in_one_line(spec: str, why: str) -> None:
+    gpus = resolve(spec).plan(Inventory()).software_gpus
+    assert gpus is not None
+    with pytest.raises(SoftwareGpusUnavailable) as caught:
+        refuse_too_large(gpus, 65_530, 8192)
+    assert why in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    refuse_too_large(gpus, 10**6, 10**6)
+
+
+def test_usual_sizes_are_not_refused() -> None:
+    for gpus in (SoftwareGpus(64, 2048), SoftwareGpus(4, 65_536), SoftwareGpus(600, 16)):
+        refuse_too_large(gpus, 65_530, 8192)
 
 
 def test_beside_real_gpus_there_are_no_software_gpus() -> None:

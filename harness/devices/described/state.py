@@ -227,7 +227,7 @@ def _sensed(fault: tables.FaultTable, model: Model) -> dict[str, object]:
         share = (model.temperature_slowdown_c - _IDLE_C) / (model.temperature_slowdown_c + _OVER_C - _IDLE_C)
         return {"top_c": model.temperature_slowdown_c + _OVER_C, "warming_s": _warming_s(share, fault.slowdown_after_s)}
     if isinstance(fault, tables.Ecc):
-        growth = {
+        growth: dict[str, object] = {
             "ecc_corrected_per_s": fault.corrected_per_s,
             "ecc_uncorrected_per_s": fault.uncorrected_per_s,
             "ecc_uncorrected_old": fault.old_uncorrected,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from harness.devices.inventory import Inventory, read_inventory
@@ -48,6 +49,10 @@ class DeviceSpec(ABC):
     @abstractmethod
     def plan(self, request: Request, inventory: Inventory) -> Plan:
         """Decide which devices to configure. Raise DevicesUnavailable if fewer devices are available than requested."""
+
+    def within(self, folder: Path) -> DeviceSpec:  # noqa: ARG002 - most specs name no file
+        """The same spec with its relative paths taken from ``folder``."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import DeviceSpec, Form, Request, counted
@@ -20,7 +21,7 @@ _SOFTWARE_GPU = re.compile(r"softgpu:([0-9]+)(?:x([0-9]+))?")
 DEFAULT_MIB = 2048
 #: The least, in MiB: TensorFlow's own buffers and a small model need as much.
 LEAST_MIB = 16
-#: The most, in MiB, as in a description. It is mapped in pieces of 16 MiB, and Linux limits their number.
+#: The most, in MiB, as in a description.
 MOST_MIB = 65_536
 
 
@@ -91,6 +92,14 @@ class DescribedGpuSpec(DeviceSpec):
         if self.machine.startswith("@"):
             return shipped_folder("fake") / f"{self.machine[1:]}.toml"
         return Path(self.machine).absolute()
+
+    def within(self, folder: Path) -> DescribedGpuSpec:
+        """Take a relative path of the file from ``folder``."""
+        return self if self.machine.startswith("@") else replace(self, machine=str(folder.absolute() / self.machine))
+
+    def inventory(self, tensorflow: Any) -> Inventory:  # noqa: ARG002
+        """Look at nothing: the real driver would be loaded, and this process then keeps it."""
+        return Inventory()
 
     def gpus(self, visible: str | None = None) -> DescribedGpus:
         """The GPUs that TensorFlow sees on the machine; with ``visible``, as with that ``CUDA_VISIBLE_DEVICES``.

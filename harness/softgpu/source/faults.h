@@ -61,12 +61,14 @@ class Faults {
     return *faults;
   }
 
+  // Why nothing that an op computes in numbers of a type ("*": of any) can be spoilt; empty where it can.
+  using WhyNot = std::string (*)(const std::string& op, const std::string& type);
+
   // Replaces the table. Empty, or what is wrong with a line; the old table then stays.
-  std::string Set(const std::string& text) {
+  std::string Set(const std::string& text, WhyNot why_not) {
     auto table = std::make_shared<std::vector<Fault>>();
     std::istringstream lines(text);
     uint64_t seed = 0;
-    Machine::Get().Limit(-1, 0);
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words(line);
       Fault fault;
@@ -84,17 +86,24 @@ class Faults {
                                                   "lost", "stuck", "room",    "drop",   "copy", "link"};
       if (kinds.count(fault.kind) == 0) return "an unknown kind of fault: " + fault.kind;
       std::istringstream ops(fault.Text("op"));
+      std::string idle;
+      bool acts = false;
       for (std::string op; std::getline(ops, op, ',');) {
-        if (op == "*") continue;
-        if (tf::OpRegistry::Global()->LookUp(op) == nullptr) return "TensorFlow has no op " + op;
+        const std::string why = why_not(op, fault.Text("dtype"));
+        acts |= why.empty();
+        if (idle.empty()) idle = why;
         fault.ops.insert(op);
       }
+      if (!acts && !idle.empty()) return idle;
       fault.device = fault.Integer("device", -1);
       fault.from = fault.Integer("from", -1);
       fault.to = fault.Integer("to", -1);
       fault.probability = fault.Number("p", 1);
-      if (fault.kind == "room") Machine::Get().Limit(fault.device, fault.Integer("bytes", 0));
       table->push_back(std::move(fault));
+    }
+    Machine::Get().Limit(-1, 0);
+    for (const Fault& fault : *table) {
+      if (fault.kind == "room") Machine::Get().Limit(fault.device, fault.Integer("bytes", 0));
     }
     std::lock_guard<std::mutex> locked(lock_);
     random_.seed(seed);
@@ -124,6 +133,8 @@ class Faults {
     if (op == "CollectiveBcastRecvV2") return false;
     std::string hint;
     if (!tf::TryGetNodeAttr(context->op_kernel().def(), "communication_hint", &hint)) hint = "nccl";
+    // "auto" is a ring too, unless the session prefers NCCL.
+    if (hint != "nccl") hint = "ring";
     for (const Fault& fault : *Table()) {
       if (fault.kind != "drop" || fault.device != DeviceOf(context)) continue;
       const std::string wanted = fault.Text("hint");
@@ -195,9 +206,8 @@ class Faults {
       if (mode == "flip" && size > 0) bytes[Draw() % size] ^= 1 << Draw() % 8;
     }
     for (const Fault& fault : *table) {
-      const bool host = fault.to == -1 && (source == fault.from || target == fault.from) && (source < 0 || target < 0);
-      const bool pair = fault.to == -2 && (source == fault.from || target == fault.from) && source >= 0 && target >= 0;
-      if (fault.kind == "link" && (host || pair)) Wait(began, fault.Number("factor", 1));
+      const bool there = source == fault.from && target == fault.to, back = source == fault.to && target == fault.from;
+      if (fault.kind == "link" && (there || back)) Wait(began, fault.Number("factor", 1));
     }
     if (target >= 0) Stick(*table, to, size);
     return "";

@@ -12,7 +12,7 @@ extern "C" void harness_softgpu_configure(int count, const int* cards, const int
 // The faults of the machine, as lines for faults.h: null, or what is wrong with them. Can be called at any time.
 extern "C" const char* harness_softgpu_faults(const char* lines) {
   static std::string problem;
-  problem = softgpu::Faults::Get().Set(lines);
+  problem = softgpu::Faults::Get().Set(lines, softgpu::WhyNotSpoilt);
   return problem.empty() ? nullptr : problem.c_str();
 }
 

@@ -4,8 +4,10 @@
 #ifndef HARNESS_SOFTGPU_REGISTRY_H_
 #define HARNESS_SOFTGPU_REGISTRY_H_
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "collectives.h"
 #include "layout.h"
@@ -87,18 +89,68 @@ inline bool IsForAnyDevice(const std::string& op) {
   return absl::StartsWith(op, "Collective") && absl::EndsWith(op, "V2") && op != "CollectiveAssignGroupV2";
 }
 
+// The kernels that a GPU has, and the ops that have one on the CPU, before software GPUs add theirs.
+struct Kernels {
+  std::vector<tf::KernelDef> on_gpu;
+  std::set<std::string> on_cpu;
+
+  static const Kernels& Get() {
+    static const auto* kernels = [] {
+      auto* made = new Kernels;
+      const tf::KernelList all = tf::GetAllRegisteredKernels();
+      for (const tf::KernelDef& kernel : all.kernel()) {
+        if (kernel.device_type() == tf::DEVICE_CPU) made->on_cpu.insert(kernel.op());
+        const bool for_any = kernel.device_type() == tf::DEVICE_DEFAULT && IsForAnyDevice(kernel.op());
+        if (kernel.device_type() == tf::DEVICE_GPU || for_any) made->on_gpu.push_back(kernel);
+      }
+      return made;
+    }();
+    return *kernels;
+  }
+};
+
+// Whether an output of a kernel lies in the GPU's memory, and can have numbers of a type ("*": of any).
+inline bool Makes(const tf::KernelDef& kernel, const tf::OpDef::ArgDef& output, const std::string& type) {
+  const auto& on_host = kernel.host_memory_arg();
+  if (std::find(on_host.begin(), on_host.end(), output.name()) != on_host.end()) return false;
+  const auto fits = [&type](int each) {
+    const auto found = static_cast<tf::DataType>(each);
+    return tf::DataTypeSize(found) > 0 && (type == "*" || type == tf::DataTypeString(found));
+  };
+  if (output.type() != tf::DT_INVALID) return fits(output.type());
+  for (const auto& constraint : kernel.constraint()) {
+    if (constraint.name() != output.type_attr()) continue;
+    const auto& types = constraint.allowed_values().list().type();
+    return std::any_of(types.begin(), types.end(), fits);
+  }
+  return true;
+}
+
+// Why no fault can spoil what an op computes in numbers of a type ("" or "*": of any); empty where one can.
+inline std::string WhyNotSpoilt(const std::string& op, const std::string& type) {
+  const tf::OpRegistrationData* known = tf::OpRegistry::Global()->LookUp(op);
+  if (known == nullptr) return "TensorFlow has no op " + op;
+  bool has_kernel = false;
+  for (const tf::KernelDef& kernel : Kernels::Get().on_gpu) {
+    if (kernel.op() != op) continue;
+    has_kernel = true;
+    const auto& outputs = known->op_def.output_arg();
+    const auto spoils = [&](const auto& output) { return Makes(kernel, output, type.empty() ? "*" : type); };
+    const Maker maker = MakerFor(op, Kernels::Get().on_cpu.count(op) > 0);
+    if (maker == nullptr) return op + " runs as it is, and computes nothing in a GPU's memory";
+    if (maker == static_cast<Maker>(Make<Missing>)) return "a software GPU cannot run " + op;
+    if (std::any_of(outputs.begin(), outputs.end(), spoils)) return "";
+  }
+  if (!has_kernel) return op + " has no GPU kernel of its own";
+  return op + " has no output in the memory of a GPU" + (type.empty() || type == "*" ? "" : " with the type " + type);
+}
+
 // Registers all of them. The names of the ops that cannot be run at all are returned, each on a line.
 inline const std::string& RegisterKernels() {
   static const auto* missing = [] {
-    const tf::KernelList all = tf::GetAllRegisteredKernels();
-    std::set<std::string> on_cpu, unable;
-    for (const tf::KernelDef& kernel : all.kernel()) {
-      if (kernel.device_type() == tf::DEVICE_CPU) on_cpu.insert(kernel.op());
-    }
-    for (const tf::KernelDef& kernel : all.kernel()) {
-      const bool for_any = kernel.device_type() == tf::DEVICE_DEFAULT && IsForAnyDevice(kernel.op());
-      if (kernel.device_type() != tf::DEVICE_GPU && !for_any) continue;
-      const Maker maker = MakerFor(kernel.op(), on_cpu.count(kernel.op()) > 0);
+    std::set<std::string> unable;
+    for (const tf::KernelDef& kernel : Kernels::Get().on_gpu) {
+      const Maker maker = MakerFor(kernel.op(), Kernels::Get().on_cpu.count(kernel.op()) > 0);
       if (maker == nullptr) continue;
       if (maker == static_cast<Maker>(Make<Missing>)) unable.insert(kernel.op());
       auto* definition = new tf::KernelDef(kernel);
