@@ -19,7 +19,7 @@ from harness.softgpu import DescribedGpus
 from harness.softgpu.compiler import NAMES
 
 _WITHOUT = not any(shutil.which(name) for name in NAMES)
-#: What no check of a machine with software GPUs can show: it takes another process, rates, or more than one run.
+#: What these checks cannot show: it takes another process, rates, or more than one run (test_faults_in_time.py).
 ELSEWHERE = {"absent", "cuda-unavailable", "nondeterministic", "slow"}
 
 

@@ -220,6 +220,43 @@ def test_there_can_be_64_devices(fresh_process: Any) -> None:
     fresh_process(many, timeout_s=_TIMEOUT_S)
 
 
+def _mapped_mib() -> float:
+    """What all software GPUs have mapped: the pieces of the file that their memory is made of."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    ends = [line.split()[0].split("-") for line in lines if "software-gpu-garbage" in line]
+    return sum(int(end, 16) - int(start, 16) for start, end in ends) / 2**20
+
+
+def memory_growth(growth: bool) -> None:
+    import tensorflow as tf
+
+    from harness.softgpu import SoftwareGpus, load
+
+    load(tf, SoftwareGpus(2, 256))
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, growth)
+    with tf.device("GPU:1"):
+        held = [tf.ones(2**18)]
+        assert _mapped_mib() < 32 if growth else _mapped_mib() > 250
+        held.append(tf.ones(2**24))
+        assert 64 < _mapped_mib() < 256 if growth else _mapped_mib() > 250
+        refusal(lambda: held.append(tf.ones(2**26)), tf.errors.ResourceExhaustedError)
+    assert _mapped_mib() < 260, "the limit holds with growth too, and GPU:0 has taken nothing"
+
+
+def growing() -> None:
+    memory_growth(True)
+
+
+def not_growing() -> None:
+    memory_growth(False)
+
+
+@pytest.mark.parametrize("program", [growing, not_growing])
+def test_memory_growth_takes_memory_as_it_is_needed_up_to_the_limit(fresh_process: Any, program: Any) -> None:
+    fresh_process(program, timeout_s=_TIMEOUT_S)
+
+
 def started_before() -> None:
     import tensorflow as tf
 
