@@ -55,6 +55,7 @@ def interface() -> Interface:
     found = Interface(**{name: _module(f"tensorflow.python.{path}") for name, path in _MODULES.items()})
     variables = _module("tensorflow.python.ops.resource_variable_ops")
     _check_attributes(variables, variables.__name__, ["BaseResourceVariable"])
+    _check_attributes(variables.BaseResourceVariable, "BaseResourceVariable", ["handle"])
     _check_attributes(found.ops, found.ops.__name__, ["Graph"])
     found.graph, found.variable = found.ops.Graph, variables.BaseResourceVariable
     found.attr_value = _module("tensorflow.core.framework.attr_value_pb2")

@@ -33,13 +33,13 @@ from harness.judgement.runs import (
     differing,
     rows_of,
     to_array,
-    variable_names,
 )
 from harness.judgement.sensitivity import Measuring, Of, Spread
 from harness.judgement.slots import judge_slots
-from harness.judgement.state import Snapshot, variables_made, variables_of, watched, writes_noted
+from harness.judgement.state import Snapshot, named_variables, used_by_both, variables_made, variables_of, watched
 from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import coarsest_epsilon, epsilon_of
+from harness.judgement.uses import uses_noted
 from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
 from harness.parallel.notes import add_note
 from harness.records import Finding
@@ -90,7 +90,7 @@ class Examination:
         import tensorflow as tf
 
         try:
-            snapshot = Snapshot.of(self.state)
+            snapshot = Snapshot.of(self.state)  # what is added to it is part of the state from then on
             try:
                 self._run(mode, snapshot)
             finally:
@@ -105,8 +105,8 @@ class Examination:
         # The program under test goes first: what it makes on its first call has to be its own doing.
         self.progress(f"tracing the parallel program, {mode}")
         before = len(self.judged.findings)
-        with writes_noted(snapshot):
-            traced = self._traced(mode, snapshot)
+        used: set[int] = set()
+        traced = self._traced(mode, snapshot, used)
         snapshot.restore()
         if self.gradients is None and traced is not None:
             # A second derivative through a training step, taken outside of its scopes, would be no part of it.
@@ -116,7 +116,7 @@ class Examination:
                 self.tested.forget_graphs()
                 self.progress(f"tracing the parallel program with gradients, {mode}")
                 traced = None
-                traced = self._traced(mode, snapshot)
+                traced = self._traced(mode, snapshot, used)
                 snapshot.restore()
         again: dict[int, NDArray[Any]] = {}
         mixed_up = list(judge_sharing(traced[0], mode)) if traced is not None else []
@@ -136,8 +136,11 @@ class Examination:
             snapshot.restore()
         self.progress(f"running the reference, {mode}")
         try:
-            with writes_noted(snapshot):
-                expected = as_result(self._raw(self.single, mode), self.watched, snapshot.starts)
+            with uses_noted(snapshot) as used_by_reference:
+                raw = self._raw(self.single, mode)
+            self.watched = used_by_both(used & used_by_reference, self.watched, snapshot.variables)
+            expected = as_result(raw, self.watched, snapshot.starts)
+            del raw
         except HarnessError:
             raise
         except Exception as error:  # noqa: BLE001 - the user's reference may raise anything; nothing is proven then
@@ -154,6 +157,8 @@ class Examination:
         if traced is None:
             return
         evidence, found = traced
+        after = dict(zip(map(id, snapshot.variables), found.state, strict=False))  # the reference may have added some
+        found = replace(found, state=tuple(after[id(variable)] for variable in self.watched))
         # Of another mode only the outputs are compared with these.
         self.expected[mode] = replace(expected, gradients=(), state=())
         snapshot.restore()
@@ -180,7 +185,7 @@ class Examination:
             self.judged.findings.extend(judge_pattern(evidence, self.devices, self.pattern, mode))
         self.judged.findings.extend(judge_slots(self.parallel, mode))
 
-    def _traced(self, mode: Mode, snapshot: Snapshot) -> tuple[Trace, Result] | None:
+    def _traced(self, mode: Mode, snapshot: Snapshot, used: set[int]) -> tuple[Trace, Result] | None:
         raised: list[Exception] = []
         runner = self.tested.runner(mode)
 
@@ -192,7 +197,7 @@ class Examination:
                 raise
 
         try:
-            with variables_made() as made:
+            with variables_made() as made, uses_noted(snapshot) as noted:
                 evidence = trace(run, *self.tested.arguments(mode))
         except Exception as error:
             # What the user's program raises is a finding; an error of the evidence itself is not.
@@ -204,7 +209,8 @@ class Examination:
             judge_variables(made, evidence, self.devices, mode, place_of_function(self.parallel))
         )
         own = tuple(op for op in evidence.ops if PROJECTION_SCOPE not in op.name)
-        found = as_result(evidence.outputs, self.watched, snapshot.starts)
+        found = as_result(evidence.outputs, snapshot.variables, snapshot.starts)
+        used |= noted
         return replace(evidence, ops=own, outputs=None), found
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
@@ -291,7 +297,7 @@ class Examination:
                 judge("gradients", index, subject, *pair)
             leaf("gradients", index, subject.where, known)
         self.gradient_values += judged.compared - before
-        names = self._names()
+        names = {id(variable): name for variable, name in named_variables(self.variables, self.state)}
         for index, variable in enumerate(self.watched):
             start = starts[id(variable)]
             changed = expected.state[index] is not start and not np.array_equal(expected.state[index], start)
@@ -325,11 +331,6 @@ class Examination:
                 self.judged, self.oracle, self.inputs, {"parallel": found, "reference": expected}, mode, measured
             )
         self.spread = measured.spread
-
-    def _names(self) -> dict[int, str]:
-        """The names of the variables by their ids; Keras's where the user named them."""
-        names = variable_names(self.variables, self.state[len(self.variables) :])
-        return {id(variable): name for variable, name in zip(self.state, names, strict=True)}
 
     def _arithmetic(self, evidence: Trace, expected: Result, mode: Mode, snapshot: Snapshot) -> float:
         """The largest epsilon of the dtypes that the reference computes in.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.judgement.runs import same_bits, value_of
+from harness.judgement.runs import same_bits, value_of, variable_names
 from harness.judgement.slots import device_of
 from harness.parallel.closure import carried, keras_classes
 from harness.parallel.making import is_made_in_place
 
 #: Methods that write to a variable.
 ASSIGNING = ("assign", "assign_add", "assign_sub")
-#: In the names of the states of Keras's random generators.
-_KERAS_SEED = "seed_generator"
+#: In the names of the states of random generators: Keras's and TensorFlow's own.
+_DRAWING = ("seed_generator", "StateVar")
 
 
 def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) -> list[Any]:
@@ -58,8 +58,30 @@ def watched(parallel: Callable[..., Any], reference: Callable[..., Any], state: 
         variable
         for index, variable in enumerate(state)
         if index < named
-        or (id(variable) in of_one & of_other and id(variable) not in drawing and _KERAS_SEED not in variable.name)
+        or (id(variable) in of_one & of_other and id(variable) not in drawing and is_comparable(variable))
     ]
+
+
+def used_by_both(used: Collection[int], known: Sequence[Any], state: Sequence[Any]) -> list[Any]:
+    """Return the ``known`` variables, then others of ``state`` that can be compared and whose ids are in ``used``."""
+    ids = {id(variable) for variable in known}
+    return [*known, *(each for each in state if id(each) in used and id(each) not in ids and is_comparable(each))]
+
+
+def named_variables(named: Sequence[Any], state: Sequence[Any]) -> list[tuple[Any, str]]:
+    """The variables of ``state`` that can be compared, ``named`` first, each with its name: Keras's of those."""
+    others = list(filter(is_comparable, state[len(named) :]))
+    return list(zip([*state[: len(named)], *others], variable_names(named, others), strict=True))
+
+
+def is_comparable(variable: Any) -> bool:
+    """Whether a program that shares out a batch leaves the same value: not in a generator's state, nor in a replica.
+
+    The replicas of a strategy's variable may hold shares of its value.
+    """
+    # Of its own attributes alone: the strategy's variable passes others on to a replica.
+    in_replica = hasattr(vars(variable).get("_handle"), "_distributed_container")
+    return not in_replica and not any(name in variable.name for name in _DRAWING)
 
 
 def _generator_states(callables: Sequence[Callable[..., Any]]) -> set[int]:
@@ -139,35 +161,3 @@ def variables_made() -> Iterator[list[Any]]:
 
     with tf.variable_creator_scope(creator):
         yield made
-
-
-@contextmanager
-def writes_noted(snapshot: Snapshot) -> Iterator[None]:
-    """Add each variable that the body writes to, and ``snapshot`` lacks, with its value before, wherever it is kept."""
-    import tensorflow as tf
-
-    owner = assigning_class()
-    known = {id(variable) for variable in snapshot.variables}
-    originals = {name: getattr(owner, name) for name in ASSIGNING}
-
-    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
-            if id(self) not in known:
-                known.add(id(self))
-                # One that the body itself makes inside a graph has no value yet.
-                with suppress(tf.errors.FailedPreconditionError, NotImplementedError), tf.init_scope():
-                    value = self.numpy()
-                    snapshot.variables.append(self)
-                    snapshot.values.append(value)
-            return original(self, *arguments, **keywords)
-
-        return method
-
-    for name, original in originals.items():
-        setattr(owner, name, noting(original))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(owner, name, original)

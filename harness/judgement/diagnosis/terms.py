@@ -12,7 +12,8 @@ from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import factor_text
 from harness.judgement.diagnosis.writing import applying
-from harness.judgement.runs import as_result, variable_names
+from harness.judgement.runs import as_result
+from harness.judgement.state import named_variables
 from harness.judgement.tolerance import epsilon_of, epsilon_of_name
 
 _SUMS = frozenset({"Add", "AddV2", "AddN"})
@@ -180,8 +181,7 @@ def _is_off_by(leaf: Leaf, more: float, term: Array, slopes: Sequence[Array]) ->
 def unused(question: Question) -> Iterator[Cause]:
     """The results are the reference's with a variable that the program never reads set to 0, or to 1."""
     read = question.seen_reference.read - question.seen.read
-    variables, named = question.snapshot.variables, question.reference.variables
-    for variable, name in zip(variables, variable_names(named, variables[len(named) :]), strict=True):
+    for variable, name in named_variables(question.reference.variables, question.snapshot.variables):
         if getattr(getattr(variable, "handle", None), "_id", None) not in read:
             continue
         for value in (0, 1):

@@ -1,0 +1,106 @@
+"""Notes the variables that a program uses, wherever it keeps them, so that they are restored and compared."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from harness._tensorflow import interface
+from harness.judgement.state import Snapshot
+
+#: Numbers of dtypes, as ``tensorflow/core/framework/types.proto`` has them.
+_RESOURCE, _VARIANT = 20, 21
+
+
+@contextmanager
+def uses_noted(snapshot: Snapshot) -> Iterator[set[int]]:
+    """Collect the ids of the variables that the body uses; those that ``snapshot`` lacks are added to it.
+
+    A variable is used where Python asks for its handle, or where an op or a function gets it. It is added with its
+    value from before its first use.
+    """
+    private = interface()
+    noting = _Noting(snapshot, private)
+    handle = vars(private.variable)["handle"].fget
+
+    def handle_noted(variable: Any) -> Any:
+        found = handle(variable)
+        noting.note(found, variable)
+        return found
+
+    def inputs_noted(run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def call(*arguments: Any) -> Any:
+            for argument in arguments:
+                for each in argument if isinstance(argument, (list, tuple)) else (argument,):
+                    if isinstance(each, private.ops._EagerTensorBase) and each._datatype_enum() == _RESOURCE:
+                        noting.note(each)
+            return run(*arguments)
+
+        return call
+
+    with ExitStack() as undo:
+        for owner, name in (
+            (private.pywrap, "TFE_Py_FastPathExecute"),
+            (private.context.Context, "call_function"),
+        ):
+            undo.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, inputs_noted(getattr(owner, name)))
+        undo.callback(setattr, private.variable, "handle", vars(private.variable)["handle"])
+        private.variable.handle = property(handle_noted)
+        yield noting.used
+
+
+class _Noting:
+    def __init__(self, snapshot: Snapshot, private: Any) -> None:
+        self.snapshot = snapshot
+        self.private = private
+        self.used: set[int] = set()
+        #: The variable of each handle, by the handle's id; ``None`` for what is no variable.
+        self.by_handle: dict[int, Any] = {
+            variable.handle._id: variable for variable in snapshot.variables if isinstance(variable, private.variable)
+        }
+
+    def note(self, handle: Any, variable: Any = None) -> None:
+        """Note the use of a variable by its handle; ``variable`` is ``None`` where it is not known."""
+        if handle._id not in self.by_handle:
+            if not self._is_of_variable(handle) or not self._read("VarIsInitializedOp", handle):
+                return  # a table, say, or a variable that is being made
+            variable = variable if self._is_variable(type(variable)) else self._owner(handle)
+            self.by_handle[handle._id] = variable
+            if variable is not None:
+                number = variable.dtype.base_dtype.as_datatype_enum
+                self.snapshot.variables.append(variable)
+                self.snapshot.values.append(np.asarray(self._read("ReadVariableOp", handle, "dtype", number)))
+        variable = self.by_handle[handle._id]
+        if variable is not None:
+            self.used.add(id(variable))
+
+    def _read(self, op_type: str, handle: Any, *attributes: Any) -> Any:
+        """Run an op without telling those who watch: it is no part of the program."""
+        context = self.private.context.context()
+        (result,) = self.private.pywrap.TFE_Py_Execute(context._handle, None, op_type, [handle], attributes, 1)
+        return result
+
+    def _owner(self, handle: Any) -> Any:
+        """The variable that keeps this handle, where only a function that was traced before knows it."""
+        holders = gc.get_referrers(handle)
+        attributes = [each for each in holders if type(each) is dict and "_handle" in each]
+        holders += gc.get_referrers(*attributes) if attributes else []
+        return next((each for each in holders if self._is_variable(type(each))), None)
+
+    def _is_variable(self, kind: type) -> bool:
+        # What an assignment returns is a variable too, but not the one that the program keeps.
+        return issubclass(kind, self.private.variable) and kind.__name__ != "_UnreadVariable"
+
+    def _is_of_variable(self, handle: Any) -> bool:
+        """Whether this is the handle of one variable, of numbers or texts; one on a mesh is left alone."""
+        if not isinstance(handle, self.private.ops._EagerTensorBase) or handle.is_packed or "CUSTOM" in handle.device:
+            return False
+        data = handle._handle_data
+        return data is not None and data.is_set and data.shape_and_type[0].dtype not in (_RESOURCE, _VARIANT)
