@@ -91,7 +91,7 @@ def open_library(path: Path, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
         return ctypes.CDLL(str(path), mode=mode)
     except OSError as error:
         why = f"the compiled library cannot be loaded ({error})"
-        remedy = "set XDG_CACHE_HOME to a folder whose file system is not mounted with noexec, or delete this one"
+        remedy = "set XDG_CACHE_HOME to a folder whose file system is not mounted with noexec"
         raise SoftwareGpusUnavailable(why, remedy) from error
 
 
