@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from described_machines import H100, text
@@ -19,6 +20,7 @@ from harness.softgpu import DescribedGpus
 from harness.softgpu.compiler import NAMES
 
 _WITHOUT = not any(shutil.which(name) for name in NAMES)
+_HINTS = ("nccl", "ring", "auto")
 #: What these checks cannot show: it takes another process, rates, or more than one run (test_faults_in_time.py).
 ELSEWHERE = {"absent", "cuda-unavailable", "nondeterministic", "slow"}
 
@@ -144,8 +146,22 @@ def faults_in_kernels_of_every_kind() -> None:
         switch(described("lost card = 1, after_ops = 1"))
         with pytest.raises(tf.errors.OpError, match="GPU:1 is lost"):
             on(1, program), on(1, program), on(1, program)
-    switch(described("collective-drop card = 0"))
-    assert all_reduce()[1].numpy().tolist() == [1.0, 2.0]
+
+    def reduced(device: int, hint: str) -> tf.Tensor:
+        with tf.device(f"GPU:{device}"):
+            return tf.raw_ops.CollectiveReduceV2(
+                input=tf.constant([1.0, 2.0]), group_size=2, group_key=1, instance_key=_HINTS.index(hint),
+                ordering_token=[], communication_hint=hint, merge_op="Add", final_op="Id", is_stateless=True,
+            )  # fmt: skip
+
+    with ThreadPoolExecutor(2) as pool:
+        for algorithm, dropped in (("nccl", ["nccl"]), ("ring", ["ring", "auto"]), (None, ["nccl", "ring", "auto"])):
+            of = f', algorithm = "{algorithm}"' if algorithm else ""
+            switch(described(f"collective-drop card = 0{of}"))
+            for hint in _HINTS:
+                _, found = pool.map(reduced, range(2), [hint] * 2)
+                assert found.numpy().tolist() == ([1.0, 2.0] if hint in dropped else [2.0, 4.0]), (algorithm, hint)
+            assert all_reduce()[1].numpy().tolist() == ([1.0, 2.0] if "nccl" in dropped else [2.0, 4.0])
     # What a lost card holds is lost with it, and nothing can be copied there.
     switch(described("lost card = 1, after_ops = 2"))
     with tf.device("GPU:1"):
