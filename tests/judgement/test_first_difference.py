@@ -333,3 +333,27 @@ def test_inputs_are_called_equal_only_where_each_of_them_was_compared() -> None:
     assert sentence_of(replace(origin, uncompared=True)) == "Mul: not all of its inputs were compared"
     moved = sentence_of(replace(origin, unlike=(step("Range"),), devices=(step("Mul").device,)))
     assert moved == "Mul on CPU:1: the reference has no equal of what it reads from Range (a.py:3) either"
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_layer_that_runs_the_first_op_is_named(devices: Devices, inside: bool) -> None:
+    right, wrong = (tf.keras.layers.Dense(3, activation=name, name=f"dense_{name}") for name in ("tanh", "relu"))
+    for layer in (right, wrong):
+        layer.build((None, 3))
+        layer.kernel.assign(np.linspace(-1.0, 1.0, 9).reshape(3, 3))
+
+    def towers_of(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def towers(x: Any) -> Any:
+            parts = []
+            for device, rows in zip(devices[:2], tf.split(x, 2), strict=True):
+                with tf.device(device.name):
+                    parts.append(fn(rows))
+            return tf.concat(parts, 0)
+
+        return towers
+
+    slip = wrong if inside else lambda rows: tf.nn.relu(right(rows))
+    found = verify(towers_of(slip), lambda x: right(x), {"x": X}, devices=devices[:2])
+    assert f" Relu{' in layer dense_relu' if inside else ''}: its inputs are equal" in found.reason, found
+    clean = verify(towers_of(right), lambda x: right(x), {"x": X}, devices=devices[:2])
+    assert clean.verdict is Verdict.PASS, clean

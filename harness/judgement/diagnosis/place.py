@@ -30,8 +30,8 @@ def layer_of_call() -> str | None:
     layers = keras_classes("layers.Layer")
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and layers:
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, layers):
+        # Only of these frames the local names are asked for, which takes long.
+        if frame.f_code.co_name in ("__call__", "call") and isinstance(owner := frame.f_locals.get("self"), layers):
             return str(getattr(owner, "name", ""))
         frame = frame.f_back
     return None

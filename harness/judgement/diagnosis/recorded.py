@@ -15,6 +15,7 @@ from harness._tensorflow import interface, op_callback
 from harness.evidence.places import places_of_call
 from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.observed import eager_functions
+from harness.judgement.diagnosis.place import layer_of_call
 from harness.judgement.diagnosis.question import Array, Question
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of
@@ -45,8 +46,8 @@ class Step:
 
     ``inputs`` and ``outputs`` are the ids of tensors; ``results`` the values of the outputs: of numbers and booleans,
     as far as there was room. ``constants`` are inputs that no op made, by their number, and ``attributes`` what else
-    says what the op does. Of a backward op, ``gradient_of`` is the type of the forward op, and ``places`` and
-    ``device`` are its.
+    says what the op does. ``layer`` is the Keras layer that runs it. Of a backward op, ``gradient_of`` is the type of
+    the forward op, and ``places``, ``device`` and ``layer`` are its.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Step:
     gradient_of: str = ""
     constants: Mapping[int, Array] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    layer: str | None = None
 
     @property
     def place(self) -> str | None:
@@ -90,8 +92,9 @@ class Recording(list[Step]):
         self._room = _MOST_BYTES
         self._made: set[int] = set()
         self._by_attributes: dict[int, tuple[Any, Step]] = {}
-        #: Of each gradient being computed: the type, lines and device of its forward op, and how many lines led to it.
-        self._gradients: list[tuple[str, tuple[str, ...], str, int]] = []
+        #: Of each gradient being computed: the type, lines, device and layer of its forward op, and how many lines led
+        #: to it.
+        self._gradients: list[tuple[str, tuple[str, ...], str, str | None, int]] = []
 
     def on_op(self, kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> None:
         """Note an op that ran."""
@@ -100,11 +103,11 @@ class Recording(list[Step]):
         on_a_tape = interface().pywrap.TFE_Py_TapeSetShouldRecordBackprop
         self.watched.update(each._id for each in inputs if on_a_tape([each]))
         names = tuple(each._id for each in inputs), tuple(each._id for each in outputs)
-        places, forward = places_of_call(None), ""
+        places, forward, layer = places_of_call(None), "", layer_of_call()
         device = outputs[0].device if outputs else ""
         if self._gradients:
             # A gradient function of the user's has lines of its own.
-            forward, lines, beside, outer = self._gradients[-1]
+            forward, lines, beside, layer, outer = self._gradients[-1]
             device = beside or device
             places = (*places[: len(places) - outer], *lines) if len(places) > outer else lines
         step = Step(
@@ -119,6 +122,7 @@ class Recording(list[Step]):
                 number: np.asarray(each.numpy()) for number, each in enumerate(inputs) if self._is_constant(each)
             },
             attributes=_plain(attributes or ()),
+            layer=layer,
         )
         self._made.update(step.outputs)
         self.append(step)
@@ -141,24 +145,28 @@ class Recording(list[Step]):
         known = self._by_attributes.get(id(attributes))
         if known is not None:
             self.played.update(known[1].outputs)
-        places, device = (known[1].places, known[1].device) if known is not None else ((), "")
-        return self._within(kind, places, device, run)
+        places, device, layer = (
+            (known[1].places, known[1].device, known[1].layer) if known is not None else ((), "", None)
+        )
+        return self._within(kind, places, device, layer, run)
 
     def on_region(self, name: str, inputs: Any, outputs: Any) -> Callable[[Callable[[], Any]], Any]:
         """Note the same for a custom gradient, or another region with its own backward function."""
         given = {each._id for each in inputs if hasattr(each, "_id")}
         made = [each._id for each in outputs if hasattr(each, "_id")]
-        places = places_of_call(None)
+        places, layer = places_of_call(None), layer_of_call()
         device = next((each.device or "" for each in outputs), "")
 
         def backward(run: Callable[[], Any]) -> Any:
             self._play(given, made)
-            return self._within(_FUNCTION.sub(r"\1", name), places, device, run)
+            return self._within(_FUNCTION.sub(r"\1", name), places, device, layer, run)
 
         return backward
 
-    def _within(self, kind: str, places: tuple[str, ...], device: str, run: Callable[[], Any]) -> Any:
-        self._gradients.append((kind, places, device, len(places_of_call(None))))
+    def _within(
+        self, kind: str, places: tuple[str, ...], device: str, layer: str | None, run: Callable[[], Any]
+    ) -> Any:
+        self._gradients.append((kind, places, device, layer, len(places_of_call(None))))
         try:
             return run()
         finally:
@@ -232,8 +240,9 @@ def named(step: Step) -> str:
 
 
 def titled(step: Step) -> str:
-    """Its type; of a backward op also that of the forward op."""
-    return f"{step.kind} in the gradient of {step.gradient_of}" if step.gradient_of else step.kind
+    """Its type; of a backward op also that of the forward op; and its layer."""
+    of = f" in the gradient of {step.gradient_of}" if step.gradient_of else ""
+    return f"{step.kind}{of}{f' in layer {step.layer}' if step.layer else ''}"
 
 
 def steps_of(question: Question, program: Program) -> list[Step]:
