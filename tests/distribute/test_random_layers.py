@@ -59,9 +59,9 @@ def data() -> tuple[Any, Any]:
 
 #: Each layer that draws nothing, its twin that does, and what it is called.
 PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
-    "GRU": (lambda: layers.GRU(4), lambda: layers.GRU(4, dropout=0.5), "layer gru_cell"),
-    "LSTM": (lambda: layers.LSTM(4), lambda: layers.LSTM(4, recurrent_dropout=0.5), "layer lstm_cell"),
-    "SimpleRNN": (lambda: layers.SimpleRNN(4), lambda: layers.SimpleRNN(4, dropout=0.5), "layer simple_rnn_cell"),
+    "GRU": (lambda: layers.GRU(4), lambda: layers.GRU(4, dropout=0.5), "layer gru"),
+    "LSTM": (lambda: layers.LSTM(4), lambda: layers.LSTM(4, recurrent_dropout=0.5), "layer lstm"),
+    "SimpleRNN": (lambda: layers.SimpleRNN(4), lambda: layers.SimpleRNN(4, dropout=0.5), "layer simple_rnn"),
     "MultiHeadAttention": (lambda: Attention(0.0), lambda: Attention(0.5), "layer dropout"),
     "Dropout": (lambda: layers.Dropout(0.0), lambda: layers.Dropout(0.5), "layer dropout"),
     "GaussianNoise": (lambda: layers.GaussianNoise(0.0), lambda: layers.GaussianNoise(0.1), "layer gaussian_noise"),
@@ -114,7 +114,7 @@ def of_scalar_loss() -> Training:
     [
         (recurrent, harness.Verdict.PASS, "2 steps on 2 replicas match the single-device run"),
         (of_scalar_loss, harness.Verdict.FAIL, "returns one number for all its rows"),
-        (dropping, harness.Verdict.UNKNOWN, "layer gru_cell draws random numbers independently on each replica"),
+        (dropping, harness.Verdict.UNKNOWN, "layer gru draws random numbers independently on each replica"),
     ],
 )
 def test_a_recurrent_training_is_judged_unless_it_draws(
