@@ -52,10 +52,6 @@ class Hardware(Protocol):
     def unusable(self) -> tuple[Card, ...]:
         """The cards that should be among ``cards`` and cannot, each with its ``error``."""
 
-    @property
-    def described(self) -> bool:
-        """Whether it is described in a file instead of being real."""
-
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:

@@ -1,15 +1,13 @@
-"""The machine that the hardware checks work on: a :class:`Machine`, real or described in a file for the self-test.
+"""The machine that the hardware checks work on: a :class:`Machine`.
 
-All calls are synchronous: when one returns, its work is done, and ``clock_s`` tells how long it took, in real seconds
-or in the simulated seconds of a described machine.
+All calls are synchronous: when one returns, its work is done, and ``clock_s`` tells how long it took, in seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from harness.devices.described.models import PCIE_LANE_GBS
 
@@ -71,8 +69,7 @@ class Operation:
     ``dtype`` is that of the arguments, ``result_dtype`` that of the result, by NumPy's or ml_dtypes' name. ``flop`` is
     the number of floating-point operations of one run (of the best algorithm) and ``traffic_bytes`` how many bytes it
     must read and write; ``None`` if that is meaningless. ``unit`` is the unit of its rate. ``chained``: a repetition
-    gets the result of the one before as its last argument. ``answer`` is the result of a card in good order where it is
-    known without the arguments.
+    gets the result of the one before as its last argument.
     """
 
     name: str
@@ -84,7 +81,6 @@ class Operation:
     traffic_bytes: float | None = None
     unit: Literal["GFLOP/s", "GB/s"] = "GFLOP/s"
     chained: bool = False
-    answer: Callable[[], npt.NDArray[Any]] | None = None
 
     @property
     def work(self) -> float:
@@ -177,10 +173,6 @@ class Machine(Protocol):
     def unusable(self) -> tuple[Card, ...]:
         """The cards of ``present`` that should be among ``cards`` and cannot, each with its ``error``."""
 
-    @property
-    def described(self) -> bool:
-        """Whether this machine is described in a file instead of being real."""
-
     def clock_s(self) -> float:
         """Return the time of a monotonic clock, in seconds."""
 
@@ -236,6 +228,9 @@ class Machine(Protocol):
     def run(self, operation: Operation, card: str, buffers: Sequence[Buffer], repeats: int = 1) -> Buffer:
         """Run the operation ``repeats`` times on buffers of the card and return the last result."""
 
+    def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
+        """Run all jobs at once, and return their results in order; call ``meanwhile`` at least once as they run."""
+
     def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         """Return what each card holds after a collective over all cards, to which each card contributes its array.
 
@@ -263,36 +258,3 @@ class Ran:
 
     result: Buffer
     elapsed_s: float
-
-
-@runtime_checkable
-class RunsAtOnce(Protocol):
-    """A machine that runs several jobs at once itself, as one with a simulated clock must."""
-
-    def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
-        """Run all jobs at once, and call ``meanwhile`` while they run."""
-
-
-def at_once(
-    machine: Machine, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None, every_s: float = 0.1
-) -> list[Ran]:
-    """Run all jobs at once, one thread each, and return their results in order.
-
-    ``meanwhile`` is called about every ``every_s`` seconds while they run, at least once.
-    """
-    if isinstance(machine, RunsAtOnce):
-        return machine.at_once(jobs, meanwhile)
-
-    def work(job: Job) -> Ran:
-        began = machine.clock_s()
-        result = machine.run(job.operation, job.card, job.buffers, job.repeats)
-        return Ran(result, machine.clock_s() - began)
-
-    with ThreadPoolExecutor(max_workers=max(1, len(jobs)), thread_name_prefix="card") as pool:
-        running = [pool.submit(work, job) for job in jobs]
-        pending = set(running)
-        while pending:
-            pending = wait(pending, timeout=every_s if meanwhile is not None else None).not_done
-            if meanwhile is not None:
-                meanwhile()
-        return [each.result() for each in running]

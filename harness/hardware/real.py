@@ -1,12 +1,12 @@
-"""The real machine of the hardware checks: TensorFlow's ops on configured devices."""
+"""The machine of the hardware checks: TensorFlow's ops on configured devices."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.hardware import patterns
 from harness.hardware.host_slots import HostSlots, view_of
 from harness.hardware.links import read_links
-from harness.hardware.machine import HOST, DeviceMemoryFull, Mismatch, Operation, Pattern, Reading
+from harness.hardware.machine import HOST, DeviceMemoryFull, Job, Mismatch, Operation, Pattern, Ran, Reading
 from harness.hardware.room import (
     give_back_unused_memory,
     gpu_free_bytes,
@@ -44,6 +44,8 @@ _HOST_RESERVE_BYTES = 128 * 1024 * 1024
 _COUNTING_KEPT_S = 1.0
 #: For less than this, free memory is not looked up first: that takes longer than copying it.
 _SMALL_BYTES = 8 * 1024 * 1024
+#: How often sensors are read while cards work, in seconds.
+_EVERY_S = 0.1
 
 
 class TensorFlowMachine:
@@ -91,11 +93,6 @@ class TensorFlowMachine:
         if self.spec.startswith(("cpu", "cores")):
             return ()
         return unusable(self._cards, self._present, os.environ.get("CUDA_VISIBLE_DEVICES"))
-
-    @property
-    def described(self) -> bool:
-        """Return False: this is real hardware."""
-        return False
 
     def clock_s(self) -> float:
         """Return Python's clock for durations."""
@@ -271,6 +268,23 @@ class TensorFlowMachine:
             settle([result], device)
         require_on([result], device)
         return TensorBuffer(card, (result,))
+
+    def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
+        """Run all jobs at once, one thread each, and call ``meanwhile`` every ``_EVERY_S`` as they run."""
+
+        def work(job: Job) -> Ran:
+            began = self.clock_s()
+            result = self.run(job.operation, job.card, job.buffers, job.repeats)
+            return Ran(result, self.clock_s() - began)
+
+        with ThreadPoolExecutor(max(len(jobs), 1), thread_name_prefix="card") as pool:
+            running = [pool.submit(work, job) for job in jobs]
+            pending = set(running)
+            while pending:
+                pending = wait(pending, timeout=_EVERY_S if meanwhile is not None else None).not_done
+                if meanwhile is not None:
+                    meanwhile()
+            return [each.result() for each in running]
 
     def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
         """Run a collective over all cards and return what each card holds."""

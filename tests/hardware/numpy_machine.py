@@ -1,4 +1,8 @@
-"""A machine of NumPy with faults that can be switched on: what the hardware checks are shown both ways with."""
+"""A machine of NumPy with faults that can be switched on: what the hardware checks are shown both ways with.
+
+Software GPUs execute the faults of described machines (``tests/faults``). They cannot be wrong in one chosen run or by
+one last bit, have a rate that a check judges, a clock that stands still, or an op without a kernel on one machine alone.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from numpy.typing import NDArray
 
 from harness.checking.check import CheckContext, Level
 from harness.devices.device import Devices
-from harness.hardware.machine import Mismatch, Operation, PairLink, Pattern, Reading
+from harness.hardware.machine import Job, Mismatch, Operation, PairLink, Pattern, Ran, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.operations import NoKernel, numpy_dtype
 from harness.hardware.patterns import array_mismatch, words
@@ -74,7 +78,6 @@ class NumpyMachine:
     dropped: int | None = None
     dropped_by: str = "ring"
     stopped: bool = False
-    described: bool = True
     now_s: float = 0.0
     ran: dict[str, int] = field(default_factory=dict)
     known: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
@@ -145,6 +148,16 @@ class NumpyMachine:
         return card, lambda: self.change(
             operation, card, number, self._computed(operation, [buffer[1]() for buffer in buffers])
         )
+
+    def at_once(self, jobs: Sequence[Job], meanwhile: Callable[[], None] | None = None) -> list[Ran]:
+        made = []
+        for job in jobs:
+            began = self.clock_s()
+            result = self.run(job.operation, job.card, job.buffers, job.repeats)
+            made.append(Ran(result, self.clock_s() - began))
+        if meanwhile is not None:
+            meanwhile()
+        return made
 
     def _computed(self, operation: Operation, arrays: list[NDArray[Any]]) -> NDArray[Any]:
         """Once for all cards and repetitions, which share the operands."""

@@ -15,6 +15,9 @@ from harness.hardware.corruption import check as corruption
 from harness.hardware.memory import check as memory
 from harness.hardware.sustained_load import check as load
 
+pytest_plugins = ["little_data"]
+pytestmark = pytest.mark.usefixtures("little_data")
+
 A100, L4, V100, PCIE = "NVIDIA A100-SXM4-80GB", "NVIDIA L4", "Tesla V100-SXM2-16GB", "NVIDIA H100 PCIe"
 #: Cards, model, fault, and the check that finds it.
 FAULTY: list[tuple[int, str, str, Check]] = [

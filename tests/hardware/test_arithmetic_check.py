@@ -15,9 +15,12 @@ from numpy_machine import CPU_SOFTWARE, Change, NumpyMachine, context, cpus, gpu
 
 from harness.checking.check import CheckOutcome, Level
 from harness.hardware.arithmetic.check import CHECK
-from harness.hardware.arithmetic.trials import Trial, rates_of, values_of
+from harness.hardware.arithmetic.trials import Trial, both_ways, rates_of, values_of
 from harness.hardware.machine import DeviceMemoryFull, Operation
 from harness.records import Card, Verdict
+
+pytest_plugins = ["little_data"]
+pytestmark = pytest.mark.usefixtures("little_data")
 
 FOUR = gpus(4)
 
@@ -169,11 +172,11 @@ def test_rates_of_logical_cpus_are_told_and_not_judged() -> None:
     assert not any(each.startswith("rates judged against") for each in tenth.scope)
 
 
-def _coarse(card: str) -> Change:
-    """Operands of float32 products are rounded as TF32 does it, to 11 bits: so the result's errors are of that size."""
+def _coarse(card: str, dtype: str = "float32") -> Change:
+    """Operands of products are rounded as TF32 does it, to 11 bits: so the result's errors are of that size."""
 
     def change(of: Operation, on: str, number: int, result: NDArray[Any]) -> NDArray[Any]:
-        if on != card or of.name not in ("matmul float32", "convolution float32"):
+        if on != card or of.name not in (f"matmul {dtype}", f"convolution {dtype}"):
             return result
         noise = np.random.default_rng(1).normal(0, 2.0**-12, result.shape)
         coarse: NDArray[Any] = (result + noise * np.sqrt(np.mean(np.square(result)))).astype(result.dtype)
@@ -183,7 +186,7 @@ def _coarse(card: str) -> Change:
 
 
 def test_tf32_is_seen_from_the_arithmetic_and_its_rates_have_its_name() -> None:
-    outcome = _run(NumpyMachine(gpus(1), change=_coarse("GPU:0")))
+    outcome = _run(NumpyMachine(gpus(1), change=_coarse("GPU:0", "tfloat32")))
     assert outcome.verdict is Verdict.PASS, outcome.findings
     assert "TF32 is on, float32 products use it (about 3 decimal digits): GPU:0" in outcome.scope
     assert {figure.name for figure in outcome.figures} >= {"matmul tfloat32", "memory bandwidth"}
@@ -233,7 +236,7 @@ def test_without_a_machine_or_a_card_nothing_is_said_to_be_right() -> None:
 
 
 def _all_trials() -> list[Trial]:
-    return [*values_of(Level.QUICK), *rates_of(Level.QUICK, True)]
+    return both_ways([*values_of(Level.QUICK), *rates_of(Level.QUICK, True)])
 
 
 class _Place:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from numpy_machine import NumpyMachine, context, cpus, gpus
 
-from harness.checking.check import CheckContext
+from harness.checking.check import CheckContext, Level
 from harness.checking.execute import execute
 from harness.checks import mirrored_strategy
 from harness.devices.device import Device, Devices
@@ -20,6 +20,9 @@ from harness.hardware.collectives.check import CHECK
 from harness.hardware.collectives.judge import KINDS, bandwidth, common_gbs, expected, judge_collective
 from harness.hardware.machine import NoLibrary, PairLink
 from harness.records import Verdict
+
+pytest_plugins = ["little_data"]
+pytestmark = pytest.mark.usefixtures("little_data")
 
 CARDS = gpus(4)
 
@@ -123,7 +126,7 @@ def test_cards_of_other_processes_are_skipped_as_tensorflow_cannot_join_them() -
     servers = Devices(
         [Device(f"/job:core/replica:0/task:{task}/device:CPU:0", "core", "x") for task in range(2)], spec="cores:2"
     )
-    machine = NumpyMachine(cpus(2), described=False)
+    machine = NumpyMachine(cpus(2))
     assert execute(CHECK, CheckContext(servers, machine=machine)).verdict is Verdict.SKIP
     assert execute(mirrored_strategy.CHECK, CheckContext(servers)).verdict is Verdict.SKIP
 
@@ -173,7 +176,7 @@ class _Linked(NumpyMachine):
 def test_the_bus_bandwidth_of_nccl_is_judged_by_the_links_where_all_are_known(
     monkeypatch: pytest.MonkeyPatch, share: float, severity: Verdict | None
 ) -> None:
-    monkeypatch.setattr(check, "ELEMENTS_DESCRIBED", (2**2, 2**12))
+    monkeypatch.setitem(check.ELEMENTS, Level.QUICK, (2**2, 2**12))
     monkeypatch.setattr(judge, "LEAST_S", 1e-8)
     outcome = CHECK.run(context(_Linked(CARDS, share=share)))
     assert {each.severity for each in outcome.findings} == ({severity} if severity else set())

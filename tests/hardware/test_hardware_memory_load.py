@@ -104,7 +104,6 @@ def test_memory_of_a_gpu_on_another_host_is_not_taken_for_host_memory(
 class _AtOnce(NumpyMachine):
     """Eight cards of 64 MiB; a call of one waits until all have made it. ``room`` is what a card really has."""
 
-    described: bool = False
     room: dict[str, int] = field(default_factory=dict)
     had: dict[str, int] = field(default_factory=dict)
     refused: int = 0

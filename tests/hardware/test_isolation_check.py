@@ -58,7 +58,7 @@ def _devices(count: int) -> Devices:
 
 
 def _context(count: int) -> CheckContext:
-    return CheckContext(_devices(count), machine=NumpyMachine(cpus(count), facts=CPU_SOFTWARE, described=False))
+    return CheckContext(_devices(count), machine=NumpyMachine(cpus(count), facts=CPU_SOFTWARE))
 
 
 @pytest.mark.usefixtures("forked_workers")
@@ -95,11 +95,8 @@ def test_the_cpus_of_threads_are_read_of_this_process() -> None:
 
 def test_where_no_process_can_have_a_card_it_is_skipped_with_the_reason() -> None:
     assert CHECK.run(context(None)).verdict is Verdict.UNKNOWN
-    described = CHECK.run(context(NumpyMachine(gpus(2))))
-    assert described.verdict is Verdict.SKIP
-    assert "described" in described.reason
     parts = Devices([Device("/device:GPU:0", "logical-gpu", "/physical_device:GPU:0")], spec="gpu:1x2")
-    shared = CHECK.run(CheckContext(parts, machine=NumpyMachine(gpus(1), described=False)))
+    shared = CHECK.run(CheckContext(parts, machine=NumpyMachine(gpus(1))))
     assert shared.verdict is Verdict.SKIP
     assert "part of a GPU" in shared.reason
 
@@ -117,7 +114,7 @@ def test_no_process_is_started_beside_this_one_on_a_card_that_admits_one(
     devices = Devices([Device(name, "gpu", f"/physical_device:GPU:{name[-1]}") for name in names], spec="gpu")
     for exclusive in (True, False):
         cards = tuple(replace(card, exclusive=exclusive) for card in gpus(2))
-        given = CheckContext(devices, machine=NumpyMachine(cards, described=False))
+        given = CheckContext(devices, machine=NumpyMachine(cards))
         if not exclusive:
             with pytest.raises(_Started):
                 module.CHECK.run(given)

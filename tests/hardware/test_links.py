@@ -20,6 +20,9 @@ from harness.hardware.nvml import Nvml
 from harness.hardware.rates import judge_rates
 from harness.records import Card, Finding, Verdict
 
+pytest_plugins = ["little_data"]
+pytestmark = pytest.mark.usefixtures("little_data")
+
 CARDS = [
     Card(f"GPU:{at}", "a card", f"/device:GPU:{at}", uuid=f"GPU-{at}", pci=f"0000:{0x1B + at:02X}:00.0")
     for at in range(4)

@@ -107,7 +107,7 @@ def test_a_real_process_has_its_cpu_split() -> None:
             assert trials == [("CPU:0", CPU_SPLIT)]
             return see_each([(None, CPU_SPLIT)])
 
-    machine = OnThisCpu(cpus(2), facts=CPU_SOFTWARE, described=False)
+    machine = OnThisCpu(cpus(2), facts=CPU_SOFTWARE)
     there = Devices([Device(_PLACE + "CPU:0", "logical-cpu", "/physical_device:CPU:0")] * 2, spec="cpu:2")
     outcome = CHECK.run(CheckContext(there, machine=machine))
     assert (outcome.verdict, outcome.findings) == (Verdict.PASS, ())
@@ -159,6 +159,6 @@ def test_a_card_without_a_uuid_proves_nothing() -> None:
 
 def test_devices_that_begin_elsewhere_are_skipped_with_the_reason() -> None:
     parts = Devices([Device("/device:GPU:0", "logical-gpu", "/physical_device:GPU:0")], spec="gpu:1x2")
-    outcome = CHECK.run(CheckContext(parts, machine=NumpyMachine(gpus(1), described=False)))
+    outcome = CHECK.run(CheckContext(parts, machine=NumpyMachine(gpus(1))))
     assert outcome.verdict is Verdict.SKIP
     assert "gpu:1x2" in outcome.reason

@@ -11,11 +11,13 @@ from harness.checking.check import Check, CheckContext, Level
 from harness.checking.execute import execute
 from harness.hardware.arithmetic import check as arithmetic
 from harness.hardware.collectives import check as collectives
-from harness.hardware.isolation import check as isolation
 from harness.hardware.software import check as software
 from harness.records import CheckResult, Verdict
 
-CHECKS = {check.id: check for check in (software.CHECK, arithmetic.CHECK, collectives.CHECK, isolation.CHECK)}
+pytest_plugins = ["little_data"]
+pytestmark = pytest.mark.usefixtures("little_data")
+
+CHECKS = {check.id: check for check in (software.CHECK, arithmetic.CHECK, collectives.CHECK)}
 MODELS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA L4", "Tesla V100-SXM2-16GB", "Tesla T4")
 
 
@@ -98,7 +100,3 @@ def test_one_algorithm_that_drops_a_share_is_named_and_no_other() -> None:
         "reduce-scatter",
         "broadcast",
     }
-
-
-def test_processes_cannot_have_described_cards() -> None:
-    assert _result("isolation").verdict is Verdict.SKIP

@@ -55,7 +55,7 @@ def run_on_two_logical_cpus() -> None:
     from harness.hardware.operations import NoKernel, raising_no_kernel
 
     configure("cpu:2")
-    machine = TensorFlowOnCpus(cpus(2), facts=CPU_SOFTWARE, described=False)
+    machine = TensorFlowOnCpus(cpus(2), facts=CPU_SOFTWARE)
     told: dict[str, Any] = {}
     for level in (Level.QUICK, Level.STANDARD):
         started = time.perf_counter()

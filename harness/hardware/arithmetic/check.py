@@ -35,8 +35,8 @@ class _Course:
         self.machine, self.account, self.context = machine, account, context
         self.cards = machine.cards
         self.setting = machine.software().tf32
-        #: Whether TF32 can be switched: not on a described machine.
-        self.switch = not machine.described and any(may_use(card, True) for card in self.cards)
+        #: Whether TF32 can be switched.
+        self.switch = any(may_use(card, True) for card in self.cards)
         self.figures: list[Figure] = []
         #: Labels of the cards without a kernel, by operation.
         self.missing: dict[str, list[str]] = {}
@@ -68,7 +68,7 @@ class _Course:
         )
 
     def _judge_values(self) -> None:
-        for number, trial in enumerate(self._variants(values_of(self.context.level, self.machine.described))):
+        for number, trial in enumerate(self._variants(values_of(self.context.level))):
             operands = trial.operands(np.random.default_rng([self.context.seed, number]))
             reference = trial.reference(operands)
             allowed = {each: trial.allowed(operands, reference, each) for each in (False, True)}
@@ -92,18 +92,12 @@ class _Course:
                 self.names.append(name)
 
     def _measure_rates(self) -> None:
-        """Time larger operations. Their last result must have the bits of the first.
-
-        On a described machine no result is computed, because NumPy would take minutes for simulated milliseconds.
-        """
+        """Time larger operations. Their last result must have the bits of the first."""
         on_gpu = not all(card.on_host for card in self.cards)
         room = max((each for card in self.cards if (each := self.machine.free_bytes(card.label))), default=None)
         for number, trial in enumerate(self._variants(rates_of(self.context.level, on_gpu, room))):
-            if self.machine.described:
-                self._measure_rate(trial, trial.blank())
-            else:
-                random = np.random.default_rng([self.context.seed, 1000 + number])
-                self._measure_rate(trial, trial.operands(random))
+            random = np.random.default_rng([self.context.seed, 1000 + number])
+            self._measure_rate(trial, trial.operands(random))
 
     def _variants(self, trials: list[Trial]) -> list[Trial]:
         return both_ways(trials) if self.switch else trials
@@ -153,11 +147,10 @@ class _Course:
                 continue
             self.account.count(card.label, programs=1, ops=found.runs + 1)
             self.figures.append(self._figure(trial, card, found.seconds))
-            if not self.machine.described:
-                results = self.machine.fetch(firsts.pop(card.label)), self.machine.fetch(found.last)
-                self.account.add(*judge_card(Ran(name, card, (), results, None, None)))
-                self.account.count(values=int(results[0].size))
-                digests[card.label] = _digest(results[0])
+            results = self.machine.fetch(firsts.pop(card.label)), self.machine.fetch(found.last)
+            self.account.add(*judge_card(Ran(name, card, (), results, None, None)))
+            self.account.count(values=int(results[0].size))
+            digests[card.label] = _digest(results[0])
         self._compare_cards(trial, digests, 1)
 
     def _timed(self, trial: Trial, buffers: dict[str, list[Buffer]]) -> dict[str, Timed]:

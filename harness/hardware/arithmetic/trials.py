@@ -49,11 +49,6 @@ class Trial:
         """Return operands, the same for the same state of ``random``."""
         return tuple(self.draw(random, shape, self.operation.dtype) for shape in self.shapes)
 
-    def blank(self) -> tuple[NDArray[Any], ...]:
-        """Return operands of ones that take no memory, for a machine that does not look at them."""
-        one = np.ones((), numpy_dtype(self.operation.dtype))
-        return tuple(np.broadcast_to(one, shape) for shape in self.shapes)
-
     def reference(self, operands: tuple[NDArray[Any], ...]) -> NDArray[Any]:
         """Return the true result, in float64, complex128 or int64."""
         found: NDArray[Any] = self.operation.reference(*(operations.wide(each) for each in operands))
@@ -70,13 +65,9 @@ class Trial:
         return transformed(reference, self.operation.dtype) if self.form == "transformed" else exact()
 
 
-def values_of(level: Level, described: bool = False) -> list[Trial]:
-    """Return the operations whose results are judged.
-
-    On a described machine NumPy computes for all cards, so operands are smaller; they show the same faults.
-    """
+def values_of(level: Level) -> list[Trial]:
+    """Return the operations whose results are judged."""
     n = {Level.QUICK: 128, Level.STANDARD: 256, Level.DEEP: 768}[level]
-    n = 64 if described else n
     if level is Level.QUICK:
         return [
             *(_matmul(n, dtype) for dtype in ("float64", "float32", "bfloat16", "int32")),

@@ -31,8 +31,6 @@ from harness.records import Figure, Finding, Quantity, Verdict
 ELEMENTS = {Level.QUICK: (2**14, 2**20), Level.STANDARD: (2**10, 2**16, 2**22), Level.DEEP: (2**10, 2**16, 2**24)}
 #: Without a GPU everything is copied by the cores that the devices share.
 ELEMENTS_CPU = {Level.QUICK: (2**14, 2**18), Level.STANDARD: (2**10, 2**16, 2**20), Level.DEEP: (2**10, 2**16, 2**22)}
-#: On a described machine NumPy computes and the time is simulated.
-ELEMENTS_DESCRIBED = (2**10, 2**14)
 #: Sums of integers up to this are exact in float32 over 128 cards.
 LARGEST = 2**16
 #: Runs after the first one; the fastest counts.
@@ -50,8 +48,7 @@ def run(context: CheckContext) -> CheckOutcome:
 def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     cards = machine.cards
     algorithms = machine.algorithms()
-    real = (ELEMENTS if not all(card.on_host for card in cards) else ELEMENTS_CPU)[context.level]
-    sizes = ELEMENTS_DESCRIBED if machine.described else real
+    sizes = (ELEMENTS if not all(card.on_host for card in cards) else ELEMENTS_CPU)[context.level]
     broken: set[str] = set()
     start_s: dict[str, float] = {}
     expected_gbs = common_gbs(machine.pair_links(), cards)
@@ -135,8 +132,7 @@ def _measure(
     """Return the time of the fastest run, in seconds; ``None`` where the clock did not advance."""
     cards = machine.cards
     fastest: float | None = None
-    # The clock of a described machine is exact.
-    for again in range(2 if machine.described else REPEATS + 1):
+    for again in range(REPEATS + 1):
         arrays = next(shares)
         started = machine.clock_s()
         found = machine.collective(kind, algorithm, arrays)

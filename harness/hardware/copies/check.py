@@ -23,8 +23,8 @@ SIZES = {
     Level.STANDARD: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB),
     Level.DEEP: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB, 512 * _MIB),
 }
-#: Those of software GPUs, whose rates say nothing, and of described machines, whose time is simulated.
-SOFTWARE_SIZES, DESCRIBED_SIZES = (4 * _KIB, _MIB), (4 * _KIB, _MIB, 8 * _MIB)
+#: Those of software GPUs, whose rates say nothing.
+SOFTWARE_SIZES = (4 * _KIB, _MIB)
 #: Without a GPU the host's processor does the copying. The largest does not, or barely, fit into its caches.
 CPU_SIZES = {
     Level.QUICK: (4 * _KIB, _MIB, 32 * _MIB),
@@ -45,8 +45,6 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     software = any("software GPU" in (card.kind, card.part) for card in machine.cards)
     if software:
         wanted = min(wanted, SOFTWARE_SIZES, key=lambda each: each[-1])
-    elif machine.described and context.level is Level.QUICK:
-        wanted = DESCRIBED_SIZES
     sizes = _fitting(machine, wanted)
     course = Course(machine, account, context.seed, timed_once=software)
     course.run(sizes)

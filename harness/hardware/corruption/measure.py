@@ -13,7 +13,7 @@ from harness.hardware.bits import changed_bits
 from harness.hardware.blame import Trial
 from harness.hardware.delivery import Delivery, judge_delivery
 from harness.hardware.known_answers import KnownAnswer, digest, digest_of, digest_weights, known_answers
-from harness.hardware.machine import Buffer, Job, Machine, Pattern, at_once
+from harness.hardware.machine import Buffer, Job, Machine, Pattern
 from harness.hardware.patterns import STEP, next_first
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def compute(machine: Machine, programs: Sequence[Program], level: Level, into: T
                 Job(program.answers[shard].operation, card, program.arguments[shard, card])
                 for shard, card in zip(shards, on, strict=True)
             ]
-            results = [ran.result for ran in at_once(machine, jobs)]
+            results = [ran.result for ran in machine.at_once(jobs)]
             for index, (shard, card, result) in enumerate(zip(shards, on, results, strict=True)):
                 on_card = machine.fetch(program.run_digest(machine, card, result))
                 answer = program.answers[shard]

@@ -30,8 +30,6 @@ def run(context: CheckContext) -> CheckOutcome:
     """Start a process for each card, and judge what each saw."""
     machine = context.machine
     if machine is not None and machine.cards:
-        if machine.described:
-            return CheckOutcome(Verdict.SKIP, "a described machine has no cards to give to processes", "use hardware")
         if {device.kind for device in context.devices} == {"software-gpu"}:
             why = "software GPUs belong to the process that makes them: no other process can be given one"
             return CheckOutcome(Verdict.SKIP, why, "use hardware")

@@ -40,9 +40,9 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     count, held_s = len(patterns(0)), HELD_S[context.level]
     reported: set[str] = set()
     for number in range(count):
-        on_all(regions, partial(fill, machine, number), at_once=not machine.described)
+        on_all(regions, partial(fill, machine, number))
         machine.wait_s(held_s)
-        changes = on_all(regions, partial(read, machine, number), at_once=not machine.described)
+        changes = on_all(regions, partial(read, machine, number))
         for region, change in zip(regions, changes, strict=True):
             label = region.card.label
             account.count(label, values=region.had // 8, ops=2 * len(region.sizes))

@@ -99,9 +99,9 @@ def _affordable(machine: Machine, card: Card, level: Level) -> int:
     return int(_HOST_LIMIT_S[level] / spent) * _HOST_CHUNK_BYTES
 
 
-def on_all(regions: Sequence[Region], work: Callable[[Region], _T], *, at_once: bool) -> list[_T]:
+def on_all(regions: Sequence[Region], work: Callable[[Region], _T]) -> list[_T]:
     """Call ``work`` with each region: with those of GPUs at once, a thread each, and with those of the host in turn."""
-    gpus = [region for region in regions if at_once and region.card.is_gpu]
+    gpus = [region for region in regions if region.card.is_gpu]
     with ThreadPoolExecutor(max(len(gpus), 1), thread_name_prefix="memory") as pool:
         started = {region.card.label: pool.submit(work, region) for region in gpus}
         return [

@@ -28,10 +28,10 @@ _INSTALL = "install nvidia-ml-py, so that the driver can be queried"
 def run(context: CheckContext) -> CheckOutcome:
     """Try each setting on each card, and judge what the processes got."""
     kinds = {device.kind for device in context.devices}
-    if kinds == {"software-gpu"} and not (context.machine is not None and context.machine.described):
+    if kinds == {"software-gpu"}:
         why = "each setting needs a fresh process, and software GPUs cannot be given to another process"
         return CheckOutcome(Verdict.SKIP, why, "use hardware")
-    if context.machine is not None and not context.machine.described and not kinds <= {"gpu", "logical-cpu"}:
+    if context.machine is not None and not kinds <= {"gpu", "logical-cpu"}:
         why = (
             f"{context.devices.spec}: logical GPUs, cores and devices of other hosts have no memory settings that can "
             "be tested here"

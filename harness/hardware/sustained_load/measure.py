@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.checking.check import Level
 from harness.hardware.blame import Trial
-from harness.hardware.machine import Buffer, Job, Machine, Operation, Reading, at_once
+from harness.hardware.machine import Buffer, Job, Machine, Operation, Reading
 from harness.records import Card, Series
 
 #: How long the cards work, in seconds.
@@ -80,7 +80,7 @@ def product(side: int, figure: str) -> Operation:
 
     return Operation(
         figure, "float32", "bool", square, reference, 2.0 * side**3, 12.0 * side**2,
-        chained=True, answer=lambda: np.zeros(1, bool),
+        chained=True,
     )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def work(
         turn = len(trials) // len(loads) % len(loads)
         order = [*loads[turn:], *loads[:turn]]
         jobs = [Job(operation, load.card.label, load.buffers, repeats) for load in order]
-        for index, (load, ran) in enumerate(zip(order, at_once(machine, jobs, sample), strict=True)):
+        for index, (load, ran) in enumerate(zip(order, machine.at_once(jobs, sample), strict=True)):
             load.at_s.append(machine.clock_s() - began)
             load.rates.append(operation.work * repeats / ran.elapsed_s)
             trials.append(Trial(load.card.label, bool(machine.fetch(ran.result)[0]), index, program=operation.name))

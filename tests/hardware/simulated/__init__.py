@@ -1,7 +1,8 @@
 """Simulated machines: what the checks of hardware do with rates, series and sensors of real cards, without any.
 
-Software GPUs run everything else of a described machine. They cannot be as fast as an H100, so the figures that a check
-judges by a profile, and time that passes in no time, are simulated here.
+Software GPUs execute the faults of described machines (``tests/faults``). They cannot be as fast as an H100, so rates
+that a check judges by a profile, sensors over minutes of load that pass in no time, and memory of 80 GB are simulated
+here. The checks use it through the same interface as TensorFlow's devices.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +59,7 @@ class DescribedMachine:
         self._cards = tuple(card for _, card in found.cards)
         self._present = tuple(card for _, card in found.present)
         self._now_s = 0.0
+        self._one_at_a_time = Lock()
         self._random = np.random.default_rng(description.seed)
         self._slots = {card.label: self._slot(number, card) for number, card in found.cards}
         self._timing = Timing(
@@ -82,11 +84,6 @@ class DescribedMachine:
     def unusable(self) -> tuple[Card, ...]:
         """No card: what reports print of them is tested elsewhere."""
         return ()
-
-    @property
-    def described(self) -> bool:
-        """Return True: it is simulated."""
-        return True
 
     def clock_s(self) -> float:
         """Return the simulated time, in seconds from 0."""
@@ -149,13 +146,16 @@ class DescribedMachine:
         """
         if size_bytes % 8:
             raise ValueError(f"size_bytes={size_bytes}; accepted: a multiple of 8")
-        buffer = self._place(card, PatternContent(pattern, size_bytes // 8))
-        self._now_s += self._timing.touch_s(size_bytes)
+        # Cards are filled and read by a thread each.
+        with self._one_at_a_time:
+            buffer = self._place(card, PatternContent(pattern, size_bytes // 8))
+            self._now_s += self._timing.touch_s(size_bytes)
         return buffer
 
     def mismatch(self, buffer: DescribedBuffer, pattern: Pattern) -> Mismatch:
         """Compare the buffer with the pattern."""
-        self._now_s += self._timing.touch_s(buffer.content.size_bytes)
+        with self._one_at_a_time:
+            self._now_s += self._timing.touch_s(buffer.content.size_bytes)
         return buffer.content.mismatch(pattern)
 
     def put(self, array: npt.NDArray[Any], card: str) -> DescribedBuffer:
