@@ -95,6 +95,11 @@ def test_the_cpus_of_threads_are_read_of_this_process() -> None:
 
 def test_where_no_process_can_have_a_card_it_is_skipped_with_the_reason() -> None:
     assert CHECK.run(context(None)).verdict is Verdict.UNKNOWN
+    software = Devices([Device("/device:GPU:0", "software-gpu", "/physical_device:GPU:0")], spec="softgpu:1")
+    for check, why in ((isolation, "no other process"), (memory_settings, "cannot be given to another process")):
+        own = check.CHECK.run(CheckContext(software, machine=NumpyMachine(gpus(1))))
+        assert own.verdict is Verdict.SKIP
+        assert why in own.reason
     parts = Devices([Device("/device:GPU:0", "logical-gpu", "/physical_device:GPU:0")], spec="gpu:1x2")
     shared = CHECK.run(CheckContext(parts, machine=NumpyMachine(gpus(1))))
     assert shared.verdict is Verdict.SKIP
