@@ -1,7 +1,7 @@
 """A machine of NumPy with faults that can be switched on: what the hardware checks are shown both ways with.
 
 Software GPUs execute the faults of described machines (``tests/faults``). They cannot be wrong in one chosen run or by
-one last bit, have a rate that a check judges, a clock that stands still, or an op without a kernel on one machine alone.
+one last bit, have a rate that a check judges, a clock that stands still, or another machine's missing kernels.
 """
 
 from __future__ import annotations
