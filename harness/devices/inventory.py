@@ -9,7 +9,15 @@ from typing import Any
 from harness.devices.cores import allowed_cpus, usable_cores
 from harness.devices.hosts import Host
 from harness.devices.name import DeviceName
-from harness.devices.nvidia import Card, cuda_uuids, match_cards, read_cards, silent_cards, visible_cards
+from harness.devices.nvidia import (
+    Card,
+    cuda_uuids,
+    match_cards,
+    nvml_error,
+    read_cards,
+    silent_cards,
+    visible_cards,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,9 @@ def read_inventory(tensorflow: Any) -> Inventory:
 def _unusable(cards: tuple[Card, ...]) -> tuple[str, ...]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     silent = silent_cards() if visible is None else ()
+    broken = nvml_error() if visible is None else None
     return (
         *(card.name for card in visible_cards(cards, visible)),
         *(f"GPU {card.index} ({card.error})" for card in silent),
+        *((f"GPUs that NVML cannot count ({broken})",) if broken is not None else ()),
     )

@@ -21,8 +21,9 @@ _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 #: NVML's number of the compute mode.
 _EXCLUSIVE_PROCESS = 3
-#: NVML's errors: of what a card does not have, and of a card that is not given to this process (Slurm's cgroups).
-_NOT_SUPPORTED, _NO_PERMISSION = 3, 4
+#: NVML's errors: of what a card does not have, of a card that is not given to this process (Slurm's cgroups), and of a
+#: machine without a driver.
+_NOT_SUPPORTED, _NO_PERMISSION, _NO_DRIVER = 3, 4, (9, 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,9 @@ class Card:
 
     name: str
     uuid: str
-    total_mib: int
-    free_mib: int
+    #: ``None`` for a card that shares the memory of its host.
+    total_mib: int | None
+    free_mib: int | None
     index: int | None = None
     pci: str | None = None
     serial: str | None = None
@@ -75,7 +77,26 @@ def opened_nvml() -> Iterator[Any | None]:
     try:
         yield pynvml
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def nvml_error() -> str | None:
+    """Return the error with which the management library of a driver refuses to start or to count the cards."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        try:
+            pynvml.nvmlDeviceGetCount()
+        finally:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        return None if getattr(error, "value", None) in _NO_DRIVER else str(error)
+    return None
 
 
 def read_cards(library: Any = None) -> tuple[Card, ...]:
@@ -86,12 +107,7 @@ def read_cards(library: Any = None) -> tuple[Card, ...]:
     if library is None:
         with opened_nvml() as found:
             return () if found is None else read_cards(found)
-    cards = []
-    with suppress(library.NVMLError):
-        for index in range(library.nvmlDeviceGetCount()):
-            with suppress(library.NVMLError):
-                cards.append(_card(library, library.nvmlDeviceGetHandleByIndex(index), index))
-    return tuple(cards)
+    return tuple(each for each in _asked_each(library) if isinstance(each, Card))
 
 
 def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
@@ -99,20 +115,24 @@ def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
     if library is None:
         with opened_nvml() as found:
             return () if found is None else silent_cards(found)
-    silent = []
+    return tuple(each for each in _asked_each(library) if isinstance(each, SilentCard))
+
+
+def _asked_each(library: Any) -> Iterator[Card | SilentCard]:
+    """Ask every card that is given to this process."""
+    count = 0
     with suppress(library.NVMLError):
-        for index in range(library.nvmlDeviceGetCount()):
-            handle = None
-            try:
-                handle = library.nvmlDeviceGetHandleByIndex(index)
-                library.nvmlDeviceGetUUID(handle)
-                # The library may remember the UUID of a card that is lost.
-                library.nvmlDeviceGetMemoryInfo(handle)
-            except library.NVMLError as error:
-                code = getattr(error, "value", None)
-                if code != _NO_PERMISSION and (handle is None or code != _NOT_SUPPORTED):
-                    silent.append(_silent(library, handle, index, str(error)))
-    return tuple(silent)
+        count = library.nvmlDeviceGetCount()
+    for index in range(count):
+        handle = None
+        try:
+            handle = library.nvmlDeviceGetHandleByIndex(index)
+            card: Card | SilentCard = _card(library, handle, index)
+        except library.NVMLError as error:
+            if getattr(error, "value", None) == _NO_PERMISSION:
+                continue
+            card = _silent(library, handle, index, str(error))
+        yield card
 
 
 def counted_cards() -> int:
@@ -221,12 +241,13 @@ def visible_cards(cards: Sequence[_C], visible: str | None) -> list[_C]:
 
 
 def _card(library: Any, handle: Any, index: int) -> Card:
-    memory = library.nvmlDeviceGetMemoryInfo(handle)
+    # The library may remember the name and UUID of a card that is lost, and not its memory.
+    total_mib, free_mib = _memory(library, handle)
     card = Card(
         name=_text(library.nvmlDeviceGetName(handle)),
         uuid=_text(library.nvmlDeviceGetUUID(handle)),
-        total_mib=int(memory.total) // _MIB,
-        free_mib=int(memory.free) // _MIB,
+        total_mib=total_mib,
+        free_mib=free_mib,
         index=index,
         pci=_pci(library, handle),
         serial=_asked(library, "nvmlDeviceGetSerial", handle),
@@ -236,6 +257,17 @@ def _card(library: Any, handle: Any, index: int) -> Card:
         exclusive=_asked(library, "nvmlDeviceGetComputeMode", handle) == str(_EXCLUSIVE_PROCESS),
     )
     return replace(card, slices=tuple(_slices(library, handle, card)))
+
+
+def _memory(library: Any, handle: Any) -> tuple[int | None, int | None]:
+    """Return the memory in all and what is free; ``None`` for a card that shares the memory of its host."""
+    try:
+        memory = library.nvmlDeviceGetMemoryInfo(handle)
+    except library.NVMLError as error:
+        if getattr(error, "value", None) == _NOT_SUPPORTED:
+            return None, None
+        raise
+    return int(memory.total) // _MIB, int(memory.free) // _MIB
 
 
 def _slices(library: Any, handle: Any, card: Card) -> Iterator[Card]:
@@ -249,11 +281,9 @@ def _slices(library: Any, handle: Any, card: Card) -> Iterator[Card]:
         # Only some numbers are taken.
         with suppress(library.NVMLError):
             part = library.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-            memory = library.nvmlDeviceGetMemoryInfo(part)
-            sizes = int(memory.total) // _MIB, int(memory.free) // _MIB
-            yield replace(
-                card, uuid=_text(library.nvmlDeviceGetUUID(part)), total_mib=sizes[0], free_mib=sizes[1], slices=()
-            )
+            total_mib, free_mib = _memory(library, part)
+            uuid = _text(library.nvmlDeviceGetUUID(part))
+            yield replace(card, uuid=uuid, total_mib=total_mib, free_mib=free_mib, slices=())
 
 
 def _asked(library: Any, function: str, handle: Any) -> str | None:

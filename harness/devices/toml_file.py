@@ -81,11 +81,11 @@ def _first_error(data: object, error: ValidationError, model: type[BaseModel]) -
         tag = str(first["ctx"]["discriminator"]).strip("'")
         tags = [each for table in tables for each in _tags(table)]
         found = _within(found, tag) if isinstance(found, dict) else found
-        return f"{key}.{tag}", found, ", ".join(tags) + _meant(found, tags)
+        return f"{key}.{tag}", found, ", ".join(tags) + did_you_mean(found, tags)
     if field is not None:
         return key, found, field.description or first["msg"]
     keys = list(tables[0].model_fields)
-    return key, found, "no such key; the keys here are " + ", ".join(keys) + _meant(first["loc"][-1], keys)
+    return key, found, "no such key; the keys here are " + ", ".join(keys) + did_you_mean(first["loc"][-1], keys)
 
 
 def _within(found: object, part: int | str) -> object:
@@ -94,7 +94,8 @@ def _within(found: object, part: int | str) -> object:
     return found[part] if isinstance(found, list) and isinstance(part, int) and part < len(found) else None
 
 
-def _meant(found: object, known: list[str]) -> str:
+def did_you_mean(found: object, known: list[str]) -> str:
+    """Return a hint in brackets if one of ``known`` is close to what was found."""
     close = difflib.get_close_matches(str(found), known, n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 

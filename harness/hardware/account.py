@@ -29,7 +29,9 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
             Verdict.UNKNOWN, "no machine was given, so no hardware was exercised", "run it through harness validate"
         )
     if not machine.cards and not machine.present:
-        return CheckOutcome(Verdict.UNKNOWN, "no devices", "select devices with --devices, such as cpu:2")
+        return CheckOutcome(
+            Verdict.UNKNOWN, context.devices.reason or "no devices", "select devices with --devices, such as cpu:2"
+        )
     account = Account(machine)
     passed = ""
     try:

@@ -85,13 +85,13 @@ def _unreachable(known: Sequence[nvidia.Card]) -> list[Card]:
         )
         for card in silent
     ]
-    machine = loaded()
+    machine, broken = loaded(), nvidia.nvml_error()
+    if nvidia.counted_cards() > len(known) + len(silent):
+        return made  # the bus also has the cards that are given to other processes
     if isinstance(machine, DescribedGpus):
         on_bus = tuple(dict(machine.driver)["bus"].split())
-    elif machine is not None or nvidia.in_container() or not (known or silent):
+    elif machine is not None or nvidia.in_container() or not (known or silent or broken):
         return made
-    elif nvidia.counted_cards() > len(known) + len(silent):
-        return made  # the bus also has the cards that are given to other processes
     else:
         on_bus = nvidia.cards_on_bus()
     addresses = {(pci or "").lower() for pci in (*(card.pci for card in known), *(card.pci for card in made))}
@@ -101,8 +101,8 @@ def _unreachable(known: Sequence[nvidia.Card]) -> list[Card]:
         # The driver numbers cards in the order of the bus.
         of = {card.label: pci for card, pci in zip(nameless, missing, strict=True)}
         return [replace(card, pci=pci, slot=slot_of(pci)) if (pci := of.get(card.label)) else card for card in made]
-    if len(missing) > len(nameless):
-        unknown = "is on the PCI bus, but unknown to the driver"
+    if len(missing) > len(nameless) + sum(card.pci is None for card in known):
+        unknown = "is on the PCI bus, but " + ("unknown to the driver" if broken is None else f"NVML fails: {broken}")
         made += [Card(f"pci:{pci}", "GPU", pci=pci, kind="GPU", slot=slot_of(pci), error=unknown) for pci in missing]
     return made
 
@@ -162,7 +162,7 @@ def _of_driver(
         uuid=card.uuid,
         pci=card.pci,
         compute_capability=capability or card.compute_capability,
-        memory_bytes=card.total_mib * _MIB,
+        memory_bytes=None if card.total_mib is None else card.total_mib * _MIB,
         numa_node=numa_node(card.pci),
         profile=profile.name if profile else None,
         kind="GPU",
@@ -171,7 +171,7 @@ def _of_driver(
         serial=card.serial,
         vbios=card.vbios,
         board_part=card.board_part,
-        free_bytes=card.free_mib * _MIB,
+        free_bytes=None if card.free_mib is None else card.free_mib * _MIB,
         exclusive=card.exclusive,
     )
 

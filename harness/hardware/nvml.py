@@ -29,6 +29,9 @@ _REASONS = (
 )
 
 
+#: NVML's error where nothing has come in the time given.
+_TIMEOUT = 10
+
 #: What Linux's drivers call the sensor of a whole CPU: Intel, AMD, Arm boards, and ACPI as the last resort.
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
@@ -92,6 +95,11 @@ class Nvml:
         except pynvml.NVMLError:
             return cls(None)
         return cls(pynvml)
+
+    @property
+    def opened(self) -> bool:
+        """Whether there is a driver."""
+        return self._module is not None
 
     def driver_version(self) -> str | None:
         """Return the driver's version, such as ``550.54.15``."""
@@ -242,12 +250,16 @@ class Nvml:
         events = self._events[uuid]
         if events is None:
             return None
+        known = self._xids[uuid]
         while True:
-            # With a wait of 0 ms, no further event is an error (timeout).
-            event = self._ask(lambda module: module.nvmlEventSetWait_v2(events, 0))
-            if event is None or not int(event.eventType) & int(self._module.nvmlEventTypeXidCriticalError):
-                return tuple(self._xids[uuid])
-            self._xids[uuid].append(int(event.eventData))
+            try:
+                event = self._module.nvmlEventSetWait_v2(events, 0)
+            except self._module.NVMLError as error:
+                # With a wait of 0 ms, no further event is an error (timeout).
+                return tuple(known) if known or getattr(error, "value", None) == _TIMEOUT else None
+            if not int(event.eventType) & int(self._module.nvmlEventTypeXidCriticalError):
+                return tuple(known)
+            known.append(int(event.eventData))
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Call a function of NVML; ``None`` if it fails."""

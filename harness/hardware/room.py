@@ -79,7 +79,7 @@ def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
 
     if _grows(tf, device):
         card = card_of(uuid, read_cards())
-        return None if card is None else card.free_mib * _MIB
+        return None if card is None or card.free_mib is None else card.free_mib * _MIB
     # Without memory growth TensorFlow takes its whole pool with the first tensor and nothing more after that. What the
     # driver reports as free is then only what is left beside the pool.
     used, limit = gpu_used_bytes(device), _limit_bytes(tf, device)

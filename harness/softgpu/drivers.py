@@ -12,11 +12,13 @@ import ctypes
 import hashlib
 import mmap
 import os
+import re
 import shutil
 import struct
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from harness.errors import SoftwareGpusUnavailable
@@ -32,6 +34,14 @@ VARIABLE = "HARNESS_DESCRIBED_MACHINE"
 #: Four 64-bit numbers for each of 64 cards: see driver_source/state.h.
 _WORK = struct.Struct("QQQQ")
 _MOST_CARDS = 64
+
+
+@cache
+def nvml_functions() -> dict[str, bool]:
+    """The functions of NVML that the stand-in has, without their versions, and whether each is about a card."""
+    source = (_SOURCE / _LIBRARIES[NVML]).read_text(encoding="utf-8")
+    found = re.findall(r"^int (nvml\w+?)(?:_v\d|WithFlags)?\(([^)]*)\)", source, re.MULTILINE)
+    return {name: "Device " in arguments or "Device*" in arguments for name, arguments in found}
 
 
 def build_drivers(environment: Mapping[str, str] = os.environ) -> Path:

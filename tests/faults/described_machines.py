@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from harness.hardware.machine import Machine
-from harness.records import Finding
+from harness.records import Card, Finding
 
 H100 = "NVIDIA H100 80GB HBM3"
 #: A card by its slot, an ordered pair of slots, or the software.
@@ -35,17 +35,24 @@ def blamed(made: Machine, findings: Iterable[Finding]) -> set[Subject]:
 
 
 def _subject(made: Machine, finding: Finding) -> Subject:
-    slot_of = {card.label: _slot(card.uuid) for card in (*made.cards, *made.present) if card.error is None}
+    slot_of: dict[str | None, int | None] = {
+        card.label: _slot(card) for card in (*made.cards, *made.present) if card.error is None
+    }
     slot_of |= {card.label: card.index for card in made.present if card.error is not None and card.index is not None}
-    slot_of |= {card.device: _slot(card.uuid) for card in made.cards if card.device}
+    slot_of |= {card.device: _slot(card) for card in made.cards if card.device}
     if finding.pair:
-        return slot_of[finding.pair[0]], slot_of[finding.pair[1]]
+        one, other = (slot_of[end] for end in finding.pair)
+        assert one is not None
+        assert other is not None
+        return one, other
     if finding.device is None and finding.kind == "software":
         return "software"
     assert finding.device is not None, finding
-    return slot_of[finding.device]
+    slot = slot_of[finding.device]
+    assert slot is not None, finding
+    return slot
 
 
-def _slot(uuid: str | None) -> int:
-    assert uuid is not None
-    return int(uuid.rpartition("-")[2], 16)
+def _slot(card: Card) -> int | None:
+    """The slot of a card by its UUID; of one that does not tell it, the number in TensorFlow."""
+    return card.index if card.uuid is None else int(card.uuid.rpartition("-")[2], 16)

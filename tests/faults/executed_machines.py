@@ -85,6 +85,8 @@ FAULTY = [
     Machine(4, A100, ["misnumbered cards = [1, 2]"], "cards", {1, 2}, Verdict.WARN),
     Machine(3, H100, ["lost card = 1"], "cards", {1}),
     Machine(2, V100, ["lost card = 0"], "cards", {0}),
+    Machine(3, A100, ['nvml-error error = "NVML_ERROR_RESET_REQUIRED", card = 2'], "cards", {2}),
+    Machine(2, L4, ['nvml-error error = "NO_PERMISSION", card = 0'], "cards", {0}, Verdict.WARN),
     Machine(4, H100, ["lost card = 2, after_ops = 150"], "memory corruption sustained-load", {2}),
     Machine(3, V100, ["stuck-bit card = 2"], "memory", {2}),
     Machine(2, H100, ["stuck-bit card = 1, word = 3000000, bit = 63, value = 0"], "memory", {1}),

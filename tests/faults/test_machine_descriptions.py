@@ -14,6 +14,7 @@ from harness.devices.described.state import gpus_of
 from harness.errors import InvalidDescription, UsageError
 from harness.hardware.profile import shipped_hardware_profiles
 
+NVML_ERROR = 'nvml-error error = "NVML_ERROR_TIMEOUT"'
 FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
 
 
@@ -82,6 +83,15 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, H100, "ecc card = 1", cards='without = ["ecc_corrected"]'), "fault[0].kind", "sensors that are off"),
         (text(2, H100, "ecc card = 1, corrected_per_s = 0.0"), "fault[0].kind", "a fault that changes the machine"),
         (text(2, H100, "cuda-unavailable", "cuda-unavailable code = 3"), "fault[1].kind", "by another fault"),
+        (text(2, H100, 'nvml-error error = "LOST", card = 1'), "fault[0].error", "GPU_IS_LOST, RESET_REQUIRED"),
+        (text(2, H100, 'nvml-error error = "TIMEOUT"'), "fault[0].call", "such as 'nvmlInit', or a card"),
+        (text(2, H100, f"{NVML_ERROR}, card = 2"), "fault[0].card", "a number from 0 to 1"),
+        (text(2, H100, f'{NVML_ERROR}, call = "nvmlDeviceGetTemp"'), "fault[0].call", "nvmlDeviceGetTemperature?"),
+        (text(2, H100, f'{NVML_ERROR}, call = "nvmlInit_v2"'), "fault[0].call", "did you mean nvmlInit?"),
+        (text(2, H100, f'{NVML_ERROR}, card = 1, call = "nvmlInit"'), "fault[0].call", "leave out the card"),
+        (text(2, H100, f"{NVML_ERROR}, card = 1", "lost card = 1"), "fault[0].card", "this one is lost"),
+        (text(2, H100, f"{NVML_ERROR}, card = 1", "row-remap card = 1"), "fault[1].kind", "by another fault"),
+        (text(2, H100, f'{NVML_ERROR}, call = "nvmlInit"', "hot card = 1"), "fault[1].kind", "by another fault"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
@@ -111,6 +121,8 @@ def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
         text(2, H100, "link-width card = 1", cards="sensors = false"),
         text(2, H100, "ecc card = 1, uncorrected_per_s = 1.0", cards='without = ["ecc_corrected"]'),
         text(2, H100, "cuda-unavailable", "row-remap card = 0"),
+        text(2, H100, f"{NVML_ERROR}, card = 1", "link-width card = 1", "row-remap card = 0"),
+        text(2, H100, f'{NVML_ERROR}, call = "nvmlDeviceGetTemperature", card = 1', "row-remap card = 1"),
         text(2, H100, "nvlink-down card = 1, links = 18"),
         text(2, H100, "stuck-bit card = 1, word = 2097151", cards="software_mib = 16"),
     ],

@@ -11,6 +11,8 @@ UUIDS = ("GPU-00000000-0000-0000-0000-000000000011", "GPU-00000000-0000-0000-000
 class NVMLError(Exception):
     """The root of the library's errors."""
 
+    value = 3
+
 
 def refuse(*_: object) -> Any:
     """A question that the driver does not answer."""
@@ -23,7 +25,11 @@ def fake_nvml(**changes: Any) -> SimpleNamespace:
 
     def wait(event_set: object, timeout_ms: int) -> Any:
         assert timeout_ms == 0
-        return events.pop(0) if events else refuse()
+        if not events:
+            timeout = NVMLError("Timeout")
+            timeout.value = 10
+            raise timeout
+        return events.pop(0)
 
     known: dict[str, Any] = {
         "NVMLError": NVMLError,

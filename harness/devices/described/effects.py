@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.order import model_of, nvlinks_of, order_of, software_mib_of
 from harness.devices.described.state import gpus_of, remaps_rows
+from harness.devices.toml_file import did_you_mean
+from harness.softgpu.drivers import nvml_functions
 
 if TYPE_CHECKING:
     from harness.devices.described.description import Description
@@ -39,7 +41,21 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
         return "kind", fault.kind, "retired-pages: this card is from before the A100, and cannot remap rows"
     if isinstance(fault, tables.RetiredPages) and remaps_rows(model):
         return "kind", fault.kind, "row-remap: cards from the A100 on remap rows, and retire no pages"
+    if isinstance(fault, tables.NvmlError) and (wrong := _never_called(fault)) is not None:
+        return "call", fault.call, wrong
     return _unseen(description, fault) or _hidden(description, fault)
+
+
+def _never_called(fault: tables.NvmlError) -> str | None:
+    """Return what is accepted where the fault names no function, or one that cannot fail so."""
+    functions = nvml_functions()
+    if fault.call is None:
+        return "a function of NVML, such as 'nvmlInit', or a card" if fault.card is None else None
+    if fault.call not in functions:
+        return f"a function of NVML without its version{did_you_mean(fault.call, list(functions))}"
+    if fault.card is not None and not functions[fault.call]:
+        return "a function about a card; this one is about none, so leave out the card"
+    return None
 
 
 def _unseen(description: Description, fault: tables.FaultTable) -> tuple[str, object, str] | None:

@@ -59,8 +59,7 @@ _GROWTH = {
     "pcie_replays": ("pcie_replays_per_s",),
     "xid": ("xid", "xid_after_s"),
 }
-#: NVML's errors: NOT_SUPPORTED, GPU_IS_LOST.
-_NOT_SUPPORTED, _LOST = "!3", 15
+_NOT_SUPPORTED = f"!{tables.NVML_ERRORS['NVML_ERROR_NOT_SUPPORTED']}"
 #: A card that is hot passes its limit by so many degrees, if it keeps on working.
 _OVER_C, _IDLE_C = 10.0, 34.0
 _PRODUCTS = "MatMul,BatchMatMulV2,BatchMatMulV3,Einsum,_FusedMatMul,Conv2D,Conv2DBackpropInput,Conv2DBackpropFilter"
@@ -78,7 +77,9 @@ def gpus_of(description: Description, path: Path | str, only: str | None = None)
     visible = order.by_tensorflow
     if any(isinstance(fault, tables.CudaUnavailable) for fault in description.fault):
         visible = ()
-    values = {**_system(description, visible), **_cards(description)}
+    values = {**_system(description, visible), **_nvml_errors(description, None)}
+    if "error.nvmlInit" not in values:
+        values |= _cards(description)
     return DescribedGpus(
         count=len(visible),
         memory_mib=description.cards.software_mib,
@@ -134,8 +135,23 @@ def _cards(description: Description) -> dict[str, object]:
                 card |= dict.fromkeys(_KEYS[sensor], _NOT_SUPPORTED)
                 for key in _GROWTH.get(sensor, ()):
                     card.pop(key, None)
-        values |= {f"card.{number}.{key}": value for key, value in card.items()}
+        errors = _nvml_errors(description, slot)
+        if "error" in errors:
+            # It never says anything else.
+            card = {key: card[key] for key in ("uuid", "serial", "pci")}
+        values |= {f"card.{number}.{key}": value for key, value in (card | errors).items()}
     return values
+
+
+def _nvml_errors(description: Description, slot: int | None) -> dict[str, object]:
+    """Return the errors with which NVML answers for a card, or for all (``None``), by function or for all functions."""
+    errors: dict[str, object] = {}
+    for fault in description.fault:
+        if isinstance(fault, tables.NvmlError) and fault.card == slot:
+            errors["error" if fault.call is None else f"error.{fault.call}"] = tables.NVML_ERRORS[fault.error]
+        elif isinstance(fault, tables.Lost) and fault.card == slot and not fault.after_ops:
+            errors["error"] = tables.NVML_ERRORS["NVML_ERROR_GPU_IS_LOST"]
+    return errors
 
 
 def _identity(description: Description, slot: int) -> dict[str, object]:
@@ -159,9 +175,7 @@ def _identity(description: Description, slot: int) -> dict[str, object]:
         memory = total // description.cards.slices
         card |= {f"slice.{number}.uuid": slice_uuid_of(slot, number), f"slice.{number}.memory": memory}
     for fault in _on(description, slot):
-        if isinstance(fault, tables.Lost) and not fault.after_ops:
-            card["error"] = _LOST
-        elif isinstance(fault, tables.MemoryHeld):
+        if isinstance(fault, tables.MemoryHeld):
             held = int(fault.share * total)
             card |= {"memory_used": held, "processes": f"{fault.process}:{held}"}
     return card

@@ -15,6 +15,14 @@ from harness.records import Card, Finding, Verdict
 _PERMISSIONS = "look at CUDA_VISIBLE_DEVICES, and at the permissions of /dev/nvidia*"
 _LOADED = "read dmesg, and run 'modprobe nvidia-uvm' or reboot the node"
 _MPS = "start it again with nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY"
+_SILENT = (
+    "read the kernel's log (dmesg | grep -i xid), power the node off and on, reseat the card, and replace it if it is "
+    "lost again"
+)
+_UNKNOWN_TO_DRIVER = (
+    "look at nvidia-smi and dmesg, and reboot the node; if this remains, install one version of the driver and its "
+    "libraries, or reseat the card"
+)
 _FABRIC = "look at 'systemctl status nvidia-fabricmanager', and install the version that matches the driver"
 #: The errors of cuInit (CUDA driver API, CUresult): the end of each name, its usual cause, and what to do.
 _ERRORS = {
@@ -46,8 +54,7 @@ def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
                 expected="an answer",
                 found=card.error,
                 message=card.error if card.label.startswith("pci:") else f"does not answer the driver: {card.error}",
-                next_step="read the kernel's log (dmesg | grep -i xid), power the node off and on, reseat the card, "
-                "and replace it if it is lost again",
+                next_step=_UNKNOWN_TO_DRIVER if card.label.startswith("pci:") else _SILENT,
             )
 
 
@@ -120,6 +127,7 @@ def judge_numbering(
         return found, scope
     expected = visible_cards(known, visible)
     found += _missing(expected, numbering, len(known))
+    found += _undescribed(cards, present, numbering)
     there = [card.uuid for card in expected if card.uuid in set(numbering)]
     models = {card.name for card in known}
     if len(models) > 1 and not _only_uuids(visible):
@@ -167,6 +175,26 @@ def _missing(expected: Sequence[Card], numbering: Sequence[str], known: int) -> 
                 message=f"has index {card.index} in the driver's list, but TensorFlow does not see it",
                 next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log and the kernel's log (dmesg), and "
                 "look at MIG, the compute mode and the permissions of /dev/nvidia*",
+            )
+
+
+def _undescribed(cards: Sequence[Card], present: Sequence[Card], numbering: Sequence[str]) -> Iterator[Finding]:
+    """Yield the GPUs that TensorFlow uses and of which NVML tells this process nothing, not even that they fail."""
+    silent = sum(card.error is not None for card in present)
+    if len(set(numbering) - {card.uuid for card in present}) <= silent:
+        return
+    for card in cards:
+        if card.uuid is None:
+            yield finding(
+                "missing-device",
+                card,
+                "the driver's list of GPUs",
+                expected="a description of each GPU that TensorFlow uses",
+                found="none",
+                message="is used by TensorFlow, but NVML does not describe it to this process: its sensors, memory "
+                "errors and links are not checked",
+                next_step="allow this process to use /dev/nvidiactl and all of /dev/nvidia*",
+                severity=Verdict.WARN,
             )
 
 

@@ -78,7 +78,7 @@ def _free_bytes(uuid: str | None) -> int | None:
     from harness.devices.nvidia import card_of, read_cards
 
     card = card_of(uuid, read_cards())
-    return None if card is None else card.free_mib * _MIB
+    return None if card is None or card.free_mib is None else card.free_mib * _MIB
 
 
 def _held_bytes(uuid: str | None, free_before: int | None) -> int | None:

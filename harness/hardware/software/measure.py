@@ -41,7 +41,7 @@ def read_software(nvml: Nvml | None = None, environ: Mapping[str, str] = os.envi
     with_cuda = bool(tf.test.is_built_with_cuda())
     driver = (nvml or Nvml.load()) if with_cuda else Nvml(None)
     version = (driver.driver_version() or driver_version()) if with_cuda else None
-    there = with_cuda and version is not None
+    there = with_cuda and (version is not None or driver.opened)
     cudnn = str(build["cudnn_version"]) if build.get("cudnn_version") else None
     machine = loaded()
     if isinstance(machine, DescribedGpus):

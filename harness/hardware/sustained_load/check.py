@@ -77,10 +77,16 @@ def _judge(loads: list[Load], operation: Operation, find: ProfileOf, account: Ac
 def _sensors(loads: list[Load]) -> str:
     if not any(load.card.is_gpu for load in loads):
         return "CPUs and software GPUs without a description have no sensors"
-    silent = silent_sensors(loads)
-    if len(silent) == len(Reading.__dataclass_fields__) - 1 - len(REPAIRS):
+    silent, every = silent_sensors(loads), len(Reading.__dataclass_fields__) - 1 - len(REPAIRS)
+    if len(silent) == every:
         return "no sensors on these devices: only the rates were judged"
-    return f"sensors not available: {', '.join(silent).replace('_', ' ')}" if silent else "all sensors were read"
+    lacking = [", ".join(silent)] if silent else []
+    for load in loads:
+        own = silent_sensors([load])
+        if len(own) > len(silent):
+            more = "all" if len(own) == every else ", ".join(name for name in own if name not in silent)
+            lacking.append(f"{more} of {load.card.label}")
+    return f"sensors not available: {'; '.join(lacking).replace('_', ' ')}" if lacking else "all sensors were read"
 
 
 CHECK = Check(

@@ -38,9 +38,14 @@ def judge_sensors(load: Load, others: Sequence[Load] = (), profile: CardProfile 
 
 
 def silent_sensors(loads: Sequence[Load]) -> tuple[str, ...]:
-    """Return the sensors that no card has, by their field in ``Reading``."""
+    """Return the sensors that none of the cards has, by their field in ``Reading``."""
     names = [field.name for field in fields(Reading) if field.name != "at_s" and field.name not in REPAIRS]
-    return tuple(name for name in names if not any(load.known(name, before=True) for load in loads))
+
+    def known(name: str) -> bool:
+        return any(load.known(name, before=True) for load in loads)
+
+    # Cards before the A100 retire pages, later ones remap rows.
+    return tuple(name for name in names if not known(name) and not (name == "remapped_rows" and known("retired_pages")))
 
 
 def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], list[Finding]]:

@@ -1,7 +1,11 @@
 // A stand-in for libnvidia-ml.so.1 that answers from a description of a machine. Every question about a card first looks
 // for a value under its own name (`card.3.temperature 91`); `!15` in the place of a value is that error of NVML. What is
-// not in the description is NOT_SUPPORTED, as on a card without that sensor.
+// not in the description is NOT_SUPPORTED, as on a card without that sensor. `error.nvmlInit 18` is the error of a
+// function, `card.3.error.nvmlDeviceGetUUID 15` of a function for a card, `card.3.error 15` of all functions for a card.
+// drivers.py reads from this file which functions there are.
 #include "state.h"
+
+#include <iterator>
 
 namespace {
 
@@ -30,33 +34,51 @@ std::string Key(Device card, const std::string& name) {
 
 int Count() { return static_cast<int>(State::Get().Number("cards", 0)); }
 
-// The error with which the whole card answers.
-int Health(Device card) {
-  if (initialized == 0) return kUninitialized;
+// The caller, as a default argument: the function of NVML that a program has called.
+#define CALL const char* call = __builtin_FUNCTION()
+
+// The error with which a function answers. Its versions are one function.
+int Failure(const std::string& of, CALL) {
+  std::string name = call;
+  for (const char* suffix : {"_v2", "_v3", "WithFlags"}) {
+    const size_t at = name.rfind(suffix);
+    if (at != std::string::npos && at + strlen(suffix) == name.size()) name.resize(at);
+  }
+  return static_cast<int>(State::Get().Number(of + "error." + name, kSuccess));
+}
+
+// The error with which the system answers.
+int Ready(CALL) { return initialized == 0 ? kUninitialized : Failure("", call); }
+
+// The error with which the card answers.
+int Health(Device card, CALL) {
+  if (const int error = Ready(call)) return error;
   if (card == nullptr || card->index >= Count()) return kInvalid;
+  const std::string of = "card." + std::to_string(card->index) + ".";
+  if (const int error = Failure(of, call)) return error;
   std::string value;
-  if (State::Get().Find(Key(card, "error"), &value)) return atoi(value.c_str());
+  if (State::Get().Find(of + "error", &value)) return atoi(value.c_str());
   return State::Get().Lost(card->index) ? kLost : kSuccess;
 }
 
-int Text(Device card, const char* name, std::string* value) {
-  if (const int ill = Health(card)) return ill;
+int Text(Device card, const char* name, std::string* value, CALL) {
+  if (const int ill = Health(card, call)) return ill;
   if (!State::Get().Find(Key(card, name), value)) return kNotSupported;
   return !value->empty() && (*value)[0] == '!' ? atoi(value->c_str() + 1) : kSuccess;
 }
 
-int Copy(Device card, const char* name, char* buffer, unsigned length) {
+int Copy(Device card, const char* name, char* buffer, unsigned length, CALL) {
   std::string value;
-  if (const int error = Text(card, name, &value)) return error;
+  if (const int error = Text(card, name, &value, call)) return error;
   if (value.size() + 1 > length) return kTooSmall;
   strcpy(buffer, value.c_str());
   return kSuccess;
 }
 
 template <typename T>
-int Number(Device card, const std::string& name, T* value) {
+int Number(Device card, const std::string& name, T* value, CALL) {
   std::string text;
-  if (const int error = Text(card, name.c_str(), &text)) return error;
+  if (const int error = Text(card, name.c_str(), &text, call)) return error;
   *value = static_cast<T>(strtod(text.c_str(), nullptr));
   return kSuccess;
 }
@@ -80,18 +102,18 @@ bool Busy(Device card) { return State::Get().Busy(card->index); }
 
 // A value of the description where there is one, else what `model` says; only on a card that has the sensor `gate`.
 template <typename T, typename Model>
-int Sensor(Device card, const char* name, const char* gate, T* value, Model model) {
-  const int error = Number(card, name, value);
+int Sensor(Device card, const char* name, const char* gate, T* value, Model model, CALL) {
+  const int error = Number(card, name, value, call);
   if (error != kNotSupported) return error;
   double unused;
-  if (const int absent = Number(card, gate, &unused)) return absent;
+  if (const int absent = Number(card, gate, &unused, call)) return absent;
   *value = static_cast<T>(model());
   return kSuccess;
 }
 
 // A count that grows with the work of the card.
-int Counter(Device card, const char* name, const char* rate, uint64_t* value) {
-  if (const int error = Number(card, name, value)) return error;
+int Counter(Device card, const char* name, const char* rate, uint64_t* value, CALL) {
+  if (const int error = Number(card, name, value, call)) return error;
   *value += static_cast<uint64_t>(Fact(card, rate, 0) * State::Get().WorkedSeconds(card->index));
   return kSuccess;
 }
@@ -119,13 +141,13 @@ struct Events {
 };
 
 template <typename Match>
-int FindCard(Device* device, Match match) {
-  if (initialized == 0) return kUninitialized;
+int FindCard(Device* device, Match match, CALL) {
+  if (const int error = Ready(call)) return error;
   for (int index = 0; index < Count(); index++) {
     cards[index].index = index;
     if (match(&cards[index])) {
       *device = &cards[index];
-      return Health(*device);
+      return Health(*device, call);
     }
   }
   return kNotFound;
@@ -147,32 +169,34 @@ void harness_described_machine(const char* path) { State::Get().Open(path); }
 
 int nvmlInitWithFlags(unsigned) {
   if (!State::Get().Known()) return 9;  // DRIVER_NOT_LOADED
-  if (const int error = static_cast<int>(State::Get().Number("nvml_error", 0))) return error;
+  if (const int error = Failure("")) return error;
   initialized++;
   return kSuccess;
 }
 int nvmlInit_v2() { return nvmlInitWithFlags(0); }
 int nvmlShutdown() {
-  if (initialized == 0) return kUninitialized;
+  if (const int error = Ready()) return error;
   initialized--;
   return kSuccess;
 }
 const char* nvmlErrorString(int code) {
-  switch (code) {
-    case kSuccess: return "Success";
-    case kUninitialized: return "Uninitialized";
-    case kInvalid: return "Invalid Argument";
-    case kNotSupported: return "Not Supported";
-    case kNotFound: return "Not Found";
-    case kTooSmall: return "Insufficient Size";
-    case 9: return "Driver Not Loaded";
-    case kTimeout: return "Timeout";
-    case kLost: return "GPU is lost";
-    default: return "Unknown Error";
-  }
+  // nvidia-ml-py has texts of its own for most.
+  static const char* const texts[] = {
+      "Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions", "Already Initialized",
+      "Not Found", "Insufficient Size", "Insufficient External Power", "Driver Not Loaded", "Timeout",
+      "Interrupt Request Issue", "NVML Shared Library Not Found", "Function Not Found", "Corrupted infoROM",
+      "GPU is lost", "GPU requires reset", "The operating system has blocked the request",
+      "Driver/library version mismatch", "In use by another client", "Insufficient Memory", "No data",
+      "The requested vgpu operation is not available on target device, because ECC is enabled",
+      "Insufficient Resources", "The requested frequency is not supported", "The argument version does not match",
+      "The requested functionality has been deprecated", "The system is not ready for the request",
+      "No GPUs were found", "The resource is not in the state that the operation needs", "The reset type is not supported",
+  };
+  return code >= 0 && code < static_cast<int>(std::size(texts)) ? texts[code] : "Unknown Error";
 }
 
-static int SystemText(const char* key, char* buffer, unsigned length) {
+static int SystemText(const char* key, char* buffer, unsigned length, CALL) {
+  if (const int error = Ready(call)) return error;
   std::string value;
   if (!State::Get().Find(key, &value)) return kNotSupported;
   if (value.size() + 1 > length) return kTooSmall;
@@ -182,18 +206,19 @@ static int SystemText(const char* key, char* buffer, unsigned length) {
 int nvmlSystemGetDriverVersion(char* buffer, unsigned length) { return SystemText("driver", buffer, length); }
 int nvmlSystemGetNVMLVersion(char* buffer, unsigned length) { return SystemText("nvml", buffer, length); }
 int nvmlSystemGetCudaDriverVersion(int* version) {
+  if (const int error = Ready()) return error;
   *version = static_cast<int>(State::Get().Number("driver_cuda", 0));
   return *version == 0 ? kNotSupported : kSuccess;
 }
 int nvmlSystemGetCudaDriverVersion_v2(int* version) { return nvmlSystemGetCudaDriverVersion(version); }
 
 int nvmlDeviceGetCount_v2(unsigned* count) {
-  if (initialized == 0) return kUninitialized;
+  if (const int error = Ready()) return error;
   *count = Count();
   return kSuccess;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* device) {
-  if (initialized == 0) return kUninitialized;
+  if (const int error = Ready()) return error;
   if (static_cast<int>(index) >= Count()) return kInvalid;
   return FindCard(device, [index](Device card) { return card->index == static_cast<int>(index); });
 }
@@ -254,7 +279,11 @@ int nvmlDeviceGetPciInfo_v3(Device card, PciInfo* pci) {
   if (const int error = Text(card, "pci", &value)) return error;
   return FillPci(value, pci);
 }
-int nvmlDeviceGetMinorNumber(Device card, unsigned* minor) { return nvmlDeviceGetIndex(card, minor); }
+int nvmlDeviceGetMinorNumber(Device card, unsigned* minor) {
+  if (const int ill = Health(card)) return ill;
+  *minor = card->index;
+  return kSuccess;
+}
 int nvmlDeviceGetModuleId(Device card, unsigned* module) { return Number(card, "module", module); }
 int nvmlDeviceGetCudaComputeCapability(Device card, int* major, int* minor) {
   std::string value;
@@ -349,14 +378,13 @@ int nvmlDeviceGetUtilizationRates(Device card, Utilization* utilization) {
   utilization->memory = 0;
   return Sensor(card, "utilization", "clock_max", &utilization->gpu, [card] { return Busy(card) ? 100 : 0; });
 }
-int nvmlDeviceGetCurrentClocksEventReasons(Device card, uint64_t* reasons) {
-  // Software and hardware thermal slowdown, or idle.
+// Software and hardware thermal slowdown, or idle.
+static int Reasons(Device card, uint64_t* reasons, CALL) {
   return Sensor(card, "throttle", "slowdown_c", reasons,
-                [card] { return ClockShare(card) < 1 ? 0x60 : Busy(card) ? 0 : 1; });
+                [card] { return ClockShare(card) < 1 ? 0x60 : Busy(card) ? 0 : 1; }, call);
 }
-int nvmlDeviceGetCurrentClocksThrottleReasons(Device card, uint64_t* reasons) {
-  return nvmlDeviceGetCurrentClocksEventReasons(card, reasons);
-}
+int nvmlDeviceGetCurrentClocksEventReasons(Device card, uint64_t* reasons) { return Reasons(card, reasons); }
+int nvmlDeviceGetCurrentClocksThrottleReasons(Device card, uint64_t* reasons) { return Reasons(card, reasons); }
 int nvmlDeviceGetSupportedClocksEventReasons(Device card, uint64_t* reasons) {
   *reasons = 0x1ff;
   return Health(card);
@@ -466,10 +494,12 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device card, unsigned link, PciInfo* pci
 // ---- events
 
 int nvmlEventSetCreate(Events** events) {
+  if (const int error = Ready()) return error;
   *events = new Events;
   return kSuccess;
 }
 int nvmlEventSetFree(Events* events) {
+  if (const int error = Ready()) return error;
   delete events;
   return kSuccess;
 }
@@ -489,6 +519,7 @@ struct Event {
 // A critical error, once, when the card has worked for `xid_after_s`. A card tells of it also when it is lost then.
 int nvmlEventSetWait_v2(Events* events, Event* event, unsigned) {
   constexpr uint64_t kXid = 8;
+  if (const int error = Ready()) return error;
   for (int index = 0; index < Count(); index++) {
     if (!(events->types[index] & kXid) || events->told[index]) continue;
     cards[index].index = index;
