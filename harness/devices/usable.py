@@ -8,7 +8,7 @@ from harness.devices.kinds.auto import AutoSpec
 from harness.devices.kinds.gpu import GpuSpec
 from harness.devices.kinds.logical_gpu import LogicalGpuSpec
 from harness.devices.kinds.software_gpu import DescribedGpuSpec
-from harness.devices.nvidia import cuda_error
+from harness.devices.nvidia import cuda_error, nvml_error
 from harness.devices.request import resolve
 from harness.devices.runtime import configure
 from harness.plural import plural
@@ -36,5 +36,7 @@ def configure_usable(spec: str) -> Devices:
         return configure(spec)
     error = cuda_error()
     cause = "" if error is None else f", cuInit fails with error {error}"
-    why = f"no GPU can be used: the driver has {plural(len(inventory.unusable), 'GPU')}, TensorFlow has none{cause}"
+    broken = nvml_error()
+    there = f"the driver has {plural(len(inventory.unusable), 'GPU')}" if broken is None else f"NVML fails ({broken})"
+    why = f"no GPU can be used: {there}, TensorFlow has none{cause}"
     return Devices((), spec=request.text, reason=why)

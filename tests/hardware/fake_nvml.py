@@ -19,17 +19,20 @@ def refuse(*_: object) -> Any:
     raise NVMLError("Not Supported")
 
 
+def time_out(*_: object) -> Any:
+    """A wait in which nothing has come."""
+    error = NVMLError("Timeout")
+    error.value = 10
+    raise error
+
+
 def fake_nvml(**changes: Any) -> SimpleNamespace:
     """Two cards; a handle is the index. ``changes`` put other functions or constants in place."""
     events = [SimpleNamespace(eventType=8, eventData=79), SimpleNamespace(eventType=8, eventData=63)]
 
     def wait(event_set: object, timeout_ms: int) -> Any:
         assert timeout_ms == 0
-        if not events:
-            timeout = NVMLError("Timeout")
-            timeout.value = 10
-            raise timeout
-        return events.pop(0)
+        return events.pop(0) if events else time_out()
 
     known: dict[str, Any] = {
         "NVMLError": NVMLError,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_nvml import UUIDS, fake_nvml, refuse
+from fake_nvml import UUIDS, fake_nvml, refuse, time_out
 
 from harness.devices.nvidia import Card as DriverCard, read_cards
 from harness.hardware.card import numa_node
@@ -90,7 +90,8 @@ def test_critical_errors_add_up_over_readings_and_none_is_an_empty_tuple() -> No
     nvml = Nvml(fake_nvml())
     assert nvml.reading(UUIDS[0], 0.0).xid == (79, 63)
     assert nvml.reading(UUIDS[0], 1.0).xid == (79, 63)
-    assert Nvml(fake_nvml(nvmlEventSetWait_v2=refuse)).reading(UUIDS[0], 0.0).xid == ()
+    assert Nvml(fake_nvml(nvmlEventSetWait_v2=time_out)).reading(UUIDS[0], 0.0).xid == ()
+    assert Nvml(fake_nvml(nvmlEventSetWait_v2=refuse)).reading(UUIDS[0], 0.0).xid is None
 
 
 def test_an_older_release_takes_the_uuid_as_bytes() -> None:

@@ -21,7 +21,7 @@ from harness.tensorflow_version import (
 )
 
 _INSTALL = "python -m pip install 'tensorflow[and-cuda]'"
-_NVML = "install nvidia-ml-py, so that the driver can be queried"
+_NVML = "install nvidia-ml-py and see that nvidia-smi works, so that the driver can be queried"
 #: Libraries that belong to the driver and not to CUDA's packages.
 _OF_DRIVER = ("libcuda.so", "libnvidia-ml.so")
 #: Libraries that only TensorRT needs.
