@@ -61,6 +61,8 @@ def machine(count: int, model: str, *faults: str, **lines: str) -> Drivers:
 
 
 def card(known: DriverCard) -> Card:
+    assert known.total_mib is not None
+    assert known.free_mib is not None
     return Card(
         f"GPU:{known.index}",
         known.name,

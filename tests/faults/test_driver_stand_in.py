@@ -131,6 +131,7 @@ def test_retired_pages_are_those_of_cards_before_the_a100() -> None:
 def test_memory_that_a_dead_process_holds_is_counted_under_its_id() -> None:
     machine(2, H100, "memory-held card = 1, share = 0.5, process = 4242")
     first, second = read_cards()
+    assert second.total_mib is not None
     assert first.free_mib == first.total_mib
     assert second.free_mib == second.total_mib // 2
     assert memory_by_process() == {(uuid_of(1), 4242): second.total_mib // 2}

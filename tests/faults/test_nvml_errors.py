@@ -83,7 +83,7 @@ def test_each_error_can_be_that_of_the_start_and_is_no_missing_driver(name: str)
 def _asked(name: str) -> None:
     """Call a function of nvidia-ml-py, about the second card if it is about one."""
     function = getattr(pynvml, name)
-    known = {
+    known: dict[str, list[Any]] = {
         "nvmlDeviceGetHandleByIndex": [1],
         "nvmlDeviceGetHandleByUUID": [uuid_of(1)],
         "nvmlDeviceGetHandleBySerial": ["1320000001"],
