@@ -35,6 +35,15 @@ def test_rows_are_found_along_each_axis_and_a_changed_one_is_not(dtype: Any, sha
     assert not list(known.with_these_rows(changed, axis, numbers))
 
 
+def test_whole_numbers_are_found_whatever_their_number_of_bits_and_floats_are_not() -> None:
+    known = Lookup[str]()
+    known.add(np.arange(8, dtype=np.int64), "wide")
+    assert list(known.equal(np.arange(8, dtype=np.int32))) == ["wide"]
+    assert next(known.with_rows(np.array([3, 4, 5], np.uint8))) == ("wide", Rows(0, (3, 4, 5), 8))
+    assert not list(known.equal(np.arange(8, dtype=np.float64)))
+    assert not list(known.equal(np.arange(1, 9, dtype=np.int32)))
+
+
 def test_one_of_the_rows_is_found_unless_only_several_are_looked_for() -> None:
     known = Lookup[str]()
     table = _table(np.float32, (5, 3), 1)

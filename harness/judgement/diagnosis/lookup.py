@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from harness.judgement.diagnosis.question import Array
-from harness.judgement.diagnosis.recorded import close, equal, may_be_close, slack
+from harness.judgement.diagnosis.recorded import close, equal, may_be_close, numbers_of, slack
 
 #: Rows of larger arrays are not looked for.
 _MOST_ELEMENTS = 2**20
@@ -62,14 +62,14 @@ class Lookup(Generic[Owner]):
         """Add an array."""
         known = _Known(array, owner, self._count)
         self._count += 1
-        self._by_shape[array.dtype, array.shape].append(known)
+        self._by_shape[numbers_of(array), array.shape].append(known)
         if array.size <= _MOST_ELEMENTS:
             for axis in range(array.ndim):
-                self._by_rest[array.dtype, axis, _without(array.shape, axis)].append(known)
+                self._by_rest[numbers_of(array), axis, _without(array.shape, axis)].append(known)
 
     def of_shape(self, array: Array) -> Iterator[tuple[Array, Owner]]:
-        """The arrays of the same shape and dtype."""
-        yield from ((known.array, known.owner) for known in self._by_shape.get((array.dtype, array.shape), ()))
+        """The arrays of the same shape and dtype; whole numbers may have another number of bits."""
+        yield from ((known.array, known.owner) for known in self._by_shape.get((numbers_of(array), array.shape), ()))
 
     def equal(self, array: Array) -> Iterator[Owner]:
         """What equal arrays belong to."""
@@ -79,7 +79,7 @@ class Lookup(Generic[Owner]):
         """What arrays belong to that have these rows along an axis, and they are those of ``array``."""
         if not array.size or array.shape[axis] != len(numbers):
             return
-        for known in self._by_rest.get((array.dtype, axis, _without(array.shape, axis)), ()):
+        for known in self._by_rest.get((numbers_of(array), axis, _without(array.shape, axis)), ()):
             count = known.array.shape[axis]
             if max(numbers) < count and equal(array, np.take(known.array, numbers, axis)):
                 yield known.owner, Rows(axis, tuple(numbers), count)
@@ -92,13 +92,13 @@ class Lookup(Generic[Owner]):
         along = [
             (known, axis)
             for axis in range(array.ndim)
-            for known in self._by_rest.get((array.dtype, axis, _without(array.shape, axis)), ())
+            for known in self._by_rest.get((numbers_of(array), axis, _without(array.shape, axis)), ())
             if known.array.size > array.size or (known.array.shape == array.shape and not axis)
         ]
         for known, axis in sorted(along, key=lambda each: (each[0].number, each[1])):
             if known.may_have(low, high) and (numbers := _rows_in(array, known.array, axis, known.off)) is not None:
                 yield known.owner, Rows(axis, numbers, known.array.shape[axis])
-        for known in self._by_rest.get((array.dtype, 0, array.shape), ()) if one else ():
+        for known in self._by_rest.get((numbers_of(array), 0, array.shape), ()) if one else ():
             if known.may_have(low, high) and (number := _number_in(array, known.array, known.off)) is not None:
                 yield known.owner, Rows(0, (number,), len(known.array))
 

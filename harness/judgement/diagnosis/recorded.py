@@ -258,8 +258,13 @@ def epsilon_of_tensor(tensor: Any) -> float:
 
 def equal(one: Array, other: Array) -> bool:
     """Whether two results are the same: floating numbers but for rounding, all others exactly."""
-    same = one.shape == other.shape and one.dtype == other.dtype
+    same = one.shape == other.shape and numbers_of(one) == numbers_of(other)
     return same and _alike(one, other) and bool(np.all(close(one, other)))
+
+
+def numbers_of(array: Array) -> np.dtype:
+    """The dtype of an array; of all whole numbers the same one, as indices may have any number of bits."""
+    return np.dtype(np.int64) if array.dtype.kind in "iu" else array.dtype
 
 
 def close(one: Array, other: Array, off: float | None = None) -> Any:
