@@ -1,4 +1,4 @@
-"""Saves and restores the variables that callables may change, so that every run starts from the same state."""
+"""Saves and restores the variables and tables that callables may change: every run starts from the same state."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from numpy.typing import NDArray
 
 from harness.judgement.runs import same_bits, value_of, variable_names
 from harness.judgement.slots import device_of
@@ -124,10 +126,11 @@ def put(variable: Any, value: Any) -> None:
 
 @dataclass
 class Snapshot:
-    """Saved values of variables."""
+    """Saved values of variables, and the keys and values of hash tables."""
 
     variables: list[Any]
     values: list[Any] = field(default_factory=list)
+    tables: list[tuple[Any, NDArray[Any], NDArray[Any]]] = field(default_factory=list)
 
     @classmethod
     def of(cls, variables: list[Any]) -> Snapshot:
@@ -135,10 +138,16 @@ class Snapshot:
         return cls(variables, [value_of(variable) for variable in variables])
 
     def restore(self, leave: Callable[[Any], bool] = lambda _: False) -> None:
-        """Restore the values that have changed, but of those variables that ``leave`` is true of."""
+        """Restore the values that have changed, but of those variables that ``leave`` is true of; and all tables."""
+        import tensorflow as tf
+
         for variable, value in zip(self.variables, self.values, strict=True):
             if not leave(variable) and not same_bits(value_of(variable), value):
                 put(variable, value)
+        for table, keys, values in self.tables:
+            # Copies: a dense table goes on writing to the arrays that it is given.
+            copies = {"keys": keys.copy(), "values": values.copy()}
+            tf.raw_ops.LookupTableImportV2(table_handle=table.resource_handle, **copies)
 
     @property
     def starts(self) -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""Notes the variables that a program uses, wherever it keeps them, so that they are restored and compared."""
+"""Notes the variables and tables that a program uses, wherever it keeps them, so that they are restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def uses_noted(snapshot: Snapshot) -> Iterator[set[int]]:
     """Collect the ids of the variables that the body uses; those that ``snapshot`` lacks are added to it.
 
     A variable is used where Python asks for its handle, or where an op or a function gets it. It is added with its
-    value from before its first use.
+    value from before its first use. So is a hash table that ops can write to.
     """
     private = interface()
     noting = _Noting(snapshot, private)
@@ -69,30 +69,42 @@ class _Noting:
     def note(self, handle: Any, variable: Any = None) -> None:
         """Note the use of a variable by its handle; ``variable`` is ``None`` where it is not known."""
         if handle._id not in self.by_handle:
-            if not self._is_of_variable(handle) or not self._read("VarIsInitializedOp", handle):
-                return  # a table, say, or a variable that is being made
+            if not self._is_of_variable(handle):
+                self.by_handle[handle._id] = None
+                self._note_table(handle)
+                return
+            if not self._read("VarIsInitializedOp", handle)[0]:
+                return  # it is being made
             variable = variable if self._is_variable(type(variable)) else self._owner(handle)
             self.by_handle[handle._id] = variable
             if variable is not None:
                 number = variable.dtype.base_dtype.as_datatype_enum
                 self.snapshot.variables.append(variable)
-                self.snapshot.values.append(np.asarray(self._read("ReadVariableOp", handle, "dtype", number)))
+                self.snapshot.values.append(np.asarray(self._read("ReadVariableOp", handle, "dtype", number)[0]))
         variable = self.by_handle[handle._id]
         if variable is not None:
             self.used.add(id(variable))
 
-    def _read(self, op_type: str, handle: Any, *attributes: Any) -> Any:
+    def _note_table(self, handle: Any) -> None:
+        import tensorflow as tf
+
+        kinds = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
+        table = _holder(handle, lambda each: isinstance(each, kinds))
+        if table is not None and all(each is not table for each, _, _ in self.snapshot.tables):
+            dtypes = (table.key_dtype.as_datatype_enum, table.value_dtype.as_datatype_enum)
+            attributes = ("Tkeys", dtypes[0], "Tvalues", dtypes[1])
+            keys, values = self._read("LookupTableExportV2", handle, *attributes, outputs=2)
+            # A copy: TensorFlow may go on writing to what it has exported.
+            self.snapshot.tables.append((table, np.array(keys), np.array(values)))
+
+    def _read(self, op_type: str, handle: Any, *attributes: Any, outputs: int = 1) -> Any:
         """Run an op without telling those who watch: it is no part of the program."""
         context = self.private.context.context()
-        (result,) = self.private.pywrap.TFE_Py_Execute(context._handle, None, op_type, [handle], attributes, 1)
-        return result
+        return self.private.pywrap.TFE_Py_Execute(context._handle, None, op_type, [handle], attributes, outputs)
 
     def _owner(self, handle: Any) -> Any:
         """The variable that keeps this handle, where only a function that was traced before knows it."""
-        holders = gc.get_referrers(handle)
-        attributes = [each for each in holders if type(each) is dict and "_handle" in each]
-        holders += gc.get_referrers(*attributes) if attributes else []
-        return next((each for each in holders if self._is_variable(type(each))), None)
+        return _holder(handle, lambda each: self._is_variable(type(each)))
 
     def _is_variable(self, kind: type) -> bool:
         # What an assignment returns is a variable too, but not the one that the program keeps.
@@ -104,3 +116,11 @@ class _Noting:
             return False
         data = handle._handle_data
         return data is not None and data.is_set and data.shape_and_type[0].dtype not in (_RESOURCE, _VARIANT)
+
+
+def _holder(handle: Any, wanted: Callable[[Any], bool]) -> Any:
+    """The object that keeps this handle in an attribute; ``None`` if there is none that is ``wanted``."""
+    holders = gc.get_referrers(handle)
+    attributes = [each for each in holders if type(each) is dict and "__builtins__" not in each]
+    holders += gc.get_referrers(*attributes) if attributes else []
+    return next(filter(wanted, holders), None)
