@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,11 @@ def data(seed: int = 0) -> tuple[Any, Any]:
 def named_metrics() -> Training:
     """Metrics by the names that ``compile`` takes."""
     return Training(model_of(), "mse", sgd(), ["accuracy", "mae"])
+
+
+def named_metrics_normalised() -> Training:
+    """The same beside a normalisation by the statistics of each shard."""
+    return replace(normalised(), metrics=["accuracy", "mae"])
 
 
 def unknown_metric() -> Training:

@@ -26,6 +26,10 @@ FAULTS = {
             ("sync", "sequential/norm/moving_mean", "a replica's copy differs"),
         ],
     ),
+    "named_metrics_normalised": (
+        BOTH,
+        [("value", "layer norm", "with synchronized=True the training matches the single-device run")],
+    ),
     "applied_per_shard": (CUSTOM, [("update-count", "step 0", "counted 2 updates in 1 step:")]),
     "misses_an_update": (CUSTOM, [("sync", "step 2", "it missed an update")]),
     "reads_the_same": (CUSTOM, [("input", "step 0", "all 2 replicas were given the same 4 rows")]),
