@@ -160,15 +160,15 @@ class Measuring:
         return tf.nest.map_structure(moved, leaf, expand_composites=True)
 
     def rounded(self) -> Spread:
-        """The same, or more where the rounding errors of the ops themselves move the results further."""
+        """Sensitivities to the rounding errors of the ops themselves; those to moves where these cannot be measured."""
         if self._rounded is None:
-            self._rounded = self._with_rounding(self())
+            self._rounded = self._of_rounding()
         return self._rounded
 
-    def _with_rounding(self, spread: Spread) -> Spread:
+    def _of_rounding(self) -> Spread:
         import tensorflow as tf
 
-        spread = spread.copy()
+        spread = Spread.start(self.expected, self.terms)
         self.progress("measuring rounding errors of each op")
         self.snapshot.restore()
         try:
@@ -204,7 +204,7 @@ class Of:
         return self._of(self.measured())
 
     def rounded(self) -> Sensitivity:
-        """From these, and replays in which each op rounds otherwise."""
+        """From replays in which each op rounds otherwise."""
         return self._of(self.measured.rounded())
 
     def _of(self, spread: Spread) -> Sensitivity:

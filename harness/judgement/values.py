@@ -70,7 +70,7 @@ def compare(
 
     ``measure`` gives the sensitivity of the expected array from a number of replays; it is called only where the two
     differ by more than a few units in the last place, with more replays only where fewer do not explain the difference.
-    ``rounded``, which costs more, only where they differ by more than all of them allow.
+    ``rounded``, which costs more, only where they differ by more than all of them allow, or where these allow all.
     """
     if found.shape != expected.shape:
         judged.findings.append(_finding("shape", subject, str(expected.shape), str(found.shape), "the shape differs"))
@@ -80,7 +80,7 @@ def compare(
         return
     epsilon = epsilon_of(found.dtype)
     if epsilon == 0.0:
-        _compare_discrete(judged, subject, found, expected, None if exact else rounded)
+        _compare_discrete(judged, subject, found, expected, measure, None if exact else rounded)
     else:
         _compare_floats(judged, subject, found, expected, epsilon, exact, measure, rounded, scale)
 
@@ -95,13 +95,14 @@ def _compare_discrete(
     subject: Subject,
     found: NDArray[Any],
     expected: NDArray[Any],
+    measure: Measure,
     rounded: Callable[[], Sensitivity] | None,
 ) -> None:
     wrong = np.asarray(found != expected)
     sure = np.ones(found.shape, bool)
     if wrong.any() and rounded is not None and found.dtype.kind in "iub":
         # Where rounding errors make the reference itself jump from one number to another, either is right.
-        jumps = np.broadcast_to(rounded().change, found.shape)
+        jumps = np.broadcast_to(np.fmax(measure(replays()).change, rounded().change), found.shape)
         off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
         sure = jumps == 0.0
         wrong = off > jumps
@@ -148,10 +149,12 @@ def _compare_floats(
             moved, sensitivity = bound, rounded()
             more, rule = errors.measured(sensitivity, coarse), f"{rule}{sensitivity.note}"
             bound = lambda block: np.maximum(moved(block), more(block))  # noqa: E731
-    widest = _widest_bound(coarse)
-    seen = _Seen()
-    for block in errors.blocks():
-        seen.add(block, bound(block), widest, errors.typical)
+    seen = errors.seen(bound, coarse)
+    if rounded is not None and rule.startswith("rounding") and not seen.wrong and not seen.decisive:
+        # Moved inputs may have crossed a step, such as one at 1.0, and both programs have stood on the same side of it.
+        narrow = errors.measured(rounded(), coarse)
+        if not errors.exceed(narrow):
+            seen = errors.seen(narrow, coarse)
     if seen.no_numbers:
         judged.undecided.append(
             f"{subject.where} ({subject.mode}): {subject.against} is NaN at {seen.no_numbers:,} of "
@@ -171,7 +174,7 @@ def _compare_floats(
     )
     if seen.wrong:
         judged.findings.append(_worst(subject, found, expected, seen.worst, seen.wrong, seen.worst_bound, rule))
-    elif found.size and not seen.decisive and not seen.no_numbers and seen.widest_bound > widest * scale():
+    elif found.size and not (seen.decisive or seen.no_numbers) and seen.widest_bound > _widest_bound(coarse) * scale():
         judged.undecided.append(
             f"{subject.where} ({subject.mode}): ill-conditioned; rounding alone can change it by "
             f"{seen.widest_bound:.3g}, which could hide a fault"
@@ -222,6 +225,13 @@ class _Errors:
             bool(np.any((block.error > (allowed := bound(block))) & (block.error >= times * allowed)))
             for block in self.blocks()
         )
+
+    def seen(self, bound: _Bound, epsilon: float) -> _Seen:
+        """What is seen in all blocks, of results that were computed with this epsilon."""
+        seen, widest = _Seen(), _widest_bound(epsilon)
+        for block in self.blocks():
+            seen.add(block, bound(block), widest, self.typical)
+        return seen
 
     def free(self, epsilon: float) -> _Bound:
         return lambda block: _FREE_ULPS * epsilon * block.magnitude
