@@ -239,3 +239,19 @@ def test_an_optimizer_applied_by_each_shard_is_named(devices: Devices) -> None:
     assert "The optimizer is applied 4 times, once for each shard" in found.reason, found
     found = verified(devices, once, reference, EVEN, variables=[weights])
     assert not [finding for finding in found.findings if finding.kind == "value"], found
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda y: 2 * y, r"^Row 1, that of shard 1 \([CG]PU:1\), is 2 times that of the single-device run"),
+        (tf.sort, r"^Only row 1, that of shard 1 \([CG]PU:1\), differs; the other shards are right"),
+    ],
+)
+def test_one_row_is_named_in_the_singular(devices: Devices, change: Fn, words: str) -> None:
+    def program(d: Devices, x: Any) -> Any:
+        parts = towers(d, dense, x)
+        return tf.concat([*parts[:1], change(parts[1]), *parts[2:]], 0)
+
+    found = verified(devices, program, dense, X[:4], modes=("eager",))
+    assert re.search(words, found.reason), found.reason

@@ -10,7 +10,7 @@ from harness.judgement.diagnosis.joins import Join, PerShard
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
-from harness.judgement.diagnosis.wording import first_upper, rows_text, sizes_text
+from harness.judgement.diagnosis.wording import first_upper, rows_and_shards, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
 
 
@@ -137,7 +137,8 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
         verb = "takes" if len(instead) == 1 else "take"
         return f"{first_upper(rows_text(instead))} {verb} the place of {rows_text(missing)}", True
     if missing:
-        return f"{rows_text(missing)} of {count} were dropped, and the others are in a different order", True
+        verb = "was" if len(missing) == 1 else "were"
+        return f"{rows_text(missing)} of {count} {verb} dropped, and the others are in a different order", True
     if places == list(range(count))[::-1]:
         return f"the {count} rows are in reverse order", False
     # With one row a shard, rows that are shifted are whole shards too.
@@ -285,11 +286,11 @@ def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
             if claims and all(claim == claims[0] for claim in claims):
                 shards, what = claims[0]
                 rows = sorted(row for number in shards for row in layout.shards[number])
-                who = rows_text(shards, "shard")
-                devices = layout.devices(question, shards)
-                sentence = f"{rows_text(rows)}, those of {who}{devices}, are {what}; the other shards are right"
+                one = len(rows) == 1
+                whose = rows_and_shards(rows, shards, layout.devices(question, shards))
+                sentence = f"{whose} {'is' if one else 'are'} {what}; the other shards are right"
                 if anyhow:
-                    sentence = f"only {rows_text(rows)}, those of {who}{devices}, differ; the other shards are right"
+                    sentence = f"only {whose} {'differs' if one else 'differ'}; the other shards are right"
                 yield Cause(first_upper(sentence), place_of(question, question.wrong[0]), tuple(question.wrong))
                 return
 
@@ -331,7 +332,7 @@ def _of_rows(leaf: Leaf, rows: Sequence[int]) -> str | None:
     if part.size > 1 and square:
         ratio = float(np.sum(have * want)) / square
         if tried(ratio * want):
-            return f"{ratio:.4g} times those of the single-device run"
+            return f"{ratio:.4g} times {'that' if len(rows) == 1 else 'those'} of the single-device run"
         offset = float(np.mean(have - want))
         if tried(want + offset):
             return f"off by {offset:.4g}"

@@ -11,7 +11,7 @@ from harness.judgement.diagnosis.joins import PerShard
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
-from harness.judgement.diagnosis.wording import factor_text, first_upper, rows_text
+from harness.judgement.diagnosis.wording import factor_text, first_upper, rows_and_shards, rows_text
 from harness.judgement.tolerance import epsilon_of
 
 #: How far a share may be from a whole number of times.
@@ -80,7 +80,7 @@ def _whose(question: Question, rows: Sequence[int]) -> str:
     shards = [number for number, own in enumerate(layout.shards) if set(own) & set(rows)]
     if sorted(row for number in shards for row in layout.shards[number]) != sorted(rows):
         return text
-    return f"{text}, those of {rows_text(shards, 'shard')}{layout.devices(question, shards)},"
+    return rows_and_shards(rows, shards, layout.devices(question, shards))
 
 
 def _shares(leaf: Leaf) -> Array | None:

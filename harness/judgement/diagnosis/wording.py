@@ -19,6 +19,12 @@ def rows_text(rows: Sequence[int], noun: str = "row") -> str:
     return f"{len(rows):,} {noun}s ({', '.join(map(str, rows[:3]))}, …)"
 
 
+def rows_and_shards(rows: Sequence[int], shards: Sequence[int], devices: str) -> str:
+    """``Rows 8 and 9, those of shard 2 (CPU:2),`` for rows that are all of some shards."""
+    whose = "that" if len(rows) == 1 else "those"
+    return f"{rows_text(rows)}, {whose} of {rows_text(shards, 'shard')}{devices},"
+
+
 def listed(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
