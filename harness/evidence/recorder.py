@@ -237,6 +237,12 @@ def check_complete(recording: Recording) -> None:
         function = recording.functions.get(step.type)
         # Of what XLA compiled there is no graph, and none is needed: it is one unit, where its results are.
         if function is not None and function.node_def and step.body is None and not compiled_by_xla(function):
+            if _is_remote(step.device):
+                raise EvidenceError(
+                    f"the function {step.type} ran on {step.device}, and of a function that eager code calls in "
+                    "another process TensorFlow reports no graph; call it within a tf.function, or verify with "
+                    "modes=('graph',)"
+                )
             raise EvidenceError(
                 f"the function {step.type} ran, but TensorFlow collected no graph of it; "
                 "no other tracer or profiler may run during the call, and TensorFlow's context may not be reset"

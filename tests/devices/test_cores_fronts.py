@@ -55,6 +55,20 @@ _TESTS = """
             where = {str(op.device) for op in trace.ops if op.role == "gradient" and op.type == "TanhGrad"}
             assert where == (set(devices.names) if colocate else {devices.host})
 
+    def test_a_function_that_eager_code_calls_in_another_process_has_no_graph(devices, verify, weights):
+        model = tf.function(lambda x: tf.tanh(tf.matmul(x, weights)))
+
+        def towers(x):
+            results = []
+            for device, rows in zip(devices, tf.split(x, [4, 3])):
+                with tf.device(device.name):
+                    results.append(model(rows))
+            return tf.concat(results, 0)
+
+        with pytest.raises(harness.EvidenceError, match=r"ran on /job:core.*call it within a tf.function, or verify"):
+            verify(towers, model, ROWS)
+        verify(towers, model, ROWS, modes=["graph"])
+
     @pytest.mark.devices(kind="logical-cpu")
     def test_of_another_kind():
         raise AssertionError("skipped before it runs")
@@ -102,5 +116,5 @@ def test_a_session_of_tests_runs_on_cores(
 ) -> None:
     pytester.makepyfile(_TESTS)
     result = inner_pytest("-rs", "--harness-devices=cores:2", real=True)
-    result.assert_outcomes(passed=2, skipped=1)
+    result.assert_outcomes(passed=3, skipped=1)
     result.stdout.fnmatch_lines(["2 core devices from cores:2 (--harness-devices): 2 servers on loopback*"])
