@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, writes_to
 from harness.judgement.diagnosis.wording import factor_text, rows_text
 
 if TYPE_CHECKING:
@@ -41,6 +41,47 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
         if name in other.attributes and value != other.attributes[name]:
             return f"it has {name}={_plain(value)}, and the reference's {name}={_plain(other.attributes[name])}"
     return ""
+
+
+def repeated_write(search: Search) -> Step | None:
+    """The first write to a wrong variable that the reference does not make, where what is written is right."""
+    for leaf in search.question.wrong:
+        handle = getattr(getattr(search.question.watched[leaf.index], "handle", None), "_id", None)
+        if leaf.part == "state" and handle is not None:
+            usual = len(writes_to(handle, search.whole))
+            if usual and (more := writes_to(handle, search.steps)[usual:]):
+                return more[0]
+    return None
+
+
+def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, str] | None:
+    """The read of a variable before a write, of whose value a step gets parts, where the reference's reads it after."""
+    waiting, seen = [step], {id(step)}
+    while waiting:
+        for name in waiting.pop().inputs:
+            maker = search.maker.get(name)
+            if maker is None or id(maker) in seen:
+                continue
+            seen.add(id(maker))
+            if maker.kind in MOVES:
+                waiting.append(maker)
+            elif maker.kind == "ReadVariableOp":
+                handle, (begin, end) = maker.inputs[0], (search.order[id(each)] for each in (maker, step))
+                between = [each for each in writes_to(handle, search.steps[:end]) if search.order[id(each)] > begin]
+                if between and not writes_to(handle, search.steps[:begin]) and _reads_after(search, handle, other):
+                    return (
+                        maker,
+                        f"it reads the variable before {named(between[0])} writes to it, and the reference after",
+                    )
+    return None
+
+
+def _reads_after(search: Search, handle: int, other: Step | None) -> bool:
+    """Whether the reference reads a variable again, after it wrote to it, before its step ``other``."""
+    end = next((number for number, each in enumerate(search.whole) if each is other), len(search.whole))
+    before = search.whole[:end]
+    first = next((number for number, each in enumerate(before) if writes_to(handle, [each])), len(before))
+    return any(each.kind == "ReadVariableOp" and each.inputs[0] == handle for each in before[first:])
 
 
 def mispaired(search: Search, step: Step) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.judgement.diagnosis.contrast import expected_after, mispaired, unlike_reference
+from harness.judgement.diagnosis.contrast import expected_after, mispaired, repeated_write, stale_read, unlike_reference
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
+from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, named, titled
 from harness.judgement.diagnosis.search import Search, searched
@@ -75,7 +76,11 @@ def located(question: Question, cause: Cause) -> Cause:
         places = {place for step in steps if (place := place_of_step(step, search.shared)) != cause.place}
         cause = replace(cause, place=places.pop()) if len(places) == 1 else cause
         unread = unread_result(search) if cause.at_join else ""
-        return replace(cause, sentence=f"{cause.sentence}; no op reads {unread}") if unread else cause
+        if not unread:
+            return replace(cause, place=origin.place) if known and origin is not None else cause
+        function = place_of_function(question.parallel.fn)
+        program = f"in the program at {function}, " if function else ""
+        return replace(cause, sentence=f"{cause.sentence}; {program}no op reads {unread}")
     made = f", which reads what {named_steps(origin.unlike)} made" if origin.elsewhere else ""
     made += f": {origin.contrast}" if origin.contrast else ""
     sentence = f"{cause}; the first op that differs is {titled(origin.step)}{made}"
@@ -90,7 +95,10 @@ def _origin(search: Search) -> Origin | None:
     elif any(search.status.get(name) == "local" for name in search.sources(found)):
         found = search.first(search.sources(found), {"differs", "local"}) or found
     if found is None:
+        found = repeated_write(search)
+    if found is None:
         return None
+    expected = expected_after(search, found)
     if (odd := odd_part(search, found)) is not None:
         found, contrast = odd
         alike = [found]
@@ -99,6 +107,9 @@ def _origin(search: Search) -> Origin | None:
         alike = [found]
     elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
         found, alike, contrast = moving, [], "its inputs are equal, and the reference does not rearrange them so"
+    elif (stale := stale_read(search, found, expected)) is not None:
+        found, contrast = stale
+        alike = []
     else:
         contrast = unlike_siblings(search, found)
         alike = [each for each in search.groups[id(found)] if search.is_bad(each)]

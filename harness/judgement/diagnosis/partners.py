@@ -42,7 +42,7 @@ class Partners:
         self.sizes = sizes
         kinds = [step.kind for step in whole]
         self.whole, self.shards = whole, shards
-        self.aligned = all([step.kind for step in steps] == kinds for steps in shards)
+        self.aligned = bool(shards) and all([step.kind for step in steps] == kinds for steps in shards)
         #: What belongs to an array: the number of an op of the reference, or ``None`` for what it was given.
         self.table = Lookup[int | None]()
         #: The number of the op, and which of its outputs it is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -28,6 +28,7 @@ MOVES = MOVEMENT | {
 }
 #: What both programs start from.
 GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
+_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: What TensorFlow calls a traced function.
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(.+)_\d+$")
 #: Of larger programs, the first results alone are kept.
@@ -243,6 +244,11 @@ def titled(step: Step) -> str:
     """Its type; of a backward op also that of the forward op; and its layer."""
     of = f" in the gradient of {step.gradient_of}" if step.gradient_of else ""
     return f"{step.kind}{of}{f' in layer {step.layer}' if step.layer else ''}"
+
+
+def writes_to(handle: int | None, steps: Iterable[Step]) -> list[Step]:
+    """The steps that write to a variable."""
+    return [step for step in steps if step.kind.startswith(_WRITES) and step.inputs[0] == handle]
 
 
 def steps_of(question: Question, program: Program) -> list[Step]:

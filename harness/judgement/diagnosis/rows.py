@@ -88,7 +88,8 @@ def moved(question: Question) -> Iterator[Cause]:
             # Whole shards are lost where their results are joined.
             rows = [set(shard) for shard in layout.shards] if layout is not None else []
             at_join = (
-                lost
+                bool(places)
+                and lost
                 and not at_cut
                 and set(range(count)) - set(places)
                 == set().union(*(shard for shard in rows if not shard & set(places)))

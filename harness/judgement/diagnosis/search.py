@@ -17,11 +17,10 @@ from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.lookup import Rows
 from harness.judgement.diagnosis.partners import Partner, Partners
 from harness.judgement.diagnosis.question import Array, Leaf, Question
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, run_recorded
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal, run_recorded, writes_to
 from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
 from harness.judgement.runs import projections
 
-_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: What these make does not depend on the numbers that they read.
 _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
 #: ``same``, ``part``, ``local``: as in :class:`Partner`. ``moved``: made of such by an op that only moves data.
@@ -184,12 +183,8 @@ class Search:
         for leaf in self.question.wrong:
             if leaf.part == "state":
                 handle = getattr(getattr(self.question.watched[leaf.index], "handle", None), "_id", None)
-                found += [name for step in self.writes(handle) for name in step.inputs[1:]]
+                found += [name for step in writes_to(handle, self.steps) for name in step.inputs[1:]]
         return found
-
-    def writes(self, handle: int | None) -> list[Step]:
-        """The steps that write to a variable."""
-        return [step for step in self.steps if step.kind.startswith(_WRITES) and step.inputs[0] == handle]
 
     def sources(self, step: Step) -> Iterable[int]:
         """What a step reads; of a variable, what was written to it before."""
@@ -199,7 +194,7 @@ class Search:
 
     def written(self, step: Step) -> list[Step]:
         """Of a read of a variable, the writes before it."""
-        writes = [each for handle in self.variables_of(step) for each in self.writes(handle)]
+        writes = [each for handle in self.variables_of(step) for each in writes_to(handle, self.steps)]
         return [each for each in writes if self.order[id(each)] < self.order[id(step)]]
 
     def variables_of(self, step: Step) -> Iterator[int | None]:
@@ -239,9 +234,12 @@ class Search:
         group = self.groups[id(step)]
         if not all(self.is_bad(each) for each in group):
             return True
-        read = [self.value(name) for name in step.inputs if self.status.get(name) in ("same", "part")]
-        several = any(value is not None and value.ndim for value in read)
-        return several and len({each.device for each in group}) < len(self.question.devices)
+        of_shard = any(self.status.get(name) == "part" or self.is_of_rows(name) for name in step.inputs)
+        return of_shard and len({each.device for each in group}) < len(self.question.devices)
+
+    def is_of_rows(self, name: int) -> bool:
+        """Whether a tensor has some of the rows of a result of the reference."""
+        return name in self.rows and len({*self.rows[name].numbers}) < self.rows[name].of
 
     def behind(self, step: Step) -> list[Step]:
         """The steps that only moved data, or made the program's own integers, on the way to what a step reads."""
