@@ -29,7 +29,8 @@ def selftest(
     A fault is found if each mode of the program (eager, graph) gives one of the expected kinds of finding. A twin with
     a finding is a false alarm. The cause is right if the first line of the verification names it, and wrong if it names
     another one. The first op is right if that line names the first op in which the fault and its twin differ. The
-    record is DIR/selftest.json. The exit code is 0 if every fault is found and every twin passes.
+    record is DIR/selftest.json. The exit code is 0 if every fault is found and every twin passes and, of the whole
+    catalogue, at least 85 % of the causes and 90 % of the first ops are right, and at most 3 % of the causes wrong.
     """
     from rich.table import Table
 
@@ -62,5 +63,7 @@ def selftest(
             lines += [f"  {said}" for said in (each.said if each.cause != "right" else "", each.said_of_twin) if said]
         for line in lines:
             print_line(console, line)
+    for missed in record.aims_missed:
+        print_line(console, missed)
     typer.echo(f"Record: {saved}")
     raise typer.Exit(ExitCode.SUCCESS if record.good else ExitCode.FAILURE)

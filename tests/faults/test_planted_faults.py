@@ -1,4 +1,4 @@
-"""Each planted fault is found, by the kinds of finding it should be found by; its clean twin passes."""
+"""Each planted fault is found, with its kinds of finding, its cause and the first op; its clean twin passes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import harness
 from harness.faults.catalogue import FAULTS
 from harness.faults.fault import Case, Fault
-from harness.faults.selftest import NO_CAUSE, kinds_in
+from harness.faults.selftest import NO_CAUSE, kinds_in, names_one_of, origin_of
 from harness.records import Verdict
 
 pytest_plugins = ["four_devices"]
@@ -42,6 +42,8 @@ def test_a_planted_fault_is_found_in_every_mode(fault: Fault[Case], four_cpus: h
         assert case.kinds <= kinds_in(found, mode) <= case.kinds | case.also, found
     named = fault.names_cause(found.reason, len(four_cpus))
     assert named or (fault.name in _UNNAMED and any(words in found.reason for words in NO_CAUSE)), found
+    origin = origin_of(fault, four_cpus)
+    assert not origin or names_one_of(origin, found.reason), (origin, found)
 
 
 @_ALL

@@ -151,6 +151,28 @@ def test_the_figures_of_groups_and_of_all_add_up() -> None:
     assert not replace(made, tried=()).good, "nothing was tried"
 
 
+@pytest.mark.parametrize(
+    ("changed", "missed"),
+    [
+        ({}, []),
+        ({"cause": "none"}, ["cause right"]),
+        ({"cause": "wrong"}, ["cause right", "cause wrong"]),
+        ({"origin": ("a.py:4",)}, ["first op right"]),
+    ],
+)
+def test_a_share_of_the_whole_catalogue_that_misses_its_aim_fails_the_self_test(
+    changed: dict[str, Any], missed: list[str]
+) -> None:
+    tried = [replace(_tried(), name=name, origin=("a.py:3",)) for name in CATALOGUE]
+    some = len(tried) // 4
+    few = [replace(each, **changed) for each in tried[:some]]
+    made = SelfTest("cpu:4", (), fingerprint(), (*few, *tried[some:]), 1.0)
+    assert [line.partition(":")[0] for line in made.aims_missed] == missed
+    assert made.good == (not missed)
+    # A part of the catalogue says nothing of the shares of the whole.
+    assert replace(made, tried=tuple(few)).good
+
+
 def test_the_first_op_is_right_where_the_first_sentence_names_one_of_its_lines() -> None:
     named = replace(_tried(), origin=("a.py:3", "a.py:9"))
     assert named.origin_named

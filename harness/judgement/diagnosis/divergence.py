@@ -13,6 +13,7 @@ from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_ste
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, named, titled
+from harness.judgement.diagnosis.replays import from_reference
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.siblings import (
     odd_part,
@@ -20,6 +21,7 @@ from harness.judgement.diagnosis.siblings import (
     rearranging,
     reordered,
     stopped_gradient,
+    turn_of,
     unlike_siblings,
     unread_result,
     zeros_instead,
@@ -43,7 +45,8 @@ def first_difference(question: Question) -> Iterator[Cause]:
         step, sentence = stop
         yield Cause(sentence, place_of_step(step, search.shared), tuple(question.wrong), evidence=(refused,))
     elif origin is not None:
-        yield Cause(f"{FIRST_OP} {sentence_of(origin)}", origin.place, tuple(question.wrong), evidence=(refused,))
+        evidence = (*origin.evidence, refused)
+        yield Cause(f"{FIRST_OP} {sentence_of(origin)}", origin.place, tuple(question.wrong), evidence=evidence)
 
 
 def located(question: Question, cause: Cause) -> Cause:
@@ -68,7 +71,7 @@ def located(question: Question, cause: Cause) -> Cause:
         origin = None
     known = (
         origin is not None
-        and cause.place in lines_of_step(origin.step, origin.shared)
+        and cause.place in lines_of_step(origin.step, origin.shared, origin.turn)
         and not (origin.elsewhere or origin.contrast)
     )
     if origin is None or origin.place is None or known or (origin.joins and not origin.contrast):
@@ -79,23 +82,20 @@ def located(question: Question, cause: Cause) -> Cause:
         if not unread:
             return replace(cause, place=origin.place) if known and origin is not None else cause
         function = place_of_function(question.parallel.fn)
-        program = f"in the program at {function}, " if function else ""
+        program = f"in the program at {function}, " if function and function not in (cause.place or "") else ""
         return replace(cause, sentence=f"{cause.sentence}; {program}no op reads {unread}")
     made = f", which reads what {named_steps(origin.unlike)} made" if origin.elsewhere else ""
     made += f": {origin.contrast}" if origin.contrast else ""
     sentence = f"{cause}; the first op that differs is {titled(origin.step)}{made}"
-    return replace(cause, sentence=sentence, place=origin.place)
+    return replace(cause, sentence=sentence, place=origin.place, evidence=(*cause.evidence, *origin.evidence))
 
 
 def _origin(search: Search) -> Origin | None:
     """The op at which the program parts from the reference."""
-    found = search.first(search.roots(), {"differs"})
-    if found is None:
-        found = search.first(search.roots(), {"differs", "local"})
-    elif any(search.status.get(name) == "local" for name in search.sources(found)):
-        found = search.first(search.sources(found), {"differs", "local"}) or found
-    if found is None:
-        found = repeated_write(search)
+    found = _first(search)
+    while found is not None and (made := from_reference(search, found)) is not None and search.acquits(found, made):
+        found = _first(search)
+    found = found or repeated_write(search)
     if found is None:
         return None
     expected = expected_after(search, found)
@@ -130,9 +130,20 @@ def _origin(search: Search) -> Origin | None:
         expected=expected,
         contrast=contrast,
         shared=search.shared,
+        turn=turn_of(search, found),
+        again=(made := from_reference(search, found)) is not None and found.gave(made),
         uncompared=of_variable
         or any(search.status.get(name) == "given" and name in search.maker for name in found.inputs),
     )
+
+
+def _first(search: Search) -> Step | None:
+    found = search.first(search.roots(), {"differs"})
+    if found is None:
+        return search.first(search.roots(), {"differs", "local"})
+    if any(search.status.get(name) == "local" for name in search.sources(found)):
+        return search.first(search.sources(found), {"differs", "local"}) or found
+    return found
 
 
 def _stop(search: Search, origin: Origin | None) -> tuple[Step, str] | None:

@@ -17,7 +17,9 @@ class Origin:
     ``unlike`` are ops that made what it reads and that only moved data, or computed integers from shapes: the reference
     has no equal of their results. ``count`` equal results come before. ``expected`` is what the reference runs there.
     ``uncompared``: of something that it reads there is no value, as for want of room. ``contrast`` says how it differs
-    from the same op on other devices. ``shared`` are lines that the reference runs too.
+    from the same op on other devices. ``shared`` are lines that the reference runs too. ``again``: run again from the
+    reference's inputs, it gives this result too. ``turn`` is the line at which it is called in another way than where
+    the same line gives what the reference has.
     """
 
     step: Step
@@ -29,11 +31,13 @@ class Origin:
     uncompared: bool = False
     contrast: str = ""
     shared: frozenset[str] = frozenset()
+    again: bool = False
+    turn: str = ""
 
     @property
     def place(self) -> str | None:
         """Its line, and the one of the program from which it was called."""
-        return place_of_step(self.step, self.shared)
+        return place_of_step(self.step, self.shared, self.turn)
 
     @property
     def joins(self) -> bool:
@@ -41,20 +45,28 @@ class Origin:
         return self.step.kind in MOVES
 
     @property
+    def evidence(self) -> tuple[str, ...]:
+        """What running it again has shown."""
+        on = f" on {DeviceName.parse(self.step.device).short}" if self.step.device else ""
+        return (
+            (f"{named(self.step)}{on}, run again from the reference's inputs: the same result",) if self.again else ()
+        )
+
+    @property
     def elsewhere(self) -> bool:
         """Whether it reads results, made on other lines, that the reference does not have."""
         return any(step.place not in self.step.places for step in self.unlike)
 
 
-def lines_of_step(step: Step, shared: frozenset[str]) -> tuple[str, ...]:
-    """The line of a step; the line of the program that calls code shared with the reference; the outermost line."""
-    own = next((line for line in step.places if line not in shared), "")
+def lines_of_step(step: Step, shared: frozenset[str], turn: str = "") -> tuple[str, ...]:
+    """The line of a step; ``turn``, or the line that calls code shared with the reference; the outermost line."""
+    own = turn or next((line for line in step.places if line not in shared), "")
     return tuple(dict.fromkeys(line for line in (*step.places[:1], own, *step.places[-1:]) if line))
 
 
-def place_of_step(step: Step, shared: frozenset[str]) -> str | None:
+def place_of_step(step: Step, shared: frozenset[str], turn: str = "") -> str | None:
     """Those lines as a text."""
-    return " from ".join(lines_of_step(step, shared)).replace(" from ", ", called at ", 1) or None
+    return " from ".join(lines_of_step(step, shared, turn)).replace(" from ", ", called at ", 1) or None
 
 
 def sentence_of(origin: Origin) -> str:

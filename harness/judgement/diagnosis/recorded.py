@@ -47,8 +47,9 @@ class Step:
 
     ``inputs`` and ``outputs`` are the ids of tensors; ``results`` the values of the outputs: of numbers and booleans,
     as far as there was room. ``constants`` are inputs that no op made, by their number, and ``attributes`` what else
-    says what the op does. ``layer`` is the Keras layer that runs it. Of a backward op, ``gradient_of`` is the type of
-    the forward op, and ``places``, ``device`` and ``layer`` are its.
+    says what the op does; ``given`` are all of these, names and values in turn. ``layer`` is the Keras layer that runs
+    it. Of a backward op, ``gradient_of`` is the type of the forward op, and ``places``, ``device`` and ``layer`` are
+    its.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class Step:
     constants: Mapping[int, Array] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     layer: str | None = None
+    given: tuple[Any, ...] = ()
 
     @property
     def place(self) -> str | None:
@@ -72,6 +74,12 @@ class Step:
         """The first result, where it is a floating one."""
         first = self.results[0] if self.results else None
         return first if first is not None and epsilon_of(first.dtype) else None
+
+    def gave(self, results: Sequence[Array]) -> bool:
+        """Whether these are its results, but for rounding."""
+        return len(results) == len(self.results) and all(
+            mine is not None and equal(other, mine) for other, mine in zip(results, self.results, strict=True)
+        )
 
     @property
     def computes(self) -> bool:
@@ -124,6 +132,7 @@ class Recording(list[Step]):
             },
             attributes=_plain(attributes or ()),
             layer=layer,
+            given=tuple(attributes or ()),
         )
         self._made.update(step.outputs)
         self.append(step)

@@ -7,7 +7,7 @@ reference. Floating numbers are equal but for rounding, integers and booleans ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -55,7 +55,7 @@ class Search:
             given += projections(expected, question.reference.seed)
         self.partners = Partners(given, whole, *on_shards(question, backward=backward))
         self.whole = whole
-        self.inputs = {getattr(leaf, "_id", None) for leaf in question.parallel.leaves()}
+        self.inputs = {leaf._id: leaf for leaf in question.parallel.leaves() if hasattr(leaf, "_id")}
         self.maker = {name: step for step in self.steps for name in step.outputs}
         self.order = {id(step): number for number, step in enumerate(self.steps)}
         self.groups = groups_of(self.steps)
@@ -67,7 +67,9 @@ class Search:
         layout = next(partitions(question), None)
         devices = [device.parsed.short for device in question.devices]
         self.shards = (layout.axis, dict(zip(devices, layout.shards, strict=False))) if layout is not None else (0, {})
-        self.from_data: set[int] = {name for name in self.inputs if name is not None}
+        self.from_data: set[int] = {*self.inputs}
+        #: What an op gives from the reference's inputs, where that is right, and differs from what it gave.
+        self.replaced: dict[int, Array] = {}
         self.shared = frozenset(line for step in whole for line in step.places)
         for step in self.steps:
             self.judge(step)
@@ -176,6 +178,21 @@ class Search:
     def is_bad(self, step: Step) -> bool:
         """Whether a result of a step differs, or is computed from the rows of a shard alone."""
         return any(self.status.get(name) in ("differs", "local") for name in step.outputs) or not step.outputs
+
+    def acquits(self, step: Step, made: Sequence[Array]) -> bool:
+        """Whether a step is right: what it gives from the reference's inputs, ``made``, the reference has.
+
+        It then is not searched again: what it gave differs because rounding of what it reads grows in it.
+        """
+        partners = [self.partners.of(array, self.likely(step, port)) for port, array in enumerate(made)]
+        if step.gave(made) or not made or any(partner is None or partner.how == "local" for partner in partners):
+            return False
+        for name, array, partner in zip(step.outputs, made, partners, strict=True):
+            assert partner is not None
+            self.status[name], self.partner[name], self.replaced[name] = partner.how, partner, array
+            if partner.rows is not None:
+                self.rows[name] = partner.rows
+        return True
 
     def roots(self) -> list[int]:
         """The wrong outputs, and what is written to wrong variables."""

@@ -6,7 +6,6 @@ graph is accused where eager code gives the right results, and the graph does to
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from harness._tensorflow import op_arguments
 from harness.devices.name import DeviceName
 from harness.evidence.places import place_of_call
-from harness.judgement.arithmetic import MOVEMENT, PYTHON
-from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Question
-from harness.judgement.diagnosis.recorded import GIVEN, epsilon_of_tensor, equal
+from harness.judgement.diagnosis.recorded import epsilon_of_tensor, equal
+from harness.judgement.diagnosis.replays import Call, repeats
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import MODES, Result, as_result
 
@@ -59,38 +56,11 @@ class Table:
 
 
 @dataclass(frozen=True)
-class _Call:
-    """One op of the program: what it was given, what it made, where."""
+class _Accused(Call):
+    """One op of the program, with its first result, and the line that called it."""
 
-    kind: str
-    inputs: tuple[Any, ...]
-    attributes: tuple[Any, ...]
     result: Array
-    device: str
     place: str | None
-
-    def again(self, device: str, cast: Any = None, inputs: tuple[Any, ...] | None = None) -> Array:
-        """Its first result on this device, with its floating numbers of another dtype, or with other inputs."""
-        import tensorflow as tf
-
-        given = [
-            tf.cast(each, cast) if cast is not None and each.dtype.is_floating else each
-            for each in (self.inputs if inputs is None else inputs)
-        ]
-        pairs = dict(zip(self.attributes[::2], self.attributes[1::2], strict=True))
-        run = getattr(tf.raw_ops, self.kind)
-        arguments: dict[str, Any] = {}
-        wanted = op_arguments(self.kind, "input")
-        for argument in wanted:
-            # Eager code may leave the number of tensors out.
-            count = pairs.get(argument.number_attr, len(given) - (len(wanted) - len(arguments) - 1))
-            arguments[argument.name] = given[:count] if argument.number_attr else given[0]
-            given = given[count:]
-        known = inspect.signature(run).parameters
-        arguments |= {name: value for name, value in pairs.items() if name in known}
-        with tf.device(device):
-            made = run(**arguments)
-        return np.asarray((made[0] if isinstance(made, (list, tuple)) else made).numpy())
 
 
 def on_a_device(question: Question) -> Iterator[Cause]:
@@ -122,7 +92,7 @@ def on_a_device(question: Question) -> Iterator[Cause]:
     )
 
 
-def _in_halves(call: _Call, device: str) -> Array:
+def _in_halves(call: _Accused, device: str) -> Array:
     import tensorflow as tf
 
     first, *rest = call.inputs
@@ -141,21 +111,14 @@ def _without_tf32() -> Iterator[None]:
         tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
-def _first_accused(question: Question, places: list[str]) -> _Call | None:
+def _first_accused(question: Question, places: list[str]) -> _Accused | None:
     """The first op of an eager run of the program that gives something else on another device."""
-    accused: list[_Call] = []
+    accused: list[_Accused] = []
     busy = False
 
     def on_op(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> None:
         nonlocal busy
-        if (
-            busy
-            or accused
-            or graph is not None
-            or not outputs
-            or kind in MOVEMENT | GIVEN | PYTHON
-            or draws_numbers(kind)
-        ):
+        if busy or accused or graph is not None or not outputs or not repeats(kind):
             return
         if (
             not inputs
@@ -164,7 +127,7 @@ def _first_accused(question: Question, places: list[str]) -> _Call | None:
         ):
             return
         device = outputs[0].device
-        call = _Call(kind, tuple(inputs), tuple(attributes), outputs[0].numpy(), device, place_of_call())
+        call = _Accused(kind, tuple(inputs), tuple(attributes), device, outputs[0].numpy(), place_of_call())
         others = [name for name in places if name != device]
         busy = True
         try:

@@ -182,3 +182,16 @@ def unlike_siblings(search: Search, step: Step) -> str:
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):
             return f"it reads the result of {named(one)}, and on {on} that of {named(other)}"
     return ""
+
+
+def turn_of(search: Search, step: Step) -> str:
+    """The line at which a step is called in another way than where the same line gives what the reference has."""
+    path = step.places[::-1]
+    found = 0
+    for each in search.steps:
+        if (each.kind, each.gradient_of, each.place) == (step.kind, step.gradient_of, step.place):
+            alike = next(
+                (at for at, pair in enumerate(zip(path, each.places[::-1], strict=False)) if len({*pair}) > 1), 0
+            )
+            found = max(found, alike if not search.is_bad(each) else 0)
+    return path[found] if found else ""

@@ -1,0 +1,99 @@
+"""One op, run again by itself: from the inputs that it had or from the reference's, on its device or on another one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness._tensorflow import op_arguments
+from harness.judgement.arithmetic import MOVEMENT, PYTHON
+from harness.judgement.diagnosis.observed import draws_numbers
+from harness.judgement.diagnosis.question import Array
+from harness.judgement.diagnosis.recorded import GIVEN, Step, equal
+
+if TYPE_CHECKING:
+    from harness.judgement.diagnosis.search import Search
+
+
+def repeats(kind: str) -> bool:
+    """Whether an op of this type computes, and the same each time."""
+    return kind not in MOVEMENT | GIVEN | PYTHON and not draws_numbers(kind)
+
+
+@dataclass(frozen=True)
+class Call:
+    """An op of the program: its type, what it was given, where; ``attributes`` are names and values in turn."""
+
+    kind: str
+    inputs: tuple[Any, ...]
+    attributes: tuple[Any, ...]
+    device: str
+
+    def again(self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None, **how: bool) -> Array:
+        """The first of :meth:`results`."""
+        return self.results(device, cast, inputs, **how)[0]
+
+    def results(
+        self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None, *, compiled: bool = False
+    ) -> list[Array]:
+        """What it gives on this device, with its floating numbers of another dtype, from other inputs, or by XLA."""
+        import tensorflow as tf
+
+        with tf.device(device):
+            given = [tf.convert_to_tensor(each) for each in (self.inputs if inputs is None else inputs)]
+            given = [tf.cast(each, cast) if cast is not None and each.dtype.is_floating else each for each in given]
+            run = tf.function(self._run, jit_compile=True) if compiled else self._run
+            made = run(given)
+        return [np.asarray(each.numpy()) for each in (made if isinstance(made, (list, tuple)) else [made])]
+
+    def _run(self, given: list[Any]) -> Any:
+        import tensorflow as tf
+
+        pairs = dict(zip(self.attributes[::2], self.attributes[1::2], strict=True))
+        run = getattr(tf.raw_ops, self.kind)
+        arguments: dict[str, Any] = {}
+        wanted = op_arguments(self.kind, "input")
+        for argument in wanted:
+            # Eager code may leave the number of tensors out.
+            count = pairs.get(argument.number_attr, len(given) - (len(wanted) - len(arguments) - 1))
+            arguments[argument.name] = given[:count] if argument.number_attr else given[0]
+            given = given[count:] if argument.number_attr else given[1:]
+        known = inspect.signature(run).parameters
+        return run(**arguments, **{name: value for name, value in pairs.items() if name in known})
+
+
+def from_reference(search: Search, step: Step) -> list[Array] | None:
+    """What a step gives from the reference's inputs; ``None`` where it cannot be run again, or they are not known."""
+    import tensorflow as tf
+
+    inputs = [_of_reference(search, step, number) for number in range(len(step.inputs))]
+    if not repeats(step.kind) or any(value is None for value in inputs) or any(one is None for one in step.results):
+        return None
+    try:
+        return Call(step.kind, tuple(inputs), step.given, step.device).results(step.device)
+    except (tf.errors.OpError, TypeError, ValueError, KeyError, AttributeError):
+        return None  # an op that Python does not have, or that needs what it is not given here
+
+
+def _of_reference(search: Search, step: Step, number: int) -> Array | None:
+    """An input of a step as the reference has it; its own where the reference has none; ``None`` if it is not equal."""
+    name = step.inputs[number]
+    if name in search.replaced:
+        return search.replaced[name]
+    if name not in search.maker:
+        return search.inputs[name].numpy() if name in search.inputs else step.constants.get(number)
+    own, partner = search.value(name), search.partner.get(name)
+    if own is None or partner is None:
+        return None
+    for result in partner.step.results if partner.step is not None else ():
+        rows = partner.rows
+        if result is None or (rows is not None and result.ndim <= rows.axis):
+            continue
+        other = result if rows is None else np.take(result, rows.numbers, rows.axis)
+        if other.size == own.size and equal(theirs := other.reshape(own.shape), own):
+            return theirs
+    return own
