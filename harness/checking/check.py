@@ -53,6 +53,24 @@ class Hardware(Protocol):
         """The cards that should be among ``cards`` and cannot, each with its ``error``."""
 
 
+class Driver(Enum):
+    """What a check takes from the driver, and where a described machine has it from: its file, or a model."""
+
+    VERSIONS = "versions and kernels", "static"
+    LIBRARIES = "libraries", "static"
+    CARDS = "the driver's list of cards", "static"
+    PROCESSES = "memory of other processes", "static"
+    STATE = "card state", "static"
+    SENSORS = "sensors", "simulated"
+
+    def __init__(self, what: str, source: str) -> None:
+        self.what = what
+        self.source = source
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.source})"
+
+
 @dataclass(frozen=True, slots=True)
 class CheckContext:
     """The input of a check: the configured devices, the seed of its data, and how much to exercise."""
@@ -64,6 +82,8 @@ class CheckContext:
     machine: Hardware | None = None
     #: Earlier runs on this machine, to judge rates against.
     history: tuple[RunRecord, ...] = ()
+    #: Whether the driver's answers are those of a described machine.
+    described: bool = False
 
     @property
     def on_gpu(self) -> bool:
@@ -112,6 +132,8 @@ class Check:
     timed: bool = False
     #: Whether all devices have to be of this process: not those of ``cores:N`` and of other hosts.
     one_process: bool = False
+    #: What its verdict takes from the driver.
+    reads: tuple[Driver, ...] = ()
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):

@@ -5,6 +5,7 @@
 - A verdict is never better than its findings.
 - A failing check of hardware is rerun before being reported; at quick, not if a second pass cannot change the verdict.
 - A check that raises is a FAIL; one without evidence is UNKNOWN.
+- On a described machine, a check says what it took from the description.
 """
 
 from __future__ import annotations
@@ -29,9 +30,18 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
     outcome = CheckOutcome(Verdict.SKIP, *unmet) if unmet is not None else _bounded(_outcome_of(check, context))
     if check.hardware and outcome.verdict is Verdict.FAIL and not (context.level is Level.QUICK and _certain(outcome)):
         outcome = confirmed(outcome, _bounded(_outcome_of(check, context)))
+    if context.described and check.reads and outcome.verdict not in (Verdict.SKIP, Verdict.UNKNOWN):
+        outcome = _of_description(outcome, check)
     reported = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
     reported["measured"] = {name: float(value) for name, value in outcome.measured.items()}
     return CheckResult(check.id, elapsed_s=time.perf_counter() - started, spec=context.devices.spec, **reported)
+
+
+def _of_description(outcome: CheckOutcome, check: Check) -> CheckOutcome:
+    """Say that what came from a description has tested how the check reads and judges it, and no card."""
+    note = f"only the plumbing was tested for {' and '.join(map(str, check.reads))}"
+    reason = f"{outcome.reason}; {note}" if outcome.verdict is Verdict.PASS else outcome.reason
+    return replace(outcome, reason=reason, scope=(*outcome.scope, note))
 
 
 def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:

@@ -48,7 +48,7 @@ def run(
     earlier = tuple(TypeAdapter(RunRecord).validate_json(file.read_bytes()) for file in history)
     if waits:
         wait_for_parent()
-    context = CheckContext(devices, level=level, machine=machine, history=earlier)
+    context = CheckContext(devices, level=level, machine=machine, history=earlier, described=described)
     if not devices:
         # They say why there is none, whatever was selected.
         by_id |= {check.id: check for check in loaded.checks if not check.minimum_devices}

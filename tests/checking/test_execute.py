@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext, CheckOutcome, Driver
 from harness.checking.execute import execute
 from harness.devices.device import Device, Devices
 from harness.errors import EvidenceError, TensorFlowInterfaceChanged
@@ -46,6 +46,19 @@ def test_a_check_that_exercised_nothing_is_unknown_whatever_it_says(said: Verdic
     assert result.verdict is Verdict.UNKNOWN
     assert "nothing was exercised" in result.reason
     assert str(said) in result.reason
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_what_a_described_machine_says_is_told_from_what_was_executed(verdict: Verdict) -> None:
+    devices = Devices([Device("/device:GPU:0", "software-gpu", "")], spec="softgpu:machine.toml")
+    note = "only the plumbing was tested for sensors (simulated) and card state (static)"
+    for described in (True, False):
+        for reads in ((), (Driver.SENSORS, Driver.STATE)):
+            check = Check("a-check", "a check", "something", 1, 1, says(verdict), reads=reads)
+            result = execute(check, CheckContext(devices, described=described))
+            proven = described and reads and verdict not in (Verdict.SKIP, Verdict.UNKNOWN)
+            assert result.scope == ((note,) if proven else ())
+            assert result.reason == (f"as I say; {note}" if proven and verdict is Verdict.PASS else "as I say")
 
 
 def test_programs_and_devices_alone_are_no_exercise() -> None:

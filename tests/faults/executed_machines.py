@@ -80,6 +80,7 @@ FAULTY = [
     Machine(4, H100, ["collective-drop card = 1"], "collectives", {1}),
     # As many cards as in the line above: a process keeps its groups of collectives.
     Machine(4, L4, ['collective-drop card = 2, algorithm = "ring"'], "collectives", {2}),
+    Machine(4, H100, ['library-missing library = "libnccl.so.2"'], "collectives", {"software"}),
     Machine(4, H100, ["missing card = 3"], "cards", {3}),
     Machine(2, L4, ["missing card = 0"], "cards", {0}),
     Machine(4, A100, ["misnumbered cards = [1, 2]"], "cards", {1, 2}, Verdict.WARN),

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from described_machines import H100, text
-from executed_machines import BRIDGES, H200, LAPTOP, OF_LAPTOP, PCIE, V100
+from executed_machines import BRIDGES, FAULTY, H200, LAPTOP, OF_LAPTOP, PCIE, V100
 
+from harness.checks.registry import SUITE
 from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES
 from harness.devices.described.reading import load_description, read_description
 from harness.devices.described.state import gpus_of
@@ -166,6 +167,35 @@ def test_every_kind_of_fault_has_a_table_that_says_what_each_key_accepts() -> No
 
 def _driver(description: str) -> dict[str, str]:
     return dict(gpus_of(read_description("machine.toml", description), "machine.toml").driver)
+
+
+#: Where a described machine has its faults from, if TensorFlow does not execute them: docs/guides/software-gpus.md.
+SIMULATED = {"hot", "ecc", "xid", "replays"}
+STATIC = {
+    *("missing", "misnumbered", "lost", "memory-held", "cuda-unavailable", "driver-too-old", "library-missing"),
+    *(
+        "kernels-missing",
+        "nvml-error",
+        "power-limit",
+        "link-width",
+        "link-generation",
+        "nvlink-down",
+        "row-remap",
+        "retired-pages",
+    ),
+}
+
+
+def test_each_check_that_finds_a_fault_of_the_driver_says_where_it_is_from_and_no_other() -> None:
+    assert set(FAULT_KINDS) >= SIMULATED | STATIC
+    declared = {(check.id, read.source) for check in SUITE.checks for read in check.reads}
+    found = set()
+    for made in FAULTY:
+        kinds = {fault.partition(" ")[0] for fault in made.faults}
+        source = "simulated" if kinds <= SIMULATED else "static" if kinds <= STATIC else None
+        if source and " " not in made.checks:
+            found.add((made.checks, source))
+    assert found == declared
 
 
 def test_every_card_with_a_profile_can_be_described() -> None:

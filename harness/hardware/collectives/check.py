@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, CheckOutcome, Driver, Level
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import blame_copying, copying_findings
 from harness.hardware.collectives.judge import (
@@ -184,4 +184,5 @@ CHECK = Check(
     hardware=True,
     timed=True,
     one_process=True,
+    reads=(Driver.LIBRARIES,),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, CheckOutcome, Driver, Level
 from harness.hardware.account import Account, on_machine
 from harness.hardware.machine import Machine
 from harness.hardware.memory.judge import (
@@ -112,4 +112,5 @@ CHECK = Check(
     typical_s=2.5,
     run=run,
     hardware=True,
+    reads=(Driver.PROCESSES,),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext, CheckOutcome, Driver
 from harness.hardware.account import Account, on_machine
 from harness.hardware.bits import changed_bits
 from harness.hardware.finding import finding
@@ -69,4 +69,5 @@ CHECK = Check(
     typical_s=0.3,
     run=run,
     hardware=True,
+    reads=(Driver.VERSIONS, Driver.LIBRARIES),
 )

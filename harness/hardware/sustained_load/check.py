@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext, CheckOutcome, Driver
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import blame_computing, computing_findings
 from harness.hardware.finding import amount
@@ -98,5 +98,6 @@ CHECK = Check(
     typical_s=4,
     run=run,
     hardware=True,
+    reads=(Driver.SENSORS, Driver.STATE),
     timed=True,
 )
