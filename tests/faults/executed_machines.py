@@ -58,6 +58,7 @@ FAULTY = [
     Machine(3, H100, ['bit-flip card = 2, dtype = "float32", probability = 0.5'], "corruption", {2}),
     Machine(3, A100, ['bit-flip card = 1, dtype = "bfloat16", probability = 0.5'], "corruption", {1}),
     Machine(3, A100, ['bit-flip card = 2, op = "Conv2D", probability = 0.5'], "corruption", {2}),
+    Machine(3, L4, ["bit-flip card = 1, probability = 0.5, elements = [5, 38]"], "corruption", {1}),
     Machine(2, H100, ['bit-flip card = 0, dtype = "float16", probability = 0.5'], "corruption", {0}),
     Machine(3, T4, ["bit-flip card = 0, probability = 1.0", "wrong-card card = 2"], "corruption", {0, 2}),
     Machine(4, H100, ["wrong-card card = 1"], "corruption", {1}),

@@ -37,6 +37,14 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
         return "links", fault.links, accepted
     if isinstance(fault, tables.StuckBit) and fault.word >= (words := software_mib * _WORDS):
         return "word", fault.word, f"less than {words:,}, the words of a card with {software_mib} MiB"
+    if isinstance(fault, tables.BitFlip) and fault.elements is not None:
+        size = int("".join(filter(str.isdigit, fault.dtype or "int8"))) // 8
+        if max(fault.elements) >= (most := software_mib * 2**20 // size):
+            return "elements", fault.elements, f"indices below {most:,}: a card with {software_mib} MiB holds no more"
+        if len(set(fault.elements)) < len(fault.elements):
+            return "elements", fault.elements, "indices, each once: a bit that flips twice is right again"
+        if fault.run > 1:
+            return "run", fault.run, "1, the default, where elements are named"
     if isinstance(fault, tables.RowRemap) and not remaps_rows(model):
         return "kind", fault.kind, "retired-pages: this card is from before the A100, and cannot remap rows"
     if isinstance(fault, tables.RetiredPages) and remaps_rows(model):

@@ -233,6 +233,13 @@ class BitFlip(_OnCard):
     least_elements: int = Field(
         default=0, ge=0, description="the size of the smallest result that it affects, in elements: 0 or more"
     )
+    elements: list[Annotated[int, Field(ge=0)]] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1024,
+        description="the elements that it affects, all at once: up to 1024 indices into the flattened result, from 0, "
+        "each once, such as [0, 17]; those beyond its end are left out; default: any",
+    )
 
 
 class WrongCard(_OnCard):

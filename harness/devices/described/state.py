@@ -316,6 +316,7 @@ def _slower_links(
 def _on_device(fault: tables.FaultTable, description: Description) -> str | None:
     if isinstance(fault, tables.BitFlip):
         shape = f"bits={fault.bits} run={fault.run} least={fault.least_elements}"
+        shape += f" elements={','.join(map(str, fault.elements))}" if fault.elements else ""
         return f"flip op={fault.op or _PRODUCTS} dtype={_dtype(fault.dtype)} p={fault.probability} {shape}"
     if isinstance(fault, tables.WrongCard):
         return f"flip op={_PRODUCTS} dtype=* p=1 at=3"

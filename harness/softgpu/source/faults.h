@@ -36,6 +36,7 @@ struct Fault {
   std::string kind;
   std::map<std::string, std::string> keys;
   std::set<std::string> ops;  // empty: all
+  std::set<int64_t> elements;  // empty: any
   int device = -1, from = -1, to = -1;
   double probability = 1;
 
@@ -95,6 +96,8 @@ class Faults {
         fault.ops.insert(op);
       }
       if (!acts && !idle.empty()) return idle;
+      std::istringstream elements(fault.Text("elements"));
+      for (std::string each; std::getline(elements, each, ',');) fault.elements.insert(atoll(each.c_str()));
       fault.device = fault.Integer("device", -1);
       fault.from = fault.Integer("from", -1);
       fault.to = fault.Integer("to", -1);
@@ -263,13 +266,14 @@ class Faults {
     }
     if (fault.kind != "flip" && fault.kind != "scale" && fault.kind != "garbage") return;
     if (output->NumElements() < fault.Integer("least", 0)) return;
+    if (!fault.elements.empty() && *fault.elements.begin() >= output->NumElements()) return;
     if (!Happens(fault)) return;
     if (fault.kind == "garbage") memset(output->data(), kGarbage, output->TotalBytes());
     if (fault.kind == "flip") Flip(fault, output);
     if (fault.kind == "scale") Scale(fault.Number("error", 0), output);
   }
 
-  // Bits side by side, in elements side by side, as real silent corruption has them.
+  // Bits side by side, in elements side by side, as real silent corruption has them, or in the named ones.
   void Flip(const Fault& fault, tf::Tensor* output) {
     const int64_t size = tf::DataTypeSize(output->dtype()), count = output->NumElements();
     const int64_t run = std::min<int64_t>(fault.Integer("run", 1), count), bits = fault.Integer("bits", 1);
@@ -277,8 +281,11 @@ class Faults {
     const int64_t first = fixed >= 0 ? fixed % count : static_cast<int64_t>(Draw() % (count / run)) * run;
     const int64_t width = output->dtype() == tf::DT_BOOL ? 1 : size * 8;
     const int64_t low = fixed >= 0 ? std::max<int64_t>(width - 10, 0) : static_cast<int64_t>(Draw() % width);
+    std::set<int64_t> elements = fault.elements;
+    for (int64_t element = first; fault.elements.empty() && element < first + run; element++) elements.insert(element);
     auto* bytes = static_cast<unsigned char*>(output->data());
-    for (int64_t element = first; element < first + run; element++) {
+    for (int64_t element : elements) {
+      if (element >= count) break;
       for (int64_t bit = low; bit < std::min(low + bits, width); bit++) bytes[element * size + bit / 8] ^= 1 << bit % 8;
     }
   }
