@@ -147,8 +147,12 @@ def switch(machine: DescribedGpus) -> None:
     plant_faults(_library, _loaded)
 
 
-def missing_ops(tensorflow: Any) -> tuple[str, ...]:
-    """The ops that have a kernel on a GPU and cannot run on a software GPU at all, sorted."""
+def differences(tensorflow: Any) -> dict[str, tuple[str, ...]]:
+    """How kernels differ from those of a GPU: each kind of ``differences.h``, and its ops, some with a type."""
     library = open_library(build_library(tensorflow))
-    library.harness_softgpu_missing_ops.restype = ctypes.c_char_p
-    return tuple(library.harness_softgpu_missing_ops().decode().split())
+    library.harness_softgpu_differences.restype = ctypes.c_char_p
+    kinds: dict[str, tuple[str, ...]] = {}
+    for line in library.harness_softgpu_differences().decode().splitlines():
+        kind, _, what = line.partition(" ")
+        kinds[kind] = (*kinds.get(kind, ()), what)
+    return kinds

@@ -28,12 +28,13 @@ def kernels_and_memory() -> None:
     tf = start("softgpu:2x256")
     import harness
     from harness.errors import DevicesAlreadyConfigured
-    from harness.softgpu.loading import missing_ops
+    from harness.softgpu.loading import differences
 
     names = [device.name for device in tf.config.list_physical_devices("GPU")]
     assert names == ["/physical_device:GPU:0", "/physical_device:GPU:1"]
     assert tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get("device_name")
-    _host_arguments(tf)
+    different = differences(tf)
+    _host_arguments(tf, set(different["kept"]))
     with tf.device("GPU:1"):
         _computes(tf)
         _variables(tf)
@@ -44,8 +45,9 @@ def kernels_and_memory() -> None:
         message = refusal(lambda: tf.raw_ops.FFTND(input=tf.ones(4, tf.complex64), fft_length=[4], axes=[0]), Exception)
         assert "a software GPU cannot run FFTND, which a real GPU can" in message, message
     _profile(tf)
-    _, listed, _ = re.split("<!-- .*missing ops -->", _page())
-    assert tuple(re.findall("`(.+?)`", listed)) == missing_ops(tf)
+    for kind, name in (("missing", "missing ops"), ("type", "missing types"), ("own", "own ops")):
+        _, listed, _ = re.split(f"<!-- .*{name} -->", _page())
+        assert tuple(re.findall("`(.+?)`", listed)) == different[kind]
     tf.config.set_soft_device_placement(True)
     with tf.device("GPU:1"):
         assert int(tf.strings.length("text")) == 4
@@ -55,25 +57,32 @@ def kernels_and_memory() -> None:
         assert "softgpu:2x256" in refusal(lambda spec=other: harness.configure(spec), DevicesAlreadyConfigured)
 
 
-def _host_arguments(tf: Any) -> None:
-    """Software GPUs have the kernels of the CUDA build: the same ops, types and arguments in host memory."""
+def _host_arguments(tf: Any, kept: set[str]) -> None:
+    """Software GPUs have the kernels of the CUDA build, no others: the same types and arguments in host memory."""
     from tensorflow.python.framework import kernels  # the registry has no public door
 
-    def definitions(priorities: range) -> set[tuple[Any, ...]]:
+    def definitions(kind: str, priorities: range) -> set[tuple[Any, ...]]:
         return {
             (
                 kernel.op,
+                kernel.label,
                 tuple(sorted(kernel.host_memory_arg)),
                 tuple(sorted((each.name, tuple(each.allowed_values.list.type)) for each in kernel.constraint)),
             )
             for kernel in kernels.get_all_registered_kernels().kernel
-            if kernel.device_type == "GPU" and kernel.priority in priorities
+            if kernel.device_type == kind and kernel.priority in priorities
         }
 
-    ours, real = definitions(range(7, 8)), definitions(range(7))
+    ours, real = definitions("GPU", range(7, 8)), definitions("GPU", range(7))
     assert len(ours) > 3000, len(ours)
-    collectives = {each for each in ours - real if each[0].startswith("Collective")}
-    assert ours - real == collectives
+    # Those of collectives are TensorFlow's for devices of any type.
+    collectives = {each for each in definitions("DEFAULT", range(7)) if each[0].startswith("Collective")}
+    assert ours - real <= collectives
+    # And the other way round: what has no kernel of ours runs with TensorFlow's.
+    assert {each[0] for each in real - ours} == kept
+    assert kept.isdisjoint(each[0] for each in ours)
+    assert {"Identity", "Const", "Reshape", "Switch"} <= kept
+    assert not kept & {"MatMul", "AssignVariableOp", "Conv2D"}
 
 
 def _profile(tf: Any) -> None:

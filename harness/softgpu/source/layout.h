@@ -295,10 +295,14 @@ class LayoutTwin : public tf::OpKernel {
     }
   }
 
-  // How many groups of channels a gradient has. The forward op's CPU kernel knows groups by itself.
+  // How many groups of channels a gradient or a Conv3D has. The CPU kernel of Conv2D knows groups by itself.
   int64_t Groups(const std::vector<tf::Tensor>& inputs) {
     const bool depthwise = absl::StartsWith(std::string(type_string()), "Depthwise");
     if (depthwise) return 1;
+    if (type_string() == "Conv3D" && inputs[0].dims() == 5 && inputs[1].dims() == 5) {
+      const int64_t channels = LastSize(inputs[0].shape()), each = inputs[1].dim_size(3);
+      return each > 0 && channels % each == 0 ? channels / each : 1;
+    }
     if (op_.part == Part::kInputGradient && inputs[0].NumElements() >= 4 && inputs[1].dims() >= 4) {
       const int64_t channels = Element(inputs[0], inputs[0].NumElements() - 1);
       const int64_t each = inputs[1].dim_size(inputs[1].dims() - 2);
@@ -315,16 +319,19 @@ class LayoutTwin : public tf::OpKernel {
   absl::Status InGroups(tf::OpKernelContext* context, std::vector<tf::Tensor>& inputs, tf::Tensor* output) {
     const int64_t groups = Groups(inputs);
     if (groups <= 1) return kernel_.Run(context, &twin_, &inputs, output);
-    const bool of_input = op_.part == Part::kInputGradient;
+    // The input that is the shape of the gradient, if any; the last dimension of each other one has the groups.
+    const int shape_at = op_.part == Part::kForward ? -1 : op_.part == Part::kInputGradient ? 0 : 1;
     for (int64_t group = 0; group < groups; group++) {
       std::vector<tf::Tensor> part = inputs;
-      absl::Status status = Slice(context, groups, group, &part[2]);
-      if (status.ok()) status = Slice(context, groups, group, &part[of_input ? 1 : 0]);
-      tf::Tensor& shape = part[of_input ? 0 : 1];
-      if (status.ok()) status = CopyOfVector(context, &shape);
+      absl::Status status;
+      for (int i = 0; status.ok() && i < static_cast<int>(part.size()); i++) {
+        status = i == shape_at ? CopyOfVector(context, &part[i]) : Slice(context, groups, group, &part[i]);
+      }
       if (!status.ok()) return status;
-      const int64_t last = shape.NumElements() - 1;
-      SetElement(&shape, last, Element(shape, last) / groups);
+      if (shape_at >= 0) {
+        const int64_t last = part[shape_at].NumElements() - 1;
+        SetElement(&part[shape_at], last, Element(part[shape_at], last) / groups);
+      }
       tf::Tensor made;
       status = kernel_.Run(context, &twin_, &part, &made);
       if (!status.ok()) return status;

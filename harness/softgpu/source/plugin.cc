@@ -1,4 +1,5 @@
 // A pluggable device for TensorFlow: GPUs made of software. harness/softgpu compiles this file at first use.
+#include "differences.h"
 #include "faults.h"
 #include "platform.h"
 #include "registry.h"
@@ -22,8 +23,11 @@ extern "C" void harness_softgpu_number_card(int device, int by_driver) {
   softgpu::Faults::Get().NumberCard(device, by_driver);
 }
 
-// The ops that have a kernel on a GPU and cannot run on a software GPU, each on a line.
-extern "C" const char* harness_softgpu_missing_ops() { return softgpu::RegisterKernels().c_str(); }
+// Where kernels differ from those of a GPU: see differences.h.
+extern "C" const char* harness_softgpu_differences() {
+  static const std::string lines = softgpu::Differences();
+  return lines.c_str();
+}
 
 extern "C" void SE_InitPlugin(SE_PlatformRegistrationParams* params, TF_Status* status) {
   softgpu::DescribePlatform(params, status);

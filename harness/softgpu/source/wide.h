@@ -40,16 +40,21 @@ inline absl::Status Convert(tf::OpKernelContext* context, tf::DataType type, tf:
   return status;
 }
 
+// Puts float32 into the place of 16 bits. Returns the type that was there, if any.
+inline tf::DataType Widen(tf::NodeDef* node) {
+  if (!Computes16Bits(*node)) return tf::DT_INVALID;
+  const tf::DataType narrow = node->attr().at("T").type();
+  for (auto& [name, value] : *node->mutable_attr()) {
+    if (value.type() == narrow) value.set_type(tf::DT_FLOAT);  // MaxPool3DGrad has a TInput too
+  }
+  return narrow;
+}
+
 // The CPU kernel of `node`, for float32 in the place of 16 bits.
 class WideKernel {
  public:
   absl::Status Make(tf::OpKernelConstruction* construction, Twin* twin, tf::NodeDef node) {
-    if (Computes16Bits(node)) {
-      narrow_ = node.attr().at("T").type();
-      for (auto& [name, value] : *node.mutable_attr()) {
-        if (value.type() == narrow_) value.set_type(tf::DT_FLOAT);  // MaxPool3DGrad has a TInput too
-      }
-    }
+    narrow_ = Widen(&node);
     return CpuKernel(construction, twin, node, &kernel_);
   }
 
