@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.evidence.op import Op
+from harness.judgement.runs import Program, Result, same_bits, to_array
 from harness.judgement.tolerance import epsilon_of
 
 # fmt: off
@@ -29,6 +32,54 @@ EXACT_OPS = frozenset({
 # fmt: on
 #: Bits kept free, so that no sum on the way can have outgrown the significand although the results have not.
 _GUARD_BITS = 6
+
+
+def were_exact(
+    programs: Sequence[Program],
+    found: Result,
+    expected: Result,
+    named: Sequence[NDArray[Any]],
+    ops: Iterable[Op],
+    arithmetic: float,
+) -> bool:
+    """Whether the programs, the one under test first, had to give equal results; ``named`` are values of variables.
+
+    Other numbers that go in, such as constants and variables that nobody named, are looked for in the programs' graphs
+    where results differ.
+    """
+    sources = [array for leaf in programs[0].leaves() if (array := _array(leaf)) is not None] + list(named)
+    results = [array for array in (*expected.outputs, *expected.gradients, *expected.state) if array is not None]
+    types = {op.type for op in ops if op.role != "control"}
+    if not is_exact(sources, results, types, arithmetic):
+        return False
+    same = (
+        one is other or (one is not None and other is not None and same_bits(one, other))
+        for part in ("outputs", "gradients", "state")
+        for one, other in zip(getattr(found, part), getattr(expected, part), strict=False)
+    )
+    if all(same):
+        return True
+    try:
+        more = [array for program in programs for array in _given(program.graph())]
+    except Exception:  # noqa: BLE001 - the user's code may raise anything where it is built as a graph
+        return False
+    return is_exact([*sources, *more], results, types, arithmetic)
+
+
+def _array(leaf: Any) -> NDArray[Any] | None:
+    return to_array(leaf) if hasattr(leaf, "dtype") else None
+
+
+def _given(graph: Any) -> list[NDArray[Any]]:
+    """The floating numbers that a ``FuncGraph`` holds, captures and reads from variables."""
+    import tensorflow as tf
+
+    definition = graph.as_graph_def()
+    inner = (function.node_def for function in definition.library.function)
+    constants = (node.attr["value"].tensor for node in chain(definition.node, *inner) if node.op == "Const")
+    values = [tf.make_ndarray(constant) for constant in constants if tf.as_dtype(constant.dtype).is_floating]
+    captured = [tensor for tensor, _ in graph.captures if tf.is_tensor(tensor) and tensor.dtype.is_floating]
+    return values + [array for each in (*captured, *graph.variables) if (array := to_array(each)) is not None]
 
 
 def is_exact(

@@ -19,7 +19,7 @@ from harness.judgement.arithmetic import computes
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
 from harness.judgement.error_line import error_finding, error_line
-from harness.judgement.exactness import is_exact
+from harness.judgement.exactness import were_exact
 from harness.judgement.modes import judge_modes
 from harness.judgement.oracle import ask_oracle
 from harness.judgement.patterns import judge_pattern
@@ -232,11 +232,16 @@ class Examination:
         self.judged.findings.extend(wrong)
         if any(finding.kind == "structure" for finding in wrong):
             return
-        self.judged.arithmetic = self._arithmetic(evidence, expected, mode, snapshot)
-        modes_differ = list(judge_modes(self.expected, mode, self.judged.arithmetic))
-        self.judged.undecided.extend(modes_differ)
+        judged = self.judged
+        judged.arithmetic = self._arithmetic(evidence, expected, mode, snapshot)
+        modes_differ = list(judge_modes(self.expected, mode, judged.arithmetic))
+        judged.undecided.extend(modes_differ)
         starts = snapshot.starts
-        exact = self._is_exact(expected, evidence, starts) if self.exact is None else self.exact
+        exact = self.exact
+        if exact is None:
+            named = [starts[id(variable)] for variable in self.state[: len(self.variables)]]
+            exact = were_exact((self.tested, self.single), found, expected, named, evidence.ops, judged.arithmetic)
+            snapshot.restore()
         terms = max(2, rows_of(self.parallel, self.inputs) or 1)
         left_alone = all(
             one is other is starts[id(variable)]
@@ -249,12 +254,11 @@ class Examination:
             snapshot,
             () if left_alone else self.watched,
             terms,
-            self.judged.arithmetic,
+            judged.arithmetic,
             None if modes_differ else self.spread,
             self.progress,
         )
         self.spread = None
-        judged = self.judged
         leaves: list[Leaf] = []
         first = len(judged.findings)
         unsteady = self._same_again(found, again, mode, exact, measured)
@@ -377,15 +381,6 @@ class Examination:
             self.judged.findings.extend(repeated.findings)
             steady = steady and not repeated.findings
         return not steady
-
-    def _is_exact(self, expected: Result, evidence: Trace, starts: Mapping[int, NDArray[Any]]) -> bool:
-        sources = [to_array(leaf) for leaf in self.tested.leaves() if hasattr(leaf, "dtype")]
-        sources += [starts[id(variable)] for variable in self.state[: len(self.variables)]]
-        named = expected.state[: len(self.variables)]
-        results = [array for array in (*expected.outputs, *expected.gradients, *named) if array is not None]
-        types = {op.type for op in evidence.ops if op.role != "control"}
-        given = [array for array in sources if array is not None]
-        return is_exact(given, results, types, self.judged.arithmetic)
 
     def _batch(self, expected: Result) -> int | None:
         """Size of the batch. A table among the inputs may be larger: the outputs tell which size is the batch's."""

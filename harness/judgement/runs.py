@@ -47,7 +47,7 @@ class Program:
     seed: int
     scope: str | None = None
     upstream: Callable[[Any, int], Any] | None = None
-    _graphs: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    _graphs: dict[str, Any] = field(default_factory=dict)
 
     def runner(self, mode: Mode) -> Callable[..., Any]:
         """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
@@ -58,12 +58,21 @@ class Program:
     def _run_graph(self, mode: Mode, *tensors: Any) -> Any:
         import tensorflow as tf
 
+        return self._function(mode, tensors)(*tensors, tf.constant(1.0))
+
+    def graph(self) -> Any:
+        """The graph that is run in the mode "graph", a ``FuncGraph``. Raises what building it raises."""
+        return self._function("graph", self.arguments("graph")).graph
+
+    def _function(self, mode: Mode, tensors: Sequence[Any]) -> Any:
+        import tensorflow as tf
+
         if mode not in self._graphs:
             specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in tensors]
             specs.append(tf.TensorSpec([], tf.float32))
             # A concrete function: TensorFlow would count the graphs of many programs as retracing of one function.
             self._graphs[mode] = tf.function(self._graph_step()).get_concrete_function(*specs)
-        return self._graphs[mode](*tensors, tf.constant(1.0))
+        return self._graphs[mode]
 
     def forget_graphs(self) -> None:
         """Build the graphs anew when they are run next, as after a change of ``gradients``."""

@@ -65,6 +65,11 @@ class Sensitivity:
         capped: NDArray[np.float64] = np.minimum(measured, self.most_ulps * epsilon * (magnitude + typical))
         return capped
 
+    def moves(self, at: slice) -> NDArray[np.bool_]:
+        """Which of the elements ``at`` of the flattened result, or what is typical of them all, a move changes."""
+        moved: NDArray[np.bool_] = self.change.reshape(-1)[at] > 0.0
+        return moved | (self._typical_change > 0.0)
+
     @cached_property
     def _typical_change(self) -> float:
         finite = np.where(np.isfinite(self.change), self.change, 0.0)

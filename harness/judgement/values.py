@@ -17,7 +17,8 @@ from harness.records import Finding
 _WIDEST_BOUND = 1e-2
 #: Unless a measured bound is asked for, this many units in the last place are no difference (FAULTS V21).
 _FREE_ULPS = 4.0
-#: An error that exceeds its bound by more than this factor is not measured again: rounding does not explain it.
+#: An error that exceeds its bound by more than this factor is not measured again: rounding does not explain it. Where
+#: no input moves an element, nothing is known: a sum of constants that cancel, as in a gradient of a linear program.
 _FAR = 1e4
 
 #: Gives a sensitivity from so many replays.
@@ -141,11 +142,12 @@ def _compare_floats(
     if not exact and errors.exceed(bound):
         rule, exceeded = "rounding", True
         for wanted in range(1, replays() + 1):
-            bound = errors.measured(measure(wanted), coarse)
+            sensitivity = measure(wanted)
+            bound = errors.measured(sensitivity, coarse)
             exceeded = errors.exceed(bound)
             if not exceeded:
                 break
-        if rounded is not None and exceeded and not errors.exceed(bound, _FAR):
+        if rounded is not None and exceeded and not errors.far_exceed(bound, sensitivity):
             moved, sensitivity = bound, rounded()
             more, rule = errors.measured(sensitivity, coarse), f"{rule}{sensitivity.note}"
             bound = lambda block: np.maximum(moved(block), more(block))  # noqa: E731
@@ -217,14 +219,14 @@ class _Errors:
         error = np.where(~skipped & ~(np.isfinite(have) & np.isfinite(want)), np.inf, error)
         return _Block(at, want, error, np.where(np.isfinite(want), np.abs(want), 0.0), no_number)
 
-    def exceed(self, bound: _Bound, times: float = 1.0) -> bool:
-        """Whether an error is larger than so many times its bound; at ``times`` also where it is just as large."""
-        if times == 1.0:
-            return any(bool(np.any(block.error > bound(block))) for block in self.blocks())
-        return any(
-            bool(np.any((block.error > (allowed := bound(block))) & (block.error >= times * allowed)))
-            for block in self.blocks()
-        )
+    def exceed(self, bound: _Bound) -> bool:
+        """Whether an error is larger than its bound."""
+        return any(bool(np.any(block.error > bound(block))) for block in self.blocks())
+
+    def far_exceed(self, bound: _Bound, sensitivity: Sensitivity) -> bool:
+        """Whether an error of an element that inputs move is so much larger than its bound that it is no rounding."""
+        pairs = ((block.error > _FAR * bound(block), sensitivity.moves(block.at)) for block in self.blocks())
+        return any(bool(np.any(far & moves)) for far, moves in pairs)
 
     def seen(self, bound: _Bound, epsilon: float) -> _Seen:
         """What is seen in all blocks, of results that were computed with this epsilon."""

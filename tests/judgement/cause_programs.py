@@ -108,6 +108,10 @@ def penalty(x: Any) -> Any:
     return tf.reduce_mean(tf.square(dense(x))) + 0.1 * tf.nn.l2_loss(shared())
 
 
+def summed_penalty(x: Any) -> Any:
+    return tf.reduce_sum(tf.square(dense(x))) + 0.1 * tf.nn.l2_loss(shared())
+
+
 def penalty_sum(devices: Devices, x: Any) -> Any:
     rows = float(4 * x.shape[0])
     tower = lambda part: tf.reduce_sum(tf.square(dense(part))) / rows + 0.1 * tf.nn.l2_loss(shared())  # noqa: E731
@@ -252,4 +256,11 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         r"a term that depends on variables alone, such as a regulariser, is missing",
     ),
     ("a penalty for each tower", penalty_sum, penalty, EVEN, r"regulariser, is counted 4 times"),
+    (
+        "a penalty in each sum",
+        lambda d, x: tf.add_n(towers(d, summed_penalty, x)),
+        summed_penalty,
+        EVEN,
+        r"regulariser, is counted 4 times",
+    ),
 ]
