@@ -155,20 +155,30 @@ class Program:
 
 def rows_of(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> int | None:
     """Size of the batch: what ``make_parallel`` splits, or the largest first dimension of the inputs."""
+    return max((int(leaf.shape[axis]) for axis, leaf in _split(parallel, inputs)), default=None)
+
+
+def rows_alike(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> bool:
+    """Whether the batch has several rows, and all are equal in each input: then rows may change places unseen."""
+    rows = rows_of(parallel, inputs) or 0
+    batch = [(to_array(leaf), axis) for axis, leaf in _split(parallel, inputs) if leaf.shape[axis] == rows]
+    return rows > 1 and all(
+        array is not None and bool(np.all(array == np.take(array, [0], axis))) for array, axis in batch
+    )
+
+
+def _split(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    """The axis that is split, and each tensor of the inputs that has it and is not given whole to each shard."""
     import tensorflow as tf
 
     axis = getattr(parallel, "axis", 0)
     whole = getattr(parallel, "broadcast", ())
     if not isinstance(axis, int) or not isinstance(whole, tuple):
         axis, whole = 0, ()
-    sizes = [
-        int(leaf.shape[axis])
-        for name, value in inputs.items()
-        if name not in whole
-        for leaf in tf.nest.flatten(value)
-        if tf.is_tensor(leaf) and leaf.shape.rank is not None and -leaf.shape.rank <= axis < leaf.shape.rank
-    ]
-    return max(sizes, default=None)
+    for name, value in inputs.items():
+        for leaf in tf.nest.flatten(value) if name not in whole else ():
+            if tf.is_tensor(leaf) and leaf.shape.rank is not None and -leaf.shape.rank <= axis < leaf.shape.rank:
+                yield axis, leaf
 
 
 def projection(target: Any, seed: int, one: Any) -> Any:

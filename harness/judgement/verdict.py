@@ -12,6 +12,7 @@ from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper
 from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
+from harness.judgement.runs import rows_alike
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
@@ -56,6 +57,12 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         reason = "gradients=True, but there are no gradients to compare; give a floating input, or name variables=[...]"
     elif findings:
         verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"
+    if (
+        verdict is Verdict.PASS
+        and len(examination.devices) > 1
+        and rows_alike(examination.parallel, examination.inputs)
+    ):
+        reason += ". All rows of the inputs are equal: rows in the wrong order would not be seen; give rows that differ"
     if outdated:
         verdict = Verdict.WARN if verdict is Verdict.PASS else verdict
         reason = f"{reason}. Accepted, but no longer found; remove from accept: {', '.join(outdated)}"

@@ -1,4 +1,4 @@
-"""Whole numbers are added exactly, unless real numbers join them in the program: constants and unnamed variables."""
+"""The numbers that go in: whole ones are added exactly unless real ones join them, and equal rows show no order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from harness import Devices, Verdict, verify
+from harness import Devices, Verdict, make_parallel, verify
 
 RANDOM = np.random.default_rng(0)
 #: Whole numbers, as counts or the values of pixels are.
@@ -86,3 +86,11 @@ def test_constants_that_cancel_may_round_though_no_input_moves_them(devices: Dev
     assert "ill-conditioned" in found.reason, "the output is nothing but rounding errors"
     wrong = verify(lambda x: other(x, 1.0003), reference, {"x": x}, devices=given, gradients=dtype is np.float32)
     assert wrong.verdict is Verdict.FAIL, wrong
+
+
+@pytest.mark.parametrize(("rows", "alike"), [(np.ones((8, 3)), True), (np.arange(24.0).reshape(8, 3), False)])
+def test_a_pass_says_that_equal_rows_show_no_order(devices: Devices, rows: Any, alike: bool) -> None:
+    parallel = make_parallel(tf.square, devices)
+    found = verify(parallel, tf.square, {"x": rows.astype(np.float32)}, devices=devices)
+    assert found.verdict is Verdict.PASS, found
+    assert ("All rows of the inputs are equal" in found.reason) is alike
