@@ -240,7 +240,7 @@ class Examination:
         exact = self.exact
         if exact is None:
             named = [starts[id(variable)] for variable in self.state[: len(self.variables)]]
-            exact = were_exact((self.tested, self.single), found, expected, named, evidence.ops, judged.arithmetic)
+            exact = were_exact(self.single, found, expected, named, evidence.ops, judged.arithmetic)
             snapshot.restore()
         terms = max(2, rows_of(self.parallel, self.inputs) or 1)
         left_alone = all(
