@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -61,6 +62,8 @@ class _Noting:
         self.snapshot = snapshot
         self.private = private
         self.used: set[int] = set()
+        #: Variables by their handles' ids, of those that there were when they were last looked for.
+        self._owners: dict[int | None, ref[Any]] = {}
         #: The variable of each handle, by the handle's id; ``None`` for what is no variable.
         self.by_handle: dict[int, Any] = {
             variable.handle._id: variable for variable in snapshot.variables if isinstance(variable, private.variable)
@@ -104,7 +107,14 @@ class _Noting:
 
     def _owner(self, handle: Any) -> Any:
         """The variable that keeps this handle, where only a function that was traced before knows it."""
-        return _holder(handle, lambda each: self._is_variable(type(each)))
+        if handle._id not in self._owners:
+            # To look through all objects for one variable takes as long as for all of them.
+            objects = gc.get_objects()
+            kinds = {kind for kind in {*map(type, objects)} if self._is_variable(kind)}
+            kept = [each for each in objects if type(each) in kinds]
+            self._owners = {getattr(getattr(each, "_handle", None), "_id", None): ref(each) for each in kept}
+        known = self._owners.get(handle._id)
+        return known and known()
 
     def _is_variable(self, kind: type) -> bool:
         # What an assignment returns is a variable too, but not the one that the program keeps.

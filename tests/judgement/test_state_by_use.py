@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -288,3 +290,41 @@ def test_all_is_put_back_in_place(devices: Devices) -> None:
     step, before = in_slots(), in_place()
     assert not _verified(devices, make_parallel(step, devices[:2]), step).passed
     assert in_place() == before
+
+
+def test_variables_that_only_traced_functions_know_are_looked_for_once(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    totals = [tf.Variable(tf.zeros([3])) for _ in range(9)]
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def counting(x: Any) -> Any:
+        for total in totals:
+            total.assign_add(tf.ones([3]))
+        return tf.tanh(x)
+
+    # Neither a closure nor an attribute leads to what an iterator gives.
+    hidden = itertools.repeat(counting.get_concrete_function(tf.TensorSpec((8, 3))))
+    looked: list[int] = []
+    objects = gc.get_objects
+
+    def get_objects(*generation: int) -> list[Any]:
+        looked.append(1)
+        return objects(*generation)
+
+    monkeypatch.setattr(gc, "get_objects", get_objects)
+
+    def verified(times: int) -> Verification:
+        def program(x: Any) -> Any:
+            for _ in range(times):
+                rows = next(hidden)(x)
+            return rows
+
+        reference = lambda x: next(hidden)(x)  # noqa: E731
+        return verify(program, reference, {"x": X}, devices=devices[:1], modes=("eager",))
+
+    assert verified(1).passed
+    assert 1 <= len(looked) <= 2, "for each of the two programs"
+    found = verified(2)
+    assert "updated twice instead of once" in found.reason, found
+    assert all(np.all(total.numpy() == 0.0) for total in totals)
