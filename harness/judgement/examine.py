@@ -139,7 +139,7 @@ class Examination:
             with uses_noted(snapshot) as used_by_reference:
                 raw = self._raw(self.single, mode)
             self.watched = used_by_both(used & used_by_reference, self.watched, snapshot.variables)
-            expected = as_result(raw, self.watched, snapshot.starts)
+            expected = as_result(raw, self.watched, snapshot.starts, copied=mode == "eager")
             del raw
         except HarnessError:
             raise
@@ -209,7 +209,7 @@ class Examination:
             judge_variables(made, evidence, self.devices, mode, place_of_function(self.parallel))
         )
         own = tuple(op for op in evidence.ops if PROJECTION_SCOPE not in op.name)
-        found = as_result(evidence.outputs, snapshot.variables, snapshot.starts)
+        found = as_result(evidence.outputs, snapshot.variables, snapshot.starts, copied=mode == "eager")
         used |= noted
         return replace(evidence, ops=own, outputs=None), found
 

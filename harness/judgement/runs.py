@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -241,11 +241,27 @@ def differentiable(tensor: Any) -> bool:
     return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
 
 
-def as_result(raw: Any, state: Sequence[Any] = (), starts: Mapping[int, NDArray[Any]] | None = None) -> Result:
+def as_result(
+    raw: Any, state: Sequence[Any] = (), starts: Mapping[int, NDArray[Any]] | None = None, *, copied: bool = False
+) -> Result:
     """Bring what a run returned to NumPy, and take the gradients out of ``raw``, so that no two copies are held.
 
     Of a variable in ``state`` that still has the value that ``starts`` has by its id, that very array is taken.
+    ``copied``: have gradients in NumPy's own memory; TensorFlow's allocator, with oneDNN, keeps what it once had.
     """
+    import tensorflow as tf
+
+    structure = tf.nest.map_structure(_layout, raw[0])
+    outputs, gradients, values = parts_of(raw, state, starts)
+    if copied:
+        gradients = (None if array is None else array.copy() for array in gradients)
+    return Result(structure, tuple(outputs), tuple(gradients), tuple(values))
+
+
+def parts_of(
+    raw: Any, state: Sequence[Any] = (), starts: Mapping[int, NDArray[Any]] | None = None
+) -> tuple[Iterable[Any], Iterable[Any], Iterable[Any]]:
+    """The outputs, gradients and variables of :func:`as_result`, each array made when it is asked for."""
     import tensorflow as tf
 
     outputs, gradients = raw
@@ -255,12 +271,7 @@ def as_result(raw: Any, state: Sequence[Any] = (), starts: Mapping[int, NDArray[
         start = (starts or {}).get(id(variable))
         return start if start is not None and same_bits(now, start) else now
 
-    return Result(
-        structure=tf.nest.map_structure(_layout, outputs),
-        outputs=tuple(to_array(leaf) for leaf in tf.nest.flatten(outputs)),
-        gradients=tuple(map(to_array, _taken(gradients))),
-        state=tuple(map(value, state)),
-    )
+    return map(to_array, tf.nest.flatten(outputs)), map(to_array, _taken(gradients)), map(value, state)
 
 
 def _taken(gradients: list[Any]) -> Iterator[Any]:

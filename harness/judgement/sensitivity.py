@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.judgement.rounding import rounded
-from harness.judgement.runs import Mode, Program, Result, as_result, differentiable
+from harness.judgement.runs import Mode, Program, Result, differentiable, parts_of
 from harness.judgement.state import Snapshot, put
 from harness.judgement.tolerance import Sensitivity, epsilon_of, move, replays
 
@@ -52,14 +52,15 @@ class Spread:
         """One that can be added to by itself."""
         return Spread(list(self.outputs), list(self.gradients), list(self.state), self.replays)
 
-    def add(self, expected: Result, moved: Result, size: int = 1) -> None:
+    def add(self, expected: Result, moved: Sequence[Iterable[Any]], size: int = 1) -> None:
         """Add one run whose inputs, or whose roundings, were moved by ``size`` units in the last place.
 
+        ``moved`` are its outputs, gradients and state, taken one by one.
         A floating result moves in proportion. A whole number jumps or stays: it jumps sooner if moved further.
         """
-        for own, base, other in zip(
-            (self.outputs, self.gradients, self.state), _parts(expected), _parts(moved), strict=True
-        ):
+        import tensorflow as tf
+
+        for own, base, other in zip((self.outputs, self.gradients, self.state), _parts(expected), moved, strict=True):
             # The state is left out of runs in which nobody asks for it.
             for index, (one, two) in enumerate(zip(base, other, strict=False)):
                 if one is None or two is None or one.shape != two.shape:
@@ -68,10 +69,14 @@ class Spread:
                     # As exact as it need be, and no larger than the results themselves: of a model there are many.
                     wide = np.result_type(one.dtype, np.float32) if one.dtype.kind in "fc" else np.float64
                     with np.errstate(invalid="ignore", over="ignore"):
-                        change = np.abs(two.astype(wide) - one.astype(wide))
+                        difference = two.astype(wide, copy=False) - one.astype(wide, copy=False)
+                    change = np.abs(difference)
                     if epsilon_of(one.dtype) and size > 1:
                         change /= size
-                    own[index] = Sensitivity(np.fmax(own[index].change, change), own[index].terms)
+                    largest = np.fmax(own[index].change.astype(change.dtype), change)
+                    # Three digits are enough for a bound, and half the memory.
+                    kept = largest.astype(tf.bfloat16.as_numpy_dtype) if largest.dtype == np.float32 else largest
+                    own[index] = Sensitivity(kept, own[index].terms)
 
     def noted(self, note: str) -> Spread:
         """The same, with what could not be measured."""
@@ -137,7 +142,7 @@ class Measuring:
                 if id(variable) in moving:
                     put(variable, move(value, self._random, self.arithmetic))
             raw = self.single.runner(self.mode)(*self.single.arguments(self.mode, leaves))
-            spread.add(self.expected, as_result(raw, self.watched))
+            spread.add(self.expected, parts_of(raw, self.watched))
         finally:
             self.snapshot.restore()
 
@@ -179,7 +184,7 @@ class Measuring:
             for seed in range(replays()):
                 for size in _SIZES:
                     self.snapshot.restore()
-                    spread.add(self.expected, as_result(run(seed, size), self.watched), size)
+                    spread.add(self.expected, parts_of(run(seed, size), self.watched), size)
         except tf.errors.OpError as error:
             return self().noted(f"; its ops could not be replayed: {type(error).__name__}")
         finally:

@@ -54,7 +54,8 @@ class Sensitivity:
         ``reference`` may be the elements ``at`` of the flattened result, whose ``typical`` magnitude is then given.
         """
         change = self.change if at is None else self.change.reshape(-1)[at]
-        finite = np.where(np.isfinite(change), change, 0.0).astype(np.float64)
+        change = change.astype(np.float64)
+        finite = np.where(np.isfinite(change), change, 0.0)
         magnitude = np.where(np.isfinite(reference), np.abs(reference), 0.0)
         times = self.factor * (8.0 + np.sqrt(self.terms))
         measured: NDArray[np.float64] = times * (finite + self._typical_change + epsilon * magnitude)
@@ -72,7 +73,8 @@ class Sensitivity:
 
     @cached_property
     def _typical_change(self) -> float:
-        finite = np.where(np.isfinite(self.change), self.change, 0.0)
+        change = self.change.astype(np.result_type(self.change.dtype, np.float32), copy=False)
+        finite = np.where(np.isfinite(change), change, 0.0)
         if not finite.size:
             return 0.0
         # Of few elements that jump, as rounded ones do, the others know nothing.
