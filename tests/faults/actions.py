@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from harness.hardware.machine import Machine
+from harness.checking.check import Hardware
 from harness.records import Card, CheckResult, Exercised, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts
 
@@ -42,24 +42,30 @@ ACTIONS = {
     "nvlink-down": "reseat",
     "leak": "try another TensorFlow and driver",
     "collective-drop": "look at its links",
+    "kernels-missing": "use a TensorFlow that supports it",
+    "nvml-error RESET_REQUIRED": _POWER,
 }
 _ELSE = "look at it"
 _WHERE = re.compile(r"card = (\d+)|pair = \[(\d+), (\d+)\]|cards = \[(\d+), (\d+)\]")
 
 
-def wrong_actions(machine: Machine, findings: Sequence[Finding], faults: Sequence[str]) -> list[str]:
+def wrong_actions(machine: Hardware, findings: Sequence[Finding], faults: Sequence[str]) -> list[str]:
     """Return each verdict about a card or a pair whose action is not that of one of its faults."""
     result = CheckResult("x", Verdict.FAIL, "", "", Exercised(), findings=tuple(findings))
     record = RunRecord("", "", (), "", Verdict.FAIL, 1, True, (result,), cards=machine.cards)
     wanted: dict[tuple[int, ...], set[str]] = {}
     for fault in faults:
         kind, _, keys = fault.partition(" ")
-        if (where := _WHERE.search(keys)) is None:
-            continue
-        slots = tuple(int(each) for each in where.groups() if each)
-        variant = next((f"{kind} {word}" for word in ("failed", "count") if word in keys), kind)
+        where = _WHERE.search(keys)
+        slots = tuple(int(each) for each in where.groups() if each) if where else tuple(map(_slot, machine.cards))
+        variant = next((f"{kind} {word}" for word in ("failed", "count", "RESET_REQUIRED") if word in keys), kind)
         for named in [slots] if ACTIONS.get(kind) == _LINK else [(slot,) for slot in slots]:
             wanted.setdefault(named, set()).add(ACTIONS.get(variant, ACTIONS.get(kind, _ELSE)))
+    for card in machine.cards:
+        ends = {end for named in wanted if len(named) == 2 and _slot(card) in named for end in named}
+        if len(ends) > 2:
+            # Every copy of the card is wrong, so it is the card.
+            wanted.setdefault((_slot(card),), set()).add("replace")
     cards = {card.label: card for card in (*machine.cards, *machine.present)}
     wrong = []
     for verdict in card_verdicts(record):

@@ -6,6 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from actions import wrong_actions
 from described_machines import H100, Subject, blamed, text
 
 from harness.checking.check import DEFAULT_SEED, CheckContext, Level
@@ -240,6 +241,8 @@ def problems_of(machine: Machine, devices: Any, built: dict[Any, Any], seed: int
         problems.append(f"named {named}, and should have named {machine.who}: {[each.message for each in findings]}")
     if overall(verdicts) is not machine.verdict:
         problems.append(f"{[str(each) for each in verdicts]} in the place of {machine.verdict}")
+    if machine.faults:
+        problems += wrong_actions(on, findings, machine.faults)
     if machine.who and not all(each.next_step for each in findings):
         problems.append("a finding without a next step")
     return [f"{machine.cards} {machine.model} {list(machine.faults)} {machine.checks}: {each}" for each in problems]

@@ -1,23 +1,10 @@
-"""The memory of a described card: its allocations and stuck cells."""
+"""The memory of a described card: its allocations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from harness.hardware.machine import DeviceMemoryFull
-
-
-@dataclass(frozen=True, slots=True)
-class StuckCell:
-    """Bit ``bit`` of the 64-bit word ``word`` of the memory is always ``value``."""
-
-    word: int
-    bit: int
-    value: int
-
-    def read(self, written: int) -> int:
-        """Return what is read back after ``written`` was written, both from 0 to 2**64 - 1."""
-        return written | 1 << self.bit if self.value else written & ~(1 << self.bit)
 
 
 @dataclass(slots=True)
@@ -31,14 +18,12 @@ class CardMemory:
     total_bytes: int
     reserved_bytes: int = 0
     kept_bytes: int = 0
-    leaked_bytes: int = 0
-    stuck: tuple[StuckCell, ...] = ()
     _taken: dict[int, int] = field(default_factory=dict)
 
     @property
     def used_bytes(self) -> int:
         """The memory in use."""
-        return self.reserved_bytes + self.leaked_bytes + sum(self._taken.values())
+        return self.reserved_bytes + sum(self._taken.values())
 
     @property
     def free_bytes(self) -> int:
@@ -56,7 +41,7 @@ class CardMemory:
         Raises:
             DeviceMemoryFull: no gap is large enough.
         """
-        end = self.total_bytes - self.reserved_bytes - self.kept_bytes - self.leaked_bytes
+        end = self.total_bytes - self.reserved_bytes - self.kept_bytes
         at = 0
         for begin in sorted(self._taken):
             if begin - at >= size_bytes:
@@ -71,12 +56,3 @@ class CardMemory:
     def give_back(self, address: int) -> None:
         """Free the buffer at ``address``."""
         self._taken.pop(address, None)
-
-    def stuck_within(self, address: int, size_bytes: int) -> list[tuple[int, StuckCell]]:
-        """Return the stuck cells inside a buffer, each with the index of its word in the buffer."""
-        found = []
-        for cell in self.stuck:
-            index, rest = divmod(cell.word * 8 - address, 8)
-            if not rest and 0 <= index < size_bytes // 8:
-                found.append((index, cell))
-        return found

@@ -18,8 +18,7 @@ from harness.hardware.machine import HOST, Job, Mismatch, Operation, PairLink, P
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.software.installed import Software
 from harness.records import Card
-from simulated.card_memory import CardMemory, StuckCell
-from simulated.collectives import ALGORITHMS, collective
+from simulated.card_memory import CardMemory
 from simulated.contents import ArrayContent, Content, DescribedBuffer, PatternContent, flip
 from simulated.identity import reserved_bytes, slots, software
 from simulated.models import model_of
@@ -125,13 +124,8 @@ class DescribedMachine:
         return nvlinks_between(self.description, self._slots[one].number, self._slots[other].number)
 
     def holders(self) -> dict[tuple[str, int], int | None]:
-        """Return what processes hold of the cards' memory: MiB by UUID and process id."""
-        return {
-            (slot.card.uuid or "", fault.process): int(fault.share * model_of(self.description).memory_bytes) // 2**20
-            for slot in self._slots.values()
-            for fault in slot.faults
-            if isinstance(fault, tables.MemoryHeld)
-        }
+        """Return that no process holds any."""
+        return {}
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
         """Not simulated."""
@@ -161,13 +155,13 @@ class DescribedMachine:
     def put(self, array: npt.NDArray[Any], card: str) -> DescribedBuffer:
         """Put an array on the card. A writable one is copied."""
         kept = array.copy() if array.flags.writeable else array
-        self._work(card, self._timing.host_copy_s(card, array.nbytes))
+        self._work(card, self._timing.host_copy_s(array.nbytes))
         return self._place(card, ArrayContent(array.nbytes, lambda: kept))
 
     def fetch(self, buffer: DescribedBuffer) -> npt.NDArray[Any]:
         """Return the buffer as an array, which the caller must not change."""
         array = buffer.content.array()
-        self._work(buffer.card, self._timing.host_copy_s(buffer.card, array.nbytes))
+        self._work(buffer.card, self._timing.host_copy_s(array.nbytes))
         return array
 
     def move(self, buffer: DescribedBuffer, card: str, repeats: int = 1) -> DescribedBuffer:
@@ -180,7 +174,7 @@ class DescribedMachine:
         made = []
         for buffer, card in moves:
             longest = max(longest, self._timing.pair_copy_s(buffer.card, card, repeats * buffer.content.size_bytes))
-            made.append(self._place(card, self._carried(buffer, card)))
+            made.append(self._place(card, buffer.content))
         for label in {end for buffer, card in moves for end in (buffer.card, card)}:
             self._slots[label].sensors.worked(self._now_s, self._now_s + longest)
         self._now_s += longest
@@ -198,14 +192,10 @@ class DescribedMachine:
         spent: dict[str, float] = {}
         made = []
         for job in jobs:
-            slot = self._slots[job.card]
-            taken_s = self._timing.run_s(job.card, job.operation, job.repeats, slot.sensors.clock_share)
+            taken_s = self._timing.run_s(job.card, job.operation, job.repeats)
             spent[job.card] = spent.get(job.card, 0.0) + taken_s
             content = self._computed(job)
             made.append(Ran(DescribedBuffer(job.card, content, None), taken_s))
-            slot.memory.leaked_bytes += job.repeats * sum(
-                fault.bytes_per_step for fault in slot.faults if isinstance(fault, tables.Leak)
-            )
         began_s, looked_s = self._now_s, self._now_s + min(spent.values(), default=0.0) / 2
         if meanwhile is not None:
             for label in spent:
@@ -217,40 +207,6 @@ class DescribedMachine:
         self._now_s = began_s + max(spent.values(), default=0.0)
         return made
 
-    def collective(self, kind: str, algorithm: str, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """Return what each card holds after the collective.
-
-        Raises:
-            ValueError: the kind or the algorithm is unknown, or there is not one array for each card.
-        """
-        dropped = [
-            position
-            for position, card in enumerate(self._cards)
-            for fault in self._slots[card.label].faults
-            if isinstance(fault, tables.CollectiveDrop) and fault.algorithm in (None, algorithm)
-        ]
-        dropped += self._lost_between(kind, algorithm)
-        made = collective(kind, algorithm, arrays, len(self._cards), dropped)
-        self._now_s += self._timing.collective_s([card.label for card in self._cards], arrays[0].nbytes)
-        return made
-
-    def _lost_between(self, kind: str, algorithm: str) -> list[int]:
-        """Return the cards whose share is lost on its way: to the next one in a ring, or to the first one."""
-        numbers = [self._slots[card.label].number for card in self._cards]
-        lost = []
-        for fault in self.description.fault:
-            if not isinstance(fault, tables.Zeros) or not set(fault.pair) <= set(numbers):
-                continue
-            source, target = (numbers.index(slot) for slot in fault.pair)
-            ring = target == (source + 1) % len(numbers) and algorithm in ("nccl", "ring")
-            if (ring or (target == 0 and algorithm == "reduce-to-one")) and kind != "broadcast":
-                lost += [source] if self._happens(fault.probability) else []
-        return lost
-
-    def algorithms(self) -> tuple[str, ...]:
-        """Return all of them, because the cards are NVIDIA's."""
-        return ALGORITHMS
-
     def _slot(self, number: int, card: Card) -> _Slot:
         faults = tuple(fault for fault in self.description.fault if getattr(fault, "card", None) == number)
         model = model_of(self.description)
@@ -258,11 +214,8 @@ class DescribedMachine:
         memory = CardMemory(
             card.label,
             model.memory_bytes,
-            reserved_bytes(self.description, number),
+            reserved_bytes(self.description),
             int(min(1.0, kept) * model.memory_bytes),
-            stuck=tuple(
-                StuckCell(fault.word, fault.bit, fault.value) for fault in faults if isinstance(fault, tables.StuckBit)
-            ),
         )
         return _Slot(
             number,
@@ -271,7 +224,6 @@ class DescribedMachine:
             memory,
             CardSensors(
                 replace(model, nvlinks=nvlinks_of(self.description, number)),
-                faults,
                 frozenset(self.description.cards.without),
             ),
         )
@@ -288,27 +240,6 @@ class DescribedMachine:
 
     def _draw(self) -> int:
         return int(self._random.integers(2**62))
-
-    def _carried(self, buffer: DescribedBuffer, card: str) -> Content:
-        """Return what arrives on ``card``."""
-        content: Content = buffer.content
-        ends = [self._slots[buffer.card].number, self._slots[card].number]
-        for fault in self.description.fault:
-            if not isinstance(fault, (tables.Zeros, tables.PairFlip)) or fault.pair != ends:
-                continue
-            if not self._happens(fault.probability):
-                continue
-            draw = self._draw()
-            if isinstance(content, PatternContent):
-                if isinstance(fault, tables.Zeros):
-                    content = PatternContent(Pattern(0), content.count)
-                else:
-                    content = content.flipped(draw % content.count, draw // content.count % 64)
-            elif isinstance(fault, tables.Zeros):
-                content = content.changed_by(np.zeros_like)
-            else:
-                content = content.changed_by(lambda array, draw=draw: flip(array, draw))  # type: ignore[misc]
-        return content
 
     def _computed(self, job: Job) -> ArrayContent:
         """Compute the result, with the faults of the card."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.hardware.machine import Mismatch, Pattern
 from harness.hardware.patterns import array_mismatch, word_at, words
-from simulated.card_memory import CardMemory, StuckCell
+from simulated.card_memory import CardMemory
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,11 +43,10 @@ def pattern_mismatch(there: Pattern, expected: Pattern, count: int) -> Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class PatternContent:
-    """``count`` words of a pattern; ``changed`` holds the words that differ, by index."""
+    """``count`` words of a pattern."""
 
     pattern: Pattern
     count: int
-    changed: dict[int, int] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
@@ -56,47 +55,11 @@ class PatternContent:
 
     def mismatch(self, pattern: Pattern) -> Mismatch:
         """Compare with ``pattern``."""
-        unchanged = pattern_mismatch(self.pattern, pattern, self.count)
-        count, first = unchanged.count, unchanged.first_word
-        for index, found in self.changed.items():
-            was = word_at(self.pattern, index) != word_at(pattern, index)
-            now = found != word_at(pattern, index)
-            count += now - was
-            if now and (first is None or index < first):
-                first = index
-        if not count or first is None:
-            return Mismatch(0)
-        # A change may have made the first differing word right: then look for the next one.
-        while self._word(first) == word_at(pattern, first):
-            first += 1
-        return Mismatch(count, first, self._word(first))
+        return pattern_mismatch(self.pattern, pattern, self.count)
 
     def array(self) -> npt.NDArray[Any]:
         """Return the words: int64 ``[count]``."""
-        made = words(self.pattern, self.count)
-        if self.changed:
-            made = made.copy()
-            for index, found in self.changed.items():
-                made.view(np.uint64)[index] = found
-        return made
-
-    def stored(self, cells: list[tuple[int, StuckCell]]) -> PatternContent:
-        """Return what is read back if some cells are stuck."""
-        if not cells:
-            return self
-        changed = dict(self.changed)
-        for index, cell in cells:
-            written = self._word(index)
-            if (read := cell.read(written)) != written:
-                changed[index] = read
-        return PatternContent(self.pattern, self.count, changed)
-
-    def flipped(self, index: int, bit: int) -> PatternContent:
-        """Return the same with one bit of one word changed."""
-        return PatternContent(self.pattern, self.count, {**self.changed, index: self._word(index) ^ 1 << bit})
-
-    def _word(self, index: int) -> int:
-        return self.changed.get(index, word_at(self.pattern, index))
+        return words(self.pattern, self.count)
 
 
 class ArrayContent:
@@ -132,8 +95,6 @@ class DescribedBuffer:
         self.card = card
         self._memory = memory
         self._address = memory.take(content.size_bytes) if memory is not None else 0
-        if memory is not None and isinstance(content, PatternContent):
-            content = content.stored(memory.stuck_within(self._address, content.size_bytes))
         self.content = content
 
     def __del__(self) -> None:

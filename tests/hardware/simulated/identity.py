@@ -6,7 +6,6 @@ import platform
 from dataclasses import dataclass
 from importlib import metadata
 
-from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.order import (
     BOARD_PART,
@@ -60,10 +59,8 @@ def devices(description: Description, spec: str = "gpu") -> Devices:
 
 def software(description: Description) -> Software:
     """Return what the driver, the libraries and TensorFlow report about themselves."""
-    table, faults = description.software, description.fault
+    table = description.software
     sass, ptx = kernels_of(description)
-    old = next((fault for fault in faults if isinstance(fault, tables.DriverTooOld)), None)
-    lost = tuple(fault.library for fault in faults if isinstance(fault, tables.LibraryMissing))
     return Software(
         tensorflow="2.21.0",
         numpy=metadata.version("numpy"),
@@ -72,13 +69,12 @@ def software(description: Description) -> Software:
         built_with_cuda=True,
         built_cuda="12.5.1",
         built_cudnn="9",
-        driver=old.driver if old else table.driver,
-        driver_cuda=old.driver_cuda if old else table.driver_cuda,
-        cudnn=None if any("cudnn" in name for name in lost) else table.cudnn,
-        nccl=None if any("nccl" in name for name in lost) else table.nccl,
+        driver=table.driver,
+        driver_cuda=table.driver_cuda,
+        cudnn=table.cudnn,
+        nccl=table.nccl,
         kernels_sass=sass,
         kernels_ptx=ptx,
-        missing_libraries=lost,
         visible=table.visible,
         numbering=tuple(card.uuid or "" for _, card in _cards(description)),
         tf32=True,
@@ -93,20 +89,12 @@ def _name(card: Card) -> str:
     return card.device or card.label
 
 
-def reserved_bytes(description: Description, slot: int) -> int:
-    """Return the memory of a card that is in use before the run: the driver's, and what a process holds."""
-    total = model_of(description).memory_bytes
-    held = sum(
-        int(fault.share * total)
-        for fault in description.fault
-        if isinstance(fault, tables.MemoryHeld) and fault.card == slot
-    )
-    return min(DRIVER_BYTES, total // 16) + held
+def reserved_bytes(description: Description) -> int:
+    """Return the memory of a card that the driver has."""
+    return min(DRIVER_BYTES, model_of(description).memory_bytes // 16)
 
 
 def _card(description: Description, slot: int, by_driver: int, by_tensorflow: int | None) -> Card:
-    if any(isinstance(fault, tables.Lost) and fault.card == slot for fault in description.fault):
-        return Card(f"nvml:{by_driver}", "GPU", index=by_driver, kind="GPU", error="GPU is lost")
     model = model_of(description)
     return Card(
         label=f"GPU:{by_tensorflow}" if by_tensorflow is not None else f"nvml:{by_driver}",
@@ -115,7 +103,7 @@ def _card(description: Description, slot: int, by_driver: int, by_tensorflow: in
         index=by_driver,
         uuid=uuid_of(slot),
         pci=pci_of(slot),
-        free_bytes=model.memory_bytes - reserved_bytes(description, slot),
+        free_bytes=model.memory_bytes - reserved_bytes(description),
         compute_capability=model.compute_capability,
         memory_bytes=model.memory_bytes,
         numa_node=0 if slot < (description.cards.count + 1) // 2 else 1,

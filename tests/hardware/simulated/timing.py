@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,36 +45,26 @@ class Timing:
         """Return the time to write or read memory of a card."""
         return self._noisy(LAUNCH_S + size_bytes / (self._model.memory_gbs * 1e9))
 
-    def host_copy_s(self, card: str, size_bytes: int) -> float:
+    def host_copy_s(self, size_bytes: int) -> float:
         """Return the time of a copy between the host and a card."""
-        return self._noisy(HOST_COPY_S + size_bytes / (self._pcie_gbs(card) * 1e9))
+        return self._noisy(HOST_COPY_S + size_bytes / (self._pcie_gbs() * 1e9))
 
     def pair_copy_s(self, source: str, target: str, size_bytes: int) -> float:
         """Return the time of a copy between cards: over NVLinks if both have some, or over PCIe."""
         links = self._nvlinks.get((source, target), 0)
-        gbs = (
-            links * self._model.link_gbs if links else PEER_SHARE * min(self._pcie_gbs(source), self._pcie_gbs(target))
-        )
+        gbs = links * self._model.link_gbs if links else PEER_SHARE * self._pcie_gbs()
         return self._noisy(PAIR_COPY_S + size_bytes / (gbs * 1e9))
 
-    def run_s(self, card: str, operation: Operation, repeats: int, clock_share: float) -> float:
-        """Return the time of ``repeats`` runs of an operation, at that share of the highest clock."""
+    def run_s(self, card: str, operation: Operation, repeats: int) -> float:
+        """Return the time of ``repeats`` runs of an operation."""
         rate = self.rate_gflops(operation)
-        share = clock_share
+        share = 1.0
         for fault in self._faults[card]:
             if isinstance(fault, tables.Slow):
                 share *= fault.factor
         computing = (operation.flop or 0.0) / (rate * 1e9)
         moving = (operation.traffic_bytes or 0.0) / (self._model.memory_gbs * 1e9)
         return self._noisy(repeats * (LAUNCH_S + max(computing, moving) / share))
-
-    def collective_s(self, cards: Sequence[str], size_bytes: int) -> float:
-        """Return the time of a collective in which each card sends and receives about twice what it has."""
-        slowest = max(
-            (self.pair_copy_s(one, other, size_bytes) for one, other in pairwise(cards)),
-            default=LAUNCH_S,
-        )
-        return 2 * slowest
 
     def rate_gflops(self, operation: Operation) -> float:
         """Return the rate of an operation: by its name, by its first word and dtype, or a share of a product's."""
@@ -86,14 +75,8 @@ class Timing:
                 return rates[name] if name.split()[0] == family else OTHER_SHARE * rates[name]
         return OTHER_SHARE * rates["matmul float32"]
 
-    def _pcie_gbs(self, card: str) -> float:
-        width, generation = self._model.pcie_width, self._model.pcie_generation
-        for fault in self._faults[card]:
-            if isinstance(fault, tables.LinkWidth):
-                width = min(width, fault.width)
-            elif isinstance(fault, tables.LinkGeneration):
-                generation = min(generation, fault.generation)
-        return PCIE_LANE_GBS[generation] * width * self._model.pcie_share
+    def _pcie_gbs(self) -> float:
+        return PCIE_LANE_GBS[self._model.pcie_generation] * self._model.pcie_width * self._model.pcie_share
 
     def _noisy(self, seconds: float) -> float:
         if not self._noise:
