@@ -204,6 +204,13 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         X,
         r"output\['largest'\] and output\['mean'\] are in the wrong order",
     ),
+    (
+        "padded before means of towers",
+        lambda d, x: tf.add_n(towers(d, loss, tf.pad(x, [[0, 2], [0, 0]]))) / 4.0,
+        loss,
+        X,
+        r"batch of 10 rows is padded to 12 with zeros, and these rows count",
+    ),
     ("padded", padded, dense, X, r"padded to 12 with zeros, and these rows count in output"),
     (
         "padded before a mean",

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from harness.judgement.diagnosis.diagnose import diagnose
 from harness.judgement.diagnosis.divergence import located
 from harness.judgement.diagnosis.place import place_of_function
@@ -34,8 +36,10 @@ def explain(questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
                 group.append(question)
                 break
         else:
-            cause = diagnose(question)
-            cause = cause and located(question, cause)
+            # What is not finite, or too large for a dtype, explains nothing.
+            with np.errstate(all="ignore"):
+                cause = diagnose(question)
+                cause = cause and located(question, cause)
             alike = next((group for other, group in known if cause and other and str(other) == str(cause)), None)
             if alike is not None:
                 alike.append(question)

@@ -49,7 +49,9 @@ class Origin:
         """What running it again has shown."""
         on = f" on {DeviceName.parse(self.step.device).short}" if self.step.device else ""
         return (
-            (f"{named(self.step)}{on}, run again from the reference's inputs: the same result",) if self.again else ()
+            (f"run again from the reference's inputs, {named(self.step)}{on} gives this result too",)
+            if self.again
+            else ()
         )
 
     @property
