@@ -32,8 +32,13 @@ def _reference(x: Any) -> Any:
     return tf.reduce_max(tf.reshape(tf.tanh(x), [4, 2, 3]), axis=1)
 
 
-def test_a_rewrite_of_the_graph_that_is_wrong_is_named_with_what_avoids_it(devices: Devices) -> None:
-    found = verify(lambda x: _largest(devices[:4], x), _reference, {"x": X}, devices=devices[:4])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_rewrite_of_the_graph_that_is_wrong_is_named_with_what_avoids_it(devices: Devices, inside: bool) -> None:
+    """Also where the program itself calls a ``tf.function``, which then is wrong in eager code too."""
+    own = tf.function(lambda x: _largest(devices[:4], x))
+    program = (lambda x: own(x)) if inside else (lambda x: _largest(devices[:4], x))
+    found = verify(program, _reference, {"x": X}, devices=devices[:4])
+    assert [each.mode for each in found.findings] == ["eager, graph" if inside else "graph"], found
     assert "graph optimization (arithmetic_optimization) changes the result" in found.reason, found
     gone, remains, untried = found.findings[0].follows[:3]
     assert gone.startswith("settings that make the difference go away: eager code, graph optimization off, arithmetic_")
@@ -43,8 +48,11 @@ def test_a_rewrite_of_the_graph_that_is_wrong_is_named_with_what_avoids_it(devic
     assert tf.config.optimizer.get_experimental_options().items() >= options.items()
 
 
-def test_a_program_that_differs_in_a_graph_by_itself_is_at_fault_itself(devices: Devices) -> None:
-    found = verify(lambda x: _largest(devices[:4], x, 1.1), _reference, {"x": X}, devices=devices[:4])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_program_that_differs_in_a_graph_by_itself_is_at_fault_itself(devices: Devices, inside: bool) -> None:
+    own = tf.function(lambda x: _largest(devices[:4], x, 1.1))
+    program = (lambda x: own(x)) if inside else (lambda x: _largest(devices[:4], x, 1.1))
+    found = verify(program, _reference, {"x": X}, devices=devices[:4])
     assert not found.passed
     assert "changes the result" not in found.reason, found
     assert not any("settings that" in line for each in found.findings for line in each.follows), found

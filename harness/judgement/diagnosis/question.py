@@ -143,22 +143,38 @@ class Question:
         """Whether nothing differs but gradients that verify takes itself."""
         return all(leaf.part == "gradients" for leaf in self.wrong)
 
-    @cached_property
+    @property
     def seen(self) -> Observed:
         """What the program under test does."""
+        return self._line_by_line[0]
+
+    @property
+    def line_by_line(self) -> Result | None:
+        """Its results, without gradients, where each ``tf.function`` runs as eager code; ``None`` where it raises."""
+        return self._line_by_line[1]
+
+    @cached_property
+    def _line_by_line(self) -> tuple[Observed, Result | None]:
         return self._observed(self.parallel)
 
     @cached_property
     def seen_reference(self) -> Observed:
         """What the reference does."""
-        return self._observed(self.reference)
+        return self._observed(self.reference)[0]
 
-    def _observed(self, program: Program) -> Observed:
+    def _observed(self, program: Program) -> tuple[Observed, Result | None]:
         plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
         leaves = plain.leaves()
+        made: list[Any] = []
+
+        def run() -> Any:
+            made.append(plain.step(*leaves))
+            return made[0]
+
         self.snapshot.restore()
         try:
-            return observe(lambda: plain.step(*leaves), leaves)
+            seen = observe(run, leaves)
+            return seen, as_result(made[0], self.watched) if made else None
         finally:
             self.snapshot.restore()
 

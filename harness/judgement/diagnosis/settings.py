@@ -148,7 +148,7 @@ def _first_accused(question: Question, places: list[str]) -> _Accused | None:
 
 def in_a_graph(question: Question) -> Iterator[Cause]:
     """The results are right in eager code, and in a graph that TensorFlow runs as it was written."""
-    if question.mode == "eager" or question.unsteady or not _right(question, _run(question, "eager")):
+    if question.unsteady or not _right_line_by_line(question):
         return
     table = Table(gone=["eager code"])
     with _options(disable_meta_optimizer=True):
@@ -170,6 +170,15 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
         f"{{{(guilty or 'disable_meta_optimizer')!r}: {not guilty}}}) works around it",
         evidence=table.lines(),
     )
+
+
+def _right_line_by_line(question: Question) -> bool:
+    """Whether what differs is the reference's where no graph is made, also not of a ``tf.function`` in the program."""
+    if all(replace(leaf, wrong=False).explained_by(leaf.expected) for leaf in question.wrong):
+        return False  # it is wrong by its dtype, say, which this comparison cannot tell
+    if any(leaf.part == "gradients" for leaf in question.wrong):
+        return question.mode != "eager" and _right(question, _run(question, "eager"))
+    return question.line_by_line is not None and _right(question, question.line_by_line)
 
 
 def _run(question: Question, mode: str) -> Result:
