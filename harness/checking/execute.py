@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import traceback
 from collections.abc import Collection
@@ -94,7 +95,9 @@ def _outcome_of(check: Check, context: CheckContext) -> CheckOutcome:
             return _raised(check, error)
         return CheckOutcome(Verdict.SKIP, str(missing), "install the extra and rerun")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary between the checks: the rest must go on
-        return _raised(check, error)
+        raised = _raised(check, error)
+    gc.collect()  # what the check has held would be missing from its second pass and from the next one
+    return raised
 
 
 def _raised(check: Check, error: BaseException) -> CheckOutcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -53,6 +54,26 @@ def test_a_failure_of_hardware_is_confirmed_before_it_is_said(
     assert (result.verdict, count) == (verdict, 2)
     assert said in result.reason
     assert result.findings
+
+
+def test_a_second_pass_has_the_memory_that_the_first_one_held() -> None:
+    class Buffer:
+        pass
+
+    held: list[weakref.ref[Buffer]] = []
+    alive = []
+
+    def run(context: CheckContext) -> CheckOutcome:
+        alive.append(sum(each() is not None for each in held))
+        buffer = Buffer()
+        held.append(weakref.ref(buffer))
+        circle: list[object] = [buffer]
+        circle.append(circle)
+        raise ValueError("odd")
+
+    check = Check("one", "one", "one", 1, 1, run, hardware=True)
+    assert execute(check, CheckContext(DEVICES)).verdict is Verdict.FAIL
+    assert alive == [0, 0]
 
 
 def test_what_did_not_come_again_is_a_warning_beside_what_did() -> None:

@@ -55,10 +55,15 @@ def test_a_dropped_share_names_its_card_each_kind_and_the_algorithm() -> None:
     assert "GPU:2" in outcome.next_step
 
 
-def test_a_broadcast_that_sends_nothing_is_found_on_each_card() -> None:
+def test_a_broadcast_that_sends_nothing_names_the_card_that_sends() -> None:
     outcome = CHECK.run(context(NumpyMachine(CARDS, dropped=0, dropped_by="reduce-to-one")))
     broadcast = {finding.device for finding in outcome.findings if finding.where == "broadcast by reduce-to-one"}
-    assert broadcast == {card.device for card in CARDS}
+    assert broadcast == {CARDS[0].device}
+    arrays = _arrays()
+    for wrong in ((1, 2, 3), (0,), (2,)):
+        found = [arrays[0] * (2 if number in wrong else 1) for number in range(4)]
+        named = [each.device for each in judge_collective("broadcast", "nccl", CARDS, arrays, found)]
+        assert named == [CARDS[number].device for number in wrong]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -49,6 +49,11 @@ def test_a_card_that_is_missing_is_named_and_one_that_is_hidden_is_not() -> None
     assert said([0, 1], "0,1") == []
 
 
+def test_a_card_that_is_missing_hides_no_wrong_order() -> None:
+    swapped = [("/device:GPU:0", Verdict.WARN), ("/device:GPU:1", Verdict.WARN)]
+    assert said([1, 0, 3]) == [("nvml:2", Verdict.FAIL), *swapped]
+
+
 def test_another_order_than_the_one_asked_for_is_a_warning_for_both() -> None:
     assert said([1, 0, 2, 3]) == [("/device:GPU:0", Verdict.WARN), ("/device:GPU:1", Verdict.WARN)]
     assert said([1, 3], "3,1") == [("/device:GPU:0", Verdict.WARN), ("/device:GPU:1", Verdict.WARN)]

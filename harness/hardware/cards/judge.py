@@ -109,7 +109,8 @@ def judge_numbering(
     that TensorFlow has in its order (empty if unknown), ``visible`` is ``CUDA_VISIBLE_DEVICES``.
     """
     scope: list[str] = []
-    found = list(_duplicates(cards))
+    duplicates = list(_duplicates(cards))
+    found = [*duplicates]
     divided = [card for card in present if card.part == MIG]
     if divided:
         scope.append(
@@ -132,7 +133,7 @@ def judge_numbering(
     models = {card.name for card in known}
     if len(models) > 1 and not _only_uuids(visible):
         scope.append(f"{len(models)} GPU models: CUDA sorts them by speed, so their order is not judged")
-    elif not found:
+    elif not duplicates:
         found += _order(cards, there, [uuid for uuid in numbering if not uuid.startswith("MIG-")])
     shown = visible if visible is not None else "not set"
     scope.append(

@@ -112,6 +112,9 @@ def judge_collective(
     wrong = [number for number, each in enumerate(differ) if each]
     culprits = {_share(kind, number, wanted, arrays, found) for number in wrong}
     culprit = next(iter(culprits)) if len(culprits) == 1 else None
+    if kind == "broadcast" and len(wrong) == len(cards) and all(np.array_equal(each, found[0]) for each in found):
+        # What all of them hold came from the first one.
+        culprit = (0,), "is missing from"
     if culprit is not None:
         numbers, how = culprit
         message = f"has a share that {how} {where} on {plural(len(wrong), 'device')}"
