@@ -123,7 +123,6 @@ FAULTY = [
     Machine(6, A100, ["zeros pair = [5, 0], probability = 0.3", "row-remap card = 3"], ALL, {(5, 0), 3}),
     Machine(5, H200, ["stale pair = [4, 2]", "shifted pair = [2, 4]"], "copies", {(4, 2), (2, 4)}),
     Machine(3, H100, ["xid card = 2, code = 48, after_s = 0.0", "replays card = 0, per_s = 20000.0"], ALL, {0, 2}),
-    Machine(4, L4, ["stuck-bit card = 3, word = 200000, bit = 62"], "memory", {3}),
     Machine(8, H200, ["nvlink-down card = 7, links = 1", "link-width card = 0"], "sustained-load", {7, 0}),
     Machine(4, A100, ["nvlink-down card = 3, links = 2"], "sustained-load", {3}, lines=HGX_4),
     Machine(4, A100, ["zeros pair = [2, 0]"], "copies", {(2, 0)}, lines=HGX_4),
