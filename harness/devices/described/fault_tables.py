@@ -152,7 +152,8 @@ class NvmlError(FaultTable):
 
     kind: Literal["nvml-error"]
     error: Annotated[NvmlErrorName, BeforeValidator(_named_in_full)] = Field(
-        description="an error of nvml.h, with or without NVML_ERROR_ before it: " + ", ".join(name.removeprefix("NVML_ERROR_") for name in NVML_ERRORS)
+        description="an error of nvml.h, with or without NVML_ERROR_ before it: "
+        + ", ".join(name.removeprefix("NVML_ERROR_") for name in NVML_ERRORS)
     )
     card: int | None = Field(default=None, ge=0, description=_CARD)
     call: str | None = Field(
