@@ -15,7 +15,7 @@ import pytest
 from described_machines import H100, text
 
 from harness.checking.check import CheckContext
-from harness.devices.described.fault_tables import NVML_ERRORS
+from harness.devices.described.nvml_errors import NVML_ERRORS
 from harness.devices.described.order import uuid_of
 from harness.devices.described.reading import read_description
 from harness.devices.described.state import gpus_of

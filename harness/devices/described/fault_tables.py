@@ -9,49 +9,13 @@ from typing import Annotated, Literal, Union, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from harness.devices.described.nvml_errors import NVML_ERRORS, NvmlErrorName
+
 #: Errors of the memory that were corrected long ago: a healthy card has some.
 OLD_CORRECTED = 3
 _CARD = "the slot of a card: an integer from 0"
 #: One name: faults.h takes lists, and an empty one for all ops.
 _OP = "^[A-Za-z_][A-Za-z0-9_]*$"
-
-#: The errors of nvml.h in the order of their numbers from 1 on; the last one is 999.
-NvmlErrorName = Literal[
-    "NVML_ERROR_UNINITIALIZED",
-    "NVML_ERROR_INVALID_ARGUMENT",
-    "NVML_ERROR_NOT_SUPPORTED",
-    "NVML_ERROR_NO_PERMISSION",
-    "NVML_ERROR_ALREADY_INITIALIZED",
-    "NVML_ERROR_NOT_FOUND",
-    "NVML_ERROR_INSUFFICIENT_SIZE",
-    "NVML_ERROR_INSUFFICIENT_POWER",
-    "NVML_ERROR_DRIVER_NOT_LOADED",
-    "NVML_ERROR_TIMEOUT",
-    "NVML_ERROR_IRQ_ISSUE",
-    "NVML_ERROR_LIBRARY_NOT_FOUND",
-    "NVML_ERROR_FUNCTION_NOT_FOUND",
-    "NVML_ERROR_CORRUPTED_INFOROM",
-    "NVML_ERROR_GPU_IS_LOST",
-    "NVML_ERROR_RESET_REQUIRED",
-    "NVML_ERROR_OPERATING_SYSTEM",
-    "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
-    "NVML_ERROR_IN_USE",
-    "NVML_ERROR_MEMORY",
-    "NVML_ERROR_NO_DATA",
-    "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED",
-    "NVML_ERROR_INSUFFICIENT_RESOURCES",
-    "NVML_ERROR_FREQ_NOT_SUPPORTED",
-    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
-    "NVML_ERROR_DEPRECATED",
-    "NVML_ERROR_NOT_READY",
-    "NVML_ERROR_GPU_NOT_FOUND",
-    "NVML_ERROR_INVALID_STATE",
-    "NVML_ERROR_RESET_TYPE_NOT_SUPPORTED",
-    "NVML_ERROR_UNKNOWN",
-]
-NVML_ERRORS = {name: number for number, name in enumerate(get_args(NvmlErrorName), start=1)} | {
-    "NVML_ERROR_UNKNOWN": 999
-}
 
 FloatType = Literal["float16", "bfloat16", "float32", "float64"]
 NumberType = Literal["int8", "uint8", "int16", "uint16", "int32", "int64", "complex64", "complex128", FloatType]

@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.models import NVLINK_SHARE, PCIE_LANE_GBS, Model
+from harness.devices.described.nvml_errors import NVML_ERRORS
 from harness.devices.described.order import (
     BOARD_PART,
     VBIOS,
@@ -59,7 +60,7 @@ _GROWTH = {
     "pcie_replays": ("pcie_replays_per_s",),
     "xid": ("xid", "xid_after_s"),
 }
-_NOT_SUPPORTED = f"!{tables.NVML_ERRORS['NVML_ERROR_NOT_SUPPORTED']}"
+_NOT_SUPPORTED = f"!{NVML_ERRORS['NVML_ERROR_NOT_SUPPORTED']}"
 #: A card that is hot passes its limit by so many degrees, if it keeps on working.
 _OVER_C, _IDLE_C = 10.0, 34.0
 _PRODUCTS = "MatMul,BatchMatMulV2,BatchMatMulV3,Einsum,_FusedMatMul,Conv2D,Conv2DBackpropInput,Conv2DBackpropFilter"
@@ -148,9 +149,9 @@ def _nvml_errors(description: Description, slot: int | None) -> dict[str, object
     errors: dict[str, object] = {}
     for fault in description.fault:
         if isinstance(fault, tables.NvmlError) and fault.card == slot:
-            errors["error" if fault.call is None else f"error.{fault.call}"] = tables.NVML_ERRORS[fault.error]
+            errors["error" if fault.call is None else f"error.{fault.call}"] = NVML_ERRORS[fault.error]
         elif isinstance(fault, tables.Lost) and fault.card == slot and not fault.after_ops:
-            errors["error"] = tables.NVML_ERRORS["NVML_ERROR_GPU_IS_LOST"]
+            errors["error"] = NVML_ERRORS["NVML_ERROR_GPU_IS_LOST"]
     return errors
 
 
