@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -19,12 +19,12 @@ from harness.evidence.op import Op, Transfer
 from harness.evidence.placed import executed_ops, kernels_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
 from harness.evidence.roles import role_of
-from harness.evidence.sizes import transfers_of
+from harness.evidence.sizes import Shape, transfers_of
 from harness.evidence.steps import Recording, Step
 from harness.evidence.trace import Trace
 from harness.evidence.transfers import Part, Transfers
 from harness.evidence.userops import inputs_in_trace, name_in_trace, user_ops
-from harness.evidence.work import work_of
+from harness.evidence.work import estimate, work_of
 from harness.evidence.xla import cluster_ops
 
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(?P<backward>__backward_)?(?P<name>.*?)(?:_\d+)+$")
@@ -58,8 +58,8 @@ class _Builder:
         self.maker: dict[int, Tensor] = {
             tensor_id: (f"argument[{index}]", 0) for index, tensor_id in enumerate(recording.arguments)
         }
-        #: The work of eager ops by name, and what works out that of a function's.
-        self.eager_work: dict[str, float] = {}
+        #: What the work of eager ops is estimated from, by name, and what works out that of a function's.
+        self.eager_work: dict[str, tuple[str, Sequence[Shape], Sequence[Shape]]] = {}
         self.work: list[Callable[[], dict[str, float]]] = []
         #: The same for the lines of the user's program.
         self.eager_places: dict[str, tuple[str, ...]] = {}
@@ -96,7 +96,7 @@ class _Builder:
         return [found for part in self.collectives for found in part()]
 
     def find_work(self) -> dict[str, float]:
-        found = dict(self.eager_work)
+        found = {name: estimate(*shapes) for name, shapes in self.eager_work.items()}
         for part in self.work:
             found.update(part())
         return found
@@ -158,7 +158,7 @@ class _Builder:
                 ports=tuple([port for _, port in given]) if any(port for _, port in given) else (),
             )
         )
-        self.eager_work[name] = step.work
+        self.eager_work[name] = step.type, step.shapes, step.results
         self.eager_places[name] = step.places
         if step.held and device is not None:
             self.fetch(step, device)

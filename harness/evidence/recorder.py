@@ -19,7 +19,6 @@ from harness.evidence.places import places_of_call
 from harness.evidence.steps import Recording, Step
 from harness.evidence.tapes import Tapes
 from harness.evidence.watching import watched
-from harness.evidence.work import estimate
 from harness.plural import plural
 
 
@@ -82,11 +81,11 @@ class Recorder(Tapes):
                     step.device = tensor.backing_device
                     break
         function = self.definitions[step.type] if step.type in self.definitions else self.definition(step.type)
+        step.shapes = [tensor._shape_tuple() for tensor in inputs]
         if function is not None:
             step.body = self.body(step, function, inputs)
-            step.shapes = [tensor._shape_tuple() for tensor in inputs]
         else:
-            step.work = estimate(step.type, map(shape_of, inputs), map(shape_of, outputs))
+            step.results = [tensor._shape_tuple() for tensor in outputs]
             device = step.device
             if device is None:
                 device = step.device = self.kernel_device(step, inputs)
@@ -195,12 +194,6 @@ class Recorder(Tapes):
         else:
             here = forward.graph == step.graph
             mark(node, FORWARD_ATTRIBUTE if here else FORWARD_ELSEWHERE_ATTRIBUTE, forward.name)
-
-
-def shape_of(tensor: Any) -> tuple[int, ...]:
-    """The shape of an eager tensor."""
-    shape: tuple[int, ...] = tensor._shape_tuple()
-    return shape
 
 
 def _size_bytes(tensor: Any) -> int:

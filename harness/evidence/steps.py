@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harness._tensorflow import CollectedGraph
+from harness.evidence.sizes import Shape
 
 
 class Step:
@@ -24,9 +25,11 @@ class Step:
     graph: int | None = None
     forward: Step | None = None
     in_gradient = False
-    #: The graph of a call, and the shapes of its inputs.
+    #: The graph of a call.
     body: CollectedGraph | None = None
-    shapes: Sequence[Sequence[int | None] | None] = ()
+    #: The shapes of the inputs; those of the results, of an op.
+    shapes: Sequence[Shape] = ()
+    results: Sequence[Shape] = ()
     #: Whether another thread ran it than the one that the trace was started in.
     aside = False
     #: The thread that handed an argument in host memory to a GPU, and whether another one did so meanwhile.
@@ -36,8 +39,6 @@ class Step:
     functions: Mapping[str, Any] = MappingProxyType({})
     #: Whether this is a call of a function that computes a gradient.
     backward = False
-    #: An estimate of the arithmetic operations of an eager op.
-    work = 0.0
     #: The line of the user's program that ran an eager op, and where that function was called.
     places: tuple[str, ...] = ()
     #: Name of the op in the trace; given when the trace is built.

@@ -49,7 +49,7 @@ def computes(op: Op) -> bool:
 
 def on_device(op: Op) -> bool:
     """Whether an op has an output that lives on its device, not in host memory."""
-    return not op.dtypes or any(dtype not in HOST_DTYPES for dtype in op.dtypes)
+    return not op.dtypes or not HOST_DTYPES.issuperset(op.dtypes)
 
 
 def proven(trace: Trace) -> list[Op]:
