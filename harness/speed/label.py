@@ -31,7 +31,8 @@ def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) ->
     if kind == "logical-gpu":
         return Label("logical GPUs share one GPU: not a speedup", gates=False)
     if kind == "software-gpu":
-        return Label(f"{plural(count, 'software GPU')}, which compute on the CPU: not a GPU's speedup", gates=False)
+        computing = f"which compute{'' if count > 1 else 's'} on the CPU"
+        return Label(f"{plural(count, 'software GPU')}, {computing}: not a GPU's speedup", gates=False)
     if kind == "gpu":
         return Label(f"{count} GPU{'s' if count > 1 else ''}", gates=True)
     if kind == "core" and cores < count:

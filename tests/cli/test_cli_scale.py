@@ -172,3 +172,14 @@ def test_what_cannot_be_is_refused_before_anything_starts(folder: Path, argument
     (line,) = done.stderr.splitlines()
     assert message in line
     assert not (folder / "harness-report").exists()
+
+
+def test_software_gpus_are_measured_and_not_taken_for_gpus(folder: Path) -> None:
+    done = run(folder, "scale", "program.py:build", "--devices", "softgpu:1x64,softgpu:2x64", *ONCE)
+    assert done.returncode == 0, done.stderr
+    record = load_scale(folder / "harness-report")
+    assert [(point.spec, point.devices, len(point.rounds)) for point in record.points] == [
+        ("softgpu:1x64", 1, 1),
+        ("softgpu:2x64", 2, 1),
+    ]
+    assert "softgpu:1x64, softgpu:2x64: not representative of speed" in " ".join(done.stdout.split())

@@ -110,6 +110,18 @@ def _nccl_ops(tf: Any) -> None:
 
     assert_exact("NcclReduce", [reduce()], [SUM])
 
+    @tf.function  # type: ignore[untyped-decorator]
+    def broadcast() -> Any:
+        with tf.device("GPU:1"):
+            sent = tf.raw_ops.NcclBroadcast(input=tf.constant(INPUTS[3]) * 1.0, shape=[8])
+        received = []
+        for device in range(COUNT):
+            with tf.device(f"GPU:{device}"):
+                received.append(sent * 1.0)
+        return received
+
+    assert_exact("NcclBroadcast", broadcast(), [INPUTS[3]] * COUNT)
+
 
 def strategies() -> None:
     tf = start(f"softgpu:{COUNT}x256")

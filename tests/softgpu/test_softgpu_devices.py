@@ -334,6 +334,35 @@ def test_a_fault_in_an_op_that_computes_nothing_on_a_gpu_is_refused_in_one_line(
     fresh_process(a_fault_in_no_op, timeout_s=_TIMEOUT_S)
 
 
+def a_profile_of_a_described_machine() -> None:
+    import harness
+
+    with tempfile.TemporaryDirectory() as folder:
+        machine = _NO_SUCH_OP.replace("MatMull", "MatMul").replace(
+            "[[fault]]", "software_mib = 64\n[[fault]]\nprobability = 1.0\nrun = 64"
+        )
+        Path(folder, "machine.toml").write_text(machine, encoding="utf-8")
+        profile = Path(folder, "two-cards.toml")
+        profile.write_text('schema_version = 1\nspec = "softgpu:machine.toml"\n', encoding="utf-8")
+        devices = harness.configure(profile)
+    assert [(device.parsed.short, device.kind) for device in devices] == [
+        ("GPU:0", "software-gpu"),
+        ("GPU:1", "software-gpu"),
+    ]
+    import tensorflow as tf
+
+    wrong = []
+    for device in devices:
+        with tf.device(device.name):
+            wrong.append(float(tf.reduce_max(tf.abs(tf.ones((8, 8)) @ tf.ones((8, 8)) - 8))))
+    assert wrong[0] == 0
+    assert wrong[1] > 0
+
+
+def test_a_profile_of_a_described_machine_runs_on_software_gpus_with_its_faults(fresh_process: Any) -> None:
+    fresh_process(a_profile_of_a_described_machine, timeout_s=_TIMEOUT_S)
+
+
 def test_the_guides_test_passes_and_fails_where_an_op_is_on_the_wrong_gpu_or_has_no_kernel(
     pytester: pytest.Pytester, inner_pytest: Any
 ) -> None:

@@ -17,6 +17,7 @@ _ANY: Threads = (0, 0, 1)
 @pytest.mark.parametrize(
     ("kind", "count", "threads", "label"),
     [
+        ("software-gpu", 1, _ANY, Label("1 software GPU, which computes on the CPU: not a GPU's speedup", gates=False)),
         ("software-gpu", 2, _ANY, Label("2 software GPUs, which compute on the CPU: not a GPU's speedup", gates=False)),
         ("logical-gpu", 2, _ANY, Label("logical GPUs share one GPU: not a speedup", gates=False)),
         ("gpu", 2, _ANY, Label("2 GPUs", gates=True)),
