@@ -9,27 +9,18 @@ place is weighed: an offset that the host adds to an index is nothing, a layer i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, on_device
+from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Family, Provenance
+from harness.judgement.slips import joins_in_a_tower, splits_in_a_tower
+from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import Wiring
-
-
-class Misplaced(NamedTuple):
-    """An op, the device that it belongs on, what is wrong, and how much of a shard's work is there, where it counts."""
-
-    op: Op
-    expected: DeviceName
-    cause: str
-    share: float | None = None
-
 
 #: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
 _SHARE = 0.05
@@ -65,7 +56,7 @@ class Shards:
         # What cuts a part out is no work on it.
         worked = [op for op in worked if op.type not in SLICES or self._sources(op.name)]
         checks = self._checks()
-        worked = [op for op in worked if op.name not in optimizer | checks and self._place(op) is not None]
+        worked = [op for op in worked if op.name not in optimizer | checks and self.place(op) is not None]
         floating = [op for op in worked if self._floating(op)]
         # Integers and texts are in host memory wherever their op is, and indices anywhere: they count if nothing else
         # is computed, and where a scope asks for them.
@@ -121,7 +112,7 @@ class Shards:
                 found.add(op.name)
         return found
 
-    def _place(self, op: Op) -> DeviceName | None:
+    def place(self, op: Op) -> DeviceName | None:
         """Where an op ran; for one that was optimised away, where its work went, if it could have been there."""
         if not on_device(op):
             return self._asked(op) or op.device
@@ -157,19 +148,13 @@ class Shards:
         """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""
         if not self.worked:
             return
-        steps = self._steps
-        labels: dict[DeviceName, set[int]] = defaultdict(set)
-        for op in self.worked:
-            if (place := self._place(op)) is not None and not self._handed_on(op):
-                labels[place].add(self.part(op))
-        apart = any(len({self._place(op) for op in step.values()} & self.devices) > 1 for step in steps.values())
-        homes = self._homes(labels, apart)
+        steps, labels, homes = self._steps, self._labels, self.homes
         away: dict[tuple[int, DeviceName, bool], list[Op]] = defaultdict(list)
         worked = {op.name for op in self.worked}
-        entered = self._after(lambda op: op.name in worked and self._place(op) in homes.get(self.part(op), ()))
+        entered = self._after(lambda op: op.name in worked and self.place(op) in homes.get(self.part(op), ()))
         for step in steps.values():
             for op in step.values():
-                device, part = self._place(op), self.part(op)
+                device, part = self.place(op), self.part(op)
                 own = homes.get(part, set())
                 if device is None or not own or device in own or self._excused(op):
                     continue
@@ -212,19 +197,39 @@ class Shards:
             times[each] += 1
         return steps
 
+    def is_home_of(self, op: Op) -> bool:
+        """Whether an op is on a device that works on no other part than that of the op."""
+        place, part = self.place(op), self.family.get(op.name, SEVERAL)
+        return place is not None and place in self.homes.get(part, ()) and self._labels[place] == {part}
+
+    def is_within(self, other: Shards) -> bool:
+        """Whether all of these parts were cut from one part of another family."""
+        return len({other.family.get(op.name) for op in self.worked}) == 1
+
     def made_apart(self, name: str | None) -> bool:
         """Whether each of the devices made its own of what this op made, from its own part."""
         op = self.wiring.by_name.get(name or "")
         name = name if op is None or op.role != "gradient" else op.forward
         for step in self._steps.values():
             if any(each.name == name for each in step.values()):
-                places = {self._place(each) for each in step.values()}
+                places = {self.place(each) for each in step.values()}
                 return len(step) == len(places) > 1 and places <= self.devices
         return False
 
-    def _homes(self, labels: dict[DeviceName, set[int]], apart: bool) -> dict[int, set[DeviceName]]:
+    @cached_property
+    def _labels(self) -> Mapping[DeviceName, set[int]]:
+        """The parts that each device works on."""
+        labels: dict[DeviceName, set[int]] = defaultdict(set)
+        for op in self.worked:
+            if (place := self.place(op)) is not None and not self._handed_on(op):
+                labels[place].add(self.part(op))
+        return labels
+
+    @cached_property
+    def homes(self) -> dict[int, set[DeviceName]]:
         """The devices of each part: of those that work on it, those that work on the fewest other parts."""
-        if not apart:
+        labels = self._labels
+        if not any(len({self.place(op) for op in step.values()} & self.devices) > 1 for step in self._steps.values()):
             # Lookups run at their variable. Where their rows are handed to says where they were meant to be.
             if not any(op.type in LOOKUPS for op in self.worked):
                 return {}
@@ -252,10 +257,10 @@ class Shards:
         steps: dict[tuple[int, int], dict[int, Op]],
     ) -> bool:
         """Whether an op is where another part is at home, which does the same there."""
-        device, part = self._place(op), self.part(op)
+        device, part = self.place(op), self.part(op)
         others = [other for other, own in homes.items() if other != part and device in own]
         if len(step) > 1:
-            return any(other in step and self._place(step[other]) == device for other in others)
+            return any(other in step and self.place(step[other]) == device for other in others)
         # A branch that this part alone took, where all others do the same as each other.
         alike = {frozenset(key for key, each in steps.items() if other in each) for other in homes if other != part}
         return len(homes) > 2 and len(alike) == 1 and bool(others)
@@ -278,7 +283,7 @@ class Shards:
 
     def _updates(self, op: Op) -> bool:
         """Whether an op is done for variables alone, such as those of a metric, and so belongs to them."""
-        places = (None, self._place(op))
+        places = (None, self.place(op))
         ends = self._ends(
             op, lambda reader: reader.role == "forward" and (reader.device in places or reader.type in MOVEMENT)
         )
@@ -317,43 +322,6 @@ class Shards:
                     ends.append(reader)
         return ends
 
-    def slips(self) -> Iterator[Misplaced]:
-        """A split or a join that stands in the scope of the last shard by a slip of indentation (FAULTS P12).
-
-        A join may stand anywhere. It looks like a slip where no scope puts another one elsewhere, it is on another
-        device than the first, and nothing on the devices goes on with it.
-        """
-        places = {op.device for op in self.worked} & self.devices
-        towers = places - {self.host, self.first}
-        if len(places) < 2:
-            return
-        whole = {self.part(op) for op in self.worked}
-        joins = [op for op in map(self.wiring.by_name.get, self.family) if op is not None and self._is_join(op, whole)]
-        for op in joins:
-            # A join outside of all scopes is on the first GPU, where there is one.
-            alone = all(other.requested is None or other.device in (op.device, self.host) for other in joins)
-            if alone and op.device in towers and op.requested is not None and not self._goes_on(op):
-                yield Misplaced(op, self.host, _JOINED)
-
-    def _is_join(self, op: Op, whole: set[int]) -> bool:
-        found = {self.family[name] for name, _ in self.provenance.sources[op.name] if name in self.family}
-        return op.type in JOINS and op.role == "forward" and found == whole and len(whole) > 1
-
-    def _goes_on(self, op: Op) -> bool:
-        frontier, seen = [op], {op.name}
-        while frontier:
-            for reader in self.wiring.readers(frontier.pop()):
-                if reader.device in self.devices - {self.host} and (computes(reader) or reader.role == "update"):
-                    return True
-                if not computes(reader) and reader.name not in seen:
-                    seen.add(reader.name)
-                    frontier.append(reader)
-        return False
-
-
-_JOINED = "results from several devices are joined inside the scope of one of them; join them on the host"
-_SPLIT = "a batch for several devices is split inside the scope of one of them; split it on the host"
-
 
 def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
     """What is out of place, each op once."""
@@ -363,34 +331,19 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
         ops = [wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
         if len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1:
             found.append((whole, Shards(family, provenance, devices, trace)))
+    # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
+    judged = [
+        each for whole, each in found if not any(other.made_apart(whole) for _, other in found if other is not each)
+    ]
     seen: set[str] = set()
-    for whole, shards in found:
-        # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
-        if any(other.made_apart(whole) for _, other in found if other is not shards):
-            continue
-        for misplaced in (*shards.misplaced(), *shards.slips()):
-            if misplaced.op.name not in seen:
+    for shards in judged:
+        others = [other for other in judged if other is not shards and not other.is_within(shards)]
+        for misplaced in (*shards.misplaced(), *joins_in_a_tower(shards)):
+            # What brings rows of the device together with a part that visits it, such as a block of keys, is at home.
+            if misplaced.op.name not in seen and not any(other.is_home_of(misplaced.op) for other in others):
                 seen.add(misplaced.op.name)
                 yield misplaced
-    yield from _splits(provenance, devices)
-
-
-def _splits(provenance: Provenance, devices: Devices) -> Iterator[Misplaced]:
-    """An argument of the program that is split in the scope of one shard for all of them."""
-    host = DeviceName.parse(devices.host)
-    towers = {device.parsed for device in devices} - {host, devices[0].parsed}
-    found = []
-    for op in provenance.wiring.ops:
-        if op.type not in SPLITS or op.device not in towers or op.requested is None:
-            continue
-        sources = provenance.sources[op.name]
-        readers = {reader.device for reader in provenance.wiring.readers(op) if computes(reader)} - {None}
-        given = any(provenance.base(*source)[0].startswith("argument[") for source in sources)
-        if given and op.device in readers and len(readers) > 1:
-            found.append(op)
-    # Where each device splits what it was given, they exchange parts.
-    if len({op.device for op in found}) == 1:
-        yield from (Misplaced(op, host, _SPLIT) for op in found)
+    yield from splits_in_a_tower(provenance, devices)
 
 
 def _cause(op: Op) -> str:

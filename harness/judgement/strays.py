@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.diagnosis.wording import listed
 from harness.records import Finding
+
+
+class Misplaced(NamedTuple):
+    """An op, the device that it belongs on, what is wrong, and how much of a shard's work is there, where it counts."""
+
+    op: Op
+    expected: DeviceName
+    cause: str
+    share: float | None = None
+
 
 #: So many lines of the program are named.
 _SHOWN = 3

@@ -13,6 +13,7 @@ import misplaced_models
 import misplaced_programs
 import pytest
 import tensorflow as tf
+import visiting_parts
 from shard_programs import Program
 
 import harness
@@ -22,7 +23,7 @@ from harness.records import Verdict
 #: An error in the scope of a GPU: Python functions, and the loop that computes a Jacobian.
 NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
 PLAIN_PYTHON = ("numpy_function", "numpy_function_with_texts")
-PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS}
+PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS, **visiting_parts.PAIRS}
 
 
 def _on_cpus_alone(value: Any, *alone: object) -> Any:
