@@ -29,7 +29,14 @@ _CHOICES = frozenset(
     {"Abs", "ArgMax", "ArgMin", "Ceil", "Const", "Floor", "GatherNd", "GatherV2", "Max", "MaxPool", "Maximum", "Min"}
     | {"Minimum", "Neg", "OneHot", "ReadVariableOp", "Relu", "ReluGrad", "ResourceGather", "Rint", "Round", "Select"}
     | {"SelectV2", "Sign", "Tile", "Transpose", "ScatterNd", "TopKV2", "StridedSliceGrad", "ReverseV2", "Relu6"}
+    | {"BatchToSpaceND", "DepthToSpace", "DynamicPartition", "DynamicStitch", "MatrixBandPart", "MatrixDiagPartV3"}
+    | {"MatrixDiagV3", "MatrixSetDiagV3", "MirrorPad", "PadV2", "ReverseSequence", "Roll", "SpaceToBatchND"}
+    | {"SpaceToDepth", "TensorScatterUpdate", "UnsortedSegmentMax", "UnsortedSegmentMin"}
 )
+#: Ops without a rounding error where only whole numbers go in, such as the zeros and ones of a mask, and come out.
+_EXACT = frozenset({"Add", "AddN", "AddV2", "Cumsum", "MatMul", "Mul", "Prod", "Square", "Sub", "Sum"})
+#: Whole numbers up to this share of the largest one that the dtype holds exactly have sums that are exact.
+_GUARD = 0.125
 _SKIPPED = MOVEMENT | _CHOICES
 #: Name under which the seed and the size of the errors go in, among the inputs.
 _NOISE = "harness_noise"
@@ -50,11 +57,12 @@ class _Noise:
         self.busy = True
         try:
             size = _absolute(kind, inputs, outputs[0]) if kind in _SUMS else None
-            return [self._moved(tensor, size) for tensor in outputs]
+            exact = _are_whole([*inputs, *outputs]) if kind in _EXACT else None
+            return [self._moved(tensor, size, exact) for tensor in outputs]
         finally:
             self.busy = False
 
-    def _moved(self, tensor: Any, size: Any) -> Any:
+    def _moved(self, tensor: Any, size: Any, exact: Any) -> Any:
         import tensorflow as tf
 
         epsilon = epsilon_of_name(tensor.dtype.name)
@@ -66,10 +74,27 @@ class _Noise:
         seed = tf.stack([self.control[0], self.moved])
         share = tf.random.stateless_uniform(tf.shape(tensor), seed, -1.0, 1.0, drawn)
         share *= tf.cast(self.control[1], drawn) * tf.cast(epsilon, drawn)
+        if exact is not None:
+            share = tf.where(exact, tf.zeros_like(share), share)
         size = tf.abs(tensor if size is None else size)
         moved = tensor + tf.stop_gradient(tf.cast(tf.cast(share, plain) * size, tensor.dtype))
         moved.set_shape(tensor.shape)
         return moved
+
+
+def _are_whole(tensors: Any) -> Any:
+    """Whether all floating ones of these tensors are whole numbers, and so small that their sums are exact too."""
+    import tensorflow as tf
+
+    if any(tensor.dtype.is_complex for tensor in tensors):
+        return None
+    reals = [tensor for tensor in tensors if tensor.dtype.is_floating]
+    most = [tf.cast(_GUARD / epsilon_of_name(tensor.dtype.name), tensor.dtype) for tensor in reals]
+    whole = [
+        tf.reduce_all((tensor == tf.floor(tensor)) & (tf.abs(tensor) <= limit))
+        for tensor, limit in zip(reals, most, strict=True)
+    ]
+    return tf.reduce_all(tf.stack(whole))
 
 
 def _absolute(kind: str, inputs: Any, output: Any) -> Any:
