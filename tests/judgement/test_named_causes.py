@@ -255,3 +255,32 @@ def test_one_row_is_named_in_the_singular(devices: Devices, change: Fn, words: s
 
     found = verified(devices, program, dense, X[:4], modes=("eager",))
     assert re.search(words, found.reason), found.reason
+
+
+def test_rows_outside_of_the_parts_that_were_seen_are_not_called_right(devices: Devices) -> None:
+    """Each device smooths its part with the edges of its neighbours: those of this sweep instead of the last one."""
+
+    def sweeps(d: Devices, u: Any, late: bool) -> Any:
+        parts = tf.split(u, len(d))
+        for _ in range(3):
+            new: list[Any] = []
+            for at, device in enumerate(d):
+                with tf.device(device.name):
+                    before = [(new if late else parts)[at - 1][-1:]] if at else []
+                    after = [parts[at + 1][:1]] if at + 1 < len(d) else []
+                    known = tf.concat([*before, parts[at], *after], 0)
+                    first, last = ([] if before else [parts[at][:1]]), ([] if after else [parts[at][-1:]])
+                    new.append(tf.concat([*first, (known[:-2] + known[2:]) / 2, *last], 0))
+            parts = new
+        return tf.concat(parts, 0)
+
+    def reference(x: Any) -> Any:
+        for _ in range(3):
+            x = tf.concat([x[:1], (x[:-2] + x[2:]) / 2, x[-1:]], 0)
+        return x
+
+    u = np.random.default_rng(1).normal(size=16).astype(np.float32)
+    found = verified(devices, lambda d, x: sweeps(d, x, True), reference, u, modes=("eager",))
+    assert found.verdict is Verdict.FAIL
+    assert "the other shards are right" not in found.reason, found.reason
+    assert verified(devices, lambda d, x: sweeps(d, x, False), reference, u, modes=("eager",)).passed

@@ -277,6 +277,8 @@ def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
             if not shards or len(shards) == len(layout.shards):
                 break
             rows = sorted(row for number in shards for row in layout.shards[number])
+            if not set(wrong) <= set(rows):
+                break  # the parts that were seen are not all of the batch
             what = _of_rows(leaf, rows)
             if what is None:
                 if not anyhow or not set(rows) <= set(wrong):
