@@ -13,8 +13,8 @@ from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, proven
 from harness.judgement.diagnosis.wording import listed
+from harness.judgement.out_of_place import judge_shards
 from harness.judgement.provenance import SEVERAL, SLICES, Provenance
-from harness.judgement.shards import judge_shards
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
 from harness.judgement.wiring import Wiring
 from harness.records import Finding

@@ -18,9 +18,7 @@ from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Family, Provenance
-from harness.judgement.slips import joins_in_a_tower, splits_in_a_tower
 from harness.judgement.strays import Misplaced
-from harness.judgement.wiring import Wiring
 
 #: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
 _SHARE = 0.05
@@ -321,29 +319,6 @@ class Shards:
                 elif reader.role in ("forward", "update"):
                     ends.append(reader)
         return ends
-
-
-def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
-    """What is out of place, each op once."""
-    provenance = Provenance(wiring)
-    found: list[tuple[str | None, Shards]] = []
-    for whole, family in provenance.families():
-        ops = [wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
-        if len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1:
-            found.append((whole, Shards(family, provenance, devices, trace)))
-    # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
-    judged = [
-        each for whole, each in found if not any(other.made_apart(whole) for _, other in found if other is not each)
-    ]
-    seen: set[str] = set()
-    for shards in judged:
-        others = [other for other in judged if other is not shards and not other.is_within(shards)]
-        for misplaced in (*shards.misplaced(), *joins_in_a_tower(shards)):
-            # What brings rows of the device together with a part that visits it, such as a block of keys, is at home.
-            if misplaced.op.name not in seen and not any(other.is_home_of(misplaced.op) for other in others):
-                seen.add(misplaced.op.name)
-                yield misplaced
-    yield from splits_in_a_tower(provenance, devices)
 
 
 def _cause(op: Op) -> str:

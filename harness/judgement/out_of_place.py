@@ -1,29 +1,52 @@
-"""Finds a split or a join that stands in the scope of one shard by a slip of indentation (FAULTS P12).
+"""Finds what is out of place among the parts of a batch: work, and splits and joins (FAULTS P12).
 
-Both may stand anywhere. A join looks like a slip where no scope puts another one elsewhere, it is on another device
-than the first, what it joins comes from several devices, and nothing on the devices goes on with it.
+A split or a join may stand anywhere. A join looks like a slip of indentation where no scope puts another one elsewhere,
+it is on another device than the first, what it joins comes from several devices, and nothing on the devices goes on
+with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
-from harness.judgement.arithmetic import JOINS, SPLITS, computes
-from harness.judgement.provenance import Provenance
+from harness.evidence.trace import Trace
+from harness.judgement.arithmetic import JOINS, SPLITS, computes, on_device
+from harness.judgement.provenance import SEVERAL, Provenance
+from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced
-
-if TYPE_CHECKING:
-    from harness.judgement.shards import Shards
+from harness.judgement.wiring import Wiring
 
 _JOINED = "results from several devices are joined inside the scope of one of them; join them on the host"
 _SPLIT = "a batch for several devices is split inside the scope of one of them; split it on the host"
 
 
-def joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:
+def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
+    """What is out of place, each op once."""
+    provenance = Provenance(wiring)
+    found: list[tuple[str | None, Shards]] = []
+    for whole, family in provenance.families():
+        ops = [wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
+        if len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1:
+            found.append((whole, Shards(family, provenance, devices, trace)))
+    # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
+    judged = [
+        each for whole, each in found if not any(other.made_apart(whole) for _, other in found if other is not each)
+    ]
+    seen: set[str] = set()
+    for shards in judged:
+        others = [other for other in judged if other is not shards and not other.is_within(shards)]
+        for misplaced in (*shards.misplaced(), *_joins_in_a_tower(shards)):
+            # What brings rows of the device together with a part that visits it, such as a block of keys, is at home.
+            if misplaced.op.name not in seen and not any(other.is_home_of(misplaced.op) for other in others):
+                seen.add(misplaced.op.name)
+                yield misplaced
+    yield from _splits_in_a_tower(provenance, devices)
+
+
+def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:
     """The joins of the parts of one family that look like slips."""
     places = {op.device for op in shards.worked} & shards.devices
     towers = places - {shards.host, shards.first}
@@ -62,7 +85,7 @@ def _goes_on(shards: Shards, op: Op) -> bool:
     return False
 
 
-def splits_in_a_tower(provenance: Provenance, devices: Devices) -> Iterator[Misplaced]:
+def _splits_in_a_tower(provenance: Provenance, devices: Devices) -> Iterator[Misplaced]:
     """An argument of the program that is split in the scope of one shard for all of them."""
     host = DeviceName.parse(devices.host)
     towers = {device.parsed for device in devices} - {host, devices[0].parsed}
