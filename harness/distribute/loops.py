@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.distribute.history import Recorder
 from harness.distribute.session import Session, Watch, named_variables
-from harness.distribute.training import Data, row_digests
+from harness.distribute.training import Data, not_tuned, row_digests
 
 
 class CustomLoop(Session):
@@ -58,7 +58,7 @@ class CustomLoop(Session):
         if own is None or int(self.strategy.num_replicas_in_sync) == 1:
             return self.strategy.experimental_distribute_dataset(data.dataset())
         return self.strategy.distribute_datasets_from_function(
-            lambda context: own(context, data.arrays, data.batch_size)
+            lambda context: not_tuned(own(context, data.arrays, data.batch_size))
         )
 
     def _part(self, x: Any, y: Any, rows: Any) -> tuple[Any, Any]:

@@ -176,7 +176,16 @@ class Data:
         dataset = tf.data.Dataset.from_tensor_slices(self.arrays).batch(self.batch_size).repeat()
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        return dataset.with_options(options)
+        return not_tuned(dataset.with_options(options))
+
+
+def not_tuned(dataset: Any) -> Any:
+    """The same dataset without TensorFlow's thread that tunes it, for which a deleted iterator may wait a minute."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def row_digests(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
@@ -19,7 +19,8 @@ from harness.records import Finding
 PATTERNS = ("stages", "members")
 #: Why a tensor of a stage went to another device than the next one.
 SKIPPED = "a stage passes tensors to the next device only: an op, or a stage, is on the wrong device"
-_SUMS = frozenset({"Add", "AddN", "AddV2"})
+#: The gradient of each operand is that of the sum, where the shapes are equal.
+_SUMS = frozenset({"Add", "AddN", "AddV2", "BiasAdd"})
 
 #: Something that crosses: what made it, what reads it, and the places of both among the devices (-1: none of them).
 _Edge = tuple[Op, Op, int, int]
@@ -127,18 +128,39 @@ def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName, own:
         if forward is None:  # the sum of several gradients of one tensor
             names += op.inputs if op.role == "gradient" else ()
             continue
-        for name in forward.inputs:
-            before = wiring.by_name.get(name)
-            while before is not None and before.type in IDENTITIES and before.inputs:
+        for before, summed in _handed_back(wiring, forward.inputs):
+            argument = before is None or before.role == "data" or (before.device == host and host not in own)
+            if summed and (before is None or before.role == "variable"):
+                continue
+            if summed and not argument and before is not None and reader.forward != before.name:
+                continue  # behind a sum, only the backward op of what made an operand takes its gradient
+            if before is not None and before.type in IDENTITIES and before.inputs:
                 if (before.device or before.requested) == reader.device:
                     return True
-                before = wiring.by_name.get(before.inputs[0])
-            if before is None or before.role == "data" or (before.device == host and host not in own):
+            elif before is None or argument:
                 if reader.requested is None or reader.device == host:
                     return True
             elif before.device == reader.device and before.role != "variable":
                 return True
     return False
+
+
+def _handed_back(wiring: Wiring, names: Iterable[str]) -> Iterator[tuple[Op | None, bool]]:
+    """The makers of tensors, and those behind identities and sums, which hand a gradient on as it is: by no op.
+
+    With each, whether it is behind a sum.
+    """
+    left, seen = [(name, False) for name in names], set(names)
+    while left:
+        name, summed = left.pop()
+        op = wiring.by_name.get(name)
+        yield op, summed
+        if op is None or op.type not in (*IDENTITIES, *_SUMS, "Sub"):
+            continue
+        # Of an IdentityN, the first input is the result of a custom gradient's function; of a Sub, it is not negated.
+        handed = op.inputs if op.type in _SUMS else op.inputs[:1]
+        left += [(each, summed or op.type in (*_SUMS, "Sub")) for each in handed if each not in seen]
+        seen.update(handed)
 
 
 def _comes_from(wiring: Wiring, op: Op, devices: set[DeviceName]) -> bool:

@@ -358,3 +358,27 @@ def test_the_layer_that_runs_the_first_op_is_named(devices: Devices, inside: boo
     assert f" Relu{' in layer dense_relu' if inside else ''}: its inputs are equal" in found.reason, found
     clean = verify(towers_of(right), lambda x: right(x), {"x": X}, devices=devices[:2])
     assert clean.verdict is Verdict.PASS, clean
+
+
+def test_a_loop_until_convergence_is_not_made_endless(devices: Devices) -> None:
+    weights = tf.Variable(0.5 * np.eye(4, dtype=np.float32))
+    x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+
+    def settled(x: Any) -> Any:
+        def nearer(y: Any, _: Any) -> tuple[Any, Any]:
+            z = tf.tanh(y @ weights) + x
+            return z, tf.reduce_max(tf.abs(z - y))
+
+        return tf.while_loop(lambda _, moved: moved > 1e-5, nearer, [x, tf.constant(1.0)])[0]
+
+    def towers(x: Any, share: float) -> Any:
+        parts = []
+        for device, part in zip(devices[:4], tf.split(x, 4), strict=True):
+            with tf.device(device.name):
+                parts.append(settled(part) + share * part[:1])
+        return tf.concat(parts, 0)
+
+    wrong = verify(lambda x: towers(x, 0.1), settled, {"x": x}, devices=devices[:4])
+    assert {each.kind for each in wrong.findings} == {"value"}, wrong
+    right = verify(lambda x: towers(x, 0.0), settled, {"x": x}, devices=devices[:4])
+    assert right.verdict is Verdict.PASS, right

@@ -81,6 +81,21 @@ def test_the_gradient_of_what_stages_hand_on_goes_back_in_one_step(
 
 
 @pytest.mark.parametrize("microbatches", [1, 3])
+def test_a_gradient_passes_a_stage_that_only_adds(microbatches: int, devices: harness.Devices) -> None:
+    """The gradient of a sum is that of each operand: no op of the middle stage computes it."""
+    own = devices[:3]
+    weights = _weights(own)
+    stages = [
+        lambda x: tf.matmul(x, weights[0]),
+        lambda x: x + weights[1][0],
+        lambda x: tf.tanh(x) * weights[2][0],
+    ]
+    pipe = harness.pipeline(stages, own, microbatches=microbatches)
+    found = _verify(pipe, _in_turn(stages), {"x": _sample(_ROWS, _UNITS)}, own, weights)
+    assert found.passed, found
+
+
+@pytest.mark.parametrize("microbatches", [1, 3])
 def test_what_a_stage_fetches_to_a_device_that_is_no_part_of_the_pipeline_is_found(
     microbatches: int, devices: harness.Devices
 ) -> None:

@@ -215,16 +215,21 @@ class Question:
             if fresh:
                 self.snapshot.restore()
 
-    def in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any]) -> Any:
+    def in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any], loops: bool = False) -> Any:
         """What ``fn`` returns for the reference's inputs, with no gradients, as a graph whose ops ``on_op`` sees.
 
-        ``None`` where it cannot be built. What ``on_op`` returns for an op replaces its results.
+        ``None`` where it cannot be built. What ``on_op`` returns for an op replaces its results. Of ``loops`` it sees
+        nothing unless asked for: one that computes something else may never end.
         """
+
+        def outside_of_loops(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> Any:
+            return None if _in_loop(graph) else on_op(kind, inputs, attributes, outputs, graph)
+
         single = self.reference
         program = Program(fn, single.inputs, (), False, single.seed, scope=single.scope)
         self.snapshot.restore()
         try:
-            with eager_functions(), op_callback(on_op):
+            with eager_functions(), op_callback(on_op if loops else outside_of_loops):
                 return program.runner("graph")(*program.arguments("graph"))
         except Exception as error:  # noqa: BLE001 - the user's program may refuse to be built as a graph
             self.failed.append(f"{type(error).__name__}: {error}")
@@ -285,3 +290,12 @@ class Question:
     def all_explained(self, predicted: Callable[[Leaf], Array | None]) -> bool:
         """Whether a prediction explains all of the differing results."""
         return bool(self.wrong) and all(leaf.explained_by(predicted(leaf)) for leaf in self.wrong)
+
+
+def _in_loop(graph: Any) -> bool:
+    """Whether a graph is the body or the condition of a loop, or is called there."""
+    while graph is not None:
+        if type(graph).__name__ in ("WhileBodyFuncGraph", "WhileCondFuncGraph"):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False

@@ -96,5 +96,5 @@ def _with_numbers(question: Question, numbers: Sequence[Array]) -> Result | None
             return None
         return [tf.constant(waiting.pop(0)), *outputs[1:]]
 
-    raw = question.in_graph(question.reference.fn, on_op)
+    raw = question.in_graph(question.reference.fn, on_op, loops=True)
     return None if raw is None or waiting else as_result(raw, question.watched)
