@@ -26,6 +26,7 @@ ACTIONS = {
     "stuck-allocation": _FREE,
     "lost": _POWER,
     "xid": _POWER,
+    "xid code = 48": "reset",
     "zeros": _LINK,
     "pair-flip": _LINK,
     "shifted": _LINK,
@@ -58,7 +59,9 @@ def wrong_actions(machine: Hardware, findings: Sequence[Finding], faults: Sequen
         kind, _, keys = fault.partition(" ")
         where = _WHERE.search(keys)
         slots = tuple(int(each) for each in where.groups() if each) if where else tuple(map(_slot, machine.cards))
-        variant = next((f"{kind} {word}" for word in ("failed", "count", "RESET_REQUIRED") if word in keys), kind)
+        variant = next(
+            (f"{kind} {word}" for word in ("failed", "count", "RESET_REQUIRED", "code = 48") if word in keys), kind
+        )
         for named in [slots] if ACTIONS.get(kind) == _LINK else [(slot,) for slot in slots]:
             wanted.setdefault(named, set()).add(ACTIONS.get(variant, ACTIONS.get(kind, _ELSE)))
     for card in machine.cards:
