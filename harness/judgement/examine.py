@@ -241,7 +241,6 @@ class Examination:
         if exact is None:
             named = [starts[id(variable)] for variable in self.state[: len(self.variables)]]
             exact = were_exact(self.single, found, expected, named, evidence.ops, judged.arithmetic)
-            snapshot.restore()
         terms = max(2, rows_of(self.parallel, self.inputs) or 1)
         left_alone = all(
             one is other is starts[id(variable)]

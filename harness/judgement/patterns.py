@@ -130,10 +130,9 @@ def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName, own:
             continue
         for before, summed in _handed_back(wiring, forward.inputs):
             argument = before is None or before.role == "data" or (before.device == host and host not in own)
-            if summed and (before is None or before.role == "variable"):
+            # Behind a sum, the gradient is that of an argument, or goes to the backward op of what made the operand.
+            if summed and (before is None or not (argument or reader.forward == before.name)):
                 continue
-            if summed and not argument and before is not None and reader.forward != before.name:
-                continue  # behind a sum, only the backward op of what made an operand takes its gradient
             if before is not None and before.type in IDENTITIES and before.inputs:
                 if (before.device or before.requested) == reader.device:
                     return True
@@ -146,20 +145,20 @@ def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName, own:
 
 
 def _handed_back(wiring: Wiring, names: Iterable[str]) -> Iterator[tuple[Op | None, bool]]:
-    """The makers of tensors, and those behind identities and sums, which hand a gradient on as it is: by no op.
+    """The makers of tensors, and those behind identities, sums and differences: no op computes their gradients.
 
-    With each, whether it is behind a sum.
+    With each, whether it is behind a sum or difference.
     """
     left, seen = [(name, False) for name in names], set(names)
     while left:
         name, summed = left.pop()
         op = wiring.by_name.get(name)
         yield op, summed
-        if op is None or op.type not in (*IDENTITIES, *_SUMS, "Sub"):
+        if op is None or op.type not in IDENTITIES | _SUMS | {"Sub"}:
             continue
         # Of an IdentityN, the first input is the result of a custom gradient's function; of a Sub, it is not negated.
         handed = op.inputs if op.type in _SUMS else op.inputs[:1]
-        left += [(each, summed or op.type in (*_SUMS, "Sub")) for each in handed if each not in seen]
+        left += [(each, summed or op.type not in IDENTITIES) for each in handed if each not in seen]
         seen.update(handed)
 
 

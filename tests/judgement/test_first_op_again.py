@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from harness import Devices, Verification, verify
+from harness import Devices, Verdict, Verification, verify
 
 X = np.random.default_rng(7).normal(size=(8, 3)).astype(np.float32)
 SAME = "run again from the reference's inputs, {} gives this result too"
@@ -85,3 +85,15 @@ def test_what_cannot_be_run_again_is_not_said_to_have_been(devices: Devices) -> 
     found = verify(program, lambda x: tower(x, False), {"x": X}, devices=devices[:4], modes=("eager",))
     assert line_in(tower) in found.reason, found
     assert not [line for line in evidence(found) if "ResourceGather" in line], found
+
+
+def test_an_op_that_reads_something_else_is_not_said_to_have_been_run_from_what_the_reference_reads(
+    devices: Devices,
+) -> None:
+    def shares(x: Any, rows: Any) -> Any:
+        return tf.exp(x) / tf.cast(tf.shape(rows)[0], tf.float32)  # at fault
+
+    program = lambda x: tf.concat(towers(devices, x, lambda part: shares(part, part)), 0)  # noqa: E731
+    found = verify(program, lambda x: shares(x, x), {"x": X}, devices=devices[:4], modes=("eager",))
+    assert found.verdict is Verdict.FAIL, found
+    assert evidence(found) == [], found
