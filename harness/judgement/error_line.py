@@ -14,7 +14,9 @@ from harness.records import Finding
 from harness.runner.users_error import PREAMBLES, message_lines
 
 #: Where TensorFlow was, which says nothing about the user's program, and the bold type of Keras's messages.
-_NODE = re.compile(r"\{\{[^{}]*\}\} ?|\x1b\[[\d;]*m")
+_NODE = re.compile(r"\{\{(?!colocation_node)[^{}]*\}\} ?|\x1b\[[\d;]*m")
+#: The ops that a message is about.
+_NAMED = re.compile(r"\{\{colocation_node ([^{}]*)\}\}")
 #: TensorFlow's refusals of an op without a kernel on a GPU, which list all devices and all registered kernels.
 _WITHOUT_KERNEL = (
     re.compile(
@@ -49,14 +51,14 @@ _LONGEST, _START, _END = 600, 200, 400
 
 def error_line(error: BaseException) -> str:
     """The type and the message of an error, shortened where it is long."""
-    text = " ".join(_NODE.sub("", str(error)).split())
+    text = " ".join(_NAMED.sub(r"\1", _NODE.sub("", str(error))).split())
     for pattern in _WITHOUT_KERNEL:
         if found := pattern.search(text):
             text = _without_kernel(**found.groupdict())
             break
     else:
         text = _own_message(error, text)
-    if _LOOP_GRADIENT.search(text):
+    if _LOOP_GRADIENT.search(text) or _LOOP_GRADIENT.search(" ".join(str(error).split())):
         text = (
             "TensorFlow cannot take the gradient of a tf.function whose loop is on another device than a variable that "
             "it reads; use harness.colocate_gradients(), or read the variable before the loop"

@@ -37,6 +37,7 @@ from harness.judgement.runs import (
 from harness.judgement.sensitivity import Measuring, Of, Spread
 from harness.judgement.slots import judge_slots
 from harness.judgement.state import Snapshot, named_variables, used_by_both, variables_made, variables_of, watched
+from harness.judgement.steps import is_step
 from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import coarsest_epsilon, epsilon_of
 from harness.judgement.uses import uses_noted
@@ -58,7 +59,7 @@ class Examination:
     inputs: Mapping[str, Any]
     devices: Devices
     variables: list[Any]
-    #: ``None``: if there are variables, and the program is no training step that takes gradients itself.
+    #: ``None``: if there are variables, and the program is no step: see :func:`is_step`.
     gradients: bool | None
     oracle: Callable[..., Any] | None
     exact: bool | None
@@ -110,8 +111,10 @@ class Examination:
         snapshot.restore()
         if self.gradients is None and traced is not None:
             # A second derivative through a training step, taken outside of its scopes, would be no part of it.
-            own = any(op.role == "gradient" for op in traced[0].ops)
-            self.gradients = self.tested.gradients = self.single.gradients = bool(self.variables) and not own
+            after = dict(zip(map(id, snapshot.variables), traced[1].state, strict=False))
+            rows = rows_of(self.parallel, self.inputs)
+            wanted = bool(self.variables) and not is_step(*traced, self.variables, after, snapshot.starts, rows)
+            self.gradients = self.tested.gradients = self.single.gradients = wanted
             if self.gradients:
                 self.tested.forget_graphs()
                 self.progress(f"tracing the parallel program with gradients, {mode}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.judgement.fields import in_fields
 from harness.judgement.runs import Result, to_array
 from harness.judgement.sensitivity import Spread
 from harness.judgement.tolerance import epsilon_of
@@ -26,7 +27,7 @@ def ask_oracle(
     import tensorflow as tf
 
     answer = oracle(**tf.nest.map_structure(_wide, dict(inputs)))
-    answers = [np.asarray(leaf) for leaf in tf.nest.flatten(answer)]
+    answers = [np.asarray(leaf) for leaf in tf.nest.flatten(in_fields(answer))]
     for who, result in results.items():
         if len(answers) != len(result.outputs):
             judged.findings.append(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness._tensorflow import as_autograph
+from harness.judgement.fields import in_fields
 
 Mode = Literal["eager", "graph", "dynamic"]
 #: Name scope of the ops that verify itself adds to the program: they are not judged.
@@ -123,12 +124,12 @@ class Program:
         inputs = tf.nest.pack_sequence_as(dict(self.inputs), list(leaves))
         fn = as_autograph(self.fn)
         if not self.gradients:
-            return fn(**inputs), []
+            return in_fields(fn(**inputs)), []
         sources = [leaf for leaf in leaves if _source(leaf)]
         with tf.GradientTape() as tape:
             for source in sources:
                 tape.watch(source)
-            outputs = fn(**inputs)
+            outputs = in_fields(fn(**inputs))
             results = [leaf for leaf in tf.nest.flatten(outputs) if tf.is_tensor(leaf) and differentiable(leaf)]
             with tf.name_scope(PROJECTION_SCOPE):
                 # A sparse tensor is no target, its values are, and two programs may give them in different orders.

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.errors import UsageError
+from harness.judgement.fields import in_fields
 from harness.judgement.runs import rows_of
 from harness.judgement.values import names_of
 from harness.judgement.verification import Verification
@@ -102,7 +103,7 @@ def _only(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     @wraps(fn, updated=())
     def one(**inputs: Any) -> Any:
-        outputs = fn(**inputs)
+        outputs = in_fields(fn(**inputs))
         return tf.nest.flatten(outputs)[names_of(outputs).index(name)]
 
     return one

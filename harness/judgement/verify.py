@@ -59,8 +59,9 @@ def verify(
             are compared, as are those of other variables that both programs carry or use and the reference changes.
             Every run starts from the same values.
         gradients: compare and place the gradients of a random projection of the outputs with respect to the floating
-            inputs and to ``variables``. ``None``: if there are ``variables`` and ``parallel`` takes no gradients.
-            A training step that takes some is judged by its results, its variables, and where its backward ops ran.
+            inputs and to ``variables``. ``None``: if there are ``variables`` and ``parallel`` is no step, which takes
+            gradients itself, or updates all trainable ones of them and returns nothing for each row. A step is judged
+            by its results, its variables, and where its own backward ops ran.
         modes: some of ``"eager"``, ``"graph"`` (in a ``tf.function``), ``"dynamic"`` (in a ``tf.function`` whose
             inputs have an unknown size along axis 0).
         oracle: a NumPy function over ``**inputs`` (float64 for floating inputs) with an independent answer, which shows

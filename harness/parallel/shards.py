@@ -147,7 +147,8 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int, host: str) -> Any:
     try:
         tensor = leaf if isinstance(leaf, tf.RaggedTensor) and axis == 0 else tf.convert_to_tensor(leaf)
     except (TypeError, ValueError) as error:
-        raise ShardingError(f"{path} is {type(leaf).__name__}, not a tensor; {advice}") from error
+        nest = "return tensors, or a list, tuple or dict of them"
+        raise ShardingError(f"{path} is {_described(leaf)}, not a tensor; {nest}") from error
     rank = tensor.shape.rank
     if rank is not None and not has_axis(rank, axis):
         what = "a scalar" if rank == 0 else f"of shape {tuple(tensor.shape)}, without axis {axis},"
@@ -180,9 +181,15 @@ def _tensor(path: str, leaf: Any, axis: int) -> Any:
         return tf.convert_to_tensor(leaf)
     except (TypeError, ValueError) as error:
         raise ShardingError(
-            f"argument {path} = {leaf!r} is not a tensor; accepted: tensors, arrays, and nests of them; "
+            f"argument {path} is {_described(leaf)}, not a tensor; accepted: tensors, arrays, and nests of them; "
             "name it in broadcast if every device gets it as it is"
         ) from error
+
+
+def _described(leaf: Any) -> str:
+    """A short value as it is written, of others their type."""
+    written = repr(leaf)
+    return written if len(written) <= 40 else f"of type {type(leaf).__name__}"
 
 
 def _named_leaves(name: str, value: Any) -> list[tuple[str, Any]]:

@@ -142,3 +142,15 @@ def test_a_variable_of_another_device_is_refused_by_xla_and_its_twin_is_not(
     made = ":".join(elsewhere.split(":")[-2:])
     assert f"/kernel is on {made}, and what XLA compiled runs on CPU:0; make the variable on CPU:0" in line
     assert error_line(ValueError("\x1b[1mno\x1b[0m rows")) == "ValueError: no rows"
+
+
+def test_the_ops_that_cannot_be_on_one_device_are_named_and_a_loop_in_a_function_has_its_remedy() -> None:
+    message = (
+        "Cannot colocate nodes {{colocation_node call/while}} and {{colocation_node call/add}}: Cannot merge devices "
+        f"with incompatible ids: '{_JOB}:CPU:0' and '{_JOB}:CPU:1'\n [[{{{{function_node %s}}}}{{{{node while}}}}]]"
+    )
+    other = error_line(ValueError(message % "step"))
+    assert other.startswith("ValueError: Cannot colocate nodes call/while and call/add: Cannot merge devices"), other
+    loop = error_line(ValueError(message % "__forward_run_218"))
+    assert "TensorFlow cannot take the gradient of a tf.function whose loop" in loop, loop
+    assert loop.endswith("use harness.colocate_gradients(), or read the variable before the loop"), loop

@@ -11,6 +11,7 @@ import numpy as np
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import factor_text, listed
+from harness.judgement.fields import in_fields
 from harness.judgement.tolerance import epsilon_of
 
 #: How far a number may be from a whole one.
@@ -233,7 +234,7 @@ def _gradients_follow(question: Question, partner: dict[str, str]) -> bool:
         return False
 
     def exchanged(**inputs: Any) -> Any:
-        outputs = question.reference.fn(**inputs)
+        outputs = in_fields(question.reference.fn(**inputs))
         flat = tf.nest.flatten(outputs)
         other = {number[name]: number[theirs] for name, theirs in partner.items()}
         return tf.nest.pack_sequence_as(outputs, [flat[other.get(at, at)] for at in range(len(flat))])

@@ -12,6 +12,7 @@ from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of, written
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
 from harness.judgement.diagnosis.writing import writes
+from harness.judgement.fields import in_fields
 from harness.plural import plural
 
 
@@ -111,7 +112,7 @@ def joined_program(
         structure: Any = None
         for number in range(len(layout.shards)):
             own = question.with_leaves(shard_leaves(leaves, layout, number))
-            structure = question.reference.fn(**own)
+            structure = in_fields(question.reference.fn(**own))
             flat = tf.nest.flatten(structure)
             parts.append([tf.stop_gradient(part) for part in flat] if number in stopped else flat)
         joined = [join.tensor(each, layout.sizes) for join, each in zip(how, zip(*parts, strict=True), strict=True)]
