@@ -18,7 +18,7 @@ from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWAR
 from harness.evidence.places import places_of_call
 from harness.evidence.steps import Recording, Step
 from harness.evidence.tapes import Tapes
-from harness.evidence.watching import watched
+from harness.evidence.watching import run_new_op, watched
 from harness.plural import plural
 
 
@@ -103,10 +103,17 @@ class Recorder(Tapes):
         """This thread ran an op or a function, and others may run theirs."""
         self.handing.end()
 
-    def on_error(self, name: str) -> None:
+    def on_error(self, name: str, outermost: bool) -> None:
         """An op of this type, or a function of this name, raised."""
         self.definition(name)
         self.recording.raised.add(name)
+        if outermost:
+            assert self.runtime is not None
+            with self.lock, suppress(HostUnreachable):
+                self.collect()
+                # TensorFlow would report the graph of what raised as a part of that of the next function.
+                run_new_op()
+                self.runtime.collected()
 
     def definition(self, name: str) -> Any | None:
         """The function of this name, or ``None`` for a plain op."""

@@ -57,8 +57,11 @@ class Observer(Protocol):
     def on_turn_over(self) -> None:
         """This thread ran an op or a function, has yet to return from it, and others may run theirs."""
 
-    def on_error(self, name: str) -> None:
-        """An op of this type, or a function of this name, raised."""
+    def on_error(self, name: str, outermost: bool) -> None:
+        """An op of this type, or a function of this name, raised; ``outermost``: nothing is running any more.
+
+        Nothing is called for the ops that this method runs.
+        """
 
 
 _watching = threading.Lock()
@@ -102,6 +105,9 @@ def watched(observer: Observer) -> Iterator[Runtime]:
         context.enable_graph_collection()
         undo.callback(context.disable_graph_collection)
         runtime = Runtime(context)
+        # What raised while an earlier trace was recorded would be reported with the first function of this one.
+        run_new_op()
+        runtime.collected()
         undo.push(lambda error, *_: None if error is not None else _check_collecting(runtime))
         # Nodes of graphs are seen as they are made. For a callback TensorFlow writes each into a protocol buffer.
         eager_only.append(hooks.on_op)
@@ -129,12 +135,17 @@ def watched(observer: Observer) -> Iterator[Runtime]:
 _sentinels = itertools.count()
 
 
-def _check_collecting(runtime: Runtime) -> None:
-    """Raise if TensorFlow no longer reports what it runs. An op that has never run before has to show up."""
+def run_new_op() -> None:
+    """Run an op that has never run before. TensorFlow reports it, and with it the graphs of functions that raised."""
     import tensorflow as tf
 
-    with tf.device(None):
+    with tf.init_scope(), tf.device(None):
         tf.raw_ops.StringFormat(inputs=[], template=f"harness {next(_sentinels)}")
+
+
+def _check_collecting(runtime: Runtime) -> None:
+    """Raise if TensorFlow no longer reports what it runs. An op that has never run before has to show up."""
+    run_new_op()
     require_hosts()
     if not any(node.op == "StringFormat" for graph in runtime.collected() for node in graph.before.node):
         raise EvidenceError(
@@ -158,6 +169,8 @@ class _Hooks:
         #: Whether a thread, by its number, takes turns, and those that are in their turn.
         self.takes_turns: dict[int, bool] = {}
         self.in_their_turn: set[int] = set()
+        #: The threads, by their number, that are being told of an error.
+        self.in_error: set[int] = set()
 
     def stop(self) -> None:
         """Tapes and threads that live on keep these hooks."""
@@ -177,7 +190,7 @@ class _Hooks:
             # TensorFlow is going through the list: removing any but the last one would make it skip the next.
             if self.context.op_callbacks[-1] == self.on_op:
                 self.context.remove_op_callback(self.on_op)
-        elif graph is None:
+        elif graph is None and threading.get_ident() not in self.in_error:
             name = op_type if isinstance(op_type, str) else op_type.decode()
             observer.on_op(name, inputs, attrs, outputs, self.context.device_name)
             # Of an op whose arguments TensorFlow had to convert first, this is called after the turn.
@@ -240,6 +253,17 @@ class _Hooks:
         sys.settrace(self.trace_function)
         return self.trace_function(frame, event, argument) if self.trace_function is not None else None
 
+    def on_error(self, name: str, outermost: bool) -> None:
+        """Tell the observer of an error, unless it raised itself in what it runs because of one."""
+        me = threading.get_ident()
+        if self.observer is None or me in self.in_error:
+            return
+        self.in_error.add(me)
+        try:
+            self.observer.on_error(name, outermost)
+        finally:
+            self.in_error.discard(me)
+
     def join(self) -> bool:
         """Watch this thread too: TensorFlow keeps its callbacks per thread. Returns whether it takes turns."""
         if isinstance(threading.current_thread(), threading._DummyThread):
@@ -277,8 +301,8 @@ class _Hooks:
                 return run(*arguments)
             except BaseException as error:
                 # TensorFlow has collected what was to run. Of arguments that it must convert first, it ran nothing.
-                if self.observer is not None and type(error).__name__ != "_FallbackException":
-                    self.observer.on_error(str(arguments[name_at]))
+                if type(error).__name__ != "_FallbackException":
+                    self.on_error(str(arguments[name_at]), first)
                 raise
             finally:
                 if first:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
 import harness
 from harness.faults.samples import sample
@@ -16,10 +15,14 @@ pytestmark = pytest.mark.devices(min=2)
 
 
 def model(x: Any, weights: Any) -> Any:
+    import tensorflow as tf
+
     return tf.nn.softmax(tf.matmul(x, weights))
 
 
 def on_a_mesh(devices: harness.Devices, weights: Any) -> Callable[[Any], Any]:
+    import tensorflow as tf
+
     dtensor = tf.experimental.dtensor
     mesh = dtensor.create_mesh([("batch", 2)], devices=[device.parsed.short for device in devices[:2]])
     whole, rows = dtensor.Layout.replicated(mesh, rank=2), dtensor.Layout.batch_sharded(mesh, "batch", rank=2)
@@ -45,5 +48,3 @@ def test_rows_on_a_mesh_are_compared_and_a_graph_is_refused_in_words(devices: ha
     assert {finding.kind for finding in found.findings} == {"value"}, found
     refused = harness.verify(right, reference, inputs, devices=devices[:2], modes=("graph",))
     assert "verify the program with modes=('eager',)" in refused.reason
-    # TensorFlow reports a graph of the program that failed along with the next function: not with another test's.
-    harness.trace(tf.function(tf.square), tf.ones((2, 2)))

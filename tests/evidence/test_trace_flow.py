@@ -79,6 +79,29 @@ def test_an_op_or_a_function_that_raised_is_not_listed(devices: Devices) -> None
     assert "MatrixInverse" in ran
 
 
+@pytest.mark.parametrize("caught", [True, False])
+def test_what_raised_is_no_part_of_the_next_function(devices: Devices, caught: bool) -> None:
+    """TensorFlow reports its graph with that of the next function, of the same trace or of the next one."""
+    other = tf.function(lambda x: tf.reduce_sum(tf.square(x)))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])  # type: ignore[untyped-decorator]
+    def raising(x: Any) -> Any:
+        with tf.device(devices[1].name):
+            return tf.reshape(tf.exp(x), [tf.shape(x)[0] // 3, 7])
+
+    def fn(x: Any) -> Any:
+        with contextlib.suppress(tf.errors.InvalidArgumentError):
+            raising(x)
+        return other(x)
+
+    if not caught:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            trace(raising, tf.ones([5]))
+    found = trace(fn if caught else other, tf.ones([5]))
+    ops = [(op.type, op.device.index) for op in found.ops if op.role == "forward" and op.device is not None]
+    assert ops == [("Square", 0), ("Sum", 0)], found
+
+
 def test_an_op_in_a_branch_names_its_condition() -> None:
     @tf.function  # type: ignore[untyped-decorator]
     def fn(x: Any) -> Any:
