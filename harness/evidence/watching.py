@@ -169,7 +169,7 @@ class _Hooks:
         #: Whether a thread, by its number, takes turns, and those that are in their turn.
         self.takes_turns: dict[int, bool] = {}
         self.in_their_turn: set[int] = set()
-        #: The threads, by their number, that are being told of an error.
+        #: The threads, by their number, whose error the observer is looking into.
         self.in_error: set[int] = set()
 
     def stop(self) -> None:
