@@ -75,6 +75,8 @@ class Examination:
     #: How far rounding moves the results of the reference, as an earlier mode has shown.
     spread: Spread | None = None
     progress: Callable[[str], None] = lambda _: None
+    #: Makes the program for other devices, where that is known.
+    maker: Callable[[Devices], Callable[..., Any]] | None = None
 
     def __post_init__(self) -> None:
         #: Whether the caller wants gradients compared, come what may.
@@ -330,6 +332,7 @@ class Examination:
                 wrong,
                 unsteady,
                 whole if isinstance(whole, tuple) else (),
+                self.maker,
             )
             self.questions.append(question)
         if self.oracle is not None:

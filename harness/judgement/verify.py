@@ -139,6 +139,7 @@ def verify(
                 pattern=_known_pattern(pattern, parallel),
                 seed=seed,
                 progress=progress,
+                maker=maker,
             )
             for mode in modes:
                 examination.run(mode)

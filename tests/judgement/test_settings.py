@@ -44,8 +44,26 @@ def test_a_rewrite_of_the_graph_that_is_wrong_is_named_with_what_avoids_it(devic
     assert gone.startswith("settings that make the difference go away: eager code, graph optimization off, arithmetic_")
     assert remains.startswith("settings that make no difference: remapping off"), remains
     assert "TF_ENABLE_ONEDNN_OPTS=0" in untried
+    assert "another number of shards (only for a program of make_parallel" in untried
     options = {"arithmetic_optimization": True}
     assert tf.config.optimizer.get_experimental_options().items() >= options.items()
+
+
+def test_the_number_of_shards_is_a_setting_where_the_program_can_be_made_for_fewer_devices(devices: Devices) -> None:
+    def model(x: Any) -> Any:
+        return tf.reduce_max(tf.tanh(x), axis=1)
+
+    found = verify(harness.make_parallel(model, devices[:4]), model, {"x": X}, devices=devices[:4])
+    gone, remains = found.findings[0].follows[:2]
+    assert gone.endswith("XLA (jit_compile=True), 1 shard"), found
+    assert remains.endswith("2 shards"), found
+
+    def towers(some: Devices) -> Callable[..., Any]:
+        return lambda x: _largest(some, x)
+
+    found = verify(towers(devices[:4]), _reference, {"x": X}, devices=devices[:4], shrink=towers)
+    untried = found.findings[0].follows[2]
+    assert "1 shard (its results then have other shapes), 2 shards (its" in untried, found
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -85,13 +103,20 @@ def wrong_card() -> None:
                 parts.append(model(part, factor if device.name == devices[1].name else 1.0))
         return tf.concat(parts, axis=0)
 
+    def on_the_second(x: Any) -> Any:
+        with tf.device(devices[1].name):
+            return model(x)
+
     switch(gpus_of(read_description("machine.toml", text + fault), "machine.toml"))
     found = verify(towers, model, {"x": X[:6]}, devices=devices)
     assert "gives different results on GPU:1 and GPU:0 from the same inputs" in found.reason, found
     gone, remains, untried = found.findings[0].follows[:3]
     assert gone.endswith("go away: GPU:0, GPU:2, CPU:0, float64"), gone
     assert remains.startswith("settings that make no difference: GPU:1"), remains
+    assert remains.endswith("half of the rows at a time, 1 shard, 2 shards"), remains
     assert "TF_DETERMINISTIC_OPS=1" in untried
+    found = verify(on_the_second, model, {"x": X[:6]}, devices=devices)
+    assert "another number of shards (the op runs on one device alone)" in "".join(found.findings[0].follows), found
     switch(gpus_of(read_description("machine.toml", text), "machine.toml"))
     found = verify(lambda x: towers(x, 1.001), model, {"x": X[:6]}, devices=devices)
     assert "GPU:1" in found.reason, found

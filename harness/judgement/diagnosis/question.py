@@ -116,6 +116,8 @@ class Question:
     unsteady: bool = False
     #: Names of inputs that every shard gets whole.
     whole: tuple[str, ...] = ()
+    #: Makes the program for other devices, where that is known.
+    maker: Callable[[Devices], Callable[..., Any]] | None = None
     #: What was tried in vain, for the reader.
     ruled_out: list[str] = field(default_factory=list)
     #: Hypotheses that there was no time for, and when the first one was begun.

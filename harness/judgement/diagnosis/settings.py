@@ -6,6 +6,7 @@ graph is accused where eager code gives the right results, and the graph does to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,12 +20,17 @@ from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import epsilon_of_tensor, equal
 from harness.judgement.diagnosis.replays import Call, repeats
 from harness.judgement.diagnosis.wording import listed
-from harness.judgement.runs import MODES, Result, as_result
+from harness.judgement.runs import MODES, Program, Result, as_result
+from harness.plural import plural
 
 #: TensorFlow's optimizers of graphs that are on by default and may change what is computed.
 _OPTIMIZERS = ("arithmetic_optimization", "remapping", "layout_optimizer", "constant_folding", "loop_optimization")
 #: What is fixed once TensorFlow has started, with what to set before.
 _AT_START = ("oneDNN (TF_ENABLE_ONEDNN_OPTS=0)", "deterministic ops (TF_DETERMINISTIC_OPS=1)")
+
+
+class _CannotTry(Exception):
+    """Why a setting cannot be tried."""
 
 
 @dataclass
@@ -40,7 +46,8 @@ class Table:
         try:
             found = right()
         except Exception as error:  # noqa: BLE001 - not every op has a kernel for every setting: the table says so
-            self.untried.append(f"{setting} ({type(error).__name__})")
+            why = str(error) if isinstance(error, _CannotTry) else type(error).__name__
+            self.untried.append(f"{setting} ({why})")
             return False
         (self.gone if found else self.remains).append(setting)
         return found
@@ -57,10 +64,11 @@ class Table:
 
 @dataclass(frozen=True)
 class _Accused(Call):
-    """One op of the program, with its first result, and the line that called it."""
+    """One op of the program, with its first result, the line that called it, and how often it did on this device."""
 
     result: Array
     place: str | None
+    occurrence: int
 
 
 def on_a_device(question: Question) -> Iterator[Cause]:
@@ -81,6 +89,19 @@ def on_a_device(question: Question) -> Iterator[Cause]:
         with _without_tf32():
             table.note("TF32 off", lambda: equal(call.again(call.device), call.again(other)))
     table.note("half of the rows at a time", lambda: equal(_in_halves(call, call.device), _in_halves(call, other)))
+    try:
+        joined, rows, parts = _joined(_alike(question, call))
+    except _CannotTry as error:
+        table.untried.append(f"another number of shards ({error})")
+    else:
+        for count in _fewer(parts):
+            table.note(
+                plural(count, "shard"),
+                lambda count=count: all(  # type: ignore[misc]
+                    equal(call.again(call.device, inputs=part), call.again(other, inputs=part))
+                    for part in _split(joined, rows, count)
+                ),
+            )
     name = DeviceName.parse(call.device).short
     yield Cause(
         f"{call.kind} gives different results on {name} and {DeviceName.parse(other).short} from the same inputs: "
@@ -99,6 +120,50 @@ def _in_halves(call: _Accused, device: str) -> Array:
     return np.concatenate([call.again(device, inputs=(half, *rest)) for half in tf.split(first, 2)])
 
 
+def _fewer(shards: int) -> list[int]:
+    """The numbers of shards that are tried instead of this one: 1, 2, 4 and so on."""
+    return [2**power for power in range((shards - 1).bit_length())]
+
+
+def _alike(question: Question, accused: _Accused) -> list[tuple[Any, ...]]:
+    """The inputs of the same op on each device that runs it: of the shards of one batch."""
+    found: dict[str, tuple[Any, ...]] = {}
+    seen: Counter[str] = Counter()
+
+    def on_op(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> None:
+        alike = graph is None and kind == accused.kind and tuple(attributes) == accused.attributes
+        if alike and place_of_call() == accused.place:
+            device = outputs[0].device
+            seen[device] += 1
+            if seen[device] == accused.occurrence:
+                found[device] = tuple(inputs)
+
+    question.in_eager_code(question.parallel, on_op)
+    return list(found.values())
+
+
+def _joined(shards: list[tuple[Any, ...]]) -> tuple[list[Array], list[bool], int]:
+    """The inputs of an op for the rows of all shards, which of them have rows, and the number of shards."""
+    if len(shards) < 2:
+        raise _CannotTry("the op runs on one device alone")
+    joined, rows = [], []
+    for column in zip(*(tuple(each.numpy() for each in shard) for shard in shards), strict=True):
+        first = column[0]
+        same = all(equal(first, each) for each in column[1:])
+        if not same and (not first.ndim or any(each.shape[1:] != first.shape[1:] for each in column)):
+            raise _CannotTry("the op does not work on rows of a batch")
+        joined.append(first if same else np.concatenate(column))
+        rows.append(not same)
+    if len({len(each) for each, has in zip(joined, rows, strict=True) if has}) != 1:
+        raise _CannotTry("the op does not work on rows of a batch")
+    return joined, rows, len(shards)
+
+
+def _split(inputs: list[Array], rows: list[bool], shards: int) -> list[tuple[Array, ...]]:
+    columns = (np.array_split(each, shards) if has else [each] * shards for each, has in zip(inputs, rows, strict=True))
+    return list(zip(*columns, strict=True))
+
+
 @contextmanager
 def _without_tf32() -> Iterator[None]:
     import tensorflow as tf
@@ -114,6 +179,7 @@ def _without_tf32() -> Iterator[None]:
 def _first_accused(question: Question, places: list[str]) -> _Accused | None:
     """The first op of an eager run of the program that gives something else on another device."""
     accused: list[_Accused] = []
+    seen: Counter[tuple[Any, ...]] = Counter()
     busy = False
 
     def on_op(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> None:
@@ -126,8 +192,10 @@ def _first_accused(question: Question, places: list[str]) -> _Accused | None:
             or not epsilon_of_tensor(outputs[0])
         ):
             return
-        device = outputs[0].device
-        call = _Accused(kind, tuple(inputs), tuple(attributes), device, outputs[0].numpy(), place_of_call())
+        device, place = outputs[0].device, place_of_call()
+        key = (kind, place, device, str(attributes))
+        seen[key] += 1
+        call = _Accused(kind, tuple(inputs), tuple(attributes), device, outputs[0].numpy(), place, seen[key])
         others = [name for name in places if name != device]
         busy = True
         try:
@@ -160,6 +228,17 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
             if table.note(f"{name} off", lambda: _right(question, _run(question, question.mode))):
                 guilty = guilty or name
     table.note("XLA (jit_compile=True)", lambda: _right(question, _compiled(question)))
+    fewer = _fewer(len(question.devices))
+    if fewer and question.maker is None:
+        table.untried.append(
+            "another number of shards (only for a program of make_parallel, or with shrink= a function of the devices)"
+        )
+    else:
+        for count in fewer:
+            table.note(
+                plural(count, "shard"),
+                lambda count=count: _right_on(question, count),  # type: ignore[misc]
+            )
     wrong = tuple(question.wrong)
     yield Cause(
         f"{listed([leaf.name for leaf in wrong[:4]])} {'is' if len(wrong) == 1 else 'are'} right in eager code and in "
@@ -181,8 +260,22 @@ def _right_line_by_line(question: Question) -> bool:
     return question.line_by_line is not None and _right(question, question.line_by_line)
 
 
-def _run(question: Question, mode: str) -> Result:
-    program = question.parallel
+def _right_on(question: Question, shards: int) -> bool:
+    """Whether the results are right where the program is made for fewer devices."""
+    assert question.maker is not None
+    made = replace(question.parallel, fn=question.maker(question.devices[:shards]), _graphs={})
+    result = _run(question, question.mode, made)
+    if any(_shape(leaf.of(result)) != _shape(leaf.expected) for leaf in question.wrong):
+        raise _CannotTry("its results then have other shapes")
+    return _right(question, result)
+
+
+def _shape(array: Array | None) -> tuple[int, ...] | None:
+    return None if array is None else array.shape
+
+
+def _run(question: Question, mode: str, other: Program | None = None) -> Result:
+    program = other or question.parallel
     program.forget_graphs()
     question.snapshot.restore()
     try:
