@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -122,9 +124,21 @@ class KerasFit(Session):
             watch(lambda: self._fit(Data(x, y, data.batch_size), 1, []))
 
     def _fit(self, data: Data, epochs: int, callbacks: list[Any]) -> None:
-        self.model.fit(
-            data.x, data.y, batch_size=data.batch_size, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks
-        )
+        with _datasets_not_tuned(self.model.distribute_strategy):
+            self.model.fit(
+                data.x, data.y, batch_size=data.batch_size, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks
+            )
+
+
+@contextmanager
+def _datasets_not_tuned(strategy: Any) -> Iterator[None]:
+    """Let a strategy distribute each dataset as :func:`not_tuned` in the body: those that ``fit`` makes of arrays."""
+    distribute = strategy.experimental_distribute_dataset
+    strategy.experimental_distribute_dataset = lambda dataset, *rest: distribute(not_tuned(dataset), *rest)
+    try:
+        yield
+    finally:
+        del strategy.experimental_distribute_dataset
 
 
 def share_of_loss(loss: Any, y: Any, predicted: Any, rows: Any) -> Any:
