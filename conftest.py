@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -46,6 +47,15 @@ def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
 def pytest_runtest_setup() -> None:
     """Give each test the same weights in every run: Keras draws the seeds of its initializers from Python's numbers."""
     random.seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files_among_those_of_pytest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have what processes that tests kill leave behind removed along with pytest's older folders."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +11,7 @@ from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_BASELINES, DEFAULT_COMMAND, DEFAULT_THRESHOLD, BaselinesOption, ThresholdOption
 from harness.errors import UsageError
 from harness.extras import require
+from harness.temporary import temporary_folder
 
 
 def calibrate(
@@ -42,12 +41,12 @@ def calibrate(
         if runs < calibration.FEWEST_RUNS:
             raise UsageError(f"--runs {runs}; accepted: at least {calibration.FEWEST_RUNS}; 20 give a better estimate")
         rules, parsed = Rules(parse_share(threshold)), parse_command(command)
-        kept = Path(tempfile.mkdtemp(prefix="harness-calibrate-"))
-        say(f"{runs} runs; their output is in {kept}")
         measured = []
-        for number in range(1, runs + 1):
-            say(f"run {number} of {runs}")
-            measured.append(measure(parsed, kept / f"{number:03}.json"))
+        with temporary_folder("harness-calibrate-") as kept:
+            say(f"{runs} runs; until they end, their output is in {kept}")
+            for number in range(1, runs + 1):
+                say(f"run {number} of {runs}")
+                measured.append(measure(parsed, kept / f"{number:03}.json"))
         made = calibration.calibrate(measured, rules, made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"))
         path = save_calibration(made, baselines)
     for name, each in made.benchmarks.items():

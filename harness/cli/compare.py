@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +13,14 @@ from harness.errors import UsageError
 from harness.extras import require
 from harness.plural import plural
 from harness.records import exit_code
+from harness.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from harness.speed.baseline import SavedRun
     from harness.speed.change import Rules
     from harness.speed.gate import Judgement
+
+_PREFIX = "harness-compare-"
 
 
 def compare(
@@ -49,7 +51,7 @@ def compare(
 
     Each change has an interval, corrected for the number of benchmarks. A command writes its measurements to a JSON
     file, whose path replaces {json} in the command. Without {json}, the path is passed to pytest as --benchmark-json,
-    in PYTEST_ADDOPTS. What commands print goes to files in a folder, whose path is shown.
+    in PYTEST_ADDOPTS. What commands print goes to files in a folder, whose path is shown. It stays if one fails.
 
     Exit codes: 0: no loss; 1: a loss; 2: a usage error or a damaged file; 3: UNKNOWN, not comparable or nothing
     compared.
@@ -102,14 +104,15 @@ def _commands(commands: tuple[str, str], rounds: int, rules: Rules) -> Judgement
     from harness.speed.command import parse_command
 
     parsed = (parse_command(commands[0]), parse_command(commands[1]))
-    return _in_turn(parsed, (None, None), _folder(), rounds, rules)
+    with temporary_folder(_PREFIX) as kept:
+        return _in_turn(parsed, (None, None), kept, rounds, rules)
 
 
 def _revisions(revisions: tuple[str, str], command: str, rounds: int, rules: Rules) -> Judgement:
     from harness.speed.command import parse_command, worktrees
 
-    parsed, kept = parse_command(command), _folder()
-    with worktrees(revisions, kept, Path.cwd()) as folders:
+    parsed = parse_command(command)
+    with temporary_folder(_PREFIX) as kept, worktrees(revisions, kept, Path.cwd()) as folders:
         return _in_turn((parsed, parsed), (folders[0], folders[1]), kept, rounds, rules)
 
 
@@ -124,14 +127,10 @@ def _in_turn(
     from harness.speed.gate import judge_rounds, order_of
 
     order = order_of(rounds)
-    say(f"{len(order)} runs, A B B A; their output is in {kept}")
+    say(f"{len(order)} runs, A B B A; until they end, their output is in {kept}")
     found: dict[str, list[SavedRun]] = {"A": [], "B": []}
     for number, version in enumerate(order, 1):
         which = "AB".index(version)
         say(f"run {number} of {len(order)}: {version}")
         found[version].append(measure(commands[which], kept / f"{number:02}-{version}.json", folder=folders[which]))
     return judge_rounds(found["A"], found["B"], rules)
-
-
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="harness-compare-"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import get_type_hints
 
@@ -21,11 +20,11 @@ from harness.distribute.single_device import LOOPS, check_loops
 from harness.distribute.strategies import IN_ONE_PROCESS, STRATEGIES
 from harness.distribute.training import Data
 from harness.errors import TrainingError, UnknownStrategy, UsageError
-from harness.records import Verdict
 from harness.runner.ask import ask
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S, STARTUP_LIMIT_S
 from harness.runner.target import Builder
+from harness.temporary import temporary_folder
 
 #: The devices of a strategy of one process, unless the caller or the test session names others.
 DEFAULT_DEVICES = "cpu:2"
@@ -67,7 +66,7 @@ def equivalent(
         loops: ``"custom"``, a loop of ``strategy.run``, and ``"fit"``, Keras's own.
         limit_s: how long the training may take once its processes have started, in seconds. A hang is a finding, with
             the stacks of each process.
-        logs: the folder for the output of the processes; by default a temporary one, which is removed after a PASS.
+        logs: the folder for the output of the processes; by default a temporary one, which stays only after an error.
 
     Raises:
         UnknownStrategy: the strategy is not known.
@@ -91,26 +90,24 @@ def equivalent(
         )
     spec = devices or session.devices or DEFAULT_DEVICES
     resolve(spec)
-    folder = Path(tempfile.mkdtemp(prefix="harness-distribute-") if logs is None else logs)
-    folder.mkdir(parents=True, exist_ok=True)
-    stored = (folder / f"{strategy}-data.npz").absolute()
-    np.savez(stored, x=checked.x, y=checked.y)
-    training = TrainingArguments(
-        builder.module, builder.file, builder.function, str(stored), checked.batch_size, steps, chosen
-    )
-    try:
-        if strategy == "multi_worker":
-            found = train_with_workers(training, checked, workers, limit_s, folder)
-        elif strategy == "parameter_server":
-            found = train_asynchronously(training, workers, limit_s, folder)
-        else:
-            arguments: dict[str, object] = {"training": training, "strategy": strategy, "spec": spec}
-            job = Job("harness.distribute.one_process:run", arguments, limit_s=limit_s + LAST_RESORT_S)
-            found = _parse(ask(job, WorkerFiles.create(folder, strategy), limit_s=limit_s))
-    finally:
-        stored.unlink(missing_ok=True)
-    if logs is None and found.verdict is Verdict.PASS:
-        shutil.rmtree(folder, ignore_errors=True)  # the output is of use where something is wrong
+    with temporary_folder("harness-distribute-") if logs is None else nullcontext(Path(logs)) as folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        stored = (folder / f"{strategy}-data.npz").absolute()
+        np.savez(stored, x=checked.x, y=checked.y)
+        training = TrainingArguments(
+            builder.module, builder.file, builder.function, str(stored), checked.batch_size, steps, chosen
+        )
+        try:
+            if strategy == "multi_worker":
+                found = train_with_workers(training, checked, workers, limit_s, folder)
+            elif strategy == "parameter_server":
+                found = train_asynchronously(training, workers, limit_s, folder)
+            else:
+                arguments: dict[str, object] = {"training": training, "strategy": strategy, "spec": spec}
+                job = Job("harness.distribute.one_process:run", arguments, limit_s=limit_s + LAST_RESORT_S)
+                found = _parse(ask(job, WorkerFiles.create(folder, strategy), limit_s=limit_s))
+        finally:
+            stored.unlink(missing_ok=True)
     return session.observed(found)
 
 

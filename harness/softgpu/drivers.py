@@ -6,7 +6,6 @@ the process under that name is what they get, so nothing has to be installed or 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import hashlib
@@ -15,7 +14,6 @@ import os
 import re
 import shutil
 import struct
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -24,6 +22,7 @@ from pathlib import Path
 from harness.errors import SoftwareGpusUnavailable
 from harness.softgpu.compiler import Compiler, find_compiler
 from harness.softgpu.library import cache_folder, cached, intact, locked, open_library, seal
+from harness.temporary import folder_of_this_process
 
 _SOURCE = Path(__file__).with_name("driver_source")
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
@@ -108,9 +107,7 @@ class Drivers:
             why = f"this process has loaded the machine's own {names}, and cannot have that of a described machine"
             remedy = "in a fresh process, call harness.configure before anything looks for GPUs, such as"
             raise SoftwareGpusUnavailable(why, f"{remedy} tf.config.list_physical_devices or pynvml.nvmlInit")
-        folder = Path(tempfile.mkdtemp(prefix="harness-machine-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        made = cls(folder)
+        made = cls(folder_of_this_process("harness-machine-"))
         for name in _LIBRARIES:
             library = open_library(built / name, ctypes.RTLD_GLOBAL)
             library.harness_described_machine(str(made.path).encode())

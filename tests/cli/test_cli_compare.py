@@ -34,8 +34,10 @@ print("measured", speedup)
 
 
 @pytest.fixture
-def measuring(tmp_path: Path) -> Path:
-    """A folder with a command that measures, and the run that it starts from."""
+def measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a command that measures, the run that it starts from, and a folder for temporary files."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "measure.py").write_text(_MEASURE, encoding="utf-8")
     write(tmp_path / "base.json", {"one": record(1.9), "two": record(1.9, seed=1)})
     return tmp_path
@@ -125,6 +127,7 @@ def test_two_commands_are_run_in_turn_and_judged(measuring: Path) -> None:
     assert lost.returncode == ExitCode.FAILURE
     assert "against A (2 runs) alternating with B (2 runs)" in lost.stdout
     assert "FAIL: worse beyond the threshold" in lost.stdout
+    assert list(measuring.glob("temporary/harness-*")) == []
 
 
 def test_a_command_that_fails_is_told_with_what_it_said(measuring: Path) -> None:
@@ -133,6 +136,8 @@ def test_a_command_that_fails_is_told_with_what_it_said(measuring: Path) -> None
     assert done.returncode == ExitCode.UNKNOWN
     assert "exit code 1" in done.stderr
     assert "out of order" in done.stderr
+    [log] = measuring.glob("temporary/harness-compare-*/*.log")
+    assert f"output in {log}" in done.stderr
 
 
 def test_two_revisions_are_judged_and_their_work_trees_are_gone(measuring: Path) -> None:
@@ -152,6 +157,7 @@ def test_two_revisions_are_judged_and_their_work_trees_are_gone(measuring: Path)
     assert done.returncode == ExitCode.FAILURE, done.stderr
     assert "FAIL: a loss of speedup beyond 5.0% in 2 of 2 benchmarks: one, two" in done.stdout
     assert len(git("worktree", "list").splitlines()) == 1
+    assert list(measuring.glob("temporary/harness-*")) == []
 
 
 def test_a_calibration_is_made_kept_and_used(measuring: Path) -> None:
@@ -159,6 +165,7 @@ def test_a_calibration_is_made_kept_and_used(measuring: Path) -> None:
     assert done.returncode == ExitCode.SUCCESS, done.stderr
     [kept] = (measuring / "profiles" / "benchmarks").glob("*/calibration.json")
     assert json.loads(kept.read_text())["runs"] == 5
+    assert list(measuring.glob("temporary/harness-*")) == []
     line = next(line for line in done.stdout.splitlines() if line.startswith("on this machine: 0 false alarms in 20"))
     assert line in _compare(measuring, "base.json", "base.json").stdout
     kept.write_text("{", encoding="utf-8")

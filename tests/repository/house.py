@@ -36,6 +36,7 @@ GROUND_FLOOR = (
     "finding_kinds",
     "stored",
     "plural",
+    "temporary",
     "session",
     "tensorflow_version",
     "_tensorflow",
