@@ -41,7 +41,7 @@ from harness.judgement.steps import is_step
 from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import coarsest_epsilon, epsilon_of
 from harness.judgement.uses import uses_noted
-from harness.judgement.values import Judged, Subject, compare, expected_or_missing, names_of, typical_magnitude
+from harness.judgement.values import Judged, Subject, compare, expected_or_missing, largest_magnitude, names_of
 from harness.parallel.notes import add_note
 from harness.records import Finding
 
@@ -247,9 +247,9 @@ class Examination:
             named = [starts[id(variable)] for variable in self.state[: len(self.variables)]]
             exact = were_exact(self.single, found, expected, named, evidence.ops, judged.arithmetic)
         terms = max(2, rows_of(self.parallel, self.inputs) or 1)
+        before = [starts[id(variable)] for variable in self.watched]
         left_alone = all(
-            one is other is starts[id(variable)]
-            for variable, one, other in zip(self.watched, found.state, expected.state, strict=True)
+            one is other is start for start, one, other in zip(before, found.state, expected.state, strict=True)
         )
         measured = Measuring(
             self.single,
@@ -267,23 +267,22 @@ class Examination:
         first = len(judged.findings)
         unsteady = self._same_again(found, again, mode, exact, measured)
 
-        def leaf(part: Part, index: int, name: str, before: int, start: Any = None) -> None:
+        def leaf(part: Part, index: int, name: str, known: int, start: Any = None) -> None:
             have, want = getattr(found, part)[index], getattr(expected, part)[index]
-            wrong = len(judged.findings) > before
+            wrong = len(judged.findings) > known
             spread = Of(measured, part, index).fully_moved
             leaves.append(Leaf(part, index, name, have, want, wrong, spread, start))
 
-        # A training step returns gradients among its outputs, and some of those are nothing but rounding error.
+        # A training step returns gradients, or updates variables by them; some are nothing but rounding error.
         steps = not self.gradients and any(op.role == "gradient" for op in evidence.ops)
 
         @cache
         def scale(part: Part) -> float:
-            floats = (array for array in getattr(expected, part) if array is not None and epsilon_of(array.dtype))
-            return max(map(typical_magnitude, floats), default=0.0)
+            return largest_magnitude(getattr(expected, part), before if part == "state" else None)
 
         def judge(part: Part, index: int, subject: Subject, have: Any, want: Any) -> None:
             of = Of(measured, part, index)
-            among = partial(scale, part) if part == "gradients" or (steps and part == "outputs") else float
+            among = partial(scale, part) if part == "gradients" or steps else float
             compare(judged, subject, have, want, exact=exact, measure=of.moved, rounded=of.rounded, scale=among)
 
         for index, name in enumerate(names_of(expected.structure)):
@@ -296,7 +295,7 @@ class Examination:
             elif have is not None and want is not None:
                 judge("outputs", index, Subject("value", name, mode), have, want)
             leaf("outputs", index, name, known)
-        before = judged.compared
+        compared = judged.compared
         for index, name in enumerate(self.tested.source_names() if self.gradients else ()):
             subject = Subject("gradient", f"gradient for {name}", mode)
             known = len(judged.findings)
@@ -304,10 +303,9 @@ class Examination:
             if pair is not None:
                 judge("gradients", index, subject, *pair)
             leaf("gradients", index, subject.where, known)
-        self.gradient_values += judged.compared - before
+        self.gradient_values += judged.compared - compared
         names = {id(variable): name for variable, name in named_variables(self.variables, self.state)}
-        for index, variable in enumerate(self.watched):
-            start = starts[id(variable)]
+        for index, (variable, start) in enumerate(zip(self.watched, before, strict=True)):
             changed = expected.state[index] is not start and not np.array_equal(expected.state[index], start)
             # Of those that nobody named, one that the reference leaves alone may be a replica's copy.
             same = found.state[index] is start or np.array_equal(found.state[index], start)

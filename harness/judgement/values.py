@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -294,6 +294,19 @@ def typical_magnitude(array: NDArray[Any]) -> float:
             total += float(np.sum(np.square(finite)))
         count += finite.size
     return float(np.sqrt(total / count)) if count else 0.0
+
+
+def largest_magnitude(results: Iterable[Any], starts: Sequence[Any] | None = None) -> float:
+    """The largest typical magnitude of floating results; of variables whose ``starts`` are given, of their changes."""
+    largest = 0.0
+    for index, array in enumerate(results):
+        if array is not None and epsilon_of(array.dtype):
+            start = None if starts is None else starts[index]
+            if start is not None and start.shape == array.shape:
+                with np.errstate(invalid="ignore", over="ignore"):
+                    array = _wide(array) - _wide(start)
+            largest = max(largest, typical_magnitude(array))
+    return largest
 
 
 def _worst(

@@ -159,3 +159,29 @@ def test_a_gradient_that_a_step_returns_may_be_nothing_but_rounding_error(
         found = verify(towers, single, inputs, devices=devices, variables=[weight, bias])
     assert found.verdict is verdict, str(found)
     assert {finding.kind for finding in found.findings} == (set() if verdict is Verdict.PASS else {"value"})
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.01, Verdict.FAIL)])
+def test_a_variable_that_a_step_moves_by_nothing_but_rounding_error_is_judged_beside_the_others(
+    devices: Devices, factor: float, verdict: Verdict
+) -> None:
+    random = np.random.default_rng(0)
+    rows = 8 * len(devices)
+    inputs = {"x": random.standard_normal((rows, 6)).astype(np.float32)}
+    weight = tf.Variable(random.standard_normal((6, 5)).astype(np.float32))
+    bias = tf.Variable(0.0)
+    towers, single = _steps(devices, weight, bias, factor)
+
+    def updating(step: Any) -> Any:
+        def updated(x: Any) -> Any:
+            total, *gradients = step(x)
+            for variable, gradient in zip([weight, bias], gradients, strict=True):
+                variable.assign_sub(0.1 * gradient)
+            return total
+
+        return updated
+
+    with colocate_gradients():
+        found = verify(updating(towers), updating(single), inputs, devices=devices, variables=[weight, bias])
+    assert found.verdict is verdict, str(found)
+    assert {finding.kind for finding in found.findings} == (set() if verdict is Verdict.PASS else {"value"})
