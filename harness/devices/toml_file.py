@@ -35,7 +35,7 @@ def read_model(path: Path, model: type[Model], refuse: type[InvalidProfile] = In
         InvalidProfile: the file cannot be read, or a key is unknown, missing or invalid.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise refuse(path, "", reason, "a readable TOML file") from error
@@ -83,7 +83,8 @@ def _first_error(data: object, error: ValidationError, model: type[BaseModel]) -
         found = _within(found, tag) if isinstance(found, dict) else found
         return f"{key}.{tag}", found, ", ".join(tags) + did_you_mean(found, tags)
     if field is not None:
-        return key, found, field.description or first["msg"]
+        accepted = field.description or first["msg"]
+        return key, found, f"a finite number: {accepted}" if first["type"] == "finite_number" else accepted
     keys = list(tables[0].model_fields)
     return key, found, "no such key; the keys here are " + ", ".join(keys) + did_you_mean(first["loc"][-1], keys)
 

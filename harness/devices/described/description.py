@@ -6,27 +6,34 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.devices.described.fault_tables import Fault, FaultTable
+from harness.devices.described.fault_tables import CUDA_VERSION, VERSION, Fault, FaultTable
 
 #: The version of the schema in this module. Earlier ones stay readable.
 SCHEMA_VERSION = 1
 #: More cards than any host has.
 MOST_CARDS = 64
+#: NVML's NVML_NVLINK_MAX_LINKS.
+MOST_LINKS = 18
+_CAPABILITY = r"^\d{1,2}\.\d$"
+#: The driver's stand-in reads it as a line.
+_LINE, _PERHAPS_EMPTY = r"^[^\x00-\x1f\x7f]+$", r"^[^\x00-\x1f\x7f]*$"
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class CardsTable(_Table):
     """``[cards]``: one model, whose figures are the defaults. ``[[card]]`` says what differs on a card."""
 
     count: int = Field(ge=1, le=MOST_CARDS, description=f"an integer from 1 to {MOST_CARDS}")
-    model: str = Field(description="a name as the driver reports it, such as 'NVIDIA H100 80GB HBM3'")
-    compute_capability: str | None = Field(default=None, description="a version, such as '9.0'")
+    model: str = Field(
+        pattern=_LINE, description="a name as the driver reports it, in one line, such as 'NVIDIA H100 80GB HBM3'"
+    )
+    compute_capability: str | None = Field(default=None, pattern=_CAPABILITY, description="a version, such as '9.0'")
     pcie_generation: int | None = Field(default=None, ge=1, le=6, description="an integer from 1 to 6")
     pcie_width: int | None = Field(default=None, ge=1, le=16, description="an integer from 1 to 16")
-    nvlinks: int | None = Field(default=None, ge=0, description="an integer of 0 or more")
+    nvlinks: int | None = Field(default=None, ge=0, le=MOST_LINKS, description=f"an integer from 0 to {MOST_LINKS}")
     bridges: list[list[int]] = Field(
         default_factory=list,
         description="NVLinks between two cards: [card, card, links] each; no switch joins the others",
@@ -47,23 +54,27 @@ class CardTable(_Table):
     """``[[card]]``: what differs on one card."""
 
     card: int = Field(ge=0, description="the slot of the card: an integer from 0")
-    model: str | None = Field(default=None, description="a name as the driver reports it")
-    compute_capability: str | None = Field(default=None, description="a version, such as '8.0', of this model")
+    model: str | None = Field(default=None, pattern=_LINE, description="a name as the driver reports it, in one line")
+    compute_capability: str | None = Field(
+        default=None, pattern=_CAPABILITY, description="a version, such as '8.0', of this model"
+    )
     software_mib: int | None = Field(
         default=None, ge=16, le=65536, description="the memory of the software GPU: 16 to 65536 MiB"
     )
-    vbios: str | None = Field(default=None, description="a version, such as '96.00.30.00.02'")
-    board_part: str | None = Field(default=None, description="a number, such as '692-2G506-0200-000'")
+    vbios: str | None = Field(default=None, pattern=_LINE, description="a version, such as '96.00.30.00.02'")
+    board_part: str | None = Field(default=None, pattern=_LINE, description="a number, such as '692-2G506-0200-000'")
 
 
 class SoftwareTable(_Table):
     """``[software]``: what the driver and CUDA's libraries report about themselves."""
 
-    driver: str = Field(default="570.86.15", description="a version")
-    driver_cuda: str = Field(default="12.8", description="a version")
-    cudnn: str = Field(default="9.3.0", description="a version")
-    nccl: str = Field(default="2.25.1", description="a version")
-    visible: str | None = Field(default=None, description="a value of CUDA_VISIBLE_DEVICES, such as '3,1'")
+    driver: str = Field(default="570.86.15", pattern=VERSION, description="a version, such as '570.86.15'")
+    driver_cuda: str = Field(default="12.8", pattern=CUDA_VERSION, description="a version, such as '12.8'")
+    cudnn: str = Field(default="9.3.0", pattern=VERSION, description="a version, such as '9.3.0'")
+    nccl: str = Field(default="2.25.1", pattern=VERSION, description="a version, such as '2.25.1'")
+    visible: str | None = Field(
+        default=None, pattern=_PERHAPS_EMPTY, description="a value of CUDA_VISIBLE_DEVICES, such as '3,1'"
+    )
 
 
 class Description(_Table):
@@ -72,7 +83,7 @@ class Description(_Table):
     # Not a Literal: that would take true for 1.
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
     description: str = Field(default="", description="a string")
-    seed: int = Field(default=0, ge=0, description="an integer of 0 or more")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="an integer from 0, below 2^63")
     cards: CardsTable = Field(description="a table: count, model and what differs from the model")
     card: list[CardTable] = Field(default_factory=list, description="tables [[card]], each with the number of a card")
     software: SoftwareTable = Field(default_factory=SoftwareTable, description="a table of versions")

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 #: 64-bit words of a MiB.
 _WORDS = 2**20 // 8
+#: The smallest relative error that changes a number of a type: from 1 to the next one.
+_ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+#: Keys that say where a fault is.
+_PLACE = ("card", "pair", "cards", "op", "dtype", "word", "bit", "call", "algorithm", "library")
+_COPIES = (tables.Zeros, tables.PairFlip, tables.Stale, tables.Shifted)
 _SAME = (
     "a fault that changes the machine; this one is hidden by sensors that are off (cards.sensors, cards.without), by "
     "another fault, or by [software]"
@@ -37,9 +42,27 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
         return "links", fault.links, accepted
     if isinstance(fault, tables.StuckBit) and fault.word >= (words := software_mib * _WORDS):
         return "word", fault.word, f"less than {words:,}, the words of a card with {software_mib} MiB"
-    if isinstance(fault, tables.BitFlip) and fault.elements is not None:
+    if isinstance(fault, tables.Leak) and fault.bytes_per_step > software_mib * 2**20:
+        return "bytes_per_step", fault.bytes_per_step, f"up to {software_mib * 2**20:,}, the bytes of the card"
+    if isinstance(fault, tables.WrongArithmetic) and fault.relative_error < (least := _ROUNDING[fault.dtype]):
+        return "relative_error", fault.relative_error, f"{least:.2g} or more: {fault.dtype} holds no smaller one"
+    if isinstance(fault, tables.DriverTooOld):
+        newer = description.software.driver_cuda.split(".")[0]
+        if int(fault.driver_cuda.split(".")[0]) >= int(newer):
+            return "driver_cuda", fault.driver_cuda, f"a version before {newer}, that of [software]"
+    if isinstance(fault, tables.CollectiveDrop) and len(_seen(description)) < 2:
+        return "kind", fault.kind, "a fault of one card: TensorFlow sees no two cards, which a collective needs"
+    if isinstance(fault, tables.BitFlip):
         size = int("".join(filter(str.isdigit, fault.dtype or "int8"))) // 8
-        if max(fault.elements) >= (most := software_mib * 2**20 // size):
+        most = software_mib * 2**20 // size
+        if fault.least_elements > most:
+            return (
+                "least_elements",
+                fault.least_elements,
+                f"up to {most:,}: a card with {software_mib} MiB holds no more",
+            )
+    if isinstance(fault, tables.BitFlip) and fault.elements is not None:
+        if max(fault.elements) >= most:
             return "elements", fault.elements, f"indices below {most:,}: a card with {software_mib} MiB holds no more"
         if len(set(fault.elements)) < len(fault.elements):
             return "elements", fault.elements, "indices, each once: a bit that flips twice is right again"
@@ -52,6 +75,21 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
     if isinstance(fault, tables.NvmlError) and (wrong := _never_called(fault)) is not None:
         return "call", fault.call, wrong
     return _unseen(description, fault) or _hidden(description, fault)
+
+
+def hides(fault: tables.FaultTable, later: tables.FaultTable) -> str | None:
+    """Return what is accepted where a later fault takes the place of ``fault``, or undoes it; else ``None``."""
+    if isinstance(fault, _COPIES) and isinstance(later, _COPIES) and fault.pair == later.pair:
+        if later.probability == 1 or fault.kind == later.kind:
+            return "one fault of a pair, or others before it with a probability below 1; a later one hides this one"
+    # Several kinds of flips on one card are no contradiction.
+    elif type(fault) is type(later) and (fault == later or not isinstance(fault, tables.BitFlip)):
+        places = [[getattr(each, key, None) for key in _PLACE] for each in (fault, later)]
+        if isinstance(fault, tables.Misnumbered) and isinstance(later, tables.Misnumbered):
+            places = [[sorted(each.cards)] for each in (fault, later)]
+        if places[0] == places[1]:
+            return "each kind of fault once at one place; a later one repeats it"
+    return None
 
 
 def _never_called(fault: tables.NvmlError) -> str | None:

@@ -16,6 +16,11 @@ OLD_CORRECTED = 3
 _CARD = "the slot of a card: an integer from 0"
 #: One name: faults.h takes lists, and an empty one for all ops.
 _OP = "^[A-Za-z_][A-Za-z0-9_]*$"
+#: A version of CUDA, which NVML gives as one number.
+CUDA_VERSION = r"^\d{1,2}(\.\d)?$"
+VERSION = r"^\d+(\.\d+)*$"
+#: What a card, a driver or a run can count: more never comes up.
+_MOST = 10**12
 
 FloatType = Literal["float16", "bfloat16", "float32", "float64"]
 NumberType = Literal["int8", "uint8", "int16", "uint16", "int32", "int64", "complex64", "complex128", FloatType]
@@ -24,7 +29,7 @@ NumberType = Literal["int8", "uint8", "int16", "uint16", "int32", "int64", "comp
 class FaultTable(BaseModel):
     """Base of all faults: unknown keys are refused, and a quoted number is not a number."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class _OnCard(FaultTable):
@@ -60,13 +65,13 @@ class Ecc(_OnCard):
     """Memory errors grow while the card is in use."""
 
     kind: Literal["ecc"]
-    corrected_per_s: float = Field(default=10.0, ge=0, description="a number of 0 or more")
-    uncorrected_per_s: float = Field(default=0.0, ge=0, description="a number of 0 or more")
+    corrected_per_s: float = Field(default=10.0, ge=0, le=1e9, description="a number from 0 to 1e9")
+    uncorrected_per_s: float = Field(default=0.0, ge=0, le=1e9, description="a number from 0 to 1e9")
     old_corrected: int = Field(
-        default=OLD_CORRECTED, ge=0, description="corrected errors before the driver was loaded, 0 or more"
+        default=OLD_CORRECTED, ge=0, le=_MOST, description="corrected errors before the driver was loaded, 0 to 10^12"
     )
     old_uncorrected: int = Field(
-        default=0, ge=0, description="uncorrected errors before the driver was loaded, 0 or more"
+        default=0, ge=0, le=_MOST, description="uncorrected errors before the driver was loaded, 0 to 10^12"
     )
 
 
@@ -97,14 +102,14 @@ class MemoryHeld(_OnCard):
 
     kind: Literal["memory-held"]
     share: float = Field(default=0.8, gt=0, lt=1, description="a share of the memory between 0 and 1")
-    process: int = Field(default=4242, ge=1, description="the id of the process")
+    process: int = Field(default=4242, ge=1, le=2**22, description="the id of the process, 1 to 4194304")
 
 
 class CudaUnavailable(FaultTable):
     """The driver sees the cards, and CUDA cannot start."""
 
     kind: Literal["cuda-unavailable"]
-    code: int = Field(default=802, ge=1, description="the error of cuInit, such as 802")
+    code: int = Field(default=802, ge=1, le=999, description="the error of cuInit, 1 to 999, such as 802")
 
 
 def _named_in_full(name: object) -> object:
@@ -131,7 +136,7 @@ class Lost(_OnCard):
     """The card falls off the bus, at once or in the middle of a run."""
 
     kind: Literal["lost"]
-    after_ops: int = Field(default=0, ge=0, description="ops that it still runs, 0 or more")
+    after_ops: int = Field(default=0, ge=0, le=_MOST, description="ops that it still runs, 0 to 10^12")
 
 
 class NoWrite(_OnCard):
@@ -274,7 +279,7 @@ class Replays(_OnCard):
     """The PCIe link has to resend packets."""
 
     kind: Literal["replays"]
-    per_s: float = Field(default=50.0, gt=0, description="a number above 0")
+    per_s: float = Field(default=50.0, gt=0, le=1e9, description="a number above 0, up to 1e9")
 
 
 class NvlinkDown(_OnCard):
@@ -288,7 +293,7 @@ class Xid(_OnCard):
     """The driver reports an error of the card while it works."""
 
     kind: Literal["xid"]
-    code: int = Field(default=79, ge=1, description="an Xid number, such as 79")
+    code: int = Field(default=79, ge=1, le=999, description="an Xid number, 1 to 999, such as 79")
     after_s: float = Field(default=0.5, ge=0, description="seconds of work, 0 or more")
 
 
@@ -307,15 +312,17 @@ class LibraryMissing(FaultTable):
     """A library that TensorFlow could not load."""
 
     kind: Literal["library-missing"]
-    library: str = Field(default="libcudnn.so.9", description="the name of a library")
+    library: str = Field(
+        default="libcudnn.so.9", pattern=r"^lib[\w.+-]+$", description="the name of a library, such as 'libcudnn.so.9'"
+    )
 
 
 class DriverTooOld(FaultTable):
     """The driver is older than what TensorFlow was built for needs."""
 
     kind: Literal["driver-too-old"]
-    driver: str = Field(default="470.57.02", description="a version, such as '470.57.02'")
-    driver_cuda: str = Field(default="11.4", description="a version, such as '11.4'")
+    driver: str = Field(default="470.57.02", pattern=VERSION, description="a version, such as '470.57.02'")
+    driver_cuda: str = Field(default="11.4", pattern=CUDA_VERSION, description="a version, such as '11.4'")
 
 
 class KernelsMissing(FaultTable):

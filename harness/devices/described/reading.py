@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.devices.described.description import SENSORS, Description
-from harness.devices.described.effects import without_effect
+from harness.devices.described.description import MOST_LINKS, SENSORS, Description
+from harness.devices.described.effects import hides, without_effect
 from harness.devices.described.models import MODELS
+from harness.devices.described.order import nvlinks_of
 from harness.devices.toml_file import parse_model, read_model
 from harness.errors import InvalidDescription
+from harness.plural import plural
 
 
 def load_description(path: Path) -> Description:
@@ -35,7 +37,7 @@ def _check_together(path: Path | str, made: Description) -> None:
         raise InvalidDescription(path, "cards.model", cards.model, accepted)
     for number, own in enumerate(made.card):
         if own.card >= cards.count or own.card in [each.card for each in made.card[:number]]:
-            accepted = f"a number from 0 to {cards.count - 1}, each once: the machine has {cards.count} cards"
+            accepted = f"a number from 0 to {cards.count - 1}, each once: the machine has {plural(cards.count, 'card')}"
             raise InvalidDescription(path, f"card[{number}].card", own.card, accepted)
         if own.model is not None and own.model not in MODELS and own.compute_capability is None:
             accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
@@ -52,16 +54,26 @@ def _check_together(path: Path | str, made: Description) -> None:
         if len(bridge) != 3 or len(between) != 2 or not between <= set(range(cards.count)) or bridge[2] < 1:
             accepted = f"two different cards below {cards.count} and their links, such as [0, 1, 12]"
             raise InvalidDescription(path, "cards.bridges", bridge, accepted)
+    for slot in {end for bridge in cards.bridges for end in bridge[:2]}:
+        if (links := nvlinks_of(made, slot)) > MOST_LINKS:
+            accepted = f"up to {MOST_LINKS} links of a card; card {slot} has {links:,}"
+            raise InvalidDescription(path, "cards.bridges", cards.bridges, accepted)
     for number, fault in enumerate(made.fault):
         named = [("card", getattr(fault, "card", None))]
         named += [("pair", each) for each in getattr(fault, "pair", [])]
         named += [("cards", each) for each in getattr(fault, "cards", [])]
         for key, value in named:
             if value is not None and not 0 <= value < cards.count:
-                accepted = f"a number from 0 to {cards.count - 1}: the machine has {cards.count} cards"
+                accepted = f"a number from 0 to {cards.count - 1}: the machine has {plural(cards.count, 'card')}"
                 raise InvalidDescription(path, f"fault[{number}].{key}", value, accepted)
         ends = getattr(fault, "pair", None) or getattr(fault, "cards", None)
         if ends is not None and ends[0] == ends[1]:
             raise InvalidDescription(path, f"fault[{number}]", ends, "two different cards")
         if (wrong := without_effect(made, fault)) is not None:
             raise InvalidDescription(path, f"fault[{number}].{wrong[0]}", *wrong[1:])
+    for number, fault in enumerate(made.fault):
+        for later, other in enumerate(made.fault[number + 1 :], number + 1):
+            if (accepted_beside := hides(fault, other)) is not None:
+                raise InvalidDescription(
+                    path, f"fault[{number}].kind", fault.kind, f"{accepted_beside} (fault[{later}])"
+                )
