@@ -24,6 +24,8 @@ _EXCLUSIVE_PROCESS = 3
 #: NVML's errors: of what a card does not have, of a card that is not given to this process (Slurm's cgroups), and of a
 #: machine without a driver.
 _NOT_SUPPORTED, _NO_PERMISSION, _NO_DRIVER = 3, 4, (9, 12)
+#: How ``pynvml``, and NVML itself, call NVML_ERROR_RESET_REQUIRED: a reset helps, unlike with a card off the bus.
+NEEDS_RESET = ("GPU requires restart", "GPU requires reset")
 
 
 @dataclass(frozen=True, slots=True)

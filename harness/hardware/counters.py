@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from harness.devices.nvidia import NEEDS_RESET
 from harness.hardware.finding import REPLACE, RESET, WATCH, finding
 from harness.hardware.machine import Reading
 from harness.plural import plural
@@ -116,7 +117,7 @@ def judge_silence(card: Card, error: str, when: str = "") -> Finding:
         expected="an answer",
         found=error,
         message=f"stopped answering the driver{when}: {error}",
-        next_step=LOST,
+        next_step=RESET if error in NEEDS_RESET else LOST,
         lasting=True,
     )
 

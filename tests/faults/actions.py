@@ -44,7 +44,7 @@ ACTIONS = {
     "leak": "try another TensorFlow and driver",
     "collective-drop": "look at its links",
     "kernels-missing": "use a TensorFlow that supports it",
-    "nvml-error RESET_REQUIRED": _POWER,
+    "nvml-error RESET_REQUIRED": "reset",
 }
 _ELSE = "look at it"
 _WHERE = re.compile(r"card = (\d+)|pair = \[(\d+), (\d+)\]|cards = \[(\d+), (\d+)\]")

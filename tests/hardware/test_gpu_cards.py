@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 from fake_gpus import PREFIX, fake_gpus, gpus
 from fake_nvml import UUIDS, NVMLError, fake_nvml, refuse
@@ -14,8 +15,11 @@ from fake_nvml import UUIDS, NVMLError, fake_nvml, refuse
 from harness.devices import nvidia
 from harness.hardware import room
 from harness.hardware.card import MIG, cards_of, slot_of
-from harness.hardware.cards.judge import judge_numbering
+from harness.hardware.cards.judge import judge_numbering, judge_unreachable
 from harness.hardware.collectives.measure import algorithms_for
+from harness.hardware.counters import judge_silence
+from harness.hardware.finding import RESET
+from harness.records import Card
 
 _MIB = 2**20
 _CARD = nvidia.Card("NVIDIA H100 80GB HBM3", UUIDS[0], 80_000, 79_000)
@@ -205,6 +209,12 @@ def test_a_card_that_answers_only_who_it_is_is_silent_with_its_identity() -> Non
 
     lost = fake_nvml(nvmlDeviceGetMemoryInfo=memory(15), nvmlDeviceGetSerial=lambda handle: "S1")
     assert nvidia.silent_cards(lost) == (nvidia.SilentCard(1, "error 15", UUIDS[1], "0000:3C:00.0", "S1"),)
+    # A card that works again after a reset is not to be powered off.
+    assert str(pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED)) in nvidia.NEEDS_RESET
+    for error, step in ((nvidia.NEEDS_RESET[0], RESET), ("GPU is lost", "power the node off")):
+        (found,) = judge_unreachable([Card("nvml:1", "x", error=error)])
+        assert step in found.next_step
+        assert step in judge_silence(Card("GPU:1", "x"), error).next_step
     # One that is given to another job is none of this process's business.
     assert nvidia.silent_cards(fake_nvml(nvmlDeviceGetMemoryInfo=memory(4))) == ()
     # A card that shares the memory of its host has none of its own.

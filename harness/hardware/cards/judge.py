@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.devices.nvidia import visible_cards
+from harness.devices.nvidia import NEEDS_RESET, visible_cards
 from harness.hardware.card import MIG
-from harness.hardware.finding import finding
+from harness.hardware.finding import RESET, finding
 from harness.hardware.software.installed import Software
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
@@ -47,6 +47,7 @@ def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
     """Yield the cards that the driver or the PCI bus lists, and that do not answer."""
     for card in present:
         if card.error is not None:
+            silent = RESET if card.error in NEEDS_RESET else _SILENT
             yield finding(
                 "missing-device",
                 card,
@@ -54,7 +55,7 @@ def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
                 expected="an answer",
                 found=card.error,
                 message=card.error if card.label.startswith("pci:") else f"does not answer the driver: {card.error}",
-                next_step=_UNKNOWN_TO_DRIVER if card.label.startswith("pci:") else _SILENT,
+                next_step=_UNKNOWN_TO_DRIVER if card.label.startswith("pci:") else silent,
             )
 
 
