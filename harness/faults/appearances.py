@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, soft_placement
+from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
 from harness.faults.samples import dense, on_each, sample
 
+FAULTS: list[Fault[Case]] = []
 
+
+@planted(
+    FAULTS,
+    "P03-device-of-a-result",
+    ".device names a device that computed nothing",
+    "tensorflow 41307",
+    "no op of the program ran on",
+)
 def _device_of_a_result(devices: Devices) -> Case:
     """In the twin, ``.device`` of the results of a ``tf.function`` is CPU:0 wherever they were computed.
 
@@ -37,6 +46,13 @@ def _device_of_a_result(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(2 * count, 3)}, kinds("unused-device"))
 
 
+@planted(
+    FAULTS,
+    "P04-host-tensors",
+    "a float op outside of its scope, among ops that belong on the host",
+    "tensorflow 34071",
+    "outside of its device scope.*Softmax",
+)
 def _host_tensors(devices: Devices) -> Case:
     """In the twin, integers, strings and shapes are on the host whatever their scope, which is no fault.
 
@@ -71,21 +87,3 @@ def _host_tensors(devices: Devices) -> Case:
 
     inputs = {"x": sample(2 * count, 3), "label": tf.range(2 * count)}
     return Case(parallel, twin, reference, inputs, kinds("op-placement"), surroundings=soft_placement)
-
-
-FAULTS = (
-    Fault(
-        "P03-device-of-a-result",
-        ".device names a device that computed nothing",
-        "tensorflow 41307",
-        _device_of_a_result,
-        "no op of the program ran on",
-    ),
-    Fault(
-        "P04-host-tensors",
-        "a float op outside of its scope, among ops that belong on the host",
-        "tensorflow 34071",
-        _host_tensors,
-        "outside of its device scope.*Softmax",
-    ),
-)

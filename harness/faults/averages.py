@@ -6,10 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, soft_placement
+from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
 from harness.faults.samples import add_up, losses, per_shard, sample, shares, uneven
 
+FAULTS: list[Fault[Case]] = []
 
+
+@planted(
+    FAULTS,
+    "V02-rest-to-the-last",
+    "mean of means, the last shard longer",
+    "public code",
+    "mean of means of uneven shards",
+)
 def _last_gets_the_rest(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -29,6 +38,13 @@ def _last_gets_the_rest(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(rows)}, kinds("value"))
 
 
+@planted(
+    FAULTS,
+    "V06-mean-of-means",
+    "mean of means of uneven shards",
+    "transformers issue 6969",
+    "mean of means of uneven shards",
+)
 def _mean_of_means(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -49,6 +65,13 @@ def _mean_of_means(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("value"))
 
 
+@planted(
+    FAULTS,
+    "V06-dict-of-metrics",
+    "mean of means in one of two metrics",
+    "tensorflow 48875",
+    "mean of means of uneven shards",
+)
 def _dict_of_metrics(devices: Devices) -> Case:
     """The sum is added up in Python, and the metrics are a dict, of which only one entry is wrong."""
     import tensorflow as tf
@@ -112,10 +135,24 @@ def _average_loss(devices: Devices, faulty_size: int | None) -> Case:
     return Case(parallel, twin, reference, inputs, kinds("value"), surroundings=soft_placement)
 
 
+@planted(
+    FAULTS,
+    "V07-own-batch-size",
+    "compute_average_loss without the global size",
+    "tensorflow 48875",
+    "mean of means of uneven shards",
+)
 def _no_global_batch_size(devices: Devices) -> Case:
     return _average_loss(devices, None)
 
 
+@planted(
+    FAULTS,
+    "V07-partial-batch",
+    "compute_average_loss with the size of a full batch",
+    "tensorflow 48875",
+    "divided by 16 rows, but the batch has 11",
+)
 def _full_batch_size(devices: Devices) -> Case:
     return _average_loss(devices, 16)
 
@@ -131,6 +168,13 @@ def _step(loss: Callable[[Any], Any], variables: list[Any]) -> Callable[[Any], A
     return step
 
 
+@planted(
+    FAULTS,
+    "G01-summed-gradients",
+    "gradients of means added up",
+    "tensorflow 25806",
+    "added up over <n> shards, but each shard's value is a mean",
+)
 def _gradients_summed(devices: Devices) -> Case:
     """A training step: each device's loss is a mean, so gradients have to be averaged."""
     import tensorflow as tf
@@ -151,6 +195,13 @@ def _gradients_summed(devices: Devices) -> Case:
     return Case(parallel, twin, step, {"x": sample(2 * count, 3)}, kinds("value"))
 
 
+@planted(
+    FAULTS,
+    "G02-regularised-towers",
+    "penalty added once per tower",
+    "tensorflow/models 342",
+    "regulariser, is counted <n> times",
+)
 def _penalty_per_tower(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -177,56 +228,3 @@ def _penalty_per_tower(devices: Devices) -> Case:
         return joined(per_shard(devices, x, sizes, tower))
 
     return Case(parallel, twin, step, {"x": sample(rows, 3)}, kinds("value"))
-
-
-FAULTS = (
-    Fault(
-        "V02-rest-to-the-last",
-        "mean of means, the last shard longer",
-        "public code",
-        _last_gets_the_rest,
-        "mean of means of uneven shards",
-    ),
-    Fault(
-        "V06-mean-of-means",
-        "mean of means of uneven shards",
-        "transformers issue 6969",
-        _mean_of_means,
-        "mean of means of uneven shards",
-    ),
-    Fault(
-        "V06-dict-of-metrics",
-        "mean of means in one of two metrics",
-        "tensorflow 48875",
-        _dict_of_metrics,
-        "mean of means of uneven shards",
-    ),
-    Fault(
-        "V07-own-batch-size",
-        "compute_average_loss without the global size",
-        "tensorflow 48875",
-        _no_global_batch_size,
-        "mean of means of uneven shards",
-    ),
-    Fault(
-        "V07-partial-batch",
-        "compute_average_loss with the size of a full batch",
-        "tensorflow 48875",
-        _full_batch_size,
-        "divided by 16 rows, but the batch has 11",
-    ),
-    Fault(
-        "G01-summed-gradients",
-        "gradients of means added up",
-        "tensorflow 25806",
-        _gradients_summed,
-        "added up over <n> shards, but each shard's value is a mean",
-    ),
-    Fault(
-        "G02-regularised-towers",
-        "penalty added once per tower",
-        "tensorflow/models 342",
-        _penalty_per_tower,
-        "regulariser, is counted <n> times",
-    ),
-)

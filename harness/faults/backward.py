@@ -6,11 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.fault import Case, Fault, Program, kinds, planted
 from harness.faults.samples import add_up, dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
 from harness.parallel.data import make_parallel
 
+FAULTS: list[Fault[Case]] = []
 
+
+@planted(
+    FAULTS,
+    "P01-tape-around-towers",
+    "backward ops on device 0",
+    "tensorflow 54460",
+    "backward ops are not on the devices of their forward ops",
+)
 def _tape_around_towers(devices: Devices) -> Case:
     """Plain towers: the caller who takes the gradient does not see them."""
     model, variables = dense()
@@ -30,6 +39,13 @@ def _gradients_of(devices: Devices, twin: Program, model: Program, variables: li
     )
 
 
+@planted(
+    FAULTS,
+    "P01-by-hand",
+    "backward ops on device 0, in towers without make_parallel",
+    "tensorflow 33688",
+    "backward ops are not on the devices of their forward ops",
+)
 def _colocated_by_hand(devices: Devices) -> Case:
     """The twin does without ``make_parallel``: each tower has a custom gradient, which opens the tower's scope."""
     import tensorflow as tf
@@ -90,18 +106,39 @@ def _steps(devices: Devices, scope: str | None) -> tuple[Program, Program, Progr
     return parallel, twin, reference
 
 
+@planted(
+    FAULTS,
+    "P01-one-tape",
+    "a training step with one tape",
+    "tensorflow 54460",
+    "backward ops are not on the devices of their forward ops",
+)
 def _one_tape(devices: Devices) -> Case:
     rows = uneven(len(devices))
     parallel, twin, reference = _steps(devices, None)
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("gradient-placement"))
 
 
+@planted(
+    FAULTS,
+    "P01-last-scope",
+    "gradient taken in the last scope",
+    "tensorflow 54460",
+    "backward ops are not on the devices of their forward ops",
+)
 def _gradient_in_last_scope(devices: Devices) -> Case:
     rows = uneven(len(devices))
     parallel, twin, reference = _steps(devices, devices[-1].name)
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("gradient-placement"))
 
 
+@planted(
+    FAULTS,
+    "P02-traced-before",
+    "backward ops on device 0, in a tf.function that ran before",
+    "tensorflow 54460",
+    "backward ops are not on the devices of their forward ops",
+)
 def _traced_before(devices: Devices) -> Case:
     """Compiled training steps that have run before: no graph is built again, so only the placed graph shows it."""
     import tensorflow as tf
@@ -113,42 +150,3 @@ def _traced_before(devices: Devices) -> Case:
     compiled(x)
     compiled_twin(x)
     return Case(compiled, compiled_twin, reference, {"x": sample(rows, 3)}, kinds("gradient-placement"))
-
-
-FAULTS = (
-    Fault(
-        "P01-tape-around-towers",
-        "backward ops on device 0",
-        "tensorflow 54460",
-        _tape_around_towers,
-        "backward ops are not on the devices of their forward ops",
-    ),
-    Fault(
-        "P01-by-hand",
-        "backward ops on device 0, in towers without make_parallel",
-        "tensorflow 33688",
-        _colocated_by_hand,
-        "backward ops are not on the devices of their forward ops",
-    ),
-    Fault(
-        "P01-one-tape",
-        "a training step with one tape",
-        "tensorflow 54460",
-        _one_tape,
-        "backward ops are not on the devices of their forward ops",
-    ),
-    Fault(
-        "P01-last-scope",
-        "gradient taken in the last scope",
-        "tensorflow 54460",
-        _gradient_in_last_scope,
-        "backward ops are not on the devices of their forward ops",
-    ),
-    Fault(
-        "P02-traced-before",
-        "backward ops on device 0, in a tf.function that ran before",
-        "tensorflow 54460",
-        _traced_before,
-        "backward ops are not on the devices of their forward ops",
-    ),
-)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, soft_placement
+from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
 from harness.faults.samples import dense, in_shards, on_each, sample, uneven
+
+FAULTS: list[Fault[Case]] = []
 
 #: The index of a device that no machine has.
 _ABSENT = 90
@@ -25,20 +27,48 @@ def _softly(case: Case) -> Case:
     return replace(case, surroundings=soft_placement)
 
 
+@planted(
+    FAULTS,
+    "P05-last-absent",
+    "soft placement hides an absent device",
+    "tensorflow 29342",
+    "not run on the device that its scope requests.*MatMul",
+)
 def _last_is_absent(devices: Devices) -> Case:
     return _softly(_case(devices, [*devices.names[:-1], f"/CPU:{_ABSENT}"], "op-placement", "unused-device"))
 
 
+@planted(
+    FAULTS,
+    "P05-no-such-gpu",
+    "soft placement hides that there is no GPU",
+    "tensorflow 29342",
+    "not run on the device that its scope requests.*MatMul",
+)
 def _no_such_gpu(devices: Devices) -> Case:
     names = [f"/GPU:{_ABSENT + index}" for index in range(len(devices))]
     return _softly(_case(devices, names, "op-placement", "unused-device"))
 
 
+@planted(
+    FAULTS,
+    "P05-one-too-many",
+    "one more tower than devices",
+    "tensorflow 29342",
+    "not run on the device that its scope requests.*MatMul",
+)
 def _one_device_too_many(devices: Devices) -> Case:
     """All devices are used, and the tower without a device runs on the host."""
     return _softly(_case(devices, [*devices.names, f"/GPU:{_ABSENT}"], "op-placement"))
 
 
+@planted(
+    FAULTS,
+    "P05-refused",
+    "an absent device without soft placement",
+    "tensorflow 29342",
+    r"Could not satisfy device specification .*samples\.py:",
+)
 def _refused(devices: Devices) -> Case:
     """Without soft placement the absent device is an error."""
     return _case(devices, [*devices.names[:-1], f"/CPU:{_ABSENT}"], "error")
@@ -59,25 +89,44 @@ def _compiled(devices: Devices, names: Sequence[str]) -> Case:
     return Case(parallel, twin, _pure, {"x": sample(12, 5)}, kinds("op-placement"))
 
 
+@planted(
+    FAULTS,
+    "P06-compiled-whole",
+    "jit_compile=True ignores devices",
+    "tensorflow 124880",
+    "XLA compiled the function for one device.*Tanh",
+    needs_xla=True,
+)
 def _compiled_whole(devices: Devices) -> Case:
     return _compiled(devices, devices.names)
 
 
+@planted(
+    FAULTS,
+    "P06-compiled-absent",
+    "jit_compile=True accepts the name of a missing device",
+    "tensorflow 124880",
+    "XLA compiled the function for one device.*Tanh",
+    needs_xla=True,
+)
 def _compiled_for_absent(devices: Devices) -> Case:
     """XLA accepts names of absent devices, with and without soft placement. No scope names the last device."""
     case = _compiled(devices, [*devices.names[:-1], f"/job:worker/task:7/device:GPU:{_ABSENT}"])
     return replace(case, kinds=kinds("op-placement", "unused-device"), modes=("eager",))
 
 
+@planted(FAULTS, "P16-no-scope", "no device scope at all", "public code", "no op of the program ran on")
 def _no_scope(devices: Devices) -> Case:
     return _case(devices, [None] * len(devices), "unused-device")
 
 
+@planted(FAULTS, "P16-two-of-four", "half of the devices are not used", "public code", "no op of the program ran on")
 def _two_of_four(devices: Devices) -> Case:
     """``devices[index // 2]``: every second device has nothing to do."""
     return _case(devices, [devices.names[index // 2] for index in range(len(devices))], "unused-device")
 
 
+@planted(FAULTS, "P16-in-name-only", "the device scopes contain no ops", "public code", "no op of the program ran on")
 def _busy_with_nothing(devices: Devices) -> Case:
     """One device computes everything; the scopes of the others hold no work."""
     import tensorflow as tf
@@ -90,66 +139,3 @@ def _busy_with_nothing(devices: Devices) -> Case:
 
     inputs = {"x": sample(uneven(len(devices)), 3)}
     return Case(parallel, in_shards(devices.names, model), model, inputs, kinds("unused-device"))
-
-
-FAULTS = (
-    Fault(
-        "P05-last-absent",
-        "soft placement hides an absent device",
-        "tensorflow 29342",
-        _last_is_absent,
-        "not run on the device that its scope requests.*MatMul",
-    ),
-    Fault(
-        "P05-no-such-gpu",
-        "soft placement hides that there is no GPU",
-        "tensorflow 29342",
-        _no_such_gpu,
-        "not run on the device that its scope requests.*MatMul",
-    ),
-    Fault(
-        "P05-one-too-many",
-        "one more tower than devices",
-        "tensorflow 29342",
-        _one_device_too_many,
-        "not run on the device that its scope requests.*MatMul",
-    ),
-    Fault(
-        "P05-refused",
-        "an absent device without soft placement",
-        "tensorflow 29342",
-        _refused,
-        r"Could not satisfy device specification .*samples\.py:",
-    ),
-    Fault(
-        "P06-compiled-whole",
-        "jit_compile=True ignores devices",
-        "tensorflow 124880",
-        _compiled_whole,
-        "XLA compiled the function for one device.*Tanh",
-        needs_xla=True,
-    ),
-    Fault(
-        "P06-compiled-absent",
-        "jit_compile=True accepts the name of a missing device",
-        "tensorflow 124880",
-        _compiled_for_absent,
-        "XLA compiled the function for one device.*Tanh",
-        needs_xla=True,
-    ),
-    Fault("P16-no-scope", "no device scope at all", "public code", _no_scope, "no op of the program ran on"),
-    Fault(
-        "P16-two-of-four",
-        "half of the devices are not used",
-        "public code",
-        _two_of_four,
-        "no op of the program ran on",
-    ),
-    Fault(
-        "P16-in-name-only",
-        "the device scopes contain no ops",
-        "public code",
-        _busy_with_nothing,
-        "no op of the program ran on",
-    ),
-)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
+
+FAULTS: list[Fault[Case]] = []
 
 
 def _floor_slice(devices: Devices, rows: int) -> Case:
@@ -22,14 +24,31 @@ def _floor_slice(devices: Devices, rows: int) -> Case:
     return Case(parallel, in_shards(devices.names, model), model, {"x": sample(rows, 3)}, kinds("shape"))
 
 
+@planted(
+    FAULTS, "V01-floor-slice", "remainder dropped by a floor slice", "keras-extras issue 7", r"Rows \d+.* were dropped"
+)
 def _ten_rows(devices: Devices) -> Case:
     return _floor_slice(devices, uneven(len(devices)))
 
 
+@planted(
+    FAULTS,
+    "V01-fewer-rows",
+    "3 rows on 4 devices: every row is dropped",
+    "keras-extras issue 11",
+    r"All \d+ rows were dropped",
+)
 def _fewer_rows(devices: Devices) -> Case:
     return _floor_slice(devices, len(devices) - 1)
 
 
+@planted(
+    FAULTS,
+    "V01-get-slice",
+    "remainder dropped; sizes known only at run time",
+    "keras-extras issue 7",
+    r"Rows \d+.* were dropped",
+)
 def _get_slice(devices: Devices) -> Case:
     """``get_slice`` of a widespread multi-GPU recipe for Keras 1 and 2: the sizes are tensors."""
     import tensorflow as tf
@@ -61,6 +80,7 @@ def _get_slice(devices: Devices) -> Case:
     )
 
 
+@planted(FAULTS, "V01-loss", "remainder dropped inside a mean", "keras-extras issue 7", r"Rows? \d+.* dropped")
 def _loss_of_whole_shards(devices: Devices) -> Case:
     """The rows are lost in a loss, where no shape shows it."""
     import tensorflow as tf
@@ -84,6 +104,9 @@ def _loss_of_whole_shards(devices: Devices) -> Case:
     return Case(parallel, twin, loss, {"x": sample(11, 3)}, kinds("value"))
 
 
+@planted(
+    FAULTS, "V03-even-split", "tf.split refuses an uneven batch", "keras issue 11844", r"evenly divide .*remainder\.py:"
+)
 def _even_split(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -108,6 +131,7 @@ def _even_split(devices: Devices) -> Case:
     )
 
 
+@planted(FAULTS, "V04-cut-by-zero", "x[:-cut] is empty if cut is 0", "public code", r"All \d+ rows were dropped")
 def _cut_to_a_multiple(devices: Devices) -> Case:
     """Right for every batch except those that need no cut."""
     model, _ = dense()
@@ -123,49 +147,3 @@ def _cut_to_a_multiple(devices: Devices) -> Case:
         return on_all(x[: x.shape[0] - cut])
 
     return Case(parallel, twin, model, {"x": sample(2 * count, 3)}, kinds("shape"))
-
-
-FAULTS = (
-    Fault(
-        "V01-floor-slice",
-        "remainder dropped by a floor slice",
-        "keras-extras issue 7",
-        _ten_rows,
-        r"Rows \d+.* were dropped",
-    ),
-    Fault(
-        "V01-fewer-rows",
-        "3 rows on 4 devices: every row is dropped",
-        "keras-extras issue 11",
-        _fewer_rows,
-        r"All \d+ rows were dropped",
-    ),
-    Fault(
-        "V01-get-slice",
-        "remainder dropped; sizes known only at run time",
-        "keras-extras issue 7",
-        _get_slice,
-        r"Rows \d+.* were dropped",
-    ),
-    Fault(
-        "V01-loss",
-        "remainder dropped inside a mean",
-        "keras-extras issue 7",
-        _loss_of_whole_shards,
-        r"Rows? \d+.* dropped",
-    ),
-    Fault(
-        "V03-even-split",
-        "tf.split refuses an uneven batch",
-        "keras issue 11844",
-        _even_split,
-        r"evenly divide .*remainder\.py:",
-    ),
-    Fault(
-        "V04-cut-by-zero",
-        "x[:-cut] is empty if cut is 0",
-        "public code",
-        _cut_to_a_multiple,
-        r"All \d+ rows were dropped",
-    ),
-)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import per_shard, sample, shares
+
+FAULTS: list[Fault[Case]] = []
 
 
 def _sum(devices: Devices, x: Any, lost: float) -> Case:
@@ -31,23 +33,40 @@ def _sum(devices: Devices, x: Any, lost: float) -> Case:
     return Case(parallel, twin, reference, {"x": x}, kinds("value"))
 
 
+@planted(
+    FAULTS,
+    "V21-long-sum",
+    "a different order of summation, and 1 part in 1,000 lost",
+    "tensorflow 2732",
+    r"0\.999 times",
+)
 def _long_sum(devices: Devices) -> Case:
     return _sum(devices, sample(1000, 3) + 1, 1e-3)
 
 
+@planted(
+    FAULTS,
+    "V21-large-numbers",
+    "1 part in 1,000 lost from sums of numbers near 1e6",
+    "tensorflow 2732",
+    r"0\.999 times",
+)
 def _large_numbers(devices: Devices) -> Case:
     return _sum(devices, 1e6 * (sample(1000, 3) + 1), 1e-3)
 
 
+@planted(FAULTS, "V21-float16", "1 part in 10 lost from sums in float16", "tensorflow 2732", r"0\.9001? times")
 def _half_precision(devices: Devices) -> Case:
     return _sum(devices, (sample(64, 3) + 2).astype("float16"), 0.1)
 
 
+@planted(FAULTS, "V21-float64", "1 part in 1e9 lost from sums in float64", "tensorflow 2732", r"0\.999999999 times")
 def _double_precision(devices: Devices) -> Case:
     """1e-9 is a fault in float64."""
     return _sum(devices, sample(1000, 3).astype("float64") + 1, 1e-9)
 
 
+@planted(FAULTS, "V21-one-element", "one element of many wrong by 1e-3", "tensorflow 2732", r"1 of \d+ elements differ")
 def _one_element(devices: Devices) -> Case:
     """One of many results is wrong by 1e-3 of itself, which a norm over all of them would hide."""
     import tensorflow as tf
@@ -69,6 +88,9 @@ def _one_element(devices: Devices) -> Case:
     return Case(parallel, joined, reference, {"x": sample(8 * count, 64)}, kinds("value"))
 
 
+@planted(
+    FAULTS, "V21-coarse-tower", "one tower in half precision", "own attack", "computes in float16 instead of float32"
+)
 def _coarse_tower(devices: Devices) -> Case:
     """The last tower computes in half precision, unlike the others and the reference."""
     import tensorflow as tf
@@ -94,45 +116,3 @@ def _coarse_tower(devices: Devices) -> Case:
         {"x": sample(8 * count, 64)},
         kinds("value"),
     )
-
-
-FAULTS = (
-    Fault(
-        "V21-long-sum",
-        "a different order of summation, and 1 part in 1,000 lost",
-        "tensorflow 2732",
-        _long_sum,
-        r"0\.999 times",
-    ),
-    Fault(
-        "V21-large-numbers",
-        "1 part in 1,000 lost from sums of numbers near 1e6",
-        "tensorflow 2732",
-        _large_numbers,
-        r"0\.999 times",
-    ),
-    Fault(
-        "V21-float16", "1 part in 10 lost from sums in float16", "tensorflow 2732", _half_precision, r"0\.9001? times"
-    ),
-    Fault(
-        "V21-float64",
-        "1 part in 1e9 lost from sums in float64",
-        "tensorflow 2732",
-        _double_precision,
-        r"0\.999999999 times",
-    ),
-    Fault(
-        "V21-one-element",
-        "one element of many wrong by 1e-3",
-        "tensorflow 2732",
-        _one_element,
-        r"1 of \d+ elements differ",
-    ),
-    Fault(
-        "V21-coarse-tower",
-        "one tower in half precision",
-        "own attack",
-        _coarse_tower,
-        "computes in float16 instead of float32",
-    ),
-)

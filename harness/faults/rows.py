@@ -9,11 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import dense, on_each, sample, uneven
 from harness.parallel.data import make_parallel
 
+FAULTS: list[Fault[Case]] = []
 
+
+@planted(FAULTS, "V05-joined-side-by-side", "results joined along features", "public code", "joined along axis 1")
 def _joined_side_by_side(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -29,6 +32,7 @@ def _joined_side_by_side(devices: Devices) -> Case:
     return Case(parallel, twin, model, {"x": sample(2 * count, 3)}, kinds("shape"))
 
 
+@planted(FAULTS, "V05-stacked-as-columns", "square results transposed", "public code", "is transposed")
 def _stacked_as_columns(devices: Devices) -> Case:
     """Square results: transposed, they have the right shape."""
     import tensorflow as tf
@@ -51,6 +55,7 @@ def _stacked_as_columns(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(count, 3)}, kinds("value"))
 
 
+@planted(FAULTS, "V05-split-features", "softmax split along its own axis", "public code", "is split along axis 1")
 def _split_features(devices: Devices) -> Case:
     """A softmax over features, which are split: the shape is right, and each part sums to 1."""
     import tensorflow as tf
@@ -69,6 +74,7 @@ def _split_features(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(2 * count, 2 * count)}, kinds("value"))
 
 
+@planted(FAULTS, "V05-split-time", "running sum split along time", "public code", "is split along axis 1")
 def _split_time(devices: Devices) -> Case:
     """Sequences [batch, time]: a running sum over time, split along time. The first device's part is right."""
     import tensorflow as tf
@@ -87,6 +93,9 @@ def _split_time(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(count, 3 * count)}, kinds("value"))
 
 
+@planted(
+    FAULTS, "V05-split-image-rows", "convolution split along height, float16", "public code", "is split along axis 1"
+)
 def _split_image_rows(devices: Devices) -> Case:
     """A padded convolution of images cut in strips, float16: wrong only at the seams."""
     import tensorflow as tf
@@ -124,6 +133,7 @@ def _not_row_wise(devices: Devices, per_row: Callable[[Any], Any], batch_wise: C
     return Case(parallel, twin, reference, {"x": sample(2 * count, 3)}, kinds(kind))
 
 
+@planted(FAULTS, "V18-batch-softmax", "softmax over the batch", "public code", "not row-wise")
 def _batch_softmax(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -131,6 +141,7 @@ def _batch_softmax(devices: Devices) -> Case:
     return _not_row_wise(devices, model, lambda rows: tf.nn.softmax(rows, axis=0), "value")
 
 
+@planted(FAULTS, "V18-rank", "rank within the batch, integers", "public code", "not row-wise")
 def _rank_in_batch(devices: Devices) -> Case:
     """The rank of each row within its batch, integers."""
     import tensorflow as tf
@@ -139,6 +150,7 @@ def _rank_in_batch(devices: Devices) -> Case:
     return _not_row_wise(devices, model, lambda rows: tf.argsort(rows, axis=0), "value")
 
 
+@planted(FAULTS, "V18-argmax", "argmax over the batch", "public code", "not row-wise")
 def _argmax_over_batch(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -146,6 +158,7 @@ def _argmax_over_batch(devices: Devices) -> Case:
     return _not_row_wise(devices, model, lambda rows: tf.argmax(rows, axis=0), "shape")
 
 
+@planted(FAULTS, "V18-sort", "sort of the batch", "public code", "not row-wise")
 def _sort(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -153,6 +166,7 @@ def _sort(devices: Devices) -> Case:
     return _not_row_wise(devices, model, lambda rows: tf.sort(rows, axis=0), "value")
 
 
+@planted(FAULTS, "V18-negatives", "in-batch negatives", "public code", "not row-wise")
 def _in_batch_negatives(devices: Devices) -> Case:
     """A contrastive loss: each row is compared with all others of its batch."""
     import tensorflow as tf
@@ -166,6 +180,7 @@ def _in_batch_negatives(devices: Devices) -> Case:
     return _not_row_wise(devices, model, contrast, "value")
 
 
+@planted(FAULTS, "V18-batch-statistics", "batch normalisation per shard", "tensorflow 7439", "not row-wise")
 def _batch_statistics(devices: Devices) -> Case:
     """A Keras layer that normalises each shard by the shard's own mean and variance."""
     import tensorflow as tf
@@ -198,6 +213,7 @@ def _attention(x: Any, table: Any) -> Any:
     return tf.matmul(tf.nn.softmax(tf.matmul(x, table, transpose_b=True)), table)
 
 
+@planted(FAULTS, "V19-table", "make_parallel without broadcast", "public code", "Table is split like a batch")
 def _split_table(devices: Devices) -> Case:
     """A table of as many rows as the batch is split like it, and each device sees a part."""
     inputs = {"x": sample(2 * len(devices), 3), "table": sample(2 * len(devices), 3, seed=7)}
@@ -210,6 +226,7 @@ def _split_table(devices: Devices) -> Case:
     )
 
 
+@planted(FAULTS, "V19-table-by-hand", "a table split like a batch", "public code", "Table is split like a batch")
 def _split_table_by_hand(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -223,46 +240,3 @@ def _split_table_by_hand(devices: Devices) -> Case:
 
     inputs = {"x": sample(2 * count, 3), "table": sample(5 * count, 3, seed=7)}
     return Case(parallel, twin, _attention, inputs, kinds("value"))
-
-
-FAULTS = (
-    Fault(
-        "V05-joined-side-by-side",
-        "results joined along features",
-        "public code",
-        _joined_side_by_side,
-        "joined along axis 1",
-    ),
-    Fault("V05-stacked-as-columns", "square results transposed", "public code", _stacked_as_columns, "is transposed"),
-    Fault(
-        "V05-split-features",
-        "softmax split along its own axis",
-        "public code",
-        _split_features,
-        "is split along axis 1",
-    ),
-    Fault("V05-split-time", "running sum split along time", "public code", _split_time, "is split along axis 1"),
-    Fault(
-        "V05-split-image-rows",
-        "convolution split along height, float16",
-        "public code",
-        _split_image_rows,
-        "is split along axis 1",
-    ),
-    Fault("V18-batch-softmax", "softmax over the batch", "public code", _batch_softmax, "not row-wise"),
-    Fault("V18-rank", "rank within the batch, integers", "public code", _rank_in_batch, "not row-wise"),
-    Fault("V18-argmax", "argmax over the batch", "public code", _argmax_over_batch, "not row-wise"),
-    Fault("V18-sort", "sort of the batch", "public code", _sort, "not row-wise"),
-    Fault("V18-negatives", "in-batch negatives", "public code", _in_batch_negatives, "not row-wise"),
-    Fault(
-        "V18-batch-statistics", "batch normalisation per shard", "tensorflow 7439", _batch_statistics, "not row-wise"
-    ),
-    Fault("V19-table", "make_parallel without broadcast", "public code", _split_table, "Table is split like a batch"),
-    Fault(
-        "V19-table-by-hand",
-        "a table split like a batch",
-        "public code",
-        _split_table_by_hand,
-        "Table is split like a batch",
-    ),
-)

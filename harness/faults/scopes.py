@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import add_up, dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
 
+FAULTS: list[Fault[Case]] = []
 
+
+@planted(
+    FAULTS,
+    "P12-concat-in-the-loop",
+    "concat in the last tower's scope",
+    "public code",
+    "joined inside the scope of one.*Concat",
+)
 def _concat_in_the_loop(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -27,6 +36,13 @@ def _concat_in_the_loop(devices: Devices) -> Case:
     return Case(parallel, in_shards(devices.names, model), model, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
+@planted(
+    FAULTS,
+    "P12-split-in-a-scope",
+    "split in the last tower's scope",
+    "public code",
+    "is split inside the scope of one.*Split",
+)
 def _split_in_the_last_scope(devices: Devices) -> Case:
     """The second input is split in a scope that was meant for something else."""
     import tensorflow as tf
@@ -54,6 +70,13 @@ def _split_in_the_last_scope(devices: Devices) -> Case:
     return Case(parallel, twin, reference, inputs, kinds("op-placement"))
 
 
+@planted(
+    FAULTS,
+    "P12-losses-in-the-loop",
+    "sums in the last tower's scope",
+    "public code",
+    "joined inside the scope of one.*AddN",
+)
 def _losses_added_in_the_loop(devices: Devices) -> Case:
     """A training step: losses and gradients of all towers are added up in the scope of the last."""
     import tensorflow as tf
@@ -82,6 +105,13 @@ def _losses_added_in_the_loop(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
+@planted(
+    FAULTS,
+    "P12-one-of-two-outputs",
+    "one output joined in the scope",
+    "public code",
+    "joined inside the scope of one.*Concat",
+)
 def _stack_of_two_outputs(devices: Devices) -> Case:
     """A dict of outputs, one of which is concatenated inside the scopes."""
     import tensorflow as tf
@@ -112,6 +142,13 @@ def _stack_of_two_outputs(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
+@planted(
+    FAULTS,
+    "P14-activation",
+    "an activation outside of the scope",
+    "public code",
+    "outside of its device scope.*Softplus",
+)
 def _activation_outside(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -135,6 +172,13 @@ def _activation_outside(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
+@planted(
+    FAULTS,
+    "P14-after-a-function",
+    "an op after a nested function",
+    "public code",
+    "outside of its device scope.*Softmax",
+)
 def _after_a_function(devices: Devices) -> Case:
     """The model is a ``tf.function``; the op after it stands outside the scope."""
     import tensorflow as tf
@@ -159,6 +203,7 @@ def _after_a_function(devices: Devices) -> Case:
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
 
 
+@planted(FAULTS, "P14-loss", "the loss outside of the scope", "public code", "outside of its device scope.*Square")
 def _loss_outside(devices: Devices) -> Case:
     """The towers end before their loss. The host may compute the weighted sum of the losses, not the losses."""
     import tensorflow as tf
@@ -186,52 +231,3 @@ def _loss_outside(devices: Devices) -> Case:
         return sum(mean * size for mean, size in zip(means, sizes, strict=True)) / rows
 
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("op-placement"))
-
-
-FAULTS = (
-    Fault(
-        "P12-concat-in-the-loop",
-        "concat in the last tower's scope",
-        "public code",
-        _concat_in_the_loop,
-        "joined inside the scope of one.*Concat",
-    ),
-    Fault(
-        "P12-split-in-a-scope",
-        "split in the last tower's scope",
-        "public code",
-        _split_in_the_last_scope,
-        "is split inside the scope of one.*Split",
-    ),
-    Fault(
-        "P12-losses-in-the-loop",
-        "sums in the last tower's scope",
-        "public code",
-        _losses_added_in_the_loop,
-        "joined inside the scope of one.*AddN",
-    ),
-    Fault(
-        "P12-one-of-two-outputs",
-        "one output joined in the scope",
-        "public code",
-        _stack_of_two_outputs,
-        "joined inside the scope of one.*Concat",
-    ),
-    Fault(
-        "P14-activation",
-        "an activation outside of the scope",
-        "public code",
-        _activation_outside,
-        "outside of its device scope.*Softplus",
-    ),
-    Fault(
-        "P14-after-a-function",
-        "an op after a nested function",
-        "public code",
-        _after_a_function,
-        "outside of its device scope.*Softmax",
-    ),
-    Fault(
-        "P14-loss", "the loss outside of the scope", "public code", _loss_outside, "outside of its device scope.*Square"
-    ),
-)

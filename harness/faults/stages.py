@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.fault import Case, Fault, Program, kinds, planted
 from harness.faults.samples import sample
 from harness.parallel.model import pipeline
+
+FAULTS: list[Fault[Case]] = []
 
 _UNITS, _ROWS = 4, 6
 
@@ -55,6 +57,14 @@ def _stages(devices: Devices, places: Sequence[str], *found: str) -> Case:
     return Case(_placed(layers, places), twin, _unsplit(layers), inputs, kinds(*found), pattern="stages")
 
 
+@planted(
+    FAULTS,
+    "M01-two-stages-on-one-device",
+    "a stage runs on the previous stage's device",
+    "a slip in a list of devices: one device idles, and another fetches weights in every call",
+    "no op of the program ran on|passes tensors to the next device only",
+    devices_needed=3,
+)
 def _two_on_one(devices: Devices) -> Case:
     """The last stage but one runs on the device of the one before it."""
     names = list(devices.names)
@@ -62,12 +72,28 @@ def _two_on_one(devices: Devices) -> Case:
     return _stages(devices, names, "transfer", "variable-placement")
 
 
+@planted(
+    FAULTS,
+    "M01-stages-swapped",
+    "two stages run on each other's devices",
+    "a slip in a list of devices",
+    "passes tensors to the next device only",
+    devices_needed=3,
+)
 def _swapped(devices: Devices) -> Case:
     names = list(devices.names)
     names[-1], names[-2] = names[-2], names[-1]
     return _stages(devices, names, "transfer", "variable-placement")
 
 
+@planted(
+    FAULTS,
+    "M02-activation-through-the-host",
+    "an activation is fetched to the host on its way to the next stage",
+    "a check, a print or a clip between two stages, outside their scopes",
+    "(passes tensors to the next device only|a device that is not part of the pipeline).*Tanh",
+    devices_needed=3,
+)
 def _through_the_host(devices: Devices) -> Case:
     """The input of the last stage is fetched to the host and clipped there."""
     import tensorflow as tf
@@ -88,6 +114,13 @@ def _through_the_host(devices: Devices) -> Case:
     return Case(parallel, twin, _unsplit(layers), inputs, kinds("transfer"), pattern="stages")
 
 
+@planted(
+    FAULTS,
+    "P08-keras-weights-away-from-the-work",
+    "Keras layers built in a device scope keep their weights there and compute on the default device",
+    "tensorflow 53671",
+    "no op of the program ran|variable",
+)
 def _keras_layers(devices: Devices) -> Case:
     """Layers that are built in the scopes of their devices, but called outside: they compute on the default device."""
     import tensorflow as tf
@@ -105,6 +138,14 @@ def _keras_layers(devices: Devices) -> Case:
     return Case(_unsplit(layers), lambda x: pipe(x), _unsplit(layers), inputs, found, pattern="stages")
 
 
+@planted(
+    FAULTS,
+    "M04-gradients-of-micro-batches-added-up-elsewhere",
+    "every micro-batch's gradient of a stage's weights is sent to device 0 and added up there",
+    "micro-batches in a loop: tf.GradientTape adds up where tape.gradient is called",
+    "passes gradients to the previous device only",
+    devices_needed=3,
+)
 def _micro_batches_by_hand(devices: Devices) -> Case:
     """Each stage has a tape of its own on its device, and the outer tape adds up a weight's gradients on device 0."""
     import tensorflow as tf
@@ -148,46 +189,3 @@ def _micro_batches_by_hand(devices: Devices) -> Case:
         gradients=True,
         pattern="stages",
     )
-
-
-FAULTS = (
-    Fault(
-        "M01-two-stages-on-one-device",
-        "a stage runs on the previous stage's device",
-        "a slip in a list of devices: one device idles, and another fetches weights in every call",
-        _two_on_one,
-        "no op of the program ran on|passes tensors to the next device only",
-        devices_needed=3,
-    ),
-    Fault(
-        "M01-stages-swapped",
-        "two stages run on each other's devices",
-        "a slip in a list of devices",
-        _swapped,
-        "passes tensors to the next device only",
-        devices_needed=3,
-    ),
-    Fault(
-        "M02-activation-through-the-host",
-        "an activation is fetched to the host on its way to the next stage",
-        "a check, a print or a clip between two stages, outside their scopes",
-        _through_the_host,
-        "(passes tensors to the next device only|a device that is not part of the pipeline).*Tanh",
-        devices_needed=3,
-    ),
-    Fault(
-        "M04-gradients-of-micro-batches-added-up-elsewhere",
-        "every micro-batch's gradient of a stage's weights is sent to device 0 and added up there",
-        "micro-batches in a loop: tf.GradientTape adds up where tape.gradient is called",
-        _micro_batches_by_hand,
-        "passes gradients to the previous device only",
-        devices_needed=3,
-    ),
-    Fault(
-        "P08-keras-weights-away-from-the-work",
-        "Keras layers built in a device scope keep their weights there and compute on the default device",
-        "tensorflow 53671",
-        _keras_layers,
-        "no op of the program ran|variable",
-    ),
-)

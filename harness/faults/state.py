@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import losses, on_each, sample, uneven
 from harness.parallel.data import make_parallel
+
+FAULTS: list[Fault[Case]] = []
 
 
 def _dropped(devices: Devices, noise: Callable[[Any], Any], draw: Callable[[Any], Any], *found: str) -> Case:
@@ -36,16 +38,21 @@ def _stateless(x: Any) -> Any:
     return 2.0 * tf.cast(tf.random.stateless_uniform(tf.shape(x), seed=[1, 2]) < 0.5, x.dtype)
 
 
+@planted(
+    FAULTS, "R01-same-seed", "one seed for every shard", "tensorflow 33297", "every shard draws the same random numbers"
+)
 def _same_seed(devices: Devices) -> Case:
     return _dropped(devices, _stateless, _stateless, "value")
 
 
+@planted(FAULTS, "R01-unseeded", "dropout without a seed", "tensorflow 33297", "drawn without a seed")
 def _unseeded(devices: Devices) -> Case:
     import tensorflow as tf
 
     return _dropped(devices, lambda part: tf.nn.dropout(tf.ones_like(part), 0.5), _stateless, "nondeterminism")
 
 
+@planted(FAULTS, "R01-generator", "a generator called once per shard", "tensorflow 33297", "each shard draws its own")
 def _generator(devices: Devices) -> Case:
     """A generator gives each shard its next numbers, not the part of those of the whole batch."""
     import tensorflow as tf
@@ -58,6 +65,9 @@ def _generator(devices: Devices) -> Case:
     return _dropped(devices, draw, draw, "value")
 
 
+@planted(
+    FAULTS, "R01-keras-dropout", "a Keras Dropout called once per shard", "tensorflow 33297", "each shard draws its own"
+)
 def _keras_dropout(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -69,6 +79,13 @@ def _keras_dropout(devices: Devices) -> Case:
     return _dropped(devices, draw, draw, "value")
 
 
+@planted(
+    FAULTS,
+    "S02-drifting-copies",
+    "copies updated with their own gradients",
+    "public code",
+    "each shard takes a training step of its own",
+)
 def _drifting_copies(devices: Devices) -> Case:
     """A training step on a copy of the variable per device: each copy uses its own shard's gradient."""
     import tensorflow as tf
@@ -112,6 +129,13 @@ def _drifting_copies(devices: Devices) -> Case:
     return Case(parallel, twin, reference, inputs, kinds("value"))
 
 
+@planted(
+    FAULTS,
+    "G04-stale-copy",
+    "a copy made outside of the tape",
+    "public code",
+    "gets no gradient: the program never reads it",
+)
 def _stale_copy(devices: Devices) -> Case:
     """The copy was made outside the tape: the values are right, but the variable gets no gradient."""
     import tensorflow as tf
@@ -136,6 +160,9 @@ def _stale_copy(devices: Devices) -> Case:
     )
 
 
+@planted(
+    FAULTS, "G04-stale-step", "one device's part has no gradient", "public code", r"part of shard \d .* is missing"
+)
 def _stale_copy_in_a_step(devices: Devices) -> Case:
     """The same in a training step: the last device reads before its tape starts, so its part is missing."""
     import tensorflow as tf
@@ -167,46 +194,3 @@ def _stale_copy_in_a_step(devices: Devices) -> Case:
         {"x": sample(2 * count, 3)},
         kinds("value"),
     )
-
-
-FAULTS = (
-    Fault(
-        "R01-same-seed",
-        "one seed for every shard",
-        "tensorflow 33297",
-        _same_seed,
-        "every shard draws the same random numbers",
-    ),
-    Fault("R01-unseeded", "dropout without a seed", "tensorflow 33297", _unseeded, "drawn without a seed"),
-    Fault(
-        "R01-generator", "a generator called once per shard", "tensorflow 33297", _generator, "each shard draws its own"
-    ),
-    Fault(
-        "R01-keras-dropout",
-        "a Keras Dropout called once per shard",
-        "tensorflow 33297",
-        _keras_dropout,
-        "each shard draws its own",
-    ),
-    Fault(
-        "S02-drifting-copies",
-        "copies updated with their own gradients",
-        "public code",
-        _drifting_copies,
-        "each shard takes a training step of its own",
-    ),
-    Fault(
-        "G04-stale-copy",
-        "a copy made outside of the tape",
-        "public code",
-        _stale_copy,
-        "gets no gradient: the program never reads it",
-    ),
-    Fault(
-        "G04-stale-step",
-        "one device's part has no gradient",
-        "public code",
-        _stale_copy_in_a_step,
-        r"part of shard \d .* is missing",
-    ),
-)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.fault import Case, Fault, Program, kinds, planted
 from harness.faults.samples import per_shard, sample, shares
+
+FAULTS: list[Fault[Case]] = []
 
 
 def _under(names: Sequence[str] | None) -> Program:
@@ -46,27 +48,23 @@ def _case(devices: Devices, parallel: Program, twin: Program) -> Case:
     return Case(parallel, twin, tf.tanh, inputs, kinds("op-placement"), meant=devices[:-1])
 
 
+@planted(
+    FAULTS,
+    "C06-strategy-takes-all",
+    "MirroredStrategy() takes all devices",
+    "seeds",
+    "names a device that the program must not use",
+)
 def _takes_all(devices: Devices) -> Case:
     return _case(devices, _under(None), _under(devices[:-1].names))
 
 
+@planted(
+    FAULTS,
+    "C06-one-device-more",
+    "an op runs on a device that the program should not use",
+    "own attack",
+    "names a device that the program must not use",
+)
 def _one_more(devices: Devices) -> Case:
     return _case(devices, _by_hand(devices), _by_hand(devices[:-1]))
-
-
-FAULTS = (
-    Fault(
-        "C06-strategy-takes-all",
-        "MirroredStrategy() takes all devices",
-        "seeds",
-        _takes_all,
-        "names a device that the program must not use",
-    ),
-    Fault(
-        "C06-one-device-more",
-        "an op runs on a device that the program should not use",
-        "own attack",
-        _one_more,
-        "names a device that the program must not use",
-    ),
-)

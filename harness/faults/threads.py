@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import add_up, dense, losses, sample, shares, uneven
+
+FAULTS: list[Fault[Case]] = []
 
 
 def _threads(devices: Devices, fn: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Case:
@@ -38,11 +40,15 @@ def _threads(devices: Devices, fn: Callable[[Any], Any], reference: Callable[[An
     return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("unused-device"), modes=("eager",))
 
 
+@planted(
+    FAULTS, "P13-eager", "threads without the scope of their caller", "tensorflow 44487", "no op of the program ran on"
+)
 def _eager_in_threads(devices: Devices) -> Case:
     model, _ = dense()
     return _threads(devices, model, model)
 
 
+@planted(FAULTS, "P13-function", "threads that call one tf.function", "tensorflow 44487", "no op of the program ran on")
 def _function_in_threads(devices: Devices) -> Case:
     """One ``tf.function``, traced before, called by all threads."""
     import tensorflow as tf
@@ -53,6 +59,13 @@ def _function_in_threads(devices: Devices) -> Case:
     return _threads(devices, compiled, model)
 
 
+@planted(
+    FAULTS,
+    "P13-step",
+    "a gradient taken outside of the scope, in threads",
+    "tensorflow 44487",
+    "backward ops are not on the devices of their forward ops",
+)
 def _step_in_threads(devices: Devices) -> Case:
     """A training step per thread: the scope ends before the gradient is taken."""
     import tensorflow as tf
@@ -91,28 +104,3 @@ def _step_in_threads(devices: Devices) -> Case:
         kinds("gradient-placement"),
         modes=("eager",),
     )
-
-
-FAULTS = (
-    Fault(
-        "P13-eager",
-        "threads without the scope of their caller",
-        "tensorflow 44487",
-        _eager_in_threads,
-        "no op of the program ran on",
-    ),
-    Fault(
-        "P13-function",
-        "threads that call one tf.function",
-        "tensorflow 44487",
-        _function_in_threads,
-        "no op of the program ran on",
-    ),
-    Fault(
-        "P13-step",
-        "a gradient taken outside of the scope, in threads",
-        "tensorflow 44487",
-        _step_in_threads,
-        "backward ops are not on the devices of their forward ops",
-    ),
-)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, soft_placement
+from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
 from harness.faults.samples import dense, sample, shares, uneven
+
+FAULTS: list[Fault[Case]] = []
 
 
 def _layers() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
@@ -45,15 +47,36 @@ def _planted(devices: Devices, place: Callable[[int], str]) -> Case:
     return Case(on(place), twin, lambda x: second(first(x)), inputs, kinds("op-placement"))
 
 
+@planted(
+    FAULTS,
+    "P17-hard-coded",
+    "a hard-coded device in the second layer",
+    "public code",
+    "in a device scope that is not the shard's.*MatMul",
+)
 def _hard_coded(devices: Devices) -> Case:
     return _planted(devices, lambda _: devices[0].name)
 
 
+@planted(
+    FAULTS,
+    "P17-copied-index",
+    "the second layer runs on the device of a neighbour",
+    "public code",
+    "in a device scope that is not the shard's.*MatMul",
+)
 def _copied_index(devices: Devices) -> Case:
     last = len(devices) - 1
     return _planted(devices, lambda index: devices[index - 1 if index == last else index].name)
 
 
+@planted(
+    FAULTS,
+    "P17-rare-branch",
+    "a rare branch on device 0",
+    "public code",
+    "in a device scope that is not the shard's.*MatMul",
+)
 def _in_a_branch(devices: Devices) -> Case:
     """A branch that no shard takes: only the placed graph shows it."""
     import tensorflow as tf
@@ -82,6 +105,13 @@ def _in_a_branch(devices: Devices) -> Case:
     return Case(parallel, twin, lambda x: second(first(x)), inputs, kinds("op-placement"), modes=("graph",))
 
 
+@planted(
+    FAULTS,
+    "P17-all-but-a-scaling",
+    "everything but a scaling runs on device 0",
+    "public code",
+    "in a device scope that is not the shard's.*MatMul",
+)
 def _all_but_a_scaling(devices: Devices) -> Case:
     """Every device is used, for next to nothing."""
     import tensorflow as tf
@@ -130,6 +160,13 @@ def _python(devices: Devices, call: Callable[[Any], Any], modes: tuple[str, ...]
     return Case(on_each(call), on_each(tf.math.cos), reference, inputs, kinds("op-placement"), modes=modes)
 
 
+@planted(
+    FAULTS,
+    "P18-numpy-function",
+    "numpy_function in a device scope",
+    "TensorFlow's documentation",
+    "a Python function runs on the host.*PyFunc",
+)
 def _numpy(devices: Devices) -> Case:
     """In eager code TensorFlow calls the function itself, without an op. The op has no GPU kernel."""
     import tensorflow as tf
@@ -138,53 +175,14 @@ def _numpy(devices: Devices) -> Case:
     return replace(case, surroundings=soft_placement)
 
 
+@planted(
+    FAULTS,
+    "P18-py-function",
+    "py_function in a device scope",
+    "TensorFlow's documentation",
+    "a Python function runs on the host.*PyFunc",
+)
 def _eager_python(devices: Devices) -> Case:
     import tensorflow as tf
 
     return _python(devices, lambda x: tf.py_function(tf.math.cos, [x], tf.float32), ("eager", "graph"))
-
-
-FAULTS = (
-    Fault(
-        "P17-hard-coded",
-        "a hard-coded device in the second layer",
-        "public code",
-        _hard_coded,
-        "in a device scope that is not the shard's.*MatMul",
-    ),
-    Fault(
-        "P17-copied-index",
-        "the second layer runs on the device of a neighbour",
-        "public code",
-        _copied_index,
-        "in a device scope that is not the shard's.*MatMul",
-    ),
-    Fault(
-        "P17-rare-branch",
-        "a rare branch on device 0",
-        "public code",
-        _in_a_branch,
-        "in a device scope that is not the shard's.*MatMul",
-    ),
-    Fault(
-        "P17-all-but-a-scaling",
-        "everything but a scaling runs on device 0",
-        "public code",
-        _all_but_a_scaling,
-        "in a device scope that is not the shard's.*MatMul",
-    ),
-    Fault(
-        "P18-numpy-function",
-        "numpy_function in a device scope",
-        "TensorFlow's documentation",
-        _numpy,
-        "a Python function runs on the host.*PyFunc",
-    ),
-    Fault(
-        "P18-py-function",
-        "py_function in a device scope",
-        "TensorFlow's documentation",
-        _eager_python,
-        "a Python function runs on the host.*PyFunc",
-    ),
-)

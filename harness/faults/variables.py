@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import in_shards, integers, on_each, sample, uneven
+
+FAULTS: list[Fault[Case]] = []
 
 
 class _Lazy:
@@ -41,18 +43,39 @@ def _lazy(devices: Devices, lazy: Any, built: Any, mode: str) -> Case:
     )
 
 
+@planted(
+    FAULTS,
+    "P09-first-call",
+    "a variable made by the first call",
+    "public code",
+    "variable is created on the device of the first call.*variable ",
+)
 def _made_by_first_call(devices: Devices) -> Case:
     built = _Lazy()
     built(sample(1, 3))
     return _lazy(devices, _Lazy(), built, "eager")
 
 
+@planted(
+    FAULTS,
+    "P09-first-trace",
+    "a variable made while a graph is built",
+    "public code",
+    "variable is created on the device of the first call.*variable ",
+)
 def _made_by_first_trace(devices: Devices) -> Case:
     built = _Lazy()
     built(sample(1, 3))
     return _lazy(devices, _Lazy(), built, "graph")
 
 
+@planted(
+    FAULTS,
+    "P09-unbuilt-layer",
+    "a Keras layer that is not built",
+    "public code",
+    "variable is created on the device of the first call.*variable ",
+)
 def _unbuilt_layer(devices: Devices) -> Case:
     import tensorflow as tf
 
@@ -84,6 +107,13 @@ def _lookup(devices: Devices, look_up: Callable[[Any, Any], Any], device: str) -
     )
 
 
+@planted(
+    FAULTS,
+    "P11-embedding-lookup",
+    "embedding_lookup runs on the device of its table",
+    "tensorflow 30537",
+    "TensorFlow runs a lookup on its variable's device.*ResourceGather",
+)
 def _embedding_lookup(devices: Devices) -> Case:
     """``embedding_lookup`` opens the scope of its table, which is not the tower's."""
     import tensorflow as tf
@@ -91,18 +121,39 @@ def _embedding_lookup(devices: Devices) -> Case:
     return _lookup(devices, tf.nn.embedding_lookup, devices[0].name)
 
 
+@planted(
+    FAULTS,
+    "P11-gather",
+    "a gather runs on the device of its variable",
+    "tensorflow 30537",
+    "TensorFlow runs a lookup on its variable's device.*ResourceGather",
+)
 def _gather(devices: Devices) -> Case:
     import tensorflow as tf
 
     return _lookup(devices, tf.gather, devices[0].name)
 
 
+@planted(
+    FAULTS,
+    "P11-table-on-the-last",
+    "the table is on the last device",
+    "tensorflow 30537",
+    "TensorFlow runs a lookup on its variable's device.*ResourceGather",
+)
 def _table_on_the_last(devices: Devices) -> Case:
     import tensorflow as tf
 
     return _lookup(devices, tf.nn.embedding_lookup, devices[-1].name)
 
 
+@planted(
+    FAULTS,
+    "P11-lookups-alone",
+    "all lookups on one device",
+    "tensorflow 30537",
+    "TensorFlow runs a lookup on its variable's device.*ResourceGather",
+)
 def _copy_for_each(devices: Devices) -> Case:
     """Only lookups. In the twin each device has a copy of the table."""
     import tensorflow as tf
@@ -123,56 +174,3 @@ def _copy_for_each(devices: Devices) -> Case:
         return tf.gather(table, x)
 
     return Case(parallel, twin, reference, {"x": integers(20, 2 * count, 3)}, kinds("op-placement"))
-
-
-FAULTS = (
-    Fault(
-        "P09-first-call",
-        "a variable made by the first call",
-        "public code",
-        _made_by_first_call,
-        "variable is created on the device of the first call.*variable ",
-    ),
-    Fault(
-        "P09-first-trace",
-        "a variable made while a graph is built",
-        "public code",
-        _made_by_first_trace,
-        "variable is created on the device of the first call.*variable ",
-    ),
-    Fault(
-        "P09-unbuilt-layer",
-        "a Keras layer that is not built",
-        "public code",
-        _unbuilt_layer,
-        "variable is created on the device of the first call.*variable ",
-    ),
-    Fault(
-        "P11-embedding-lookup",
-        "embedding_lookup runs on the device of its table",
-        "tensorflow 30537",
-        _embedding_lookup,
-        "TensorFlow runs a lookup on its variable's device.*ResourceGather",
-    ),
-    Fault(
-        "P11-gather",
-        "a gather runs on the device of its variable",
-        "tensorflow 30537",
-        _gather,
-        "TensorFlow runs a lookup on its variable's device.*ResourceGather",
-    ),
-    Fault(
-        "P11-table-on-the-last",
-        "the table is on the last device",
-        "tensorflow 30537",
-        _table_on_the_last,
-        "TensorFlow runs a lookup on its variable's device.*ResourceGather",
-    ),
-    Fault(
-        "P11-lookups-alone",
-        "all lookups on one device",
-        "tensorflow 30537",
-        _copy_for_each,
-        "TensorFlow runs a lookup on its variable's device.*ResourceGather",
-    ),
-)
