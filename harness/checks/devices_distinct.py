@@ -11,6 +11,7 @@ from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
+from harness.lazy import tf
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
@@ -34,8 +35,6 @@ def run(context: CheckContext) -> CheckOutcome:
 
 def _judge_names(devices: Devices, tally: Tally) -> None:
     """Names are unique and known to TensorFlow; real GPUs lie on cards of their own."""
-    import tensorflow as tf
-
     # TensorFlow leaves the host out of the names of its own devices, so they are compared as parsed.
     known = {DeviceName.parse(device.name).short for device in tf.config.list_logical_devices()}
     seen: dict[str, int] = {}
@@ -81,8 +80,6 @@ def _judge_device(device: Device, index: int, mode: str, tally: Tally) -> None:
 
 
 def _product(device: str, mode: str) -> Any:
-    import tensorflow as tf
-
     def product(left: Any, right: Any) -> Any:
         with tf.device(device):
             return tf.matmul(left, right)
@@ -91,8 +88,6 @@ def _product(device: str, mode: str) -> Any:
 
 
 def _judge_absent(devices: Devices, tally: Tally) -> None:
-    import tensorflow as tf
-
     if tf.config.get_soft_device_placement():
         tally.found(
             Finding(
@@ -119,8 +114,6 @@ def _judge_absent(devices: Devices, tally: Tally) -> None:
 
 def _beyond_the_last(devices: Devices) -> str:
     """The name of a device that would be next: on the next server, where each is on a server of its own."""
-    import tensorflow as tf
-
     last = devices[-1].parsed
     if devices[-1].kind in ("core", "remote"):
         tasks = [device.parsed.task or 0 for device in devices if device.parsed.job == last.job]

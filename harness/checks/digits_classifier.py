@@ -18,6 +18,7 @@ from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
 from harness.checks.trajectory import Trajectory, compare
 from harness.devices.device import Devices
+from harness.lazy import tf
 
 #: A line for each image: 64 pixels from 0 to 16, row by row, and the digit. Not from scikit-learn, which has them too:
 #: where that is installed, Keras imports it, and each ``import tensorflow`` takes a fifth longer.
@@ -72,8 +73,6 @@ def load_images(seed: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int3
 
 def _model(dtype: str, seed: int) -> Any:
     """The classifier. Its first weights depend on ``seed`` alone: they are drawn in float32 for every dtype."""
-    import tensorflow as tf
-
     layers = tf.keras.layers
     model = tf.keras.Sequential(
         [
@@ -95,7 +94,6 @@ def _model(dtype: str, seed: int) -> Any:
 
 def _loss_per_image(model: Any) -> Any:
     """The cross-entropy of each image: ``image`` ``[rows, 8, 8, 1]`` and ``label`` ``[rows]`` to ``[rows]``."""
-    import tensorflow as tf
 
     def loss(image: Any, label: Any) -> Any:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(label, model(image, training=True))
@@ -105,8 +103,6 @@ def _loss_per_image(model: Any) -> Any:
 
 def train(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) -> tuple[Trajectory, float]:
     """Train sharded over ``devices``, or (``None``) on the default device. Also the accuracy on the test images."""
-    import tensorflow as tf
-
     from harness.parallel.data import make_parallel
 
     images, labels = load_images(seed)

@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checks.search import Search
+from harness.lazy import tf
 
 if TYPE_CHECKING:
     from harness.checking.tally import Tally
@@ -85,8 +86,6 @@ def _train(devices: Devices, seed: int, tally: Tally) -> None:
 
 def training_step(device: str, random: np.random.Generator) -> tuple[Callable[..., Any], list[Any]]:
     """A step of SGD with momentum for a dense model on ``device``, and all its variables, slots too."""
-    import tensorflow as tf
-
     with tf.device(device):
         weights = tf.Variable((random.standard_normal((FEATURES, OUTPUTS)) / 2).astype(np.float32), name="weights")
         optimizer = tf.keras.optimizers.SGD(LEARNING_RATE, momentum=0.9)

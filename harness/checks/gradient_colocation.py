@@ -8,6 +8,7 @@ import numpy as np
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
+from harness.lazy import tf
 
 #: Features, hidden units and outputs of the tower: no two alike, so that no transposed weight fits by chance.
 FEATURES, HIDDEN, OUTPUTS = 6, 7, 3
@@ -46,8 +47,6 @@ def run(context: CheckContext) -> CheckOutcome:
 
 def _tower(seed: int) -> tuple[Any, list[Any]]:
     """A dense tower of two layers, ``x`` ``[rows, FEATURES]`` to ``[rows, OUTPUTS]``, and its variables."""
-    import tensorflow as tf
-
     random = np.random.default_rng(seed)
 
     def weights(*shape: int) -> Any:

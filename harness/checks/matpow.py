@@ -16,6 +16,7 @@ import numpy.typing as npt
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
+from harness.lazy import tf
 
 #: The exponent of the example.
 POWER = 10
@@ -25,8 +26,6 @@ SIZE = 96
 
 def matpow(matrix: Any, power: int) -> Any:
     """``matrix`` (``[n, n]``) to the power of ``power`` (1 or more): ``power - 1`` products."""
-    import tensorflow as tf
-
     result = matrix
     for _ in range(power - 1):
         result = tf.matmul(matrix, result)
@@ -53,7 +52,6 @@ def run(context: CheckContext) -> CheckOutcome:
 
 def two_chains(pair: Devices) -> Any:
     """A function of ``a`` and ``b``: each power on a device of its own, the sum on the host."""
-    import tensorflow as tf
 
     def parallel(a: Any, b: Any) -> Any:
         with tf.device(pair[0].name):
@@ -86,8 +84,6 @@ def _matrices(seed: int) -> dict[str, npt.NDArray[np.float32]]:
 
 def _judge_chains(parallel: Any, inputs: dict[str, Any], pair: Devices, tally: Tally) -> None:
     """Each device ran the products of one chain, no more and no fewer."""
-    import tensorflow as tf
-
     from harness.evidence.tracing import trace
 
     traced = trace(tf.function(parallel), **{name: tf.constant(value) for name, value in inputs.items()})

@@ -9,6 +9,7 @@ import numpy as np
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.tally import Tally
 from harness.distribute.training import Training
+from harness.lazy import tf
 
 STEPS = 3
 #: Rows of a batch on each device; the last batch has half of them, so that it is uneven and can be divided still.
@@ -53,8 +54,6 @@ def run(context: CheckContext) -> CheckOutcome:
 
 def build() -> Training:
     """A model of two dense layers."""
-    import tensorflow as tf
-
     layers = tf.keras.layers
     model = tf.keras.Sequential(
         [layers.Input((FEATURES,)), layers.Dense(UNITS, activation="tanh"), layers.Dense(OUTPUTS)]

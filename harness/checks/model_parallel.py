@@ -8,6 +8,7 @@ import numpy as np
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checks.search import Search
+from harness.lazy import tf
 
 if TYPE_CHECKING:
     from harness.checking.tally import Tally
@@ -63,8 +64,6 @@ def verify_staged(staged: StagedProgram, devices: Devices) -> Verification:
 
 def _train(devices: Devices, seed: int, tally: Tally) -> None:
     """One step of SGD with momentum: values, where its ops ran, and where weights and slots are."""
-    import tensorflow as tf
-
     from harness.judgement.verify import verify
     from harness.parallel.model import pipeline
 

@@ -14,6 +14,7 @@ from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
 from harness.checks.trajectory import Trajectory, compare
 from harness.devices.device import Devices
+from harness.lazy import tf
 
 STEPS = 1000
 LEARNING_RATE = 0.5
@@ -50,8 +51,6 @@ def run(context: CheckContext) -> CheckOutcome:
 
 def _model(dtype: str, seed: int) -> tuple[Any, Any]:
     """The loss per sample of ``x`` and ``y`` (``[samples]``), and its weights ``[3, 1]``."""
-    import tensorflow as tf
-
     start = np.random.default_rng(seed).uniform(-0.8, 0.8, (len(TRUE_WEIGHTS), 1)).astype(np.float32)
     weights = tf.Variable(start.astype(dtype))
 
@@ -73,8 +72,6 @@ def _samples(seed: int, dtype: str, steps: int) -> Any:
 
 def fit(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) -> Trajectory:
     """Train for ``steps`` steps, sharded over ``devices`` or (``None``) on the default device."""
-    import tensorflow as tf
-
     from harness.parallel.data import make_parallel
 
     model, weights = _model(dtype, seed)

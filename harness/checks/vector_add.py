@@ -10,6 +10,7 @@ import numpy.typing as npt
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
+from harness.lazy import tf
 
 #: Rows that each device gets, and columns.
 ROWS_EACH = 125
@@ -42,7 +43,6 @@ def run(context: CheckContext) -> CheckOutcome:
 
 def split_add_concat(devices: Devices) -> Any:
     """A function of ``a`` and ``b`` (``[rows, columns]``, rows a multiple of the devices) that adds them."""
-    import tensorflow as tf
 
     def parallel(a: Any, b: Any) -> Any:
         with tf.device(devices.host):

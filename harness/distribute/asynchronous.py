@@ -10,6 +10,7 @@ from typing import Any
 from harness.distribute.loops import CustomLoop, share_of_loss
 from harness.distribute.session import SEED, number
 from harness.distribute.training import Data, check_training
+from harness.lazy import tf
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,6 @@ class AsynchronousTraining:
     """A training under ``ParameterServerStrategy``, set up by its coordinator."""
 
     def __init__(self, build: Any, strategy: Any, coordinator: Any, data: Data, workers: int, name: str) -> None:
-        import tensorflow as tf
-
         self.strategy, self.coordinator, self.data, self.workers = strategy, coordinator, data, workers
         tf.keras.utils.set_random_seed(SEED)
         with strategy.scope():
@@ -53,8 +52,6 @@ class AsynchronousTraining:
 
     def run(self, steps: int) -> AsynchronousHistory:
         """Take this many steps, each on the next free worker."""
-        import tensorflow as tf
-
         data, workers = self.data, self.workers
 
         def batches() -> Any:
@@ -93,15 +90,11 @@ class AsynchronousTraining:
 
     def loss(self) -> float:
         """The loss of all the data with the present weights."""
-        import tensorflow as tf
-
         x, y = (tf.convert_to_tensor(array) for array in self.data.arrays)
         predicted = self.training.model(x, training=False)
         return float(share_of_loss(self.training.loss, y, predicted, tf.shape(x)[0]))
 
     def _step(self) -> Any:
-        import tensorflow as tf
-
         made, model, optimizer = self.training, self.training.model, self.optimizer
 
         def part(x: Any, y: Any) -> Any:
@@ -132,8 +125,6 @@ class AsynchronousTraining:
 
 def serial_losses(build: Any, initial: Sequence[Any], data: Data, steps: int, name: str) -> tuple[float, ...]:
     """Return the losses of all the data on one device: after half the steps, and after each later one."""
-    import tensorflow as tf
-
     session = CustomLoop(build, tf.distribute.get_strategy(), data, name=name)
     history = session.run(initial, data, steps)
     x, y = (tf.convert_to_tensor(array) for array in data.arrays)

@@ -14,6 +14,7 @@ from harness.checking.tally import Tally
 from harness.distribute.strategies import IN_ONE_PROCESS
 from harness.distribute.training import Training, dense_training
 from harness.errors import HarnessError
+from harness.lazy import tf
 from harness.records import Finding, Verdict
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def _train(strategy: str, count: int, policy: str) -> Equivalence:
 
 
 def _build(policy: str) -> Training:
-    import tensorflow as tf
-
     return dense_training(policy, FEATURES, UNITS, OUTPUTS, tf.keras.optimizers.SGD(0.1, momentum=0.9))
 
 

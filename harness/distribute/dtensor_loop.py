@@ -17,6 +17,7 @@ from harness.distribute.loops import CustomLoop, share_of_loss
 from harness.distribute.session import Watch, named_variables
 from harness.distribute.training import Data, row_digests
 from harness.errors import TrainingError
+from harness.lazy import tf
 
 #: The only dimension of the mesh.
 _DIMENSION = "devices"
@@ -31,8 +32,6 @@ class DTensorLoop(CustomLoop):
 
     def lay_out(self, shards: str, devices: Sequence[str]) -> None:
         """Make the mesh."""
-        import tensorflow as tf
-
         dtensor = tf.experimental.dtensor
         self.shards, self.devices = shards, tuple(devices)
         self._mesh = dtensor.create_mesh([(_DIMENSION, len(self.devices))], devices=list(self.devices))
@@ -55,8 +54,6 @@ class DTensorLoop(CustomLoop):
 
     def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:  # noqa: ARG002
         """Take the steps, unwatched: ops on a mesh cannot be traced."""
-        import tensorflow as tf
-
         dtensor = tf.experimental.dtensor
         variables = self.model.trainable_variables
         self._places: dict[str, tuple[str, ...]] = {}
@@ -93,24 +90,18 @@ class DTensorLoop(CustomLoop):
 
     def _layout_of(self, shape: tuple[int, ...]) -> Any:
         """Divide the columns, the last axis, where possible; otherwise every device has a whole copy."""
-        import tensorflow as tf
-
         dtensor = tf.experimental.dtensor
         divided = self.shards == "model" and shape and shape[-1] % len(self.devices) == 0
         parts = [dtensor.UNSHARDED] * len(shape)
         return dtensor.Layout([*parts[:-1], _DIMENSION] if divided else parts, self._mesh)
 
     def _on_mesh(self, array: Any, layout: list[str] | None = None) -> Any:
-        import tensorflow as tf
-
         dtensor = tf.experimental.dtensor
         array = np.asarray(array)
         whole = dtensor.copy_to_mesh(tf.constant(array), dtensor.Layout.replicated(self._mesh, array.ndim))
         return whole if layout is None else dtensor.relayout(whole, dtensor.Layout(layout, self._mesh))
 
     def _fetched(self, tensor: Any) -> Any:
-        import tensorflow as tf
-
         dtensor = tf.experimental.dtensor
         rank = len(tensor.shape)
         whole = dtensor.relayout(tensor, dtensor.Layout.replicated(self._mesh, rank))
@@ -118,8 +109,6 @@ class DTensorLoop(CustomLoop):
 
     def _record_parts(self, recorder: Recorder, batch: Sequence[Any], variables: Sequence[Any], weights: Any) -> None:
         """Record each device's rows, the devices of the parts of the weights, and whole copies that differ."""
-        import tensorflow as tf
-
         dtensor = tf.experimental.dtensor
         x, y = (dtensor.unpack(each) for each in batch)
         parts = [row_digests(one.numpy(), other.numpy()) for one, other in zip(x, y, strict=True)]

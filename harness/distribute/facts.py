@@ -12,6 +12,7 @@ from harness.distribute.loops import CustomLoop, values_of_loss
 from harness.distribute.session import Change
 from harness.distribute.training import Data, Training
 from harness.judgement.diagnosis.observed import observe
+from harness.lazy import tf
 
 #: Options of Keras optimizers that change each replica's gradients before these are added up.
 CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
@@ -50,8 +51,6 @@ class Facts:
 
 def collect_facts(session: CustomLoop, data: Data) -> Facts:
     """Inspect a training on one device. Its model is called, and its weights are restored afterwards."""
-    import tensorflow as tf
-
     made = session.training
     model, optimizer = made.model, made.optimizer
     kept = session.initial()
@@ -98,8 +97,6 @@ def with_joint_statistics(training: Training) -> Training:
 
 def with_divided_loss(training: Training) -> Training:
     """Divide the loss by the number of replicas."""
-    import tensorflow as tf
-
     own = tf.keras.losses.get(training.loss)
 
     def divided(y: Any, predicted: Any) -> Any:
@@ -122,8 +119,6 @@ def _layers(model: Any) -> Iterator[Any]:
 
 
 def _normalises_per_replica(layer: Any) -> bool:
-    import tensorflow as tf
-
     return (
         isinstance(layer, tf.keras.layers.BatchNormalization)
         and bool(layer.trainable)

@@ -13,6 +13,7 @@ import numpy as np
 from harness.distribute.history import Recorder
 from harness.distribute.session import Session, Watch, named_variables
 from harness.distribute.training import Data, not_tuned, row_digests
+from harness.lazy import tf
 
 
 class CustomLoop(Session):
@@ -22,8 +23,6 @@ class CustomLoop(Session):
 
     def set_up(self) -> None:
         """Make the step."""
-        import tensorflow as tf
-
         self.optimizer.build(self.model.trainable_variables)
         part = self.training.step or self._part
         strategy = self.strategy
@@ -36,8 +35,6 @@ class CustomLoop(Session):
 
     def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:
         """Take the steps. The last one is watched."""
-        import tensorflow as tf
-
         batches = iter(self._batches(data))
         for number in range(steps):
             x, y = next(batches)
@@ -65,8 +62,6 @@ class CustomLoop(Session):
 
     def _part(self, x: Any, y: Any, rows: Any) -> tuple[Any, Any]:
         """Do one replica's part of a step."""
-        import tensorflow as tf
-
         optimizer, variables = self.optimizer, self.model.trainable_variables
         with tf.GradientTape() as tape:
             predicted = self.model(x, training=True)
@@ -106,8 +101,6 @@ class KerasFit(Session):
 
     def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:
         """Take the steps; to be watched, take one more that is not recorded."""
-        import tensorflow as tf
-
         session = self
 
         class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]
@@ -146,8 +139,6 @@ def share_of_loss(loss: Any, y: Any, predicted: Any, rows: Any) -> Any:
 
     A loss that returns one number for its rows cannot be divided by the rows of the whole batch: it is left as it is.
     """
-    import tensorflow as tf
-
     values = values_of_loss(loss, y, predicted)
     if values.shape.rank == 0:
         return values
@@ -160,8 +151,6 @@ def share_of_loss(loss: Any, y: Any, predicted: Any, rows: Any) -> Any:
 
 def values_of_loss(loss: Any, y: Any, predicted: Any) -> Any:
     """Return a loss before its reduction, where it has one of its own: ``[rows, ...]``, float32 or float64."""
-    import tensorflow as tf
-
     if predicted.dtype in (tf.float16, tf.bfloat16):
         predicted = tf.cast(predicted, tf.float32)
     if y.dtype.is_floating:

@@ -21,6 +21,7 @@ from harness.distribute.judgement import Judgement
 from harness.distribute.rules import judge_collectives_of_workers, judge_rows, judge_updates, judge_workers
 from harness.distribute.training import Data
 from harness.judgement.tolerance import epsilon_of_name
+from harness.lazy import tf
 from harness.records import Exercised, Finding
 from harness.runner.ask import Ended, ask, work_at_addresses
 from harness.runner.job import Job, WorkerFiles, typed_task
@@ -173,8 +174,6 @@ def run_worker(send: Send, training: TrainingArguments, folder: Path, addresses:
 
 
 def _work(send: Send, training: TrainingArguments, folder: Path, index: int) -> WorkerAnswer:
-    import tensorflow as tf
-
     from harness.devices.loopback import restrict_listening
     from harness.distribute.single_device import make_session
     from harness.evidence.trace import Trace

@@ -21,6 +21,7 @@ from harness.distribute.strategies import make_strategy
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
 from harness.judgement.placement import judge_replicas
+from harness.lazy import tf
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer
 from harness.runner.users_error import users_code
@@ -83,8 +84,6 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
 
 
 def _run_dtensor(strategy_name: str, devices: Devices, experiment: Experiment, reference: Reference) -> History:
-    import tensorflow as tf
-
     session = DTensorLoop(experiment.build, tf.distribute.get_strategy(), experiment.data, name=experiment.name)
     session.lay_out(strategy_name.partition("_")[2], devices.names)
     return session.run(reference.initial, experiment.data, experiment.steps)

@@ -17,6 +17,7 @@ from harness.distribute.arguments import TrainingArguments
 from harness.distribute.asynchronous import AsynchronousHistory
 from harness.distribute.equivalence import Equivalence, conclude
 from harness.distribute.multi_worker import errors_of
+from harness.lazy import tf
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 from harness.runner.ask import work_at_addresses
@@ -142,8 +143,6 @@ def _lost(what: str, want: int, got: int) -> Finding:
 @typed_task
 def serve(send: Send, cluster: dict[str, list[str]], job: str, index: int) -> None:  # noqa: ARG001 - it has no answer
     """Do the task of a server, until the process is ended. ``cluster`` has the addresses of all servers by job."""
-    import tensorflow as tf
-
     from harness.devices.loopback import restrict_listening
 
     # A server takes its devices from these settings alone: hiding GPUs with set_visible_devices has no effect on it.
@@ -166,8 +165,6 @@ def coordinate(send: Send, training: TrainingArguments, cluster: dict[str, list[
 
 
 def _train(send: Send, training: TrainingArguments, cluster: dict[str, list[str]]) -> dict[str, object]:
-    import tensorflow as tf
-
     from harness.distribute.asynchronous import AsynchronousTraining, serial_losses
 
     tf.config.set_visible_devices([], "GPU")

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from harness.distribute.history import History, Recorder
 from harness.distribute.training import Data, Training, check_training, make_metrics
 from harness.errors import TrainingError
+from harness.lazy import tf
 from harness.parallel.notes import add_note
 
 #: Called with a function of no arguments: calls it, traces it, and returns what it returns.
@@ -33,8 +34,6 @@ class Session(ABC):
     def __init__(
         self, build: Callable[[], object], strategy: Any, data: Data, *, name: str, changes: Sequence[Change] = ()
     ) -> None:
-        import tensorflow as tf
-
         self.strategy = strategy
         # Layers are named, and random numbers drawn, as the first time. Collecting garbage would take seconds.
         policy = tf.keras.config.dtype_policy()
@@ -89,8 +88,6 @@ class Session(ABC):
 
     def run(self, initial: Sequence[Any], data: Data, steps: int, watch: Watch | None = None) -> History:
         """Take ``steps`` steps from the weights ``initial`` and new slots."""
-        import tensorflow as tf
-
         for variable, value in zip(self.weights.values(), initial, strict=True):
             variable.assign(value)
         if self.optimizer.built:
@@ -137,8 +134,6 @@ class Session(ABC):
         return tuple(self.strategy.experimental_local_results(variable.value))
 
     def _record_variables(self, recorder: Recorder, quantity: str, variables: dict[str, Any]) -> None:
-        import tensorflow as tf
-
         for name, variable in variables.items():
             recorder.add(quantity, name, read(variable))
             copies = self.copies(variable)
@@ -161,8 +156,6 @@ class Session(ABC):
 
 def _why_collectives_ended() -> str:
     """The error that ended all collectives of this process: TensorFlow gives it to whichever comes next."""
-    import tensorflow as tf
-
     numbers = {"group_size": 1, "group_key": 2**30, "instance_key": 2**30, "ordering_token": []}
     try:
         with tf.device("CPU:0"):

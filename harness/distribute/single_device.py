@@ -16,6 +16,7 @@ from harness.distribute.session import Session
 from harness.distribute.training import Data
 from harness.errors import UsageError
 from harness.judgement.tolerance import epsilon_of_name, move
+from harness.lazy import tf
 
 #: By the name that a user gives.
 LOOPS: dict[str, type[Session]] = {"custom": CustomLoop, "fit": KerasFit}
@@ -41,8 +42,6 @@ def check_loops(names: Sequence[str]) -> tuple[str, ...]:
 
 def make_session(experiment: Experiment, loop: str, strategy: Any, data: Data, changes: Sequence[str] = ()) -> Session:
     """Set up a loop over the training. ``strategy``: ``None`` for one device."""
-    import tensorflow as tf
-
     return LOOPS[loop](
         experiment.build,
         tf.distribute.get_strategy() if strategy is None else strategy,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.errors import StrategyTaken, UnknownStrategy
+from harness.lazy import tf
 
 #: By the name that a user gives: what it stands for.
 STRATEGIES = {
@@ -34,8 +35,6 @@ def make_strategy(name: str, devices: Sequence[str]) -> Any:
         UnknownStrategy: no such strategy works in one process.
         StrategyTaken: this process already has another one.
     """
-    import tensorflow as tf
-
     key = (name, tuple(devices))
     if key not in _made:
         if name not in ("mirrored", "central_storage"):

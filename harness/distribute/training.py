@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import TrainingError
+from harness.lazy import tf
 
 #: What ``build`` has to return, for messages.
 ACCEPTED = "a harness.distribute.Training(model, loss, optimizer, metrics=())"
@@ -48,8 +49,6 @@ class Training:
 
 def check_training(built: object, name: str) -> Training:
     """Return what the function ``name`` built. Raise TrainingError if it cannot be trained."""
-    import tensorflow as tf
-
     if not isinstance(built, Training):
         raise TrainingError(f"{name} returned a {type(built).__name__}; accepted: {ACCEPTED}")
     if not isinstance(built.model, tf.keras.Model):
@@ -68,8 +67,6 @@ def check_training(built: object, name: str) -> Training:
 
 def dense_training(policy: str, features: int, units: int, outputs: int, optimizer: Any) -> Training:
     """Make a training of two dense layers, the hidden one in the Keras dtype policy ``policy``."""
-    import tensorflow as tf
-
     layers = tf.keras.layers
     last = "float64" if policy == "float64" else "float32"
     model = tf.keras.Sequential(
@@ -88,8 +85,6 @@ def make_metrics(given: Sequence[Any], y: Any, predicted: Any) -> list[Any]:
     As in Keras's ``compile``, the shapes of ``y`` and ``predicted`` say which accuracy ``"accuracy"`` means.
     Raise TrainingError if Keras has no such metric.
     """
-    import tensorflow as tf
-
     metrics = tf.keras.metrics
     made = []
     for each in given:
@@ -171,8 +166,6 @@ class Data:
 
     def dataset(self) -> Any:
         """The batches, repeated without end; TensorFlow divides each among the workers."""
-        import tensorflow as tf
-
         dataset = tf.data.Dataset.from_tensor_slices(self.arrays).batch(self.batch_size).repeat()
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
@@ -181,8 +174,6 @@ class Data:
 
 def not_tuned(dataset: Any) -> Any:
     """The same dataset without TensorFlow's thread that tunes it, for which a deleted iterator may wait a minute."""
-    import tensorflow as tf
-
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)

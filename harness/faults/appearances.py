@@ -7,6 +7,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
 from harness.faults.samples import dense, on_each, sample
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
@@ -24,8 +25,6 @@ def _device_of_a_result(devices: Devices) -> Case:
     The fault is the reverse: the work is done outside the scopes, and the results pass through them, so that
     ``.device`` names each device in turn.
     """
-    import tensorflow as tf
-
     model, _ = dense()
     count = len(devices)
 
@@ -58,8 +57,6 @@ def _host_tensors(devices: Devices) -> Case:
 
     The fault is a float op among them that stands outside its scope, and so runs on the host.
     """
-    import tensorflow as tf
-
     model, _ = dense()
     count = len(devices)
 

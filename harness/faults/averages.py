@@ -8,6 +8,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
 from harness.faults.samples import add_up, losses, per_shard, sample, shares, uneven
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
@@ -20,8 +21,6 @@ FAULTS: list[Fault[Case]] = []
     "mean of means of uneven shards",
 )
 def _last_gets_the_rest(devices: Devices) -> Case:
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     count = len(devices)
     sizes = [rows // count] * (count - 1) + [rows // count + rows % count]
@@ -46,8 +45,6 @@ def _last_gets_the_rest(devices: Devices) -> Case:
     "mean of means of uneven shards",
 )
 def _mean_of_means(devices: Devices) -> Case:
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     per_row, _ = losses()
     sizes = shares(rows, len(devices))
@@ -74,8 +71,6 @@ def _mean_of_means(devices: Devices) -> Case:
 )
 def _dict_of_metrics(devices: Devices) -> Case:
     """The sum is added up in Python, and the metrics are a dict, of which only one entry is wrong."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     per_row, _ = losses()
     sizes = shares(rows, len(devices))
@@ -109,8 +104,6 @@ def _average_loss(devices: Devices, faulty_size: int | None) -> Case:
 
     In a graph it asserts, with texts that a GPU has no place for. So it needs soft placement there.
     """
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     per_row, _ = losses()
     sizes = shares(rows, len(devices))
@@ -158,8 +151,6 @@ def _full_batch_size(devices: Devices) -> Case:
 
 
 def _step(loss: Callable[[Any], Any], variables: list[Any]) -> Callable[[Any], Any]:
-    import tensorflow as tf
-
     def step(x: Any) -> Any:
         with tf.GradientTape() as tape:
             value = loss(x)
@@ -177,8 +168,6 @@ def _step(loss: Callable[[Any], Any], variables: list[Any]) -> Callable[[Any], A
 )
 def _gradients_summed(devices: Devices) -> Case:
     """A training step: each device's loss is a mean, so gradients have to be averaged."""
-    import tensorflow as tf
-
     per_row, variables = losses()
     count = len(devices)
     sizes = shares(2 * count, count)
@@ -203,8 +192,6 @@ def _gradients_summed(devices: Devices) -> Case:
     "regulariser, is counted <n> times",
 )
 def _penalty_per_tower(devices: Devices) -> Case:
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     per_row, variables = losses()
     count = len(devices)

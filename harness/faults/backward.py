@@ -8,6 +8,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds, planted
 from harness.faults.samples import add_up, dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
+from harness.lazy import tf
 from harness.parallel.data import make_parallel
 
 FAULTS: list[Fault[Case]] = []
@@ -48,8 +49,6 @@ def _gradients_of(devices: Devices, twin: Program, model: Program, variables: li
 )
 def _colocated_by_hand(devices: Devices) -> Case:
     """The twin does without ``make_parallel``: each tower has a custom gradient, which opens the tower's scope."""
-    import tensorflow as tf
-
     model, variables = dense()
 
     def tower(name: str) -> Callable[[Any], Any]:
@@ -79,8 +78,6 @@ def _colocated_by_hand(devices: Devices) -> Case:
 
 def _steps(devices: Devices, scope: str | None) -> tuple[Program, Program, Program]:
     """Training steps: one tape around all towers, its gradient taken in ``scope``; a tape per tower; one device."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     sizes = shares(rows, len(devices))
     per_row, variables = losses()
@@ -141,8 +138,6 @@ def _gradient_in_last_scope(devices: Devices) -> Case:
 )
 def _traced_before(devices: Devices) -> Case:
     """Compiled training steps that have run before: no graph is built again, so only the placed graph shows it."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     parallel, twin, reference = _steps(devices, None)
     x = tf.constant(sample(rows, 3))

@@ -9,6 +9,7 @@ from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault
 from harness.faults.samples import integers, on_each, sample, shares
 from harness.faults.slips import UNUSED, Towers, slip
+from harness.lazy import tf
 
 _NOT_ROW_WISE = "not row-wise"
 _NO_MEAN = "averaged over shards, but it is not a mean over rows"
@@ -33,101 +34,69 @@ def _averaged(fn: Callable[[Any], Any]) -> Callable[[Devices], Case]:
 
 
 def _running_sum(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.cumsum(rows, axis=0)
 
 
 def _largest_is_one(rows: Any) -> Any:
-    import tensorflow as tf
-
     return rows / tf.reduce_max(tf.abs(rows), axis=0)
 
 
 def _numbered(rows: Any) -> Any:
-    import tensorflow as tf
-
     return rows + tf.range(tf.shape(rows)[0], dtype=tf.float32)[:, tf.newaxis]
 
 
 def _unit_length(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.linalg.l2_normalize(rows)
 
 
 def _clipped(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.clip_by_norm(rows, 1.0)
 
 
 def _best_rows(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.gather(rows, tf.math.top_k(rows[:, 0], k=2).indices)
 
 
 def _centred(rows: Any) -> Any:
-    import tensorflow as tf
-
     return rows - tf.reduce_mean(rows, axis=0)
 
 
 def _differences(rows: Any) -> Any:
-    import tensorflow as tf
-
     return rows - tf.roll(rows, 1, axis=0)
 
 
 def _covariance(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.math.reduce_variance(rows, axis=0)
 
 
 def _largest(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_max(rows, axis=0)
 
 
 def _perplexity(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.exp(tf.reduce_mean(tf.square(rows)))
 
 
 def _ratio(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_sum(tf.nn.relu(rows)) / tf.reduce_sum(tf.abs(rows))
 
 
 def _norm(rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.norm(rows)
 
 
 def _first_empty(t: Towers, x: Any) -> Any:
     """Fewer rows than towers: the mean of no rows is NaN."""
-    import tensorflow as tf
-
     sizes = shares(x.shape[0], t.count)
     return tf.add_n(on_each(t.names, t.loss, tf.split(x, sizes))) / t.count
 
 
 def _only_full(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     rows = x.shape[0]
     return tf.add_n(on_each(t.names[:rows], t.loss, tf.split(x, rows))) / rows
 
 
 def _counts(_: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.math.bincount(x, minlength=5)
 
 
@@ -141,8 +110,6 @@ def _last_counts(t: Towers, x: Any) -> Any:
 
 
 def _all_counts(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.add_n(_counts_of_each(t, x))
 
 
@@ -152,33 +119,23 @@ def _words(count: int) -> dict[str, Any]:
 
 def _product(t: Towers, x: Any) -> Any:
     """A dense layer whose features are split: each device has some rows of the weights."""
-    import tensorflow as tf
-
     return tf.matmul(x, _weights(t)) + t.b
 
 
 def _weights(t: Towers) -> Any:
-    import tensorflow as tf
-
     return tf.constant(sample(2 * t.count, 5, seed=6))
 
 
 def _parts_of_features(t: Towers, x: Any, *, biased: bool) -> Any:
-    import tensorflow as tf
-
     pairs = zip(tf.split(x, t.count, axis=1), tf.split(_weights(t), t.count), strict=True)
     return on_each(t.names, lambda pair: tf.matmul(*pair) + (t.b if biased else 0.0), list(pairs))
 
 
 def _bias_in_each(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.add_n(_parts_of_features(t, x, biased=True))
 
 
 def _bias_once(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.add_n(_parts_of_features(t, x, biased=False)) + t.b
 
 
@@ -187,8 +144,6 @@ def _features(count: int) -> dict[str, Any]:
 
 
 def _position(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.argmax(t.model(x), axis=0)
 
 
@@ -202,7 +157,6 @@ def _position_in_batch(t: Towers, x: Any) -> Any:
 
 def _best(t: Towers, x: Any, own: int) -> Any:
     """The row with the largest value of each feature; ``own`` rows are before each later shard."""
-    import tensorflow as tf
 
     def tower(part: Any, before: int) -> Any:
         values = t.model(part)

@@ -9,14 +9,13 @@ from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault
 from harness.faults.samples import on_each
 from harness.faults.slips import Towers, slip
+from harness.lazy import tf
 
 _SAME = "every shard draws the same random numbers"
 _OWN = "each shard draws its own"
 
 
 def _noise(x: Any, seed: int = 2) -> Any:
-    import tensorflow as tf
-
     return tf.random.stateless_normal(tf.shape(x), seed=[1, seed])
 
 
@@ -44,7 +43,6 @@ def _other_seed(t: Towers, x: Any, seed: int = 3) -> Any:
 
 def _seed_of_shard(t: Towers, x: Any) -> Any:
     """Seeds are numbered by shard: no two draw the same, and none what the batch would have drawn."""
-    import tensorflow as tf
 
     def tower(part: Any, index: int) -> Any:
         return t.model(part + _noise(part, 2 + index))
@@ -53,46 +51,32 @@ def _seed_of_shard(t: Towers, x: Any) -> Any:
 
 
 def _shuffled(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.random.shuffle(t.joined(t.model, x))
 
 
 def _unseeded(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return t.joined(lambda part: t.model(part + tf.random.normal(tf.shape(part))), x)
 
 
 def _dropout(x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.nn.experimental.stateless_dropout(tf.ones_like(x), 0.5, seed=[3, 4])
 
 
 def _truncated(x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.random.stateless_truncated_normal(tf.shape(x), seed=[5, 6])
 
 
 def _sampled(x: Any) -> Any:
-    import tensorflow as tf
-
     drawn = tf.random.stateless_categorical(tf.zeros_like(x), 1, seed=[7, 8])
     return tf.cast(drawn, x.dtype)
 
 
 def _keras_noise(devices: Devices) -> Case:
-    import tensorflow as tf
-
     layer = tf.keras.layers.GaussianNoise(0.5, seed=1)
     return _drawn(lambda x: layer(tf.zeros_like(x), training=True))(devices)
 
 
 def _generator(devices: Devices) -> Case:
-    import tensorflow as tf
-
     generator = tf.random.Generator.from_seed(11)
     return _drawn(lambda x: generator.normal(tf.shape(x)))(devices)
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from harness.devices.device import Devices
 from harness.judgement.verification import Verification
 from harness.judgement.verify import verify
+from harness.lazy import tf
 
 #: The group of a fault by the first letter of its name.
 GROUPS = {
@@ -32,8 +33,6 @@ Program = Callable[..., Any]
 @contextmanager
 def soft_placement() -> Iterator[None]:
     """TensorFlow's default: an op whose device is absent runs elsewhere. Restores the previous setting."""
-    import tensorflow as tf
-
     before = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(True)
     try:

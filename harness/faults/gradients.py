@@ -7,6 +7,7 @@ from typing import Any
 from harness.faults.fault import Fault
 from harness.faults.samples import integers, sample, uneven
 from harness.faults.slips import Towers, slip
+from harness.lazy import tf
 
 
 def _step(t: Towers, x: Any) -> Any:
@@ -29,8 +30,6 @@ def _joined(t: Towers, x: Any) -> Any:
 
 def _stopped(t: Towers, x: Any) -> Any:
     """The weights are constants to the tape."""
-    import tensorflow as tf
-
     from harness.parallel.data import make_parallel
 
     def tower(x: Any) -> Any:
@@ -41,8 +40,6 @@ def _stopped(t: Towers, x: Any) -> Any:
 
 def _upstream_ignored(t: Towers, x: Any) -> Any:
     """A custom gradient that takes the gradient of what follows for 1."""
-    import tensorflow as tf
-
     from harness.parallel.data import make_parallel
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -55,8 +52,6 @@ def _upstream_ignored(t: Towers, x: Any) -> Any:
 
 def _stopped_in_one(t: Towers, x: Any) -> Any:
     """Towers are numbered, and the last one is frozen."""
-    import tensorflow as tf
-
     losses, gradients = [], []
     for number, (name, part) in enumerate(zip(t.names, tf.split(x, t.count), strict=True)):
         with tf.device(name):
@@ -67,8 +62,6 @@ def _stopped_in_one(t: Towers, x: Any) -> Any:
 
 
 def _first_alone(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     steps = t.each(t.step, x)
     return tf.add_n([loss for loss, _ in steps]) / t.count, steps[0][1]
 
@@ -83,8 +76,6 @@ def _means_of_uneven(t: Towers, x: Any) -> Any:
 
 
 def _weighted(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     rows = x.shape[0]
 
     def tower(part: Any) -> Any:
@@ -94,8 +85,6 @@ def _weighted(t: Towers, x: Any) -> Any:
 
 
 def _clip(step: tuple[Any, Any]) -> tuple[Any, Any]:
-    import tensorflow as tf
-
     return step[0], [tf.clip_by_norm(each, 0.05) for each in step[1]]
 
 
@@ -113,8 +102,6 @@ def _clipped_once(t: Towers, x: Any) -> Any:
 
 def _named_step(t: Towers, x: Any) -> Any:
     """Gradients of two biases by name, which have the same shape."""
-    import tensorflow as tf
-
     with tf.GradientTape(persistent=True) as tape:
         scale = tf.square(t.b)
         tape.watch(scale)
@@ -139,8 +126,6 @@ def _ascent(t: Towers, x: Any) -> Any:
 
 
 def _half(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     def tower(part: Any) -> Any:
         loss, gradients = t.step(part)
         return loss, [tf.cast(tf.cast(each, tf.float16), tf.float32) for each in gradients]
@@ -149,8 +134,6 @@ def _half(t: Towers, x: Any) -> Any:
 
 
 def _penalised(t: Towers, x: Any, share: float = 1.0) -> Any:
-    import tensorflow as tf
-
     return t.step(x, lambda rows: t.loss(rows) + share * 0.1 * tf.nn.l2_loss(t.w))
 
 
@@ -168,15 +151,12 @@ def _penalty_averaged_twice(t: Towers, x: Any) -> Any:
 
 def _bias_left_out(t: Towers, x: Any) -> Any:
     """The bias is missing in a list of variables, and zeros take the place of its gradient."""
-    import tensorflow as tf
-
     loss, (weights, bias) = _right(t, x)
     return loss, [weights, tf.zeros_like(bias)]
 
 
 def _accumulated(t: Towers, x: Any, share: float) -> Any:
     """Two micro-batches for each tower, whose gradients are added up."""
-    import tensorflow as tf
 
     def tower(part: Any) -> Any:
         steps = [t.step(half) for half in tf.split(part, 2)]
@@ -195,27 +175,19 @@ def _micro_batches_averaged(t: Towers, x: Any) -> Any:
 
 def _rows_of_table(_: Towers, x: Any) -> Any:
     """The gradient of the sum of squares of looked-up rows, as a table of 9 words."""
-    import tensorflow as tf
-
     return tf.scatter_nd(x[:, tf.newaxis], _values(x), [9, 4])
 
 
 def _values(x: Any) -> Any:
-    import tensorflow as tf
-
     return 2.0 * tf.gather(tf.constant(sample(9, 4)), x)
 
 
 def _repeated_words_overwritten(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     values = t.joined(_values, x)
     return tf.tensor_scatter_nd_update(tf.zeros([9, 4]), x[:, tf.newaxis], values)
 
 
 def _repeated_words_added(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.scatter_nd(x[:, tf.newaxis], t.joined(_values, x), [9, 4])
 
 

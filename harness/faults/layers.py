@@ -9,11 +9,10 @@ from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import add_up, on_each, sample, shares, uneven
 from harness.faults.slips import Towers, slip
+from harness.lazy import tf
 
 
 def _second(t: Towers, hidden: Any) -> Any:
-    import tensorflow as tf
-
     return tf.nn.softplus(tf.matmul(hidden, tf.matmul(t.w, t.w, transpose_a=True)))
 
 
@@ -21,8 +20,6 @@ def _elsewhere(within: Callable[[Devices, str, Callable[[Any], Any], Any], Any])
     """``within(devices, place, layer, hidden)`` computes the second layer; ``place`` is wrong, or the tower's."""
 
     def program(t: Towers, x: Any, wrong: bool) -> Any:
-        import tensorflow as tf
-
         def tower(part: Any, name: str) -> Any:
             place = t.names[0] if wrong else name
             return within(t.devices, place, lambda hidden: _second(t, hidden), t.model(part))
@@ -40,15 +37,11 @@ def _elsewhere(within: Callable[[Devices, str, Callable[[Any], Any], Any], Any])
 
 
 def _in_scope(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any) -> Any:
-    import tensorflow as tf
-
     with tf.device(place):
         return layer(hidden)
 
 
 def _in_a_function(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any) -> Any:
-    import tensorflow as tf
-
     @tf.function  # type: ignore[untyped-decorator]
     def inner(value: Any) -> Any:
         with tf.device(place):
@@ -58,8 +51,6 @@ def _in_a_function(_: Devices, place: str, layer: Callable[[Any], Any], hidden: 
 
 
 def _in_a_loop(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any) -> Any:
-    import tensorflow as tf
-
     def body(number: Any, value: Any) -> Any:
         with tf.device(place):
             return number + 1, layer(value)
@@ -68,8 +59,6 @@ def _in_a_loop(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any)
 
 
 def _in_a_case(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any) -> Any:
-    import tensorflow as tf
-
     def usual() -> Any:
         with tf.device(place):
             return layer(hidden)
@@ -78,8 +67,6 @@ def _in_a_case(_: Devices, place: str, layer: Callable[[Any], Any], hidden: Any)
 
 
 def _scope_reset(t: Towers, x: Any, wrong: bool) -> Any:
-    import tensorflow as tf
-
     def tower(part: Any, name: str) -> Any:
         hidden = t.model(part)
         with tf.device(None if wrong else name):
@@ -94,8 +81,6 @@ def _both(t: Towers, x: Any) -> Any:
 
 
 def _all_but_one(devices: Devices) -> Case:
-    import tensorflow as tf
-
     t = Towers(devices)
 
     def on(names: tuple[str, ...], x: Any) -> Any:
@@ -111,8 +96,6 @@ def _step(t: Towers, x: Any) -> Any:
 
 
 def _last_gradient_late(t: Towers, x: Any, *, late: bool) -> Any:
-    import tensorflow as tf
-
     steps = []
     for index, (name, part) in enumerate(zip(t.names, tf.split(x, t.count), strict=True)):
         with tf.device(name), tf.GradientTape() as tape:

@@ -8,6 +8,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds, planted
 from harness.faults.samples import sample
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
@@ -18,8 +19,6 @@ class _Member:
     """A dense model on a device, and an optimizer, which is built in eager code unless ``built`` is false."""
 
     def __init__(self, device: str, seed: int, *, built: bool = True) -> None:
-        import tensorflow as tf
-
         self.device = device
         with tf.device(device):
             self.weights = tf.Variable(sample(_FEATURES, _OUTPUTS, seed=seed) / 2, name=f"weights_{seed}")
@@ -29,8 +28,6 @@ class _Member:
                 self.optimizer.build([self.weights])
 
     def loss_and_gradient(self, x: Any) -> tuple[Any, Any]:
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(tf.tanh(tf.matmul(x, self.weights))))
         return loss, tape.gradient(loss, self.weights)
@@ -43,7 +40,6 @@ def _training(
     members: Sequence[_Member], *, shift: int = 0, scopes: bool = True, apply_in_scopes: bool = True
 ) -> Program:
     """A training step of every member. Member k gets the gradient of member ``k + shift``."""
-    import tensorflow as tf
 
     def step(x: Any) -> list[Any]:
         losses, gradients = [], []
@@ -93,8 +89,6 @@ def _anothers_gradients(devices: Devices) -> Case:
 )
 def _lazy_slots(devices: Devices) -> Case:
     """The optimizers are applied outside the scopes, and create their slots while the first step is traced."""
-    import tensorflow as tf
-
     lazy = [_Member(device.name, index, built=False) for index, device in enumerate(devices)]
     before = [member.weights.numpy() for member in lazy]
     x = sample(_ROWS, _FEATURES, seed=9)

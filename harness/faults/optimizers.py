@@ -10,6 +10,7 @@ from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds
 from harness.faults.samples import add_up, on_each, sample
 from harness.faults.slips import Towers
+from harness.lazy import tf
 
 _RATE = 0.1
 
@@ -18,8 +19,6 @@ class _Trained(Towers):
     """Towers with an optimizer, if ``optimizer`` names one; else steps of gradient descent by hand."""
 
     def __init__(self, devices: Devices, optimizer: str = "", **options: Any) -> None:
-        import tensorflow as tf
-
         super().__init__(devices)
         #: A moving average of the weights, and a count of the steps.
         self.average = tf.Variable(sample(3, 5, seed=6), trainable=False, name="average")
@@ -35,8 +34,6 @@ class _Trained(Towers):
 
     def gradients(self, x: Any, penalty: float = 0.0, rows: int = 0) -> list[Any]:
         """The loss of a batch of ``rows`` rows, by default those of ``x``, and its gradients."""
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.square(self.model(x))) / (rows or x.shape[0])
             if penalty:
@@ -84,8 +81,6 @@ def _together(t: _Trained, x: Any) -> Any:
 
 def _penalised(t: _Trained, x: Any, *, each: bool) -> Any:
     """Each tower has its share of the loss of the batch; the penalty of the weights is counted in each, or in one."""
-    import tensorflow as tf
-
     penalties = [0.3 if each or not index else 0.0 for index in range(t.count)]
     towers = on_each(
         t.names, lambda part, penalty: t.gradients(part, penalty, x.shape[0]), tf.split(x, t.count), penalties
@@ -115,8 +110,6 @@ def _then_averaged(t: _Trained, x: Any, step: Program, *, before: bool = False) 
 
 def _two_steps(t: _Trained, x: Any, gradients: Callable[[Any], Sequence[Any]], *, stale: bool = False) -> Any:
     """Two steps; with ``stale``, the second from gradients of the weights before the first."""
-    import tensorflow as tf
-
     first, second = tf.split(x, 2)
     loss, *one = gradients(first)
     if stale:
@@ -140,16 +133,12 @@ def _applied(t: _Trained, x: Any, times: int) -> Any:
 
 
 def _without_the_bias(t: _Trained, x: Any) -> Any:
-    import tensorflow as tf
-
     loss, gradient, bias = t.averaged(t.each(t.gradients, x), t.count)
     t.apply([gradient, tf.zeros_like(bias)])
     return loss
 
 
 def _clipped(gradients: Sequence[Any]) -> list[Any]:
-    import tensorflow as tf
-
     loss, *others = gradients
     return [loss, *tf.clip_by_global_norm(others, 0.05)[0]]
 

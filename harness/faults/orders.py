@@ -7,6 +7,7 @@ from typing import Any
 from harness.faults.fault import Fault
 from harness.faults.samples import on_each, sample, uneven
 from harness.faults.slips import UNUSED, Towers, slip
+from harness.lazy import tf
 
 
 def _model(t: Towers, x: Any) -> Any:
@@ -26,8 +27,6 @@ def _mean(t: Towers, x: Any) -> Any:
 
 
 def _sum(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_sum(t.model(x), axis=0)
 
 
@@ -36,55 +35,39 @@ def _summed(t: Towers, x: Any) -> Any:
 
 
 def _other_order(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.concat(t.each(t.model, x)[::-1], axis=0)
 
 
 def _shifted(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.roll(_right(t, x), -1, axis=0)
 
 
 def _reversed(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reverse(_right(t, x), [0])
 
 
 def _strided(t: Towers, x: Any) -> Any:
     """Rows are dealt out like cards, and the hands laid one after the other."""
-    import tensorflow as tf
-
     return tf.concat(on_each(t.names, t.model, [x[index :: t.count] for index in range(t.count)]), axis=0)
 
 
 def _dealt(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     parts = on_each(t.names, t.model, [x[index :: t.count] for index in range(t.count)])
     return tf.reshape(tf.stack(parts, axis=1), [-1, 5])
 
 
 def _neighbours(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     parts = tf.split(x, t.count)
     return tf.concat(on_each(t.names, t.model, [*parts[:-1], parts[-2]]), axis=0)
 
 
 def _overlapping(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     own = x.shape[0] // t.count
     parts = [x[max(index * own - 1, 0) : (index + 1) * own] for index in range(t.count)]
     return tf.concat(on_each(t.names, t.model, parts), axis=0)
 
 
 def _padded(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.pad(x, [[0, -x.shape[0] % t.count], [0, 0]])
 
 
@@ -101,35 +84,25 @@ def _padding_counted(t: Towers, x: Any) -> Any:
 
 
 def _padding_left_out(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_mean(tf.square(_padding_cut(t, x)))
 
 
 def _zeros(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     *parts, last = t.each(t.model, x)
     return tf.concat([*parts, tf.zeros_like(last)], axis=0)
 
 
 def _one_scaled(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     *parts, last = t.each(t.model, x)
     return tf.concat([*parts, 2.0 * last], axis=0)
 
 
 def _two_outputs(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     rows = t.model(x)
     return {"low": tf.reduce_min(rows, axis=0), "high": tf.reduce_max(rows, axis=0)}
 
 
 def _both(t: Towers, x: Any, low: str, high: str) -> Any:
-    import tensorflow as tf
-
     parts = t.each(lambda part: _two_outputs(t, part), x)
     return {
         low: tf.reduce_min(tf.stack([part["low"] for part in parts]), axis=0),
@@ -150,8 +123,6 @@ def _one_missing(t: Towers, x: Any) -> Any:
 
 
 def _half(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     def tower(part: Any) -> Any:
         product = tf.matmul(tf.cast(part, tf.float16), tf.cast(t.w, tf.float16))
         return tf.tanh(tf.cast(product, tf.float32) + t.b)
@@ -160,20 +131,14 @@ def _half(t: Towers, x: Any) -> Any:
 
 
 def _compressed(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return t.sum(lambda part: tf.cast(tf.cast(_sum(t, part), tf.bfloat16), tf.float32), x)
 
 
 def _wider(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.cast(_right(t, x), tf.float64)
 
 
 def _last_lost(t: Towers, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.add_n(t.each(lambda part: _sum(t, part), x)[:-1])
 
 
@@ -190,8 +155,6 @@ def _added(t: Towers, x: Any) -> Any:
 
 
 def _labels(t: Towers, x: Any, y: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_sum(tf.square(t.model(x) - y), axis=1)
 
 
@@ -200,8 +163,6 @@ def _labels_right(t: Towers, x: Any, y: Any) -> Any:
 
 
 def _labels_of_another(t: Towers, x: Any, y: Any) -> Any:
-    import tensorflow as tf
-
     return _labels_right(t, x, tf.roll(y, 2, axis=0))
 
 

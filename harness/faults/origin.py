@@ -9,6 +9,7 @@ from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.recorded import Step, equal, recording
 from harness.judgement.runs import Program as Run
+from harness.lazy import tf
 
 _Values = list[Any]
 
@@ -41,8 +42,6 @@ def lines_at_fault(faulty: Case, clean: Case) -> frozenset[str]:
 
 def _run(case: Case, program: Program) -> list[tuple[Step, _Values]]:
     """The ops of one eager run, each with its results, or with its inputs where it has none."""
-    import tensorflow as tf
-
     inputs = tf.nest.map_structure(tf.convert_to_tensor, dict(case.inputs), expand_composites=False)
     run = Run(program, inputs, (), False, 0)
     with case.surroundings(), recording() as steps:

@@ -9,6 +9,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
 from harness.faults.samples import dense, in_shards, on_each, sample, uneven
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
@@ -76,14 +77,10 @@ def _refused(devices: Devices) -> Case:
 
 def _pure(x: Any) -> Any:
     """A program without variables: XLA refuses those of other devices."""
-    import tensorflow as tf
-
     return tf.nn.softmax(tf.tanh(x))
 
 
 def _compiled(devices: Devices, names: Sequence[str]) -> Case:
-    import tensorflow as tf
-
     parallel = tf.function(in_shards(names, _pure), jit_compile=True)
     twin = in_shards(devices.names, tf.function(_pure, jit_compile=True))
     return Case(parallel, twin, _pure, {"x": sample(12, 5)}, kinds("op-placement"))
@@ -129,8 +126,6 @@ def _two_of_four(devices: Devices) -> Case:
 @planted(FAULTS, "P16-in-name-only", "the device scopes contain no ops", "public code", "no op of the program ran on")
 def _busy_with_nothing(devices: Devices) -> Case:
     """One device computes everything; the scopes of the others hold no work."""
-    import tensorflow as tf
-
     model, _ = dense()
 
     def parallel(x: Any) -> Any:

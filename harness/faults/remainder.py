@@ -7,13 +7,12 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
 
 def _floor_slice(devices: Devices, rows: int) -> Case:
-    import tensorflow as tf
-
     model, _ = dense()
 
     def parallel(x: Any) -> Any:
@@ -51,8 +50,6 @@ def _fewer_rows(devices: Devices) -> Case:
 )
 def _get_slice(devices: Devices) -> Case:
     """``get_slice`` of a widespread multi-GPU recipe for Keras 1 and 2: the sizes are tensors."""
-    import tensorflow as tf
-
     model, _ = dense()
     count = len(devices)
 
@@ -83,8 +80,6 @@ def _get_slice(devices: Devices) -> Case:
 @planted(FAULTS, "V01-loss", "remainder dropped inside a mean", "keras-extras issue 7", r"Rows? \d+.* dropped")
 def _loss_of_whole_shards(devices: Devices) -> Case:
     """The rows are lost in a loss, where no shape shows it."""
-    import tensorflow as tf
-
     per_row, _ = losses()
     count = len(devices)
 
@@ -108,8 +103,6 @@ def _loss_of_whole_shards(devices: Devices) -> Case:
     FAULTS, "V03-even-split", "tf.split refuses an uneven batch", "keras issue 11844", r"evenly divide .*remainder\.py:"
 )
 def _even_split(devices: Devices) -> Case:
-    import tensorflow as tf
-
     model, _ = dense()
     count = len(devices)
 

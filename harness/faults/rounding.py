@@ -7,14 +7,13 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import per_shard, sample, shares
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
 
 def _sum(devices: Devices, x: Any, lost: float) -> Case:
     """The sum of the shards' sums; the faulty one lacks the fraction ``lost``."""
-    import tensorflow as tf
-
     count = len(devices)
     sizes = shares(len(x), count)
 
@@ -69,8 +68,6 @@ def _double_precision(devices: Devices) -> Case:
 @planted(FAULTS, "V21-one-element", "one element of many wrong by 1e-3", "tensorflow 2732", r"1 of \d+ elements differ")
 def _one_element(devices: Devices) -> Case:
     """One of many results is wrong by 1e-3 of itself, which a norm over all of them would hide."""
-    import tensorflow as tf
-
     count = len(devices)
     weights = tf.Variable(sample(64, 8, seed=2))
 
@@ -93,8 +90,6 @@ def _one_element(devices: Devices) -> Case:
 )
 def _coarse_tower(devices: Devices) -> Case:
     """The last tower computes in half precision, unlike the others and the reference."""
-    import tensorflow as tf
-
     count = len(devices)
     weights = tf.constant(sample(64, 8, seed=2))
 

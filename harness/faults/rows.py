@@ -11,6 +11,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import dense, on_each, sample, uneven
+from harness.lazy import tf
 from harness.parallel.data import make_parallel
 
 FAULTS: list[Fault[Case]] = []
@@ -18,8 +19,6 @@ FAULTS: list[Fault[Case]] = []
 
 @planted(FAULTS, "V05-joined-side-by-side", "results joined along features", "public code", "joined along axis 1")
 def _joined_side_by_side(devices: Devices) -> Case:
-    import tensorflow as tf
-
     model, _ = dense()
     count = len(devices)
 
@@ -35,8 +34,6 @@ def _joined_side_by_side(devices: Devices) -> Case:
 @planted(FAULTS, "V05-stacked-as-columns", "square results transposed", "public code", "is transposed")
 def _stacked_as_columns(devices: Devices) -> Case:
     """Square results: transposed, they have the right shape."""
-    import tensorflow as tf
-
     count = len(devices)
     weights = tf.Variable(sample(3, count, seed=5))
 
@@ -58,8 +55,6 @@ def _stacked_as_columns(devices: Devices) -> Case:
 @planted(FAULTS, "V05-split-features", "softmax split along its own axis", "public code", "is split along axis 1")
 def _split_features(devices: Devices) -> Case:
     """A softmax over features, which are split: the shape is right, and each part sums to 1."""
-    import tensorflow as tf
-
     count = len(devices)
 
     def reference(x: Any) -> Any:
@@ -77,8 +72,6 @@ def _split_features(devices: Devices) -> Case:
 @planted(FAULTS, "V05-split-time", "running sum split along time", "public code", "is split along axis 1")
 def _split_time(devices: Devices) -> Case:
     """Sequences [batch, time]: a running sum over time, split along time. The first device's part is right."""
-    import tensorflow as tf
-
     count = len(devices)
 
     def reference(x: Any) -> Any:
@@ -98,8 +91,6 @@ def _split_time(devices: Devices) -> Case:
 )
 def _split_image_rows(devices: Devices) -> Case:
     """A padded convolution of images cut in strips, float16: wrong only at the seams."""
-    import tensorflow as tf
-
     count = len(devices)
     kernel = tf.Variable(sample(3, 3, 2, 2, seed=3).astype("float16"))
 
@@ -117,8 +108,6 @@ def _split_image_rows(devices: Devices) -> Case:
 
 def _not_row_wise(devices: Devices, per_row: Callable[[Any], Any], batch_wise: Callable[[Any], Any], kind: str) -> Case:
     """``batch_wise`` on each shard; the twin applies it to the concatenated results of ``per_row``."""
-    import tensorflow as tf
-
     count = len(devices)
 
     def reference(x: Any) -> Any:
@@ -135,8 +124,6 @@ def _not_row_wise(devices: Devices, per_row: Callable[[Any], Any], batch_wise: C
 
 @planted(FAULTS, "V18-batch-softmax", "softmax over the batch", "public code", "not row-wise")
 def _batch_softmax(devices: Devices) -> Case:
-    import tensorflow as tf
-
     model, _ = dense()
     return _not_row_wise(devices, model, lambda rows: tf.nn.softmax(rows, axis=0), "value")
 
@@ -144,24 +131,18 @@ def _batch_softmax(devices: Devices) -> Case:
 @planted(FAULTS, "V18-rank", "rank within the batch, integers", "public code", "not row-wise")
 def _rank_in_batch(devices: Devices) -> Case:
     """The rank of each row within its batch, integers."""
-    import tensorflow as tf
-
     model, _ = dense()
     return _not_row_wise(devices, model, lambda rows: tf.argsort(rows, axis=0), "value")
 
 
 @planted(FAULTS, "V18-argmax", "argmax over the batch", "public code", "not row-wise")
 def _argmax_over_batch(devices: Devices) -> Case:
-    import tensorflow as tf
-
     model, _ = dense()
     return _not_row_wise(devices, model, lambda rows: tf.argmax(rows, axis=0), "shape")
 
 
 @planted(FAULTS, "V18-sort", "sort of the batch", "public code", "not row-wise")
 def _sort(devices: Devices) -> Case:
-    import tensorflow as tf
-
     model, _ = dense()
     return _not_row_wise(devices, model, lambda rows: tf.sort(rows, axis=0), "value")
 
@@ -169,8 +150,6 @@ def _sort(devices: Devices) -> Case:
 @planted(FAULTS, "V18-negatives", "in-batch negatives", "public code", "not row-wise")
 def _in_batch_negatives(devices: Devices) -> Case:
     """A contrastive loss: each row is compared with all others of its batch."""
-    import tensorflow as tf
-
     model, _ = dense()
 
     def contrast(rows: Any) -> Any:
@@ -183,8 +162,6 @@ def _in_batch_negatives(devices: Devices) -> Case:
 @planted(FAULTS, "V18-batch-statistics", "batch normalisation per shard", "tensorflow 7439", "not row-wise")
 def _batch_statistics(devices: Devices) -> Case:
     """A Keras layer that normalises each shard by the shard's own mean and variance."""
-    import tensorflow as tf
-
     layer = tf.keras.layers.BatchNormalization()
     layer.build((None, 3))
 
@@ -208,8 +185,6 @@ def _batch_statistics(devices: Devices) -> Case:
 
 
 def _attention(x: Any, table: Any) -> Any:
-    import tensorflow as tf
-
     return tf.matmul(tf.nn.softmax(tf.matmul(x, table, transpose_b=True)), table)
 
 
@@ -228,8 +203,6 @@ def _split_table(devices: Devices) -> Case:
 
 @planted(FAULTS, "V19-table-by-hand", "a table split like a batch", "public code", "Table is split like a batch")
 def _split_table_by_hand(devices: Devices) -> Case:
-    import tensorflow as tf
-
     count = len(devices)
 
     def parallel(x: Any, table: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.devices.device import Devices
+from harness.lazy import tf
 
 
 def sample(*shape: int, seed: int = 0) -> NDArray[np.float32]:
@@ -33,8 +34,6 @@ def uneven(count: int) -> int:
 
 def on_each(names: Sequence[str | None], fn: Callable[..., Any], *shards: Sequence[Any]) -> list[Any]:
     """``fn`` of each device's shards, in its scope."""
-    import tensorflow as tf
-
     results = []
     for name, *parts in zip(names, *shards, strict=True):
         with tf.device(name):
@@ -44,14 +43,11 @@ def on_each(names: Sequence[str | None], fn: Callable[..., Any], *shards: Sequen
 
 def per_shard(devices: Devices, x: Any, sizes: Sequence[int], fn: Callable[[Any], Any]) -> list[Any]:
     """``fn`` of each shard of ``x``, split along its first axis into parts of ``sizes`` rows, each on its device."""
-    import tensorflow as tf
-
     return on_each(devices.names, fn, tf.split(x, sizes))
 
 
 def in_shards(names: Sequence[str | None], fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A program: ``fn`` of a shard of ``x`` on each named device, the results concatenated."""
-    import tensorflow as tf
 
     def program(x: Any) -> Any:
         return tf.concat(on_each(names, fn, tf.split(x, shares(x.shape[0], len(names)))), axis=0)
@@ -61,15 +57,11 @@ def in_shards(names: Sequence[str | None], fn: Callable[[Any], Any]) -> Callable
 
 def add_up(results: Sequence[Sequence[Any]]) -> list[Any]:
     """The sums over devices of what each returned, place by place."""
-    import tensorflow as tf
-
     return [tf.add_n(list(parts)) for parts in zip(*results, strict=True)]
 
 
 def dense(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:
     """A dense layer with tanh, from 3 to 5 features, and its variables: float32 [3, 5] and [5]."""
-    import tensorflow as tf
-
     weights = tf.Variable(sample(3, 5, seed=seed), name="weights")
     bias = tf.Variable(sample(5, seed=seed + 1), name="bias")
 
@@ -81,8 +73,6 @@ def dense(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:
 
 def losses(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:
     """A loss [n] for the rows of ``x`` float32 [n, 3], and its variables."""
-    import tensorflow as tf
-
     model, variables = dense(seed)
 
     def per_row(x: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import add_up, dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
@@ -19,8 +20,6 @@ FAULTS: list[Fault[Case]] = []
     "joined inside the scope of one.*Concat",
 )
 def _concat_in_the_loop(devices: Devices) -> Case:
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     model, _ = dense()
 
@@ -45,8 +44,6 @@ def _concat_in_the_loop(devices: Devices) -> Case:
 )
 def _split_in_the_last_scope(devices: Devices) -> Case:
     """The second input is split in a scope that was meant for something else."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     model, _ = dense()
     sizes = shares(rows, len(devices))
@@ -79,8 +76,6 @@ def _split_in_the_last_scope(devices: Devices) -> Case:
 )
 def _losses_added_in_the_loop(devices: Devices) -> Case:
     """A training step: losses and gradients of all towers are added up in the scope of the last."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     per_row, variables = losses()
     sizes = shares(rows, len(devices))
@@ -114,8 +109,6 @@ def _losses_added_in_the_loop(devices: Devices) -> Case:
 )
 def _stack_of_two_outputs(devices: Devices) -> Case:
     """A dict of outputs, one of which is concatenated inside the scopes."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     model, _ = dense()
     sizes = shares(rows, len(devices))
@@ -150,8 +143,6 @@ def _stack_of_two_outputs(devices: Devices) -> Case:
     "outside of its device scope.*Softplus",
 )
 def _activation_outside(devices: Devices) -> Case:
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     weights = tf.Variable(sample(3, 5))
     bias = tf.Variable(sample(5, seed=1))
@@ -181,8 +172,6 @@ def _activation_outside(devices: Devices) -> Case:
 )
 def _after_a_function(devices: Devices) -> Case:
     """The model is a ``tf.function``; the op after it stands outside the scope."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     model, _ = dense()
     compiled = tf.function(model)
@@ -206,8 +195,6 @@ def _after_a_function(devices: Devices) -> Case:
 @planted(FAULTS, "P14-loss", "the loss outside of the scope", "public code", "outside of its device scope.*Square")
 def _loss_outside(devices: Devices) -> Case:
     """The towers end before their loss. The host may compute the weighted sum of the losses, not the losses."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     model, _ = dense()
     sizes = shares(rows, len(devices))

@@ -9,14 +9,13 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, kinds
 from harness.faults.samples import on_each, sample, shares
+from harness.lazy import tf
 
 
 class Towers:
     """A small model on the devices, one tower each: ``tanh(x @ w + b)`` from 3 to 5 features, on ``names``."""
 
     def __init__(self, devices: Devices) -> None:
-        import tensorflow as tf
-
         self.devices = devices
         self.names = devices.names
         self.count = len(devices)
@@ -27,47 +26,33 @@ class Towers:
 
     def model(self, x: Any) -> Any:
         """Return float32 [rows, 5]."""
-        import tensorflow as tf
-
         return tf.tanh(tf.matmul(x, self.w) + self.b)
 
     def loss(self, x: Any) -> Any:
         """Return the mean over the rows of the squared results."""
-        import tensorflow as tf
-
         return tf.reduce_mean(tf.square(self.model(x)))
 
     def step(self, x: Any, loss: Callable[[Any], Any] | None = None) -> tuple[Any, list[Any]]:
         """Return the loss and its gradients with respect to the weights and the bias."""
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             value = (loss or self.loss)(x)
         return value, tape.gradient(value, [self.w, self.b])
 
     def each(self, fn: Callable[..., Any], *batches: Any) -> list[Any]:
         """Return ``fn`` of each shard of the batches, in the scope of its device."""
-        import tensorflow as tf
-
         sizes = shares(batches[0].shape[0], self.count)
         return on_each(self.names, fn, *(tf.split(batch, sizes) for batch in batches))
 
     def joined(self, fn: Callable[..., Any], *batches: Any) -> Any:
         """Return ``fn`` of each shard, concatenated."""
-        import tensorflow as tf
-
         return tf.concat(self.each(fn, *batches), axis=0)
 
     def mean(self, fn: Callable[..., Any], *batches: Any) -> Any:
         """Return the mean over the shards of ``fn``, a nest of tensors."""
-        import tensorflow as tf
-
         return tf.nest.map_structure(lambda *parts: tf.add_n(parts) / self.count, *self.each(fn, *batches))
 
     def sum(self, fn: Callable[..., Any], *batches: Any) -> Any:
         """Return the sum over the shards of ``fn``, a nest of tensors."""
-        import tensorflow as tf
-
         return tf.nest.map_structure(lambda *parts: tf.add_n(parts), *self.each(fn, *batches))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds, planted
 from harness.faults.samples import sample
+from harness.lazy import tf
 from harness.parallel.model import pipeline
 
 FAULTS: list[Fault[Case]] = []
@@ -19,8 +20,6 @@ _UNITS, _ROWS = 4, 6
 
 def _layers(devices: Devices) -> tuple[list[Callable[[Any], Any]], list[Any]]:
     """A dense layer for each device, with its weights there: the layers, and the weights."""
-    import tensorflow as tf
-
     weights = []
     for index, device in enumerate(devices):
         with tf.device(device.name):
@@ -30,7 +29,6 @@ def _layers(devices: Devices) -> tuple[list[Callable[[Any], Any]], list[Any]]:
 
 def _placed(layers: Sequence[Callable[[Any], Any]], places: Sequence[str]) -> Program:
     """The layers in sequence, each in the scope of its device."""
-    import tensorflow as tf
 
     def program(x: Any) -> Any:
         for layer, place in zip(layers, places, strict=True):
@@ -96,8 +94,6 @@ def _swapped(devices: Devices) -> Case:
 )
 def _through_the_host(devices: Devices) -> Case:
     """The input of the last stage is fetched to the host and clipped there."""
-    import tensorflow as tf
-
     layers, _ = _layers(devices)
 
     def parallel(x: Any) -> Any:
@@ -123,8 +119,6 @@ def _through_the_host(devices: Devices) -> Case:
 )
 def _keras_layers(devices: Devices) -> Case:
     """Layers that are built in the scopes of their devices, but called outside: they compute on the default device."""
-    import tensorflow as tf
-
     layers = []
     for index, device in enumerate(devices):
         with tf.device(device.name):
@@ -148,8 +142,6 @@ def _keras_layers(devices: Devices) -> Case:
 )
 def _micro_batches_by_hand(devices: Devices) -> Case:
     """Each stage has a tape of its own on its device, and the outer tape adds up a weight's gradients on device 0."""
-    import tensorflow as tf
-
     layers, weights = _layers(devices)
 
     def stage(x: Any, w: Any, device: str) -> Any:

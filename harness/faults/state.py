@@ -8,6 +8,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import losses, on_each, sample, uneven
+from harness.lazy import tf
 from harness.parallel.data import make_parallel
 
 FAULTS: list[Fault[Case]] = []
@@ -15,8 +16,6 @@ FAULTS: list[Fault[Case]] = []
 
 def _dropped(devices: Devices, noise: Callable[[Any], Any], draw: Callable[[Any], Any], *found: str) -> Case:
     """Dropout with ``noise`` for each shard; the twin calls ``draw`` once, for the whole batch."""
-    import tensorflow as tf
-
     count = len(devices)
 
     def reference(x: Any) -> Any:
@@ -33,8 +32,6 @@ def _dropped(devices: Devices, noise: Callable[[Any], Any], draw: Callable[[Any]
 
 
 def _stateless(x: Any) -> Any:
-    import tensorflow as tf
-
     return 2.0 * tf.cast(tf.random.stateless_uniform(tf.shape(x), seed=[1, 2]) < 0.5, x.dtype)
 
 
@@ -47,16 +44,12 @@ def _same_seed(devices: Devices) -> Case:
 
 @planted(FAULTS, "R01-unseeded", "dropout without a seed", "tensorflow 33297", "drawn without a seed")
 def _unseeded(devices: Devices) -> Case:
-    import tensorflow as tf
-
     return _dropped(devices, lambda part: tf.nn.dropout(tf.ones_like(part), 0.5), _stateless, "nondeterminism")
 
 
 @planted(FAULTS, "R01-generator", "a generator called once per shard", "tensorflow 33297", "each shard draws its own")
 def _generator(devices: Devices) -> Case:
     """A generator gives each shard its next numbers, not the part of those of the whole batch."""
-    import tensorflow as tf
-
     generator = tf.random.Generator.from_seed(3)
 
     def draw(x: Any) -> Any:
@@ -69,8 +62,6 @@ def _generator(devices: Devices) -> Case:
     FAULTS, "R01-keras-dropout", "a Keras Dropout called once per shard", "tensorflow 33297", "each shard draws its own"
 )
 def _keras_dropout(devices: Devices) -> Case:
-    import tensorflow as tf
-
     layer = tf.keras.layers.Dropout(0.5, seed=1)
 
     def draw(x: Any) -> Any:
@@ -88,8 +79,6 @@ def _keras_dropout(devices: Devices) -> Case:
 )
 def _drifting_copies(devices: Devices) -> Case:
     """A training step on a copy of the variable per device: each copy uses its own shard's gradient."""
-    import tensorflow as tf
-
     count = len(devices)
     start = sample(3, 1, seed=4)
     whole = tf.Variable(start)
@@ -138,8 +127,6 @@ def _drifting_copies(devices: Devices) -> Case:
 )
 def _stale_copy(devices: Devices) -> Case:
     """The copy was made outside the tape: the values are right, but the variable gets no gradient."""
-    import tensorflow as tf
-
     weights = tf.Variable(sample(3, 5))
     copy = tf.identity(weights)
 
@@ -165,8 +152,6 @@ def _stale_copy(devices: Devices) -> Case:
 )
 def _stale_copy_in_a_step(devices: Devices) -> Case:
     """The same in a training step: the last device reads before its tape starts, so its part is missing."""
-    import tensorflow as tf
-
     per_row, variables = losses()
     count = len(devices)
 

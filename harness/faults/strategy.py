@@ -8,14 +8,13 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program, kinds, planted
 from harness.faults.samples import per_shard, sample, shares
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
 
 def _under(names: Sequence[str] | None) -> Program:
     """``tanh`` of a shard of ``x`` in each replica of a MirroredStrategy on these devices; ``None``: its default."""
-    import tensorflow as tf
-
     strategy = tf.distribute.MirroredStrategy(names)
     count = strategy.num_replicas_in_sync
 
@@ -32,8 +31,6 @@ def _under(names: Sequence[str] | None) -> Program:
 
 
 def _by_hand(devices: Devices) -> Program:
-    import tensorflow as tf
-
     def program(x: Any) -> Any:
         return tf.concat(per_shard(devices, x, shares(x.shape[0], len(devices)), tf.tanh), axis=0)
 
@@ -41,8 +38,6 @@ def _by_hand(devices: Devices) -> Program:
 
 
 def _case(devices: Devices, parallel: Program, twin: Program) -> Case:
-    import tensorflow as tf
-
     # Divides among any number of replicas up to 4, and among 6 and 8.
     inputs = {"x": sample(24, 3)}
     return Case(parallel, twin, tf.tanh, inputs, kinds("op-placement"), meant=devices[:-1])

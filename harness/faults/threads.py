@@ -10,14 +10,13 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import add_up, dense, losses, sample, shares, uneven
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
 
 def _threads(devices: Devices, fn: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Case:
     """``fn`` of each shard in its own thread, which is started in the device's scope, or opens the scope itself."""
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     sizes = shares(rows, len(devices))
 
@@ -51,8 +50,6 @@ def _eager_in_threads(devices: Devices) -> Case:
 @planted(FAULTS, "P13-function", "threads that call one tf.function", "tensorflow 44487", "no op of the program ran on")
 def _function_in_threads(devices: Devices) -> Case:
     """One ``tf.function``, traced before, called by all threads."""
-    import tensorflow as tf
-
     model, _ = dense()
     compiled = tf.function(model, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     compiled(sample(2, 3))
@@ -68,8 +65,6 @@ def _function_in_threads(devices: Devices) -> Case:
 )
 def _step_in_threads(devices: Devices) -> Case:
     """A training step per thread: the scope ends before the gradient is taken."""
-    import tensorflow as tf
-
     # Threads that run the same eager op on one GPU can read one another's arguments in host memory (tensorflow 123980).
     one_at_a_time = threading.Lock()
     rows = uneven(len(devices))

@@ -11,14 +11,13 @@ import numpy as np
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
 from harness.faults.samples import dense, sample, shares, uneven
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
 
 def _layers() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """A dense layer from 3 to 5 features, and one from 5 to 4."""
-    import tensorflow as tf
-
     weights = tf.Variable(sample(5, 4, seed=3))
     first, _ = dense()
     return first, lambda x: tf.nn.softplus(tf.matmul(x, weights))
@@ -26,8 +25,6 @@ def _layers() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
 
 def _planted(devices: Devices, place: Callable[[int], str]) -> Case:
     """Two layers; the second one of shard k is in the scope of ``place(k)``."""
-    import tensorflow as tf
-
     first, second = _layers()
 
     def on(places: Callable[[int], str]) -> Callable[..., Any]:
@@ -79,8 +76,6 @@ def _copied_index(devices: Devices) -> Case:
 )
 def _in_a_branch(devices: Devices) -> Case:
     """A branch that no shard takes: only the placed graph shows it."""
-    import tensorflow as tf
-
     first, second = _layers()
 
     def on(place: Callable[[int], str | None]) -> Callable[..., Any]:
@@ -114,8 +109,6 @@ def _in_a_branch(devices: Devices) -> Case:
 )
 def _all_but_a_scaling(devices: Devices) -> Case:
     """Every device is used, for next to nothing."""
-    import tensorflow as tf
-
     first, second = _layers()
 
     def reference(x: Any) -> Any:
@@ -139,8 +132,6 @@ def _all_but_a_scaling(devices: Devices) -> Case:
 
 
 def _python(devices: Devices, call: Callable[[Any], Any], modes: tuple[str, ...]) -> Case:
-    import tensorflow as tf
-
     first, _ = _layers()
 
     def on_each(fn: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -169,8 +160,6 @@ def _python(devices: Devices, call: Callable[[Any], Any], modes: tuple[str, ...]
 )
 def _numpy(devices: Devices) -> Case:
     """In eager code TensorFlow calls the function itself, without an op. The op has no GPU kernel."""
-    import tensorflow as tf
-
     case = _python(devices, lambda x: tf.numpy_function(np.cos, [x], tf.float32), ("graph",))
     return replace(case, surroundings=soft_placement)
 
@@ -183,6 +172,4 @@ def _numpy(devices: Devices) -> Case:
     "a Python function runs on the host.*PyFunc",
 )
 def _eager_python(devices: Devices) -> Case:
-    import tensorflow as tf
-
     return _python(devices, lambda x: tf.py_function(tf.math.cos, [x], tf.float32), ("eager", "graph"))

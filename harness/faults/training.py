@@ -8,6 +8,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import integers, per_shard, sample, shares, uneven
+from harness.lazy import tf
 
 _FEATURES, _WORDS, _WIDTH = 3, 9, 4
 
@@ -16,8 +17,6 @@ class _Model:
     """Weights and an optimizer on the host, and a shard's part of the gradient of the mean loss over ``rows``."""
 
     def __init__(self, devices: Devices, rows: int) -> None:
-        import tensorflow as tf
-
         self.rows = rows
         with tf.device(devices.host):
             self.weights = tf.Variable(sample(_FEATURES, 1, seed=3), name="weights")
@@ -29,8 +28,6 @@ class _Model:
         return [self.weights, self.optimizer.iterations.value]
 
     def gradient(self, x: Any) -> Any:
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.square(tf.matmul(x, self.weights))) / self.rows
         return tape.gradient(loss, self.weights)
@@ -41,8 +38,6 @@ class _Model:
 
 
 def _applied_per_shard(devices: Devices) -> Case:
-    import tensorflow as tf
-
     rows = uneven(len(devices))
     sizes = shares(rows, len(devices))
     model = _Model(devices, rows)
@@ -69,8 +64,6 @@ def _applied_to_what_nobody_named(devices: Devices) -> Case:
 
 def _indexed_slices(devices: Devices) -> Case:
     """Each shard's gradient of an embedding has its own rows, but they are averaged as if they were the same."""
-    import tensorflow as tf
-
     count = len(devices)
     with tf.device(devices.host):
         table = tf.Variable(sample(_WORDS, _WIDTH), name="table")
@@ -97,8 +90,6 @@ def _indexed_slices(devices: Devices) -> Case:
 
 
 def _root_mean_square(devices: Devices) -> Case:
-    import tensorflow as tf
-
     count = len(devices)
 
     def squares(x: Any) -> Any:
@@ -115,8 +106,6 @@ def _root_mean_square(devices: Devices) -> Case:
 
 def _masked_mean(devices: Devices) -> Case:
     """Shards have the same number of rows, but different numbers of unmasked rows."""
-    import tensorflow as tf
-
     count = len(devices)
 
     def masked(x: Any) -> tuple[Any, Any]:

@@ -10,12 +10,11 @@ import numpy as np
 from harness.distribute.training import Training
 from harness.faults.fault import Fault, kinds
 from harness.faults.training_case import FEATURES, LOOPS, OUTPUTS, TrainingCase
+from harness.lazy import tf
 
 
 def model_of(*between: Any, **dense: Any) -> Any:
     """Return a model of two dense layers, with other layers between them."""
-    import tensorflow as tf
-
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
@@ -29,22 +28,17 @@ def model_of(*between: Any, **dense: Any) -> Any:
 
 def sgd() -> Any:
     """Return an optimizer."""
-    import tensorflow as tf
-
     return tf.keras.optimizers.SGD(0.1)
 
 
 def clean() -> Training:
     """Nothing is wrong."""
-    import tensorflow as tf
-
     metrics = [tf.keras.metrics.MeanAbsoluteError(name="mae")]
     return Training(model_of(), tf.keras.losses.MeanSquaredError(), tf.keras.optimizers.SGD(0.1, momentum=0.9), metrics)
 
 
 def scalar_loss() -> Training:
     """V09: a loss that is one number whatever the rows."""
-    import tensorflow as tf
 
     def squares(y: Any, predicted: Any) -> Any:
         return tf.reduce_mean(tf.square(y - predicted))
@@ -54,7 +48,6 @@ def scalar_loss() -> Training:
 
 def loss_per_row() -> Training:
     """The same with a number for each row."""
-    import tensorflow as tf
 
     def squares(y: Any, predicted: Any) -> Any:
         return tf.reduce_mean(tf.square(y - predicted), axis=-1)
@@ -63,8 +56,6 @@ def loss_per_row() -> Training:
 
 
 def _adding(reduce: str) -> Any:
-    import tensorflow as tf
-
     class Activity(tf.keras.layers.Layer):  # type: ignore[misc]
         def call(self, x: Any) -> Any:
             self.add_loss(0.01 * getattr(tf, reduce)(tf.square(x)))
@@ -80,46 +71,34 @@ def added_sum() -> Training:
 
 def added_mean() -> Training:
     """The same with a mean, and with weights that are regularised."""
-    import tensorflow as tf
-
     model = model_of(_adding("reduce_mean"), kernel_regularizer=tf.keras.regularizers.L2(0.01))
     return Training(model, "mse", sgd())
 
 
 def clipped() -> Training:
     """V11."""
-    import tensorflow as tf
-
     return Training(model_of(), "mse", tf.keras.optimizers.SGD(0.1, clipnorm=0.1))
 
 
 def hardly_clipped() -> Training:
     """The same with a limit that no gradient reaches."""
-    import tensorflow as tf
-
     return Training(model_of(), "mse", tf.keras.optimizers.SGD(0.1, clipnorm=1e6))
 
 
 def normalised() -> Training:
     """V13."""
-    import tensorflow as tf
-
     layer = tf.keras.layers.BatchNormalization(name="norm")
     return Training(model_of(layer), "mse", sgd())
 
 
 def normalised_together() -> Training:
     """The same with the statistics of the whole batch."""
-    import tensorflow as tf
-
     layer = tf.keras.layers.BatchNormalization(name="norm", synchronized=True)
     return Training(model_of(layer), "mse", sgd())
 
 
 def applied_per_shard() -> Training:
     """V15: a replica applies its gradients once for each of as many shards as there are replicas."""
-    import tensorflow as tf
-
     model, optimizer = model_of(), sgd()
     shards = tf.distribute.get_strategy().num_replicas_in_sync
 
@@ -142,8 +121,6 @@ def _stepping(
     share: Callable[[Any, Any], Any], exchange: Callable[[Any], Any] = lambda gradients: gradients, rate: float = 0.1
 ) -> Training:
     """A step whose loss is ``share`` of the losses of a replica's rows and of the number of rows in the batch."""
-    import tensorflow as tf
-
     model, optimizer = model_of(), tf.keras.optimizers.SGD(rate)
 
     def step(x: Any, y: Any, rows: Any) -> Any:
@@ -159,8 +136,6 @@ def _stepping(
 
 
 def _share(losses: Any, rows: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_sum(losses) / rows
 
 
@@ -171,28 +146,21 @@ def applied_once() -> Training:
 
 def mean_of_own_rows() -> Training:
     """V08: each replica's loss is the mean over its own rows, and the gradients are added up."""
-    import tensorflow as tf
-
     return _stepping(lambda losses, _: tf.reduce_mean(losses))
 
 
 def exchanged_twice() -> Training:
     """The gradients are added up by hand, and once more by the optimizer."""
-    import tensorflow as tf
-
     return _stepping(_share, lambda gradients: tf.distribute.get_replica_context().all_reduce("sum", gradients))
 
 
 def rate_times_replicas() -> Training:
     """The learning rate grows with the number of replicas."""
-    import tensorflow as tf
-
     return _stepping(_share, rate=0.1 * tf.distribute.get_strategy().num_replicas_in_sync)
 
 
 def misses_an_update() -> Training:
     """Device 1 leaves out its third update."""
-    import tensorflow as tf
 
     class Forgetful(tf.keras.optimizers.SGD):  # type: ignore[misc]
         def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
@@ -205,8 +173,6 @@ def misses_an_update() -> Training:
 
 def own_reader(context: Any, arrays: Sequence[Any], rows: int) -> Any:
     """Every replica reads its part of each batch."""
-    import tensorflow as tf
-
     count = context.num_replicas_in_sync
     own = rows // count
     whole = [array[: len(array) // rows * rows] for array in arrays]
@@ -219,8 +185,6 @@ def own_reader(context: Any, arrays: Sequence[Any], rows: int) -> Any:
 
 def same_reader(context: Any, arrays: Sequence[Any], rows: int) -> Any:
     """Every replica reads the same rows."""
-    import tensorflow as tf
-
     own = rows // context.num_replicas_in_sync
     whole = [array[: len(array) // rows * rows] for array in arrays]
     chosen = np.arange(len(whole[0])) % rows < own
@@ -234,8 +198,6 @@ def same_reader(context: Any, arrays: Sequence[Any], rows: int) -> Any:
 
 def batch_each(_: Any, arrays: Sequence[Any], rows: int) -> Any:
     """C06: every replica reads a batch, so that the whole batch grows with the number of devices."""
-    import tensorflow as tf
-
     return tf.data.Dataset.from_tensor_slices(tuple(arrays)).batch(rows, drop_remainder=True).repeat()
 
 

@@ -10,6 +10,7 @@ from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import on_each, sample
 from harness.faults.slips import Towers, slip
+from harness.lazy import tf
 
 
 def _state(t: Towers) -> list[Any]:
@@ -17,8 +18,6 @@ def _state(t: Towers) -> list[Any]:
 
 
 def _column_means(x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_mean(x, axis=0)
 
 
@@ -36,8 +35,6 @@ def _in_each(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
 
 
 def _of_first(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
-    import tensorflow as tf
-
     update(t, _column_means(tf.split(x, t.count)[0]))
     return t.joined(t.model, x)
 
@@ -69,8 +66,6 @@ def _set(t: Towers, means: Any) -> Any:
 
 
 def _count(t: Towers, means: Any) -> Any:
-    import tensorflow as tf
-
     return t.total.assign_add(tf.ones_like(means))
 
 
@@ -93,8 +88,6 @@ def _read_after(t: Towers, x: Any) -> Any:
 
 def _read_before(t: Towers, x: Any) -> Any:
     """The towers still read the value from before the update."""
-    import tensorflow as tf
-
     before = tf.identity(t.total)
     t.total.assign_add(_column_means(x))
     return t.joined(lambda part: t.model(part) * before[0], x)
@@ -140,8 +133,6 @@ def _one_frozen(t: Towers, x: Any) -> Any:
 
 def _copies(devices: Devices) -> Case:
     """Each device has a copy of the weights; the last one misses the update."""
-    import tensorflow as tf
-
     start = sample(3, 2, seed=8)
     whole = tf.Variable(start)
     copies = on_each(devices.names, lambda: tf.Variable(start))

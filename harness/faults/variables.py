@@ -8,6 +8,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted
 from harness.faults.samples import in_shards, integers, on_each, sample, uneven
+from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
 
@@ -17,16 +18,12 @@ class _Lazy:
         self.weights: Any = None
 
     def __call__(self, x: Any) -> Any:
-        import tensorflow as tf
-
         if self.weights is None:
             self.weights = tf.Variable(tf.ones([3, 5]), name="weights")
         return tf.matmul(x, self.weights)
 
 
 def _ones(x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.matmul(x, tf.ones([3, 5]))
 
 
@@ -77,8 +74,6 @@ def _made_by_first_trace(devices: Devices) -> Case:
     "variable is created on the device of the first call.*variable ",
 )
 def _unbuilt_layer(devices: Devices) -> Case:
-    import tensorflow as tf
-
     lazy, built = (tf.keras.layers.Dense(5, kernel_initializer="ones") for _ in range(2))
     built.build((None, 3))
     return _lazy(devices, lazy, built, "eager")
@@ -86,8 +81,6 @@ def _unbuilt_layer(devices: Devices) -> Case:
 
 def _lookup(devices: Devices, look_up: Callable[[Any, Any], Any], device: str) -> Case:
     """Rows of a table on ``device``, then a dense layer. The twin reads the table in each scope."""
-    import tensorflow as tf
-
     with tf.device(device):
         table = tf.Variable(sample(20, 4))
     weights = tf.Variable(sample(4, 2, seed=1))
@@ -116,8 +109,6 @@ def _lookup(devices: Devices, look_up: Callable[[Any, Any], Any], device: str) -
 )
 def _embedding_lookup(devices: Devices) -> Case:
     """``embedding_lookup`` opens the scope of its table, which is not the tower's."""
-    import tensorflow as tf
-
     return _lookup(devices, tf.nn.embedding_lookup, devices[0].name)
 
 
@@ -129,8 +120,6 @@ def _embedding_lookup(devices: Devices) -> Case:
     "TensorFlow runs a lookup on its variable's device.*ResourceGather",
 )
 def _gather(devices: Devices) -> Case:
-    import tensorflow as tf
-
     return _lookup(devices, tf.gather, devices[0].name)
 
 
@@ -142,8 +131,6 @@ def _gather(devices: Devices) -> Case:
     "TensorFlow runs a lookup on its variable's device.*ResourceGather",
 )
 def _table_on_the_last(devices: Devices) -> Case:
-    import tensorflow as tf
-
     return _lookup(devices, tf.nn.embedding_lookup, devices[-1].name)
 
 
@@ -156,8 +143,6 @@ def _table_on_the_last(devices: Devices) -> Case:
 )
 def _copy_for_each(devices: Devices) -> Case:
     """Only lookups. In the twin each device has a copy of the table."""
-    import tensorflow as tf
-
     table = tf.Variable(sample(20, 4))
     copies = on_each(devices.names, lambda: tf.Variable(table))
     count = len(devices)

@@ -9,6 +9,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import sample
+from harness.lazy import tf
 
 _UNITS, _ROWS = 4, 8
 
@@ -17,8 +18,6 @@ class _Parts:
     """A dense layer for each device, with its weights there: stages in a row, or members side by side."""
 
     def __init__(self, devices: Devices) -> None:
-        import tensorflow as tf
-
         self.names = devices.names
         self.host = devices.host
         self.weights: list[Any] = []
@@ -29,14 +28,10 @@ class _Parts:
                 self.copies.append(tf.Variable(sample(_UNITS, _UNITS) / 2, name=f"copy_{index}"))
 
     def layer(self, x: Any, index: int) -> Any:
-        import tensorflow as tf
-
         return tf.tanh(tf.matmul(x, self.weights[index]))
 
     def stages(self, x: Any, order: list[int] | None = None) -> Any:
         """The layers, by default all in sequence, each on its device."""
-        import tensorflow as tf
-
         for index in order if order is not None else range(len(self.names)):
             with tf.device(self.names[index]):
                 x = self.layer(x, index)
@@ -48,8 +43,6 @@ class _Parts:
         return x
 
     def members(self, x: Any) -> list[Any]:
-        import tensorflow as tf
-
         results = []
         for index, name in enumerate(self.names):
             with tf.device(name):
@@ -86,8 +79,6 @@ def _placed(p: _Parts, x: Any) -> Any:
 
 
 def _skipping(p: _Parts, x: Any, *, placed: bool) -> Any:
-    import tensorflow as tf
-
     results = []
     for index, name in enumerate(p.names):
         with tf.device(name if placed else None):
@@ -99,8 +90,6 @@ def _skipping(p: _Parts, x: Any, *, placed: bool) -> Any:
 
 def _carried(p: _Parts, x: Any) -> Any:
     """The twin of a skip over stages hands the first result on from stage to stage."""
-    import tensorflow as tf
-
     first = None
     for index, name in enumerate(p.names):
         with tf.device(name):
@@ -111,14 +100,10 @@ def _carried(p: _Parts, x: Any) -> Any:
 
 
 def _loss(p: _Parts, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.reduce_mean(tf.square(p.whole(x)))
 
 
 def _loss_on(p: _Parts, x: Any, place: int) -> Any:
-    import tensorflow as tf
-
     y = p.stages(x)
     with tf.device(p.names[place]):
         return tf.reduce_mean(tf.square(y))
@@ -126,8 +111,6 @@ def _loss_on(p: _Parts, x: Any, place: int) -> Any:
 
 def _backwards(p: _Parts, x: Any) -> Any:
     """Stage k is on the device of the k-th from the end, where its weights are not."""
-    import tensorflow as tf
-
     for index, name in enumerate(reversed(p.names)):
         with tf.device(name):
             x = p.layer(x, index)
@@ -135,8 +118,6 @@ def _backwards(p: _Parts, x: Any) -> Any:
 
 
 def _micro(p: _Parts, x: Any, order: tuple[int, ...]) -> Any:
-    import tensorflow as tf
-
     done = [p.stages(part) for part in tf.split(x, 4)]
     with tf.device(p.names[-1]):
         return tf.concat([done[index] for index in order], axis=0)
@@ -151,8 +132,6 @@ def _left_out(p: _Parts, x: Any) -> Any:
 
 
 def _shared(p: _Parts, x: Any) -> Any:
-    import tensorflow as tf
-
     results = []
     for name in p.names:
         with tf.device(name):
@@ -161,8 +140,6 @@ def _shared(p: _Parts, x: Any) -> Any:
 
 
 def _chained(p: _Parts, x: Any) -> list[Any]:
-    import tensorflow as tf
-
     results: list[Any] = []
     for index, name in enumerate(p.names):
         with tf.device(name):
@@ -176,8 +153,6 @@ def _same(p: _Parts, x: Any) -> list[Any]:
 
 
 def _copied(p: _Parts, x: Any) -> list[Any]:
-    import tensorflow as tf
-
     results = []
     for name, copy in zip(p.names, p.copies, strict=True):
         with tf.device(name):
@@ -191,14 +166,10 @@ def _rotated(p: _Parts, x: Any) -> list[Any]:
 
 
 def _voted(p: _Parts, x: Any) -> Any:
-    import tensorflow as tf
-
     return tf.add_n(p.side_by_side(x)) / len(p.names)
 
 
 def _votes(p: _Parts, x: Any, *, used: int = 0, place: str | None = None) -> Any:
-    import tensorflow as tf
-
     results = p.members(x)
     with tf.device(place):
         return tf.add_n(results[used:]) / len(results)

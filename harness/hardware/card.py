@@ -12,6 +12,7 @@ from harness.devices import nvidia
 from harness.devices.cpu import cpu_model, read_cpuinfo
 from harness.devices.device import Device, Devices
 from harness.hardware.profile import profile_for
+from harness.lazy import tf
 from harness.records import Card
 from harness.softgpu import DescribedGpus, loaded
 
@@ -29,8 +30,6 @@ def cards_of(
 
     Without a driver the second are the first. A card of the driver without a device has a label such as ``nvml:3``.
     """
-    import tensorflow as tf
-
     known = nvidia.read_cards() if driver is None else driver
     physical = tf.config.list_physical_devices("GPU")
     uuids = nvidia.cuda_uuids() if physical and known else ()

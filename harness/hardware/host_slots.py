@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.devices.device import Device
+from harness.lazy import tf
 
 #: Unused memory that is kept: beyond that, what was used longest ago is freed.
 _KEPT_BYTES = 512 * 1024 * 1024
@@ -58,8 +59,6 @@ class HostSlots:
 
     def copy(self, tensor: Any, device: Device, repeats: int = 1) -> tuple[Any, Lease]:
         """Copy a tensor to another CPU device of this host ``repeats`` times, and return the copy with its lease."""
-        import tensorflow as tf
-
         shape = tuple(tensor.shape)
         size_bytes = int(tensor.shape.num_elements() or 0) * tensor.dtype.size
         key = (device.name, tensor.dtype.name, shape)
@@ -83,8 +82,6 @@ class HostSlots:
 
         The memory is passed to TensorFlow by DLPack, which lacks bfloat16, float8 and text.
         """
-        import tensorflow as tf
-
         if array.dtype.kind not in "biufc" or array.dtype.isbuiltin != 1 or not array.size:
             return None
         key = ("array", array.dtype.str, array.size)
@@ -159,8 +156,6 @@ class _Lent:
 
 
 def _new_slot(dtype: Any, shape: tuple[int, ...]) -> _Slot:
-    import tensorflow as tf
-
     empty = tf.raw_ops.Empty(shape=[1, *shape], dtype=dtype, init=False)
     _ask_for_large_pages(empty)
     return _Slot(

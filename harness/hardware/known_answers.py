@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.hardware.machine import Operation
 from harness.hardware.operations import convolution, itemsize, numpy_dtype
+from harness.lazy import tf
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,8 +69,6 @@ def product(dtype: str) -> Operation:
     """Multiply two matrices ``[SIDE, SIDE]``."""
 
     def multiply(a: Any, b: Any) -> Any:
-        import tensorflow as tf
-
         return tf.linalg.matmul(a, b)
 
     return Operation(f"matmul {dtype}", dtype, dtype, multiply, lambda a, b: a @ b, flop=2.0 * SIDE**3)
@@ -87,8 +86,6 @@ def permutation() -> Operation:
     """Permute words and append the sums of both halves, which wrap: int64 ``[SIDE * SIDE * 3 / 2]``."""
 
     def permute(a: Any, b: Any) -> Any:
-        import tensorflow as tf
-
         moved = tf.gather(a, b)
         return tf.concat([moved, tf.reduce_sum(tf.reshape(moved, [2, -1]), axis=0)], axis=0)
 
@@ -117,8 +114,6 @@ def digest(dtype: str) -> Operation:
     whole = f"int{itemsize(dtype) * 8}"
 
     def on_card(array: Any, weights: Any) -> Any:
-        import tensorflow as tf
-
         flat = tf.reshape(array, [-1])
         bits = tf.cast(tf.bitcast(flat, whole) if flat.dtype.name != whole else flat, tf.int64)
         # GPUs have kernels of Bitcast, Cast, Mul and Sum for these dtypes (registered in TensorFlow 2.21).

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from harness.hardware.machine import Operation
 from harness.judgement.tolerance import epsilon_of_name
+from harness.lazy import tf
 
 #: The convolution has a window of 3 by 3 and a stride of 2, because Winograd and Fourier kernels have a stride of 1,
 #: and the bound of a sum of products does not hold for them.
@@ -40,8 +41,6 @@ def matmul(n: int, dtype: str) -> Operation:
     result = "int32" if dtype == "int8" else dtype
 
     def tensorflow(a: Any, b: Any) -> Any:
-        import tensorflow as tf
-
         return tf.matmul(a, b, output_type=tf.int32) if dtype == "int8" else tf.matmul(a, b)
 
     traffic = float(n * n * (2 * itemsize(dtype) + itemsize(result)))
@@ -61,8 +60,6 @@ def convolution(images: int, size: int, channels: int, dtype: str) -> Operation:
     out = (size - WINDOW) // STRIDE + 1
 
     def tensorflow(images: Any, windows: Any) -> Any:
-        import tensorflow as tf
-
         return tf.nn.conv2d(images, windows, strides=STRIDE, padding="VALID")
 
     elements = images * size**2 * channels + WINDOW**2 * channels**2 + images * out**2 * channels
@@ -84,8 +81,6 @@ def reduction(rows: int, columns: int, dtype: str) -> Operation:
     """Sum the rows of ``[rows, columns]``."""
 
     def tensorflow(a: Any) -> Any:
-        import tensorflow as tf
-
         return tf.reduce_sum(a, axis=1)
 
     return _streaming("reduction", dtype, tensorflow, lambda a: np.sum(wide(a), axis=1), rows * (columns + 1))
@@ -107,8 +102,6 @@ def elementwise(size: int, dtype: str) -> Operation:
     whole = epsilon_of_name(dtype) == 0
 
     def tensorflow(a: Any, b: Any) -> Any:
-        import tensorflow as tf
-
         return a * b if whole else tf.sqrt(a) * b / (a + b)
 
     def reference(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -122,8 +115,6 @@ def fft(rows: int, points: int, dtype: str) -> Operation:
     """Fourier-transform each row of ``[rows, points]``, counted as ``5 n log2(n)`` operations, as is usual."""
 
     def tensorflow(a: Any) -> Any:
-        import tensorflow as tf
-
         return tf.signal.fft(a)
 
     flop, traffic = 5.0 * rows * points * float(np.log2(points)), 2.0 * rows * points * itemsize(dtype)
@@ -134,8 +125,6 @@ def sort(rows: int, columns: int, dtype: str) -> Operation:
     """Sort each row of ``[rows, columns]``: at least one read and one write."""
 
     def tensorflow(a: Any) -> Any:
-        import tensorflow as tf
-
         return tf.sort(a, axis=-1)
 
     return _streaming("sort", dtype, tensorflow, lambda a: np.sort(wide(a), axis=-1), 2 * rows * columns)

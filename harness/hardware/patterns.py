@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.hardware.machine import Mismatch, Pattern
+from harness.lazy import tf
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -71,8 +72,6 @@ def array_mismatch(array: npt.NDArray[Any], pattern: Pattern) -> Mismatch:
 
 def count_up(length: int) -> Any:
     """Make ``[0, 1, …, length - 1]`` in int64 on the current device, by doubling."""
-    import tensorflow as tf
-
     made = tf.zeros([1], tf.int64)
     have = 1
     while have < length:
@@ -86,8 +85,6 @@ def make_piece(counting: Any, pattern: Pattern, start: int, length: int) -> Any:
 
     ``counting`` is :func:`count_up` of as many as a chunk has.
     """
-    import tensorflow as tf
-
     most = int(counting.shape[0])
     chunks = [_chunk(counting, pattern, start + at, min(most, length - at)) for at in range(0, length, most)]
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)
@@ -95,8 +92,6 @@ def make_piece(counting: Any, pattern: Pattern, start: int, length: int) -> Any:
 
 def compare(counting: Any, found: Any, pattern: Pattern, start: int) -> Mismatch:
     """Compare int64 words ``[n]`` with the pattern from word ``start`` on. ``first_word`` is the pattern's index."""
-    import tensorflow as tf
-
     total, most = int(found.shape[0]), int(counting.shape[0])
     count, first, word = 0, None, None
     for at in range(0, total, most):
@@ -116,8 +111,6 @@ def compare(counting: Any, found: Any, pattern: Pattern, start: int) -> Mismatch
 
 
 def _chunk(counting: Any, pattern: Pattern, start: int, length: int) -> Any:
-    import tensorflow as tf
-
     if pattern.step % _MODULUS == 0:
         return tf.fill([length], tf.constant(_signed(pattern.first), tf.int64))
     if counting.shape[0] != length:

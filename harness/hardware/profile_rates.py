@@ -14,6 +14,7 @@ import numpy.typing as npt
 from harness.errors import UsageError
 from harness.hardware.machine import Machine, Operation
 from harness.hardware.tensor_float import may_use, tf32_set
+from harness.lazy import tf
 from harness.runner.messages import Answer, plain
 
 if TYPE_CHECKING:
@@ -104,8 +105,6 @@ def product_of(side: int, dtype: str) -> Operation:
     """Multiply two matrices ``[side, side]``."""
 
     def multiply(a: Any, b: Any) -> Any:
-        import tensorflow as tf
-
         return tf.matmul(a, b, output_type=tf.int32) if dtype == "int8" else tf.matmul(a, b)
 
     return Operation(
@@ -120,8 +119,6 @@ def product_of(side: int, dtype: str) -> Operation:
 
 def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
     """Measure matrix products in GFLOP/s; ``None`` without a kernel, or without TF32."""
-    import tensorflow as tf
-
     if dtype == "tfloat32" and not (card.compute_capability and may_use(card, True)):
         return None
     try:

@@ -30,6 +30,7 @@ from harness.hardware.room import (
 )
 from harness.hardware.sending import Sending, on, renewed
 from harness.hardware.tensors import TensorBuffer, in_host_memory, require_on, settle
+from harness.lazy import tf
 from harness.plural import plural
 
 if TYPE_CHECKING:
@@ -186,8 +187,6 @@ class TensorFlowMachine:
 
     def put(self, array: npt.NDArray[Any], card: str) -> TensorBuffer:
         """Copy ``array`` to the card. A GPU gets it from pageable memory, as in TensorFlow's own programs."""
-        import tensorflow as tf
-
         device = self._device(card)
         with _memory(card, array.nbytes):
             # With tf.constant the host would copy it twice more, each time into new memory.
@@ -250,8 +249,6 @@ class TensorFlowMachine:
 
     def run(self, operation: Operation, card: str, buffers: Sequence[TensorBuffer], repeats: int = 1) -> TensorBuffer:
         """Run the operation on buffers of the card. The first run on a card builds it."""
-        import tensorflow as tf
-
         _require_repeats(repeats)
         device = self._device(card)
         arguments = [_one_tensor(buffer, device) for buffer in buffers]
@@ -363,8 +360,6 @@ def _require_repeats(repeats: int) -> None:
 @contextlib.contextmanager
 def _memory(card: str, size_bytes: int) -> Iterator[None]:
     """Turn TensorFlow's error for a lack of memory into that of the interface."""
-    import tensorflow as tf
-
     try:
         yield
     except (tf.errors.ResourceExhaustedError, tf.errors.InternalError) as error:
@@ -375,8 +370,6 @@ def _memory(card: str, size_bytes: int) -> Iterator[None]:
 
 
 def _one_tensor(buffer: TensorBuffer, device: Device) -> Any:
-    import tensorflow as tf
-
     if buffer.card != device.parsed.short:
         raise UsageError(f"a buffer of {buffer.card} for an operation on {device.parsed.short}; move it there first")
     if len(buffer.pieces) == 1:
@@ -386,8 +379,6 @@ def _one_tensor(buffer: TensorBuffer, device: Device) -> Any:
 
 
 def _placed(operation: Operation, device: Device) -> Any:
-    import tensorflow as tf
-
     def placed(*arguments: Any) -> Any:
         with tf.device(device.name):
             return operation.tensorflow(*arguments)

@@ -9,6 +9,7 @@ from typing import Any
 from harness._tensorflow import memory_limits
 from harness.devices.device import Device
 from harness.devices.nvidia import card_of, read_cards
+from harness.lazy import tf
 
 _MIB = 1024 * 1024
 #: Upper bound of what a CUDA context and its libraries take besides TensorFlow's pool: 0.4 to 0.9 GiB on recent cards.
@@ -65,8 +66,6 @@ def _cgroup_free_bytes(folder: Path) -> int | None:
 
 def gpu_used_bytes(device: Device) -> int | None:
     """Return what TensorFlow's tensors take of a GPU, as counted by its allocator."""
-    import tensorflow as tf
-
     try:
         return int(tf.config.experimental.get_memory_info(device.parsed.short)["current"])
     except (ValueError, RuntimeError):  # the allocator does not count
@@ -75,8 +74,6 @@ def gpu_used_bytes(device: Device) -> int | None:
 
 def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
     """Return the free memory of a GPU: of the card if memory grows, otherwise of TensorFlow's pool."""
-    import tensorflow as tf
-
     if _grows(tf, device):
         card = card_of(uuid, read_cards())
         return None if card is None or card.free_mib is None else card.free_mib * _MIB

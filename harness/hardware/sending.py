@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from harness.devices.device import Device
+from harness.lazy import tf
 
 
 def on(device: Device) -> Any:
     """Return a context in which ops run on a device."""
-    import tensorflow as tf
-
     return tf.device(device.name)
 
 
@@ -19,8 +18,6 @@ def renewed(tensor: Any, device: Device) -> Any:
 
     TensorFlow caches copies of a tensor on other devices with its handle, and would not copy again.
     """
-    import tensorflow as tf
-
     with on(device):
         return tf.identity(tensor)
 
@@ -33,8 +30,6 @@ class Sending:
 
     def send(self, tensor: Any, source: Device, target: Device, repeats: int) -> Any:
         """Copy a tensor to another device ``repeats`` times and return the last copy."""
-        import tensorflow as tf
-
         # Each copy has a handle of its own, and is an argument of its own: one argument would be sent once.
         if repeats > 1 and _is_gpu(source) and _is_gpu(target):
             graph = self._graph(tensor, source, target, repeats)
@@ -46,8 +41,6 @@ class Sending:
         return copied
 
     def _graph(self, tensor: Any, source: Device, target: Device, repeats: int) -> Any:
-        import tensorflow as tf
-
         def copies(*tensors: Any) -> Any:
             with on(target):
                 return [tf.identity(each) for each in tensors]

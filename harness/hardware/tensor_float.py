@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from harness.hardware.software.kernels import capability
+from harness.lazy import tf
 from harness.records import Card
 
 #: The first compute capability with TF32 (NVIDIA Ampere architecture whitepaper, 2020).
@@ -37,8 +38,6 @@ def tf32_set(on: bool | None) -> Iterator[None]:
     if on is None:
         yield
         return
-    import tensorflow as tf
-
     before = bool(tf.config.experimental.tensor_float_32_execution_enabled())
     tf.config.experimental.enable_tensor_float_32_execution(on)
     try:

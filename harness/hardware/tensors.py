@@ -9,6 +9,7 @@ from typing import Any
 from harness.devices.device import Device
 from harness.devices.name import DeviceName
 from harness.errors import EvidenceError
+from harness.lazy import tf
 
 
 @dataclass(eq=False)
@@ -29,8 +30,6 @@ class TensorBuffer:
 
     def words(self) -> Iterator[Any]:
         """Yield the pieces as int64 words ``[n]``, without copying."""
-        import tensorflow as tf
-
         for piece in self.pieces:
             if piece.dtype == tf.int64:
                 yield tf.reshape(piece, [-1])
@@ -50,8 +49,6 @@ def settle(tensors: Iterable[Any], device: Device) -> None:
     The op that takes the element runs on the device after everything that the tensor depends on. TensorFlow's own
     waiting (``sync_devices``) would wait for unrelated devices too.
     """
-    import tensorflow as tf
-
     if in_host_memory(device):
         return
     for tensor in tensors:
@@ -67,8 +64,6 @@ def require_on(tensors: Iterable[Any], device: Device) -> None:
     TensorFlow keeps int32 and strings in the memory of the first CPU: those of a GPU always, those of another CPU if
     they come from a ``tf.function``. Where they are proves nothing.
     """
-    import tensorflow as tf
-
     for tensor in tensors:
         if tensor.dtype in (tf.int32, tf.string):
             continue

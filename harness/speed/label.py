@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from harness.devices.cores import allowed_cpu_time, usable_cores
 from harness.devices.device import Device
+from harness.lazy import tf
 from harness.plural import plural
 
 
@@ -55,8 +56,6 @@ def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) ->
 
 def speed_label(devices: Sequence[Device]) -> Label:
     """Label a speedup on these devices in this process. TensorFlow is loaded, its runtime not started."""
-    import tensorflow as tf
-
     cores, quota = len(usable_cores()), allowed_cpu_time()
     return label_of(
         kind_of(devices),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.devices.device import Device
+from harness.lazy import tf
 from harness.speed.record import DeviceMemory
 
 
@@ -60,8 +61,6 @@ def _is_gpu(device: Device) -> bool:
 
 
 def _reset(device: Device) -> None:
-    import tensorflow as tf
-
     try:
         tf.config.experimental.reset_memory_stats(device.parsed.short)
     except ValueError:
@@ -69,8 +68,6 @@ def _reset(device: Device) -> None:
 
 
 def _allocated(device: Device) -> int | None:
-    import tensorflow as tf
-
     try:
         return int(tf.config.experimental.get_memory_info(device.parsed.short)["peak"])
     except ValueError:

@@ -11,12 +11,11 @@ from harness.errors import OutputsDiffer
 from harness.judgement.runs import to_array
 from harness.judgement.tolerance import epsilon_of
 from harness.judgement.values import typical_magnitude
+from harness.lazy import tf
 
 
 def arrays_of(outputs: Any) -> dict[str, NDArray[Any] | None]:
     """Convert the leaves of a nest to arrays, by path: ``output``, or ``output[0]['loss']`` in a nest."""
-    import tensorflow as tf
-
     leaves = tf.nest.flatten(outputs)
     if len(leaves) == 1 and not isinstance(outputs, (list, tuple, dict)):
         return {"output": to_array(leaves[0])}
@@ -45,8 +44,6 @@ def default_tolerance(dtype: Any) -> float:
 
 def same_nest(single: Any, parallel: Any) -> None:
     """Raise :class:`OutputsDiffer` if the two are different nests."""
-    import tensorflow as tf
-
     try:
         tf.nest.assert_same_structure(single, parallel)
     except (TypeError, ValueError) as error:

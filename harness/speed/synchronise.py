@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from harness.devices.name import DeviceName
+from harness.lazy import tf
 
 #: A tensor of up to a memory page is read whole: slicing it would cost a round trip.
 _SMALL_BYTES = 4096
@@ -24,8 +25,6 @@ WARM_UP, MOST_WARM_UP = 3, 8
 
 def synchronise(outputs: Any) -> None:
     """Wait for all devices, and for each tensor of ``outputs``, a nest."""
-    import tensorflow as tf
-
     requests = [_request(tensor) for tensor in tensors_of(outputs)]
     tf.test.experimental.sync_devices()
     for read in requests:
@@ -48,8 +47,6 @@ def warm_up(traces: Any, *programs: Callable[[], Any]) -> None:
 
 def tensors_of(outputs: Any) -> list[Any]:
     """List the eager tensors in a nest: all parts of sparse and ragged ones, the values of variables."""
-    import tensorflow as tf
-
     leaves = [leaf for leaf in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(leaf)]
     # A variable (of Keras too) is converted to its value.
     return [leaf if hasattr(leaf, "backing_device") else tf.convert_to_tensor(leaf) for leaf in leaves]
@@ -60,8 +57,6 @@ def _request(tensor: Any) -> Callable[[], object]:
 
     All requests are sent before any is waited for, so that their round trips do not add up.
     """
-    import tensorflow as tf
-
     device = DeviceName.parse(tensor.backing_device)
     size_bytes = math.prod(tensor.shape) * max(int(tensor.dtype.size), 1)
     if (device.job in (None, "localhost") and device.kind == "CPU") or size_bytes <= _SMALL_BYTES:
@@ -76,7 +71,5 @@ def _request(tensor: Any) -> Callable[[], object]:
 @lru_cache(maxsize=256)
 def _corner(device: str, rank: int) -> tuple[Any, Any]:
     """Make the begin and size of a slice with the first element, once for each device and rank."""
-    import tensorflow as tf
-
     with tf.device(device):
         return tf.zeros(rank, tf.int32), tf.ones(rank, tf.int32)

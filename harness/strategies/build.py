@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from harness.lazy import tf
 from harness.strategies.definition import Definition
 from harness.strategies.parts import leaf_at, pack
 
@@ -27,8 +28,6 @@ class Built:
 
 def make_variables(program: Definition, device_of: Callable[[str], str]) -> dict[str, Any]:
     """Make the variables by name, each on the device that ``device_of`` returns for its name."""
-    import tensorflow as tf
-
     made = {}
     for variable in program.variables:
         with tf.device(device_of(variable.name)):
@@ -42,8 +41,6 @@ def make_variables(program: Definition, device_of: Callable[[str], str]) -> dict
 
 def build(program: Definition, host: str, variables: dict[str, Any] | None = None) -> Built:
     """Build the function, and the variables on the device ``host`` unless they are given."""
-    import tensorflow as tf
-
     variables = make_variables(program, lambda _: host) if variables is None else variables
 
     def fn(**inputs: Any) -> Any:
@@ -67,8 +64,6 @@ def unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
 
     AutoGraph converts the program, as it does a user's function. To convert each kind of step too takes seconds.
     """
-    import tensorflow as tf
-
     kept: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
     return kept
 

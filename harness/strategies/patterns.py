@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from harness.errors import InvalidProgram, UsageError
+from harness.lazy import tf
 from harness.strategies.build import build, make_variables, unconverted
 from harness.strategies.dtypes import FLOATS
 from harness.strategies.generate import computes, programs
@@ -84,8 +85,6 @@ class StagedProgram(Compact):
         own = {name: variables[name] for name in self._reads(first, end) if name in variables}
 
         def run(values: dict[str, Any]) -> Any:
-            import tensorflow as tf
-
             values = {**values, **own}
             for index in range(first, end):
                 values[f"v{index}"] = unconverted(program.steps[index].apply)(tf, values)
@@ -94,8 +93,6 @@ class StagedProgram(Compact):
             return {name: value for name, value in values.items() if name in needed and name not in variables}
 
         def run_first(**inputs: Any) -> Any:
-            import tensorflow as tf
-
             leaves = {argument.name: leaf_at(inputs, argument.name) for argument in program.arguments}
             return run({name: tf.convert_to_tensor(leaf) for name, leaf in leaves.items()})
 

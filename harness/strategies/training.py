@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from harness.errors import UsageError
+from harness.lazy import tf
 from harness.strategies.steps.step import Compact
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ class TrainingSetup(Compact):
 
     def build(self) -> Training:
         """Build the training, as ``harness.distribute.equivalent`` needs it."""
-        import tensorflow as tf
-
         from harness.distribute.training import dense_training
 
         kind, _, momentum = self.optimizer.partition(" with ")

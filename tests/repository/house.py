@@ -37,6 +37,7 @@ GROUND_FLOOR = (
     "stored",
     "plural",
     "temporary",
+    "lazy",
     "session",
     "tensorflow_version",
     "_tensorflow",
@@ -117,7 +118,7 @@ def _forbidden(place: str, imported: Import) -> str | None:
 
 def _forbidden_tensorflow(place: str, imported: Import) -> str | None:
     if imported.at_import:
-        return "TensorFlow takes seconds to load; import it in the function that needs it"
+        return "TensorFlow takes seconds to load; from harness.lazy import tf loads it when it is used"
     is_public = imported.module == "tensorflow" or any(imported.is_in(part) for part in _PUBLIC_TENSORFLOW)
     if imported.is_in("tensorflow") and not is_public and place != _DOOR:
         return f"only harness/{_DOOR}.py touches TensorFlow's private interface"

@@ -20,6 +20,7 @@ from harness.devices.device import Device
 from harness.errors import UsageError
 from harness.hardware.collectives.judge import KINDS
 from harness.hardware.machine import NoLibrary
+from harness.lazy import tf
 from harness.plural import plural
 from harness.softgpu import DescribedGpus, loaded
 
@@ -100,8 +101,6 @@ class Collectives:
         return self._shares(results) if composed else results
 
     def _by_strategy(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
-        import tensorflow as tf
-
         strategy = self._strategy(algorithm)
         values = strategy.experimental_distribute_values_from_function(
             lambda context: tensors[context.replica_id_in_sync_group]
@@ -116,8 +115,6 @@ class Collectives:
         return self._copies(tensors[0])
 
     def _copies(self, tensor: Any) -> list[Any]:
-        import tensorflow as tf
-
         def copy(device: Device) -> Any:
             with tf.device(device.name):
                 return tf.identity(tensor)
@@ -125,8 +122,6 @@ class Collectives:
         return list(self._pool.map(copy, self._devices))
 
     def _shares(self, results: Sequence[Any]) -> list[Any]:
-        import tensorflow as tf
-
         def share(rank: int, device: Device, result: Any) -> Any:
             rows = int(result.shape[0]) // len(self._devices)
             # One op: slicing in Python starts several on each card, which took longer than the all-reduce.
@@ -138,8 +133,6 @@ class Collectives:
         return list(self._pool.map(share, range(len(self._devices)), self._devices, results))
 
     def _strategy(self, algorithm: str) -> Any:
-        import tensorflow as tf
-
         if algorithm not in self._strategies:
             reductions: dict[str, Callable[[], Any]] = {
                 "hierarchical-copy": tf.distribute.HierarchicalCopyAllReduce,
@@ -152,8 +145,6 @@ class Collectives:
 
 
 def _results(started: Sequence[Future[Any]]) -> list[Any]:
-    import tensorflow as tf
-
     try:
         return [each.result() for each in started]
     except tf.errors.OpError as error:
@@ -164,8 +155,6 @@ def _results(started: Sequence[Future[Any]]) -> list[Any]:
 
 def _on_one_device(kind: str, algorithm: str, device: Device, rank: int, size: int, tensor: Any, instance: int) -> Any:
     """Run the op of one rank. It waits for those of all others."""
-    import tensorflow as tf
-
     with tf.device(device.name):
         group = {
             "group_size": tf.constant(size),

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from harness.hardware.own_process import answer
+from harness.lazy import tf
 
 #: Side of the matrices, and how often they are multiplied, so that all threads of TensorFlow's pools have started.
 SIZE, TIMES = 256, 20
@@ -25,7 +26,6 @@ def main() -> None:
     slot = json.loads(sys.argv[1])
     take(slot["cpus"], slot["environment"])
     import numpy as np
-    import tensorflow as tf
 
     tf.config.set_soft_device_placement(False)
     gpus = tf.config.list_physical_devices("GPU")

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from harness.hardware.own_process import answer
+from harness.lazy import tf
 
 _MIB = 1024 * 1024
 
@@ -22,8 +23,6 @@ def main() -> None:
     uuid = given["uuid"]
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1" if uuid is None else uuid
     free = _free_bytes(uuid)
-    import tensorflow as tf
-
     tf.config.set_soft_device_placement(False)
     kind = "CPU" if uuid is None else "GPU"
     cards = tf.config.list_physical_devices(kind)

@@ -18,6 +18,7 @@ from harness.devices.cpu import onednn_enabled, read_cpuinfo
 from harness.devices.nvidia import cuda_error, cuda_uuids, driver_version
 from harness.hardware.nvml import Nvml
 from harness.hardware.software.installed import Software
+from harness.lazy import tf
 from harness.softgpu import DescribedGpus, loaded
 from harness.tensorflow_version import GPU_LIBRARIES
 
@@ -34,7 +35,6 @@ def read_software(nvml: Nvml | None = None, environ: Mapping[str, str] = os.envi
     Nothing of CUDA is loaded or looked up without a driver, or if TensorFlow was built without CUDA.
     """
     import numpy as np
-    import tensorflow as tf
 
     build: Mapping[str, Any] = tf.sysconfig.get_build_info()
     sass, ptx = kernels(build.get("cuda_compute_capabilities") or ())

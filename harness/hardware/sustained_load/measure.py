@@ -13,6 +13,7 @@ import numpy as np
 from harness.checking.check import Level
 from harness.hardware.blame import Trial
 from harness.hardware.machine import Buffer, Job, Machine, Operation, Reading
+from harness.lazy import tf
 from harness.records import Card, Series
 
 #: How long the cards work, in seconds.
@@ -70,8 +71,6 @@ def product(side: int, figure: str) -> Operation:
     """
 
     def square(a: Any, exact: Any, wrong: Any) -> Any:
-        import tensorflow as tf
-
         differs = tf.reduce_any(tf.not_equal(tf.linalg.matmul(a, a), exact))
         return tf.logical_or(wrong, tf.reshape(differs, [1]))
 
@@ -89,8 +88,6 @@ def _outer(side: int) -> Operation:
     """Make a matrix ``[side, side]`` from a column and a row, on the card."""
 
     def multiply(a: Any, b: Any) -> Any:
-        import tensorflow as tf
-
         return tf.expand_dims(a, 1) * tf.expand_dims(b, 0)
 
     return Operation("outer float32", "float32", "float32", multiply, np.multiply.outer, float(side**2))

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from harness._tensorflow import count_traces
 from harness.errors import HarnessError, InvalidTarget, OutputsDiffer
+from harness.lazy import tf
 from harness.records import Fingerprint
 from harness.runner.ask import ask
 from harness.runner.job import Job, WorkerFiles, typed_task
@@ -56,8 +57,6 @@ def run(send: Send, spec: str, file: Path, function: str, mode: Mode, budget_s: 
     The outputs of the first call are written to the file ``outputs``. All random numbers start from the same seed in
     each process, so that the outputs can be compared.
     """
-    import tensorflow as tf
-
     from harness.devices.fingerprint import fingerprint
     from harness.devices.runtime import configure
     from harness.speed.label import kind_of, speed_label

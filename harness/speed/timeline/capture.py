@@ -12,6 +12,7 @@ from typing import Any
 
 from harness._tensorflow import cluster_addresses
 from harness.errors import EvidenceError
+from harness.lazy import tf
 from harness.plural import plural
 from harness.speed.synchronise import synchronise
 from harness.speed.timeline.host import CALL_MARK
@@ -80,16 +81,12 @@ def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: S
 
 
 def _options() -> Any:
-    import tensorflow as tf
-
     return tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=_HOST_LEVEL, python_tracer_level=0, device_tracer_level=1
     )
 
 
 def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:
-    import tensorflow as tf
-
     before = set(_files(folder))
     tf.profiler.experimental.start(str(folder), options=_options())
     try:
@@ -109,8 +106,6 @@ def _record_all(
     program: Callable[[], Any], calls: int, folder: Path, addresses: Mapping[str, str], record_s: float
 ) -> Captured | None:
     """Make one attempt; ``None`` if a server started too late or ended too early."""
-    import tensorflow as tf
-
     services = ",".join(f"grpc://{address}" for address in addresses.values())
     trace = tf.profiler.experimental.client.trace
     with ThreadPoolExecutor(1) as pool:

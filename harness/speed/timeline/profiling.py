@@ -12,6 +12,7 @@ from harness._tensorflow import cluster_addresses, count_reads, count_traces
 from harness.devices.device import Device
 from harness.devices.name import DeviceName
 from harness.evidence.recorder import record
+from harness.lazy import tf
 from harness.plural import plural
 from harness.speed.synchronise import synchronise, warm_up
 from harness.speed.timeline.capture import LOCAL_TASK, Captured, capture_calls
@@ -98,8 +99,6 @@ def _task(name: DeviceName) -> str:
 
 
 def _cpus_of(task: str, names: Sequence[str]) -> list[str]:
-    import tensorflow as tf
-
     logical = [DeviceName.parse(device.name) for device in tf.config.list_logical_devices()]
     found = [f"{task}/device:{name.kind}:{name.index}" for name in logical if _task(name) == task]
     return found or [name for name in names if _task(DeviceName.parse(name)) == task]
