@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from harness.evidence.op import Op
 from harness.judgement.runs import Program, Result, same_bits, to_array
 from harness.judgement.tolerance import epsilon_of
+from harness.lazy import tf
 
 # fmt: off
 #: Ops whose result is exact when their inputs are integers small enough for the dtype's significand.
@@ -72,8 +73,6 @@ def _array(leaf: Any) -> NDArray[Any] | None:
 
 def _given(graph: Any) -> list[NDArray[Any]]:
     """The floating numbers that a ``FuncGraph`` holds, captures and reads from variables."""
-    import tensorflow as tf
-
     definition = graph.as_graph_def()
     inner = (function.node_def for function in definition.library.function)
     constants = (node.attr["value"].tensor for node in chain(definition.node, *inner) if node.op == "Const")

@@ -42,6 +42,7 @@ from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import coarsest_epsilon, epsilon_of
 from harness.judgement.uses import uses_noted
 from harness.judgement.values import Judged, Subject, compare, expected_or_missing, largest_magnitude, names_of
+from harness.lazy import tf
 from harness.parallel.notes import add_note
 from harness.records import Finding
 
@@ -90,8 +91,6 @@ class Examination:
 
     def run(self, mode: Mode) -> None:
         """Run, compare and judge in one mode."""
-        import tensorflow as tf
-
         try:
             snapshot = Snapshot.of(self.state)  # what is added to it is part of the state from then on
             try:

@@ -8,6 +8,8 @@ from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any
 
+from harness.lazy import tf
+
 
 def in_fields(value: Any) -> Any:
     """``value`` with a named tuple of the fields in the place of each dataclass, attrs class and extension type.
@@ -33,8 +35,6 @@ def _rebuilt(value: Any, parts: Any, make: Any) -> Any:
 
 
 def _field_names(value: Any) -> tuple[str, ...] | None:
-    import tensorflow as tf
-
     kind = type(value)
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind) if hasattr(value, field.name))
@@ -47,16 +47,12 @@ def _field_names(value: Any) -> tuple[str, ...] | None:
 
 
 def _field(value: Any) -> Any:
-    import tensorflow as tf
-
     plain = in_fields(value)
     known = tf.is_tensor(plain) or isinstance(plain, (bool, int, float, complex, str, bytes, Mapping, list, tuple))
     return plain if known or hasattr(plain, "__array__") else None
 
 
 def _components(value: Any) -> Any:
-    import tensorflow as tf
-
     if tf.is_tensor(value) or hasattr(value, "assign") or isinstance(value, tf.IndexedSlices):
         return value
     parts = tf.nest.flatten(value, expand_composites=True)

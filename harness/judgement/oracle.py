@@ -12,6 +12,7 @@ from harness.judgement.runs import Result, to_array
 from harness.judgement.sensitivity import Spread
 from harness.judgement.tolerance import epsilon_of
 from harness.judgement.values import Judged, Subject, compare, names_of
+from harness.lazy import tf
 from harness.records import Finding
 
 
@@ -24,8 +25,6 @@ def ask_oracle(
     measured: Callable[[int], Spread],
 ) -> None:
     """Compare the outputs of each of the ``results``, by the name of its program, with the oracle's answers."""
-    import tensorflow as tf
-
     answer = oracle(**tf.nest.map_structure(_wide, dict(inputs)))
     answers = [np.asarray(leaf) for leaf in tf.nest.flatten(in_fields(answer))]
     for who, result in results.items():

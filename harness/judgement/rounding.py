@@ -16,6 +16,7 @@ from harness._tensorflow import op_callback
 from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of_name
+from harness.lazy import tf
 
 #: Ops that are sums of products or of elements: they are linear in the absolute values of their inputs.
 _SUMS = frozenset(
@@ -63,8 +64,6 @@ class _Noise:
             self.busy = False
 
     def _moved(self, tensor: Any, size: Any, exact: Any) -> Any:
-        import tensorflow as tf
-
         epsilon = epsilon_of_name(tensor.dtype.name)
         if not epsilon:
             return tensor
@@ -84,8 +83,6 @@ class _Noise:
 
 def _are_whole(tensors: Any) -> Any:
     """Whether all floating ones of these tensors are whole numbers, and so small that their sums are exact too."""
-    import tensorflow as tf
-
     if any(tensor.dtype.is_complex for tensor in tensors):
         return None
     reals = [tensor for tensor in tensors if tensor.dtype.is_floating]
@@ -98,8 +95,6 @@ def _are_whole(tensors: Any) -> Any:
 
 
 def _absolute(kind: str, inputs: Any, output: Any) -> Any:
-    import tensorflow as tf
-
     op = output.op
     values = [tf.abs(each) if each.dtype.is_floating or each.dtype.is_complex else each for each in inputs]
     attributes = {name: value for name, value in op.node_def.attr.items() if not name.startswith("_")}
@@ -111,8 +106,6 @@ def rounded(program: Program) -> Callable[[int, int], Any]:
 
     Raises what building the graph raises: a program that cannot be built as a graph cannot be replayed so.
     """
-    import tensorflow as tf
-
     noise = _Noise()
     fn = program.fn
 

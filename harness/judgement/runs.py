@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from harness._tensorflow import as_autograph
 from harness.judgement.fields import in_fields
+from harness.lazy import tf
 
 Mode = Literal["eager", "graph", "dynamic"]
 #: Name scope of the ops that verify itself adds to the program: they are not judged.
@@ -57,8 +58,6 @@ class Program:
         return functools.partial(self._run_graph, mode)
 
     def _run_graph(self, mode: Mode, *tensors: Any) -> Any:
-        import tensorflow as tf
-
         return self._function(mode, tensors)(*tensors, tf.constant(1.0))
 
     def graph(self) -> Any:
@@ -66,8 +65,6 @@ class Program:
         return self._function("graph", self.arguments("graph")).graph
 
     def _function(self, mode: Mode, tensors: Sequence[Any]) -> Any:
-        import tensorflow as tf
-
         if mode not in self._graphs:
             specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in tensors]
             specs.append(tf.TensorSpec([], tf.float32))
@@ -80,8 +77,6 @@ class Program:
         self._graphs.clear()
 
     def _graph_step(self) -> Callable[..., Any]:
-        import tensorflow as tf
-
         static = self.leaves()
         places = [index for index, leaf in enumerate(static) if tf.is_tensor(leaf)]
 
@@ -98,29 +93,21 @@ class Program:
 
     def arguments(self, mode: Mode, leaves: Sequence[Any] | None = None) -> list[Any]:
         """What to call the runner of this mode with."""
-        import tensorflow as tf
-
         given = self.leaves() if leaves is None else list(leaves)
         return given if mode == "eager" else [leaf for leaf in given if tf.is_tensor(leaf)]
 
     def leaves(self) -> list[Any]:
         """The leaves of the inputs, in order."""
-        import tensorflow as tf
-
         return list(tf.nest.flatten(dict(self.inputs)))
 
     def step(self, *leaves: Any, one: Any = None) -> Any:
         """One forward and, if asked for, backward pass: (outputs, gradients)."""
-        import tensorflow as tf
-
         if self.scope is not None:
             with tf.device(self.scope):
                 return self._step(leaves, one)
         return self._step(leaves, one)
 
     def _step(self, leaves: Sequence[Any], one: Any) -> Any:
-        import tensorflow as tf
-
         inputs = tf.nest.pack_sequence_as(dict(self.inputs), list(leaves))
         fn = as_autograph(self.fn)
         if not self.gradients:
@@ -143,8 +130,6 @@ class Program:
 
     def source_names(self) -> list[str]:
         """Names of what gradients are taken for, in order."""
-        import tensorflow as tf
-
         names = []
         for name, value in sorted(self.inputs.items()):
             leaves = tf.nest.flatten(value)
@@ -170,8 +155,6 @@ def rows_alike(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> bool:
 
 def _split(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
     """The axis that is split, and each tensor of the inputs that has it and is not given whole to each shard."""
-    import tensorflow as tf
-
     axis = getattr(parallel, "axis", 0)
     whole = getattr(parallel, "broadcast", ())
     if not isinstance(axis, int) or not isinstance(whole, tuple):
@@ -189,8 +172,6 @@ def projection(target: Any, seed: int, one: Any) -> Any:
     an argument of the graph: from constants TensorFlow would compute parts of the backward pass in advance, and
     there would be nothing to see of them.
     """
-    import tensorflow as tf
-
     weights = np.array([-2.0, -1.0, 1.0, 2.0])
     if not target.shape.is_fully_defined():
         # The shape is known when the graph runs. It may be known before for the same output of the reference.
@@ -205,8 +186,6 @@ def projection(target: Any, seed: int, one: Any) -> Any:
 
 def projections(outputs: Any, seed: int) -> list[NDArray[Any]]:
     """What is sent back to these outputs."""
-    import tensorflow as tf
-
     targets = [leaf for leaf in tf.nest.flatten(outputs) if tf.is_tensor(leaf) and differentiable(leaf)]
     sent = (projection(leaf, seed + number, None) for number, leaf in enumerate(targets) if not _sparse(leaf))
     return [weights.numpy() for weights in sent]
@@ -225,15 +204,11 @@ def _scattered(index: Any, seed: int) -> Any:
 
 
 def _sparse(leaf: Any) -> bool:
-    import tensorflow as tf
-
     return isinstance(leaf, tf.SparseTensor)
 
 
 def _source(leaf: Any) -> bool:
     """Whether gradients are taken for an input. TensorFlow has none for a sparse one, nor for splitting it."""
-    import tensorflow as tf
-
     return tf.is_tensor(leaf) and differentiable(leaf) and not _sparse(leaf)
 
 
@@ -250,8 +225,6 @@ def as_result(
     Of a variable in ``state`` that still has the value that ``starts`` has by its id, that very array is taken.
     ``copied``: have gradients in NumPy's own memory; TensorFlow's allocator, with oneDNN, keeps what it once had.
     """
-    import tensorflow as tf
-
     structure = tf.nest.map_structure(_layout, raw[0])
     outputs, gradients, values = parts_of(raw, state, starts)
     if copied:
@@ -263,8 +236,6 @@ def parts_of(
     raw: Any, state: Sequence[Any] = (), starts: Mapping[int, NDArray[Any]] | None = None
 ) -> tuple[Iterable[Any], Iterable[Any], Iterable[Any]]:
     """The outputs, gradients and variables of :func:`as_result`, each array made when it is asked for."""
-    import tensorflow as tf
-
     outputs, gradients = raw
 
     def value(variable: Any) -> NDArray[Any]:
@@ -286,8 +257,6 @@ def differing(first: Result, raw: Any) -> dict[int, NDArray[Any]]:
 
     The results in ``raw`` are brought to NumPy one by one. Those that one of the two runs lacks are left out.
     """
-    import tensorflow as tf
-
     outputs, gradients = raw
     pairs = zip((*first.outputs, *first.gradients), chain(tf.nest.flatten(outputs), _taken(gradients)), strict=False)
     found = {}
@@ -321,8 +290,6 @@ def value_of(variable: Any) -> NDArray[Any]:
 
 def to_array(leaf: Any) -> NDArray[Any] | None:
     """A leaf of a result as an array; IndexedSlices are added up into the dense tensor that they stand for."""
-    import tensorflow as tf
-
     if leaf is None:
         return None
     if isinstance(leaf, tf.IndexedSlices):
@@ -339,8 +306,6 @@ def to_array(leaf: Any) -> NDArray[Any] | None:
 
 def _of_a_mesh(leaf: Any) -> Any:
     """The whole of a tensor that DTensor has spread over a mesh."""
-    import tensorflow as tf
-
     dtensor = tf.experimental.dtensor
     mesh = dtensor.fetch_layout(leaf).mesh
     return dtensor.unpack(dtensor.relayout(leaf, dtensor.Layout.replicated(mesh, rank=leaf.shape.rank)))[0]
@@ -348,8 +313,6 @@ def _of_a_mesh(leaf: Any) -> Any:
 
 def _layout(leaf: Any) -> object:
     """Where the values of a ragged or sparse tensor belong, which its values do not say."""
-    import tensorflow as tf
-
     if isinstance(leaf, tf.RaggedTensor):
         return f"ragged, rows end at {[ends.numpy().tolist() for ends in leaf.nested_row_splits]}"
     if isinstance(leaf, tf.SparseTensor):
@@ -378,8 +341,6 @@ def variable_names(named: Sequence[Any], others: Sequence[Any] = ()) -> list[str
 
 
 def _without_rows(leaf: Any) -> Any:
-    import tensorflow as tf
-
     shape = list(leaf.shape)
     rows = [None, *shape[1:]] if shape else []
     if _sparse(leaf):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from harness import session
 from harness.errors import InvalidRecord, UsageError
+from harness.lazy import tf
 
 #: The environment variable that names the file.
 REPLAY = "HARNESS_REPLAY"
@@ -63,8 +64,6 @@ class SavedCase:
         reason: str,
     ) -> SavedCase:
         """The case of a call of ``verify`` in this process."""
-        import tensorflow as tf
-
         leaves = tf.nest.flatten(dict(inputs), expand_composites=True)
         arrays = {str(number): leaf.numpy() for number, leaf in enumerate(leaves) if tf.is_tensor(leaf)}
         test = os.environ.get(_TEST, "").rpartition(" ")[0]
@@ -130,8 +129,6 @@ class SavedCase:
 
         Raise UsageError if the call has other inputs or variables than the case.
         """
-        import tensorflow as tf
-
         leaves = tf.nest.flatten(dict(inputs), expand_composites=True)
         tensors = {str(number) for number, leaf in enumerate(leaves) if tf.is_tensor(leaf)}
         if tensors != set(self.inputs) or len(variables) != len(self.variables):

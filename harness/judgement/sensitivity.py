@@ -13,6 +13,7 @@ from harness.judgement.rounding import rounded
 from harness.judgement.runs import Mode, Program, Result, differentiable, parts_of
 from harness.judgement.state import Snapshot, put
 from harness.judgement.tolerance import Sensitivity, epsilon_of, move, replays
+from harness.lazy import tf
 
 #: Rounding errors that are replayed, in units in the last place: with larger ones what is rounded to steps jumps too.
 _SIZES = (1, 8)
@@ -58,8 +59,6 @@ class Spread:
         ``moved`` are its outputs, gradients and state, taken one by one.
         A floating result moves in proportion. A whole number jumps or stays: it jumps sooner if moved further.
         """
-        import tensorflow as tf
-
         for own, base, other in zip((self.outputs, self.gradients, self.state), _parts(expected), moved, strict=True):
             # The state is left out of runs in which nobody asks for it.
             for index, (one, two) in enumerate(zip(base, other, strict=False)):
@@ -152,7 +151,6 @@ class Measuring:
 
     def _leaf_moved(self, leaf: Any) -> Any:
         """A leaf of the inputs, its floating numbers moved; those of ragged and of sparse tensors too."""
-        import tensorflow as tf
 
         def moved(tensor: Any) -> Any:
             if not tf.is_tensor(tensor) or isinstance(tensor, tf.Variable) or not differentiable(tensor):
@@ -171,8 +169,6 @@ class Measuring:
         return self._rounded
 
     def _of_rounding(self) -> Spread:
-        import tensorflow as tf
-
         spread = Spread.start(self.expected, self.terms)
         self.progress("measuring rounding errors of each op")
         self.snapshot.restore()

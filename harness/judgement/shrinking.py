@@ -13,6 +13,7 @@ from harness.judgement.fields import in_fields
 from harness.judgement.runs import rows_of
 from harness.judgement.values import names_of
 from harness.judgement.verification import Verification
+from harness.lazy import tf
 from harness.parallel.data import DataParallel, make_parallel
 from harness.plural import plural
 from harness.records import Verdict
@@ -99,8 +100,6 @@ def _outputs(found: Verification, mode: str) -> _Step:
 
 
 def _only(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    import tensorflow as tf
-
     @wraps(fn, updated=())
     def one(**inputs: Any) -> Any:
         outputs = in_fields(fn(**inputs))
@@ -120,8 +119,6 @@ def _rows(programs: Programs) -> _Step:
 
 
 def _first(programs: Programs, rows: int, count: int) -> dict[str, Any]:
-    import tensorflow as tf
-
     whole, axis = getattr(programs.parallel, "broadcast", ()), getattr(programs.parallel, "axis", 0)
 
     def cut(leaf: Any) -> Any:

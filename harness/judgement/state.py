@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harness.judgement.runs import same_bits, value_of, variable_names
 from harness.judgement.slots import device_of
+from harness.lazy import tf
 from harness.parallel.closure import carried, keras_classes
 from harness.parallel.making import is_made_in_place
 
@@ -23,8 +24,6 @@ _DRAWING = ("seed_generator", "StateVar")
 
 def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) -> list[Any]:
     """Return the named variables, then those that the callables carry, each once."""
-    import tensorflow as tf
-
     found = list(named)
     for fn in callables:
         for item in carried(fn, lambda item: isinstance(item, (tf.Variable, tf.Module)) or _has_variables(item)):
@@ -42,8 +41,6 @@ def distinct(variables: Iterable[Any]) -> list[Any]:
 
 def _plain(variable: Any) -> Any:
     """The variable of TensorFlow's that a Keras variable keeps its value in; any other one as it is."""
-    import tensorflow as tf
-
     held = variable if isinstance(variable, tf.Variable) else getattr(variable, "value", None)
     return held if isinstance(held, tf.Variable) else variable
 
@@ -87,24 +84,18 @@ def is_comparable(variable: Any) -> bool:
 
 
 def _generator_states(callables: Sequence[Callable[..., Any]]) -> set[int]:
-    import tensorflow as tf
-
     generators = [made for fn in callables for made in carried(fn, lambda item: isinstance(item, tf.random.Generator))]
     return {id(generator.state) for generator in generators}
 
 
 def assigning_class() -> Any:
     """The class of TensorFlow's whose methods ``assign``, ``assign_add`` and ``assign_sub`` write to variables."""
-    import tensorflow as tf
-
     return _assigning_class(type(tf.distribute.get_strategy()).__qualname__)
 
 
 @functools.cache
 def _assigning_class(_: str) -> Any:
     """The same for the variables that are made within a strategy of the class of this name."""
-    import tensorflow as tf
-
     return next(kind for kind in type(tf.Variable(0.0)).__mro__ if "assign_sub" in vars(kind))
 
 
@@ -139,8 +130,6 @@ class Snapshot:
 
     def restore(self, leave: Callable[[Any], bool] = lambda _: False) -> None:
         """Restore the values that have changed, but of those variables that ``leave`` is true of; and all tables."""
-        import tensorflow as tf
-
         for variable, value in zip(self.variables, self.values, strict=True):
             if not leave(variable) and not same_bits(value_of(variable), value):
                 put(variable, value)
@@ -158,8 +147,6 @@ class Snapshot:
 @contextmanager
 def variables_made() -> Iterator[list[Any]]:
     """Collect the variables created in the body, except those that a pattern creates on a chosen device."""
-    import tensorflow as tf
-
     made: list[Any] = []
 
     def creator(make: Callable[..., Any], **arguments: Any) -> Any:

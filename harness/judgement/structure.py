@@ -7,14 +7,13 @@ from typing import Any
 
 from harness.judgement.runs import Result
 from harness.judgement.values import names_of
+from harness.lazy import tf
 from harness.plural import plural
 from harness.records import Finding
 
 
 def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]:
     """Return one ``structure`` finding, or a ``shape`` finding for each output whose values are at other positions."""
-    import tensorflow as tf
-
     message = "the results have a different structure"
     try:
         tf.nest.assert_same_structure(found.structure, expected.structure, check_types=False)
@@ -51,8 +50,6 @@ def _other_names(found: Any, expected: Any) -> tuple[str, str] | None:
 
 
 def _shape_of(structure: Any) -> str:
-    import tensorflow as tf
-
     return f"{type(structure).__name__} of {plural(len(tf.nest.flatten(structure)), 'tensor')}"
 
 

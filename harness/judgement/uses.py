@@ -13,6 +13,7 @@ import numpy as np
 
 from harness._tensorflow import interface
 from harness.judgement.state import Snapshot
+from harness.lazy import tf
 
 #: Numbers of dtypes, as ``tensorflow/core/framework/types.proto`` has them.
 _RESOURCE, _VARIANT = 20, 21
@@ -89,8 +90,6 @@ class _Noting:
             self.used.add(id(variable))
 
     def _note_table(self, handle: Any) -> None:
-        import tensorflow as tf
-
         kinds = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
         table = _holder(handle, lambda each: isinstance(each, kinds))
         if table is not None and all(each is not table for each, _, _ in self.snapshot.tables):

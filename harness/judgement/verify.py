@@ -23,6 +23,7 @@ from harness.judgement.shrinking import Programs, known_maker, smallest
 from harness.judgement.state import distinct
 from harness.judgement.verdict import conclude
 from harness.judgement.verification import Verification
+from harness.lazy import tf
 from harness.records import Verdict
 from harness.session import observed
 
@@ -187,8 +188,6 @@ def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
 
 
 def _known_devices(devices: Sequence[Device]) -> Devices:
-    import tensorflow as tf
-
     known = Devices.given(devices, UsageError)
     # TensorFlow lists local devices by a short name, such as /device:CPU:1.
     available = [device.name for device in tf.config.list_logical_devices()]
@@ -216,8 +215,6 @@ def _known_pattern(pattern: str | None, parallel: Callable[..., Any]) -> str | N
 
 
 def _on_host(inputs: Mapping[str, Any], host: str) -> dict[str, Any]:
-    import tensorflow as tf
-
     def tensor(leaf: Any) -> Any:
         if isinstance(leaf, (np.ndarray, np.generic, float)) and np.asarray(leaf).dtype != object:
             return tf.constant(leaf)

@@ -11,6 +11,7 @@ from typing import Any
 from harness._tensorflow import as_autograph
 from harness.devices.device import Device, Devices
 from harness.errors import ShardingError
+from harness.lazy import tf
 from harness.parallel.given import given_names
 from harness.parallel.gradients import pinned_to
 from harness.parallel.making import variables_on
@@ -80,8 +81,6 @@ class DataParallel:
 
     def __call__(self, /, *positional: Any, **arguments: Any) -> Any:
         """Run ``fn`` on every device. See :func:`make_parallel`."""
-        import tensorflow as tf
-
         names = self._names(len(positional))
         for name, value in zip(names, positional, strict=True):
             if name in arguments:
@@ -108,8 +107,6 @@ class DataParallel:
 
     def on(self, device: str) -> AbstractContextManager[None]:
         """Run the body on a device."""
-        import tensorflow as tf
-
         scope: AbstractContextManager[None] = pinned_to(device) if self.colocate_gradients else tf.device(device)
         return scope
 
@@ -136,8 +133,6 @@ class _ShardCall:
         batch: Batch,
         positional: Sequence[str],
     ) -> None:
-        import tensorflow as tf
-
         self.parallel = parallel
         #: The names of the arguments that ``fn`` gets by position, in their order.
         self.positional = positional
@@ -163,8 +158,6 @@ class _ShardCall:
 
     def on_rows_if_any(self, first: list[Any], own: Sequence[Any], rows: Any) -> list[Any]:
         """The number of rows is known when the graph runs: a device without a row is left out by a condition."""
-        import tensorflow as tf
-
         axes = [tf.range(tf.rank(like)) == self.parallel.axis % tf.rank(like) for like in first]
         shapes = [tf.where(axis, 0, tf.shape(like)) for axis, like in zip(axes, first, strict=True)]
         leaves = tf.cond(
@@ -196,8 +189,6 @@ class _ShardCall:
             raise
 
     def on_rows(self, own: Sequence[Any], rows: Any) -> list[Any]:
-        import tensorflow as tf
-
         named = {**tf.nest.pack_sequence_as(self.split, list(own)), **self.whole}
         outputs = self.fn(*[named.pop(name) for name in self.positional], **named)
         flat = tf.nest.flatten(outputs)
@@ -213,7 +204,5 @@ class _ShardCall:
         ]
 
     def pack(self, joined: list[Any]) -> Any:
-        import tensorflow as tf
-
         leaves = iter(joined)
         return tf.nest.pack_sequence_as(self.structure, [next(leaves) if present else None for present in self.present])

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from harness.lazy import tf
+
 _making: ContextVar[bool] = ContextVar("making", default=False)
 
 
@@ -22,7 +24,6 @@ def variables_on(device: str) -> Iterator[None]:
     A device scope is not enough: TensorFlow and Keras lift variables out of the graph being built and out of its
     scopes.
     """
-    import tensorflow as tf
 
     def make_there(make: Callable[..., Any], **arguments: Any) -> Any:
         token = _making.set(True)

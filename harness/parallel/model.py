@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.devices.device import Device, Devices
 from harness.errors import StageError
+from harness.lazy import tf
 from harness.parallel.given import given_callables, given_names
 from harness.parallel.notes import add_note
 from harness.parallel.region import call_on
@@ -77,8 +78,6 @@ class Pipeline:
 
     def __call__(self, *args: Any, **arguments: Any) -> Any:
         """Run all stages. See :func:`pipeline`."""
-        import tensorflow as tf
-
         self._check_arguments(args, arguments)
         if self.microbatches == 1:
             return self._through(args, arguments)
@@ -113,8 +112,6 @@ class Pipeline:
 
     def _split(self, arguments: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
         """The arguments of each micro-batch, and how many rows were added to each one so that none is empty."""
-        import tensorflow as tf
-
         missing = [name for name in self.broadcast if name not in arguments]
         if missing:
             raise StageError(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
@@ -142,8 +139,6 @@ class Pipeline:
         return value
 
     def _run(self, index: int, args: Sequence[Any], arguments: dict[str, Any]) -> Any:
-        import tensorflow as tf
-
         stage, device = self.stages[index], self.devices[index].name
         where = f"stage {index} of {len(self.stages)} ({_name(stage)}), on {device}"
         try:
@@ -163,8 +158,6 @@ class Pipeline:
             raise
 
     def _join(self, pieces: Sequence[Any], added: Sequence[Any]) -> Any:
-        import tensorflow as tf
-
         if not isinstance(pieces[0], tf.Tensor):
             return pieces[0]
         if pieces[0].shape.rank == 0:
@@ -181,8 +174,6 @@ class Pipeline:
 
 
 def _without_last_rows(value: Any, count: Any) -> Any:
-    import tensorflow as tf
-
     return value[: tf.shape(value)[0] - count]
 
 
@@ -191,8 +182,6 @@ def _name(stage: Stage) -> str:
 
 
 def _shapes(value: Any) -> str:
-    import tensorflow as tf
-
     def shape(leaf: Any) -> str:
         return f"{leaf.dtype.name}{leaf.shape}" if isinstance(leaf, tf.Tensor) else repr(leaf)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from harness._tensorflow import as_autograph
+from harness.lazy import tf
 from harness.parallel.gradients import pinned_to
 from harness.parallel.making import variables_on
 
@@ -19,8 +20,6 @@ def call_on(device: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: Ma
         args: arguments; tensors in them get gradients.
         kwargs: arguments by name.
     """
-    import tensorflow as tf
-
     given = {id(leaf) for leaf in tf.nest.flatten((list(args), dict(kwargs)))}
     with pinned_to(device):
         with variables_on(device):
@@ -37,8 +36,6 @@ def inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
     The backward function of a nested ``tf.function`` may tie an op to one of its arguments. TensorFlow ties all calls
     of it to one another then, and refuses to place them on different devices. What XLA compiles stays as it is.
     """
-    import tensorflow as tf
-
     inlined = getattr(fn, "python_function", None)
     if tf.executing_eagerly() or inlined is None or getattr(fn, "_jit_compile", None):
         return fn

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import ShardingError
+from harness.lazy import tf
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,6 @@ class Batch:
         The first ``rows % count`` shards hold one row more than the others, so that no two differ by more than one.
         Where the rows are known, shards without a row are left out; a batch without rows is one shard without rows.
         """
-        import tensorflow as tf
-
         if isinstance(self.rows, int):
             used = max(1, min(count, self.rows))
             sizes: Any = [self.rows // used + (index < self.rows % used) for index in range(used)]
@@ -52,8 +51,6 @@ class Batch:
         In a graph whose batch size is unknown, a shard may turn out to be empty, and TensorFlow has ops that fail on
         0 rows or abort the process. No gradient flows to the added row. An empty batch stays empty.
         """
-        import tensorflow as tf
-
         added = tf.minimum(first_rows, tf.cast(rows < 1, tf.int32))
         still = tf.nest.map_structure(tf.stop_gradient, list(first), expand_composites=True)
         spare = [split_rows(leaf, [added, first_rows - added], self.axis, 2)[0] for leaf in still]
@@ -62,8 +59,6 @@ class Batch:
 
 def split_rows(leaf: Any, sizes: Any, axis: int, count: int) -> list[Any]:
     """Split a dense or ragged tensor along ``axis`` into ``count`` parts of these sizes."""
-    import tensorflow as tf
-
     if not isinstance(leaf, tf.RaggedTensor):
         return list(tf.split(leaf, sizes, axis=axis, num=count))
     ends = tf.cumsum(sizes)
@@ -72,8 +67,6 @@ def split_rows(leaf: Any, sizes: Any, axis: int, count: int) -> list[Any]:
 
 def row_count(tensor: Any, axis: int) -> Any:
     """Return the size of a dense or ragged tensor along ``axis``, as a scalar int32 tensor."""
-    import tensorflow as tf
-
     return tensor.nrows(tf.int32) if isinstance(tensor, tf.RaggedTensor) else tf.shape(tensor)[axis]
 
 
@@ -88,8 +81,6 @@ def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
     Raises:
         ShardingError: a leaf has no axis ``axis``, or its size along it differs from the others'.
     """
-    import tensorflow as tf
-
     names: list[str] = []
     leaves: list[Any] = []
     sizes: dict[str, int] = {}
@@ -138,8 +129,6 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int, host: str) -> Any:
     Raises:
         ShardingError: it is not a batch of the shard's rows along ``axis``.
     """
-    import tensorflow as tf
-
     advice = (
         "return one value per row and reduce after the call: a mean of means is not the mean of the batch "
         "when shards differ in size"
@@ -168,8 +157,6 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int, host: str) -> Any:
 
 
 def _tensor(path: str, leaf: Any, axis: int) -> Any:
-    import tensorflow as tf
-
     if isinstance(leaf, tf.RaggedTensor) and axis == 0:
         return leaf
     if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
@@ -193,7 +180,5 @@ def _described(leaf: Any) -> str:
 
 
 def _named_leaves(name: str, value: Any) -> list[tuple[str, Any]]:
-    import tensorflow as tf
-
     leaves = tf.nest.flatten(value)
     return [(name if len(leaves) == 1 else f"{name}[{index}]", leaf) for index, leaf in enumerate(leaves)]
