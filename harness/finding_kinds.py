@@ -91,8 +91,8 @@ _ALL = (
     FindingKind(
         "H201",
         "op-placement",
-        "an op ran on the wrong device: not the one that its scope names (soft placement, XLA, a Python function), "
-        "not the one of the shard whose rows it works on, or one that the program should not use",
+        "an op ran on a device that its scope does not name (soft placement, XLA, a Python function), that is not the "
+        "device of the shard whose rows it works on, or that the program should not use",
         "a product in the scope of GPU:1 ran on GPU:0",
         "soft placement of an op without a kernel for the device; a variable on another device; a hard-coded "
         "device name; work on a shard outside of its scope",
@@ -213,7 +213,7 @@ _ALL = (
         "H406",
         "rate",
         "a device computes or copies slower than it should, or faster than is possible",
-        "GPU:3 multiplies matrices at 61 % of the rate of the other GPUs",
+        "GPU:3 multiplies matrices at 61% of the rate of the other GPUs",
         "throttling by heat or power; another process on the device; a power limit; a wrong profile",
         "stop other programs, check clocks and temperature with `nvidia-smi -q`, and measure again",
     ),

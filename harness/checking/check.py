@@ -144,7 +144,7 @@ class Check:
     def unmet(self, devices: Devices) -> tuple[str, str] | None:
         """Say why the check cannot run on ``devices``, and what to do; ``None`` if it can."""
         if not devices and self.minimum_devices:
-            return f"not run: {devices.reason or 'no devices'}", "see the checks software and cards"
+            return f"not run: {devices.reason or 'no devices'}", "see the results of the checks 'software' and 'cards'"
         if len(devices) < self.minimum_devices:
             return (
                 f"needs {self.minimum_devices} devices; configured: {len(devices)}",

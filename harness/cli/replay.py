@@ -13,11 +13,12 @@ from harness.cli.errors import clear_errors
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What verify(..., save=FOLDER) wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that verify(..., save=FOLDER) wrote.")],
 ) -> None:
     """Run a saved failure again.
 
-    Runs the same command. Its call of verify gets the saved inputs, variables and seed. The exit code is the command's.
+    Runs the command that failed, and gives its call of verify the saved inputs, variables and seed. The exit code is
+    that of the command.
     """
     from harness.judgement.saved_case import REPLAY, SavedCase
 

@@ -85,7 +85,7 @@ def diff_runs(
     old: Annotated[Path, typer.Argument(metavar="OLD.json", help="A saved run, or the folder that it is in.")],
     new: Annotated[Path, typer.Argument(metavar="NEW.json", help="The later one.")],
 ) -> None:
-    """Show what changed: verdicts, findings that are new or gone, figures that moved by more than 8 %, the environment.
+    """Show what changed: verdicts, findings that are new or gone, figures that moved by more than 8%, the environment.
 
     Exit codes: 0: nothing is worse; 1: something is worse; 2: a usage error, a damaged file, or runs that cannot be
     compared.

@@ -30,7 +30,7 @@ def selftest(
     a finding is a false alarm. The cause is right if the first line of the verification names it, and wrong if it names
     another one. The first op is right if that line names the first op in which the fault and its twin differ. The
     record is DIR/selftest.json. The exit code is 0 if every fault is found and every twin passes and, of the whole
-    catalogue, at least 85 % of the causes and 90 % of the first ops are right, and at most 3 % of the causes wrong.
+    catalogue, at least 85% of the causes and 90% of the first ops are right, and at most 3% of the causes wrong.
     """
     from rich.table import Table
 

@@ -20,7 +20,7 @@ def serve(
     port: Annotated[int, typer.Option("--port", metavar="P", help="Port to listen on; 0: any free port.")] = 0,
     bind: Annotated[
         str,
-        typer.Option("--bind", metavar="HOST", help="Address of this host to listen on; 0.0.0.0: all."),
+        typer.Option("--bind", metavar="HOST", help="Address of this host to listen on; 0.0.0.0 for all."),
     ] = "127.0.0.1",
     devices: Annotated[int, typer.Option("--devices", metavar="N", help="How many logical CPUs to offer.")] = 1,
 ) -> None:

@@ -28,9 +28,9 @@ NORMAL_SPREAD = 0.08
 #: "How to Detect and Handle Outliers" (1993). 1.4826 makes the deviation that of a normal distribution.
 _SCORE, _SCALE = 3.5, 1.4826
 RULE = (
-    "Outliers: with three or more runs, a value that is more than 8 % and more than 3.5 scaled median absolute "
+    "Outliers: with three or more runs, a value that is more than 8% and more than 3.5 scaled median absolute "
     "deviations (Iglewicz and Hoaglin, 1993) from the median; with two runs, both values if they differ by more than "
-    "8 % of the larger. A verdict is marked if most runs have a different one."
+    "8% of the larger. A verdict is marked if most runs have a different one."
 )
 
 

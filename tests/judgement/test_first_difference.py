@@ -72,7 +72,7 @@ def verified(devices: Devices, tower: Tower, join: Callable[[Any], Any], wrong: 
 @pytest.mark.parametrize(
     ("tower", "join", "words"),
     [
-        (masked, by_rows, r"is Greater on .PU:1.*: it reads the constant 0\.1, and the reference 0 there"),
+        (masked, by_rows, r"is Greater on .PU:1.*: it reads the constant 0\.1 where the reference reads 0"),
         (
             looked_up,
             by_rows,
@@ -80,7 +80,7 @@ def verified(devices: Devices, tower: Tower, join: Callable[[Any], Any], wrong: 
         ),
         (cut, by_rows, r"the first op that differs is Mul, which reads what .*Sub \(test_first_difference.py:\d+\)"),
         (activated, tf.add_n, r"is Softplus on .*: its inputs are equal.*; the reference runs Tanh \("),
-        (contracted, tf.add_n, r"is AddV2 on .*: it reads the constant 0\.3, and the reference 0 there"),
+        (contracted, tf.add_n, r"is AddV2 on .*: it reads the constant 0\.3 where the reference reads 0"),
     ],
     ids=["mask", "index", "length", "partial sum", "partial product"],
 )
@@ -152,10 +152,10 @@ def lost_on_the_way(devices: Devices, x: Any, wrong: bool) -> Any:
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (called_with_another_factor, r"Mul: it reads the constant 2, and the reference 3 there.*, called at"),
+        (called_with_another_factor, r"Mul: it reads the constant 2 where the reference reads 3.*, called at"),
         (
             a_step_left_out_of_one,
-            r"AddV2.*: its result is that of Mul .* in the reference, and the other shards' is that of AddV2",
+            r"AddV2.*: its result equals that of Mul .* in the reference, but the other shards' equals that of AddV2",
         ),
         (turned_round_in_each, r"the first op that differs is ReverseV2|is ReverseV2: its inputs are equal"),
         (lost_on_the_way, r"part of shard 3 .* is missing from output; no op reads the result of Sum"),
@@ -320,7 +320,7 @@ def test_an_op_that_one_device_alone_runs_comes_before_those_that_all_run_anothe
     found = verify(program(wrong), reference, {"x": X}, devices=devices)
     source, start = inspect.getsourcelines(wrong)
     assert (
-        f"RealDiv on {devices[-1].parsed.short}: it reads the constant 2.9, and the reference 3 there" in found.reason
+        f"RealDiv on {devices[-1].parsed.short}: it reads the constant 2.9 where the reference reads 3" in found.reason
     )
     assert f"test_first_difference.py:{start + len(source) - 1}" in found.reason
 

@@ -93,7 +93,7 @@ def test_a_head_that_is_computed_twice_is_named_where_it_is_computed(devices: De
 
     faulty, _ = _both(make, _first_again, reference, devices, inputs={"x": X})
     assert f"parts 0 and {count - 1} of ConcatV2" in faulty.reason.replace("Parts", "parts"), faulty
-    assert "are the same result of Softmax" in faulty.reason, faulty
+    assert "are both the result of Softmax" in faulty.reason, faulty
 
 
 def test_a_micro_batch_that_is_not_accumulated_is_named_by_its_rows(devices: Devices) -> None:

@@ -41,7 +41,7 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
         accepted = f"up to {links}, the NVLinks of this card" if links else "a card with NVLinks; this one has none"
         return "links", fault.links, accepted
     if isinstance(fault, tables.StuckBit) and fault.word >= (words := software_mib * _WORDS):
-        return "word", fault.word, f"less than {words:,}, the words of a card with {software_mib} MiB"
+        return "word", fault.word, f"less than {words:,}: a card with {software_mib} MiB has no more 64-bit words"
     if isinstance(fault, tables.Leak) and fault.bytes_per_step > software_mib * 2**20:
         return "bytes_per_step", fault.bytes_per_step, f"up to {software_mib * 2**20:,}, the bytes of the card"
     if isinstance(fault, tables.WrongArithmetic) and fault.relative_error < (least := _ROUNDING[fault.dtype]):

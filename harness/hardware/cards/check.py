@@ -57,7 +57,7 @@ def _compute(machine: Machine, context: CheckContext, account: Account) -> None:
                     expected="the exact product",
                     found=f"{changed.elements:,} of {answer.expected.size:,} elements differ",
                     message="does not compute: every element of a product of integers is wrong",
-                    next_step="take it out of service, and see the checks arithmetic and corruption",
+                    next_step="take it out of service, and see the results of the checks 'arithmetic' and 'corruption'",
                 )
             )
 

@@ -76,7 +76,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         account.unproven("the machine has no algorithm for collectives", "use devices of one process: gpu or cpu:N")
     shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
     account.scope += [
-        f"algorithms: {', '.join(algorithms) or 'none'}; float32 integers, {shares} from each device",
+        f"algorithms: {', '.join(algorithms) or 'none'}; integers in float32, {shares} from each device",
         *(
             ["hierarchical-copy was not tested: in TensorFlow it gives wrong sums on an odd number of GPUs"]
             if algorithms and "hierarchical-copy" not in algorithms

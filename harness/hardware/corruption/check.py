@@ -46,7 +46,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 
     runs = count // max(1, len(cards))
     account.scope.append(
-        f"{runs:,} runs on each of {plural(len(cards), 'device')}, which take turns at each index: with 95 % "
+        f"{runs:,} runs on each of {plural(len(cards), 'device')}, which take turns at each index: with 95% "
         f"confidence, an error in 1 of {round(1 / unseen_rate(runs)):,} runs or more often would have been found"
     )
     account.measured["runs_per_card"] = float(runs)

@@ -106,8 +106,8 @@ def _leaks(machine: Machine, context: CheckContext, account: Account) -> bool:
 CHECK = Check(
     id="memory",
     title="memory of the devices",
-    proves="patterns are read back unchanged from the memory of each device, from at least 90 % of the free memory of "
-    "a GPU, and a repeated step does not leak",
+    proves="patterns are read back unchanged from the memory of each device (of a GPU, from at least 90% of what is "
+    "free), and a repeated step does not leak",
     minimum_devices=1,
     typical_s=2.5,
     run=run,

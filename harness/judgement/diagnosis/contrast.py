@@ -36,7 +36,7 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
         if step.inputs[number] in search.inputs or theirs is None:
             continue
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype or not equal(mine, theirs):
-            return f"it reads the constant {_value(mine)}, and the reference {_value(theirs)} there"
+            return f"it reads the constant {_value(mine)} where the reference reads {_value(theirs)}"
     for name, value in step.attributes.items():
         if name in other.attributes and value != other.attributes[name]:
             return f"it has {name}={_plain(value)}, and the reference's {name}={_plain(other.attributes[name])}"
@@ -71,7 +71,7 @@ def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, st
                 if between and not writes_to(handle, search.steps[:begin]) and _reads_after(search, handle, other):
                     return (
                         maker,
-                        f"it reads the variable before {named(between[0])} writes to it, and the reference after",
+                        f"it reads the variable before {named(between[0])} writes to it, the reference afterwards",
                     )
     return None
 

@@ -106,7 +106,11 @@ def _origin(search: Search) -> Origin | None:
         found, contrast = reading
         alike = [found]
     elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
-        found, alike, contrast = moving, [], "its inputs are equal, and the reference does not rearrange them so"
+        found, alike, contrast = (
+            moving,
+            [],
+            "its inputs are equal, and the reference rearranges them differently",
+        )
     elif (stale := stale_read(search, found, expected)) is not None:
         found, contrast = stale
         alike = []

@@ -85,7 +85,7 @@ def _stale(question: Question, states: Sequence[Leaf]) -> Iterator[Cause]:
                 "first update",
                 place_of(question, states[0]),
                 tuple(question.wrong),
-                "compute the gradients of an update after the update before it",
+                "compute the gradients of each update after the previous update",
             )
             return
 

@@ -74,7 +74,7 @@ def sentence_of(origin: Origin) -> str:
     on = f" on {listed([DeviceName.parse(name).short for name in origin.devices])}" if origin.devices else ""
     text = f"{titled(origin.step)}{on}: "
     if origin.local:
-        return text + "it computes across the rows of its shard alone, and the reference across those of the batch"
+        return text + "it computes across the rows of its shard alone, and the reference across all rows of the batch"
     if origin.unlike:
         text += f"the reference has no equal of what it reads from {named_steps(origin.unlike)} either"
     elif origin.contrast:

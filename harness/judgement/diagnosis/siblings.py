@@ -41,7 +41,7 @@ def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
     step, ops = odd[0]
     theirs = "the other shards'" if len(odd) == 1 else "that of other shards"
     mine, other = named(whole[max(ops)]), named(whole[usual])
-    return step, f"its result is that of {mine} in the reference, and {theirs} is that of {other}"
+    return step, f"its result equals that of {mine} in the reference, but {theirs} equals that of {other}"
 
 
 def rearranging(search: Search, join: Step) -> Step | None:

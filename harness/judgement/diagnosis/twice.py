@@ -41,8 +41,8 @@ def _twice(search: Search, step: Step) -> Iterator[tuple[str, str | None]]:
                 yield sentence, place_of_step(step, search.shared)
             else:
                 sentence = (
-                    f"parts {first} and {again} of {named(step)} are the same result of {_on(made)}; the reference has "
-                    f"another one in the place of part {number}"
+                    f"parts {first} and {again} of {named(step)} are both the result of {_on(made)}; in the reference, "
+                    f"part {number} is another result"
                 )
                 yield sentence, place_of_step(made, search.shared)
 
