@@ -46,7 +46,7 @@ class CardsTable(_Table):
     exclusive: bool = Field(default=False, description="whether one process at a time may use a card: true or false")
     slices: int = Field(default=0, ge=0, le=7, description="slices of each card under MIG: 0 (off) to 7")
     software_mib: int = Field(
-        default=128, ge=16, le=65536, description="the memory of each software GPU: 16 to 65536 MiB"
+        default=128, ge=16, le=65536, description="the memory of each software GPU: 16 to 65,536 MiB"
     )
 
 
@@ -59,7 +59,7 @@ class CardTable(_Table):
         default=None, pattern=_CAPABILITY, description="a version, such as '8.0', of this model"
     )
     software_mib: int | None = Field(
-        default=None, ge=16, le=65536, description="the memory of the software GPU: 16 to 65536 MiB"
+        default=None, ge=16, le=65536, description="the memory of the software GPU: 16 to 65,536 MiB"
     )
     vbios: str | None = Field(default=None, pattern=_LINE, description="a version, such as '96.00.30.00.02'")
     board_part: str | None = Field(default=None, pattern=_LINE, description="a number, such as '692-2G506-0200-000'")
