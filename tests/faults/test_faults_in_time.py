@@ -20,6 +20,8 @@ from harness.softgpu.compiler import NAMES
 _WITHOUT = not any(shutil.which(name) for name in NAMES)
 pytestmark = pytest.mark.skipif(_WITHOUT, reason="needs a C++ compiler, to make software GPUs")
 _TIMEOUT_S = 900
+#: How often two are compared before they count as alike: a busy machine may hide the difference once.
+_TRIES = 5
 _PAIRS = 15
 _CARDS = f"software_mib = 256\n{ONE_BRIDGE}"
 
@@ -76,12 +78,14 @@ def slow_cards_and_links() -> None:
 
     def compared(program: Callable[[int], Any], cards: tuple[int, int], fault: str) -> None:
         one, other = ((lambda card=card: program(card)) for card in cards)
-        switch(described())
-        clean = times_as_long(one, other)
-        switch(described(fault))
-        slow = times_as_long(one, other)
-        # Each of these faults makes it 10 to 16 times as long. The machine that runs the test may be busy.
-        assert clean < 3 < slow, (fault, clean, slow)
+        seen: list[tuple[float, float]] = []
+        # Each of these faults makes it 10 to 16 times as long, and what else the machine does makes both sides longer.
+        while not seen or not seen[-1][0] < 3 < seen[-1][1]:
+            assert len(seen) < _TRIES, (fault, seen)
+            switch(described())
+            clean = times_as_long(one, other)
+            switch(described(fault))
+            seen.append((clean, times_as_long(one, other)))
 
     load(tf, described())
     with tf.device("CPU"):
