@@ -76,7 +76,7 @@ def verified(devices: Devices, tower: Tower, join: Callable[[Any], Any], wrong: 
         (
             looked_up,
             by_rows,
-            r"shards 1 and 2 .* differ; .*; the first op that differs is AddV2: it reads the constant 1,",
+            r"shards 1 and 2 .* differ; .*; the first op that differs is AddV2: it reads the constant 1 where",
         ),
         (cut, by_rows, r"the first op that differs is Mul, which reads what .*Sub \(test_first_difference.py:\d+\)"),
         (activated, tf.add_n, r"is Softplus on .*: its inputs are equal.*; the reference runs Tanh \("),
