@@ -56,7 +56,7 @@ SLOW = (
 )
 TOO_FAST = (
     "do not trust its times or results: work was skipped, or the clock or the profile is wrong; compare the name in "
-    "nvidia-smi -L with the profile, and run the checks software and arithmetic again"
+    "nvidia-smi -L with the profile, and run the checks 'software' and 'arithmetic' again"
 )
 
 

@@ -104,7 +104,12 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
 @pytest.mark.parametrize(
     ("program", "reference", "at", "words"),
     [
-        (another_constant, lambda x: normed(x, 0.1), another_constant, "reads the constant 0.5, and the reference 0.1"),
+        (
+            another_constant,
+            lambda x: normed(x, 0.1),
+            another_constant,
+            "reads the constant 0.5 where the reference reads 0.1",
+        ),
         (another_attribute, lambda x: products(x, False), another_attribute, "exclusive=True, and the reference's"),
         (labels_of_the_first_rows, contrastive, None, r"pairs rows 2 and 3 of MatMul .* with rows 0 and 1 of Range"),
         (
