@@ -108,7 +108,7 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
             another_constant,
             lambda x: normed(x, 0.1),
             another_constant,
-            "reads the constant 0.5 where the reference reads 0.1",
+            "the constant 0.5 where the reference reads 0.1",
         ),
         (another_attribute, lambda x: products(x, False), another_attribute, "exclusive=True, and the reference's"),
         (labels_of_the_first_rows, contrastive, None, r"pairs rows 2 and 3 of MatMul .* with rows 0 and 1 of Range"),
