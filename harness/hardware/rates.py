@@ -254,7 +254,7 @@ class _Judge:
             found.append(Reference(expected.value, source, *limits, *(limits if card.is_gpu else (0.0, inf))))
         peak = self.peaks.get(card.label) if self._with_host(figure) else None
         if peak is not None and card.is_gpu:
-            found.append(_ceiling(peak, "peak of the PCIe link"))
+            found.append(_ceiling(peak))
         return found
 
     def _with_host(self, figure: Figure) -> bool:
@@ -276,7 +276,7 @@ class _Judge:
             limits = value * low, value * _ABOVE_PEAK
             return [Reference(value, str(link), *limits, *limits)]
         peaks = [peak for end in (figure.device, figure.peer) if (peak := self.peaks.get(end or "")) is not None]
-        return [_ceiling(ways * min(peaks), "peak of the PCIe link")] if peaks and not link.nvlinks else []
+        return [_ceiling(ways * min(peaks))] if peaks and not link.nvlinks else []
 
     def _by_median(self, figure: Figure, card: Card, credible: Sequence[Figure]) -> list[Reference]:
         values = [
@@ -319,8 +319,8 @@ def _joined(link: PairLink | None) -> tuple[int, str] | None:
     return None if link is None else (link.nvlinks, "" if link.nvlinks else link.way)
 
 
-def _ceiling(value: float, source: str) -> Reference:
-    return Reference(value, source, 0.0, value * _ABOVE_PEAK, 0.0, value * _ABOVE_PEAK)
+def _ceiling(peak: float) -> Reference:
+    return Reference(peak, "peak of the PCIe link", 0.0, peak * _ABOVE_PEAK, 0.0, peak * _ABOVE_PEAK)
 
 
 def _key(figure: Figure) -> tuple[object, ...]:

@@ -11,9 +11,6 @@ from pydantic_core import core_schema
 
 from harness.records import RUN_SCHEMA_VERSION, RunRecord
 
-#: Where the published schema is, in the repository.
-SCHEMA_FILE = "docs/run.schema.json"
-
 
 class _Schema(GenerateJsonSchema):
     """The record writes numbers that JSON lacks as texts."""

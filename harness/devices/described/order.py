@@ -94,15 +94,6 @@ def nvlinks_joining(description: Description, one: int, other: int) -> int:
     return min(nvlinks_of(description, one), nvlinks_of(description, other))
 
 
-def nvlinks_between(description: Description, one: int, other: int) -> int:
-    """Return the NVLinks that are up between two cards."""
-    down = [
-        sum(fault.links for fault in description.fault if isinstance(fault, tables.NvlinkDown) and fault.card == end)
-        for end in (one, other)
-    ]
-    return max(0, nvlinks_joining(description, one, other) - max(down))
-
-
 def kernels_of(description: Description) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the compute capabilities that TensorFlow has machine code for, and PTX."""
     capability = model_of(description).compute_capability

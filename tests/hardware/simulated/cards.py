@@ -13,7 +13,7 @@ import numpy as np
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.description import Description
 from harness.devices.described.models import NVLINK_SHARE
-from harness.devices.described.order import nvlinks_between, nvlinks_of
+from harness.devices.described.order import nvlinks_joining, nvlinks_of
 from harness.hardware.machine import HOST, Job, Mismatch, Operation, PairLink, Pattern, Ran, Reading
 from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
 from harness.hardware.software.installed import Software
@@ -121,7 +121,10 @@ class DescribedMachine:
         }
 
     def _nvlinks(self, one: str, other: str) -> int:
-        return nvlinks_between(self.description, self._slots[one].number, self._slots[other].number)
+        ends = [self._slots[end].number for end in (one, other)]
+        faults = [each for each in self.description.fault if isinstance(each, tables.NvlinkDown)]
+        down = [sum(each.links for each in faults if each.card == end) for end in ends]
+        return max(0, nvlinks_joining(self.description, *ends) - max(down))
 
     def holders(self) -> dict[tuple[str, int], int | None]:
         """Return that no process holds any."""
