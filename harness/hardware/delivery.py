@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 from harness.hardware.machine import Buffer, Machine, Mismatch, Pattern
 from harness.hardware.memory.judge import judge_pattern
+from harness.hardware.patterns import array_mismatch
 from harness.records import Card, Finding
+
+#: How often each end makes the pattern again, and how much of it: a card that is wrong half of the time passes once in
+#: 256 times, and how much it computes does not matter.
+_TIMES, _MOST_BYTES = 8, 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +58,17 @@ def judge_delivery(
     there = machine.mismatch(written, pattern)
     if there.count:
         return Delivery(mismatch, judge_pattern(cards[target], pattern, "of a copy, written there", 0, there))
+    for label in (source, target):
+        made = _made(machine, label, min(size, _MOST_BYTES), pattern)
+        if made.count:
+            return Delivery(mismatch, judge_pattern(cards[label], pattern, "of a copy, written there", 0, made))
     return Delivery(mismatch)
+
+
+def _made(machine: Machine, label: str, size: int, pattern: Pattern) -> Mismatch:
+    """Return what is wrong with the pattern that a card makes. On the host: such a card would agree with itself."""
+    for _ in range(_TIMES):
+        wrong = array_mismatch(machine.fetch(machine.fill(label, size, pattern)), pattern)
+        if wrong.count:
+            return wrong
+    return Mismatch(0)

@@ -1,0 +1,53 @@
+"""A faulty path between two cards is told from a faulty card at one of its ends."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from harness.hardware.delivery import Delivery, judge_delivery
+from harness.hardware.machine import Mismatch, Pattern
+from harness.hardware.patterns import STEP, words
+from harness.records import Card
+
+_PATTERN, _WORDS = Pattern(7, STEP), 16
+
+
+class _Machine:
+    """Two cards; what ``wrong`` makes is garbage from its second time on, every other time, and it does not notice."""
+
+    def __init__(self, wrong: str) -> None:
+        self._wrong, self._times = wrong, 0
+
+    def fill(self, label: str, size: int, pattern: Pattern) -> Any:
+        self._times += label == self._wrong
+        garbage = label == self._wrong and self._times % 2 == 0
+        return np.full(size // 8, -1) if garbage else words(pattern, size // 8)
+
+    def mismatch(self, buffer: Any, pattern: Pattern) -> Mismatch:
+        return Mismatch(0)
+
+    def fetch(self, buffer: Any) -> Any:
+        return buffer
+
+
+def _judged(wrong: str) -> Delivery:
+    made = cast("Any", _Machine(wrong))
+    cards = {label: Card(label, "x") for label in ("GPU:0", "GPU:1")}
+    arrived = Mismatch(_WORDS, 0, 0)
+    sent = made.fill("GPU:0", _WORDS * 8, _PATTERN)
+    return judge_delivery(made, cards, sent, "GPU:0", "GPU:1", arrived, _PATTERN, _WORDS * 8)
+
+
+@pytest.mark.parametrize("card", ["GPU:0", "GPU:1"])
+def test_a_card_that_makes_the_pattern_wrong_at_times_is_to_blame_and_not_the_path(card: str) -> None:
+    seen = _judged(card)
+    assert not seen.wrong
+    assert seen.memory is not None
+    assert seen.memory.device == card
+
+
+def test_a_path_between_cards_that_make_it_right_is_to_blame() -> None:
+    assert _judged("none").wrong
