@@ -94,6 +94,7 @@ PRIVATE_SIGNATURES = {
     "control_flow_state.ZerosLike": "op index",
     "function_context.make_function_context": "scope_type",
     "graph._create_op_helper": "self op compute_device",
+    "graph._original_op": "self op",
     "variable.sparse_read": "self indices name",
     "variable.gather_nd": "self indices name",
 }

@@ -38,6 +38,8 @@ from harness.parallel.recording import (
 
 #: The attribute of pinned ops of a graph. It is Python's, and not in the ``GraphDef``.
 _PINNED = "_harness_pinned"
+#: The same of ops that were made while a tape was played back, whose place is colocated.
+_BACKWARD = "_harness_backward"
 
 
 def _sums() -> Sums:
@@ -148,6 +150,8 @@ def _pinned_op(original: Callable[..., Any]) -> Callable[..., Any]:
         original(graph, op, *rest, **named)
         if thread.pinned:
             setattr(op, _PINNED, True)
+        if thread.plays and active():
+            setattr(op, _BACKWARD, True)
         if graph._colocation_stack and op.type == "Placeholder" and (thread.pinned or active()):
             # An argument is where the caller has it. TensorFlow colocates those that gradients of sums begin to read.
             op._clear_attr("_class")
@@ -164,6 +168,19 @@ def _colocated_graph_scope(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(op, gradient_uid, colocate_gradients_with_ops)
         device = device_of_graph_op(op)
         return _pinned_on(device) if pinned else entered(device, runtime.context)
+
+    return scope
+
+
+def _vectorised_there(original: Callable[..., Any]) -> Callable[..., Any]:
+    @contextmanager
+    def scope(graph: Any, op: Any) -> Iterator[None]:
+        """Ops are made anew from ``op``, as by a tape's ``jacobian``: of a backward op, where that was to be."""
+        there: AbstractContextManager[None] = UNCHANGED
+        if hasattr(op, _BACKWARD) and not graph._colocation_stack:
+            there = _pinned_on(op.device) if hasattr(op, _PINNED) else entered(op.device, runtime.context)
+        with original(graph, op), there:
+            yield
 
     return scope
 
@@ -285,6 +302,7 @@ _WRAPPERS = (
     ("function_context", "make_function_context", _own_trace),
     ("op_callbacks", "should_invoke_op_callbacks", _without_notes),
     ("graph", "_create_op_helper", _pinned_op),
+    ("graph", "_original_op", _vectorised_there),
     ("variable", "sparse_read", _read_here),
     ("variable", "gather_nd", _read_here),
 )

@@ -56,6 +56,7 @@ ATTRIBUTES = [
     (func_graph, "FuncGraph"),
     (ops, "_EagerTensorBase"),
     (ops.Graph, "_create_op_helper"),
+    (ops.Graph, "_original_op"),
     (ops.Graph, "_create_op_internal"),
     (ops.Graph, "_device_function_stack"),
     (resource_variable_ops, "BaseResourceVariable"),

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from tower_programs import PROGRAMS, Towers, elsewhere, loss_of, numbers, on_each
 
-from harness import Device, Devices, colocate_gradients, trace
+from harness import Device, Devices, colocate_gradients, make_parallel, trace
 from harness.faults.catalogue import FAULTS
 from harness.judgement.placement import gradient_ops
 from harness.judgement.verify import verify
@@ -75,6 +75,44 @@ def test_programs_whose_gradients_are_vectorised_or_forward_keep_their_values(de
             found = tf.nest.flatten(call())
         for value, wanted in zip(found, expected, strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)
+
+
+@MODES
+@pytest.mark.parametrize("kind", ["jacobian", "batch_jacobian", "in a decorated forward pass", "of make_parallel"])
+def test_vectorised_backward_ops_run_beside_their_forward_ops(devices: Devices, kind: str, mode: str) -> None:
+    w = tf.Variable(numbers(6, 4))
+    x = numbers(2 * len(devices), 6)
+
+    def tower(rows: Any) -> Any:
+        return tf.tanh(tf.matmul(rows, w))
+
+    def by_hand(x: Any) -> Any:
+        return tf.concat(on_each(devices, tower, x), axis=0)
+
+    def program(forward: Callable[[Any], Any] = by_hand) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = forward(x)
+            total = tf.reduce_sum(y, axis=0)
+        return tape.batch_jacobian(y, x) if kind == "batch_jacobian" else tape.jacobian(total, [w, x])
+
+    if kind == "in a decorated forward pass":
+        mended = functools.partial(program, colocate_gradients(by_hand))
+    elif kind == "of make_parallel":
+        mended = functools.partial(program, make_parallel(tower, devices))
+    else:
+        mended = colocate_gradients(program)
+    places = {device.parsed for device in devices}
+
+    def backward(call: Callable[[], Any]) -> set[Any]:
+        return {op.device for op in trace(call).ops if op.type == "TanhGrad" and op.device is not None}
+
+    assert backward(in_mode(mode, program)) != places
+    assert backward(in_mode(mode, mended)) == places
+    assert elsewhere(trace(in_mode(mode, mended))) == []
+    assert mode == "eager" or elsewhere(trace(tf.function(program)))
+    with as_written():
+        assert same_bits(in_mode(mode, mended)(), in_mode(mode, program)())
 
 
 @MODES

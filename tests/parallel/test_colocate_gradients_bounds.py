@@ -35,6 +35,7 @@ REPLACED = [
     (function_context, "make_function_context"),
     (op_callbacks, "should_invoke_op_callbacks"),
     (ops.Graph, "_create_op_helper"),
+    (ops.Graph, "_original_op"),
     (resource_variable_ops.BaseResourceVariable, "sparse_read"),
     (resource_variable_ops.BaseResourceVariable, "gather_nd"),
 ]
