@@ -96,6 +96,7 @@ def test_vectorised_backward_ops_run_beside_their_forward_ops(devices: Devices, 
             total = tf.reduce_sum(y, axis=0)
         return tape.batch_jacobian(y, x) if kind == "batch_jacobian" else tape.jacobian(total, [w, x])
 
+    mended: Callable[[], Any]
     if kind == "in a decorated forward pass":
         mended = functools.partial(program, colocate_gradients(by_hand))
     elif kind == "of make_parallel":
