@@ -7,7 +7,8 @@
 Each example is a chain of three dense layers of random sizes and activations, on four logical CPUs. JAX's side compiles
 the sharded program and the same program on one device, both with gradients, and compares values and gradients. The
 harness's side is ``verify`` of ``make_parallel``, in graph mode and in both modes, which proves besides where every op
-ran. All sides check the same examples, in random order, each building its program anew.
+ran. TensorFlow's side builds both graphs with gradients and runs each once, which is what any check in graph mode needs
+at least. All sides take the same examples, in random order, each building its program anew.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def with_jax(one: Example) -> None:
         np.testing.assert_allclose(have, want, rtol=1e-3, atol=1e-4)
 
 
-def with_verify(one: Example, devices: Any, modes: tuple[str, ...]) -> None:
-    """Check the example with ``harness.verify``."""
+def programs(one: Example, devices: Any) -> tuple[list[Any], Callable[..., Any], Callable[..., Any]]:
+    """The example for TensorFlow: its variables, the parallel program and the single-device one."""
     import tensorflow as tf
 
     import harness
@@ -107,12 +108,36 @@ def with_verify(one: Example, devices: Any, modes: tuple[str, ...]) -> None:
             x = (tf.tanh if name == "tanh" else getattr(tf.nn, name))(tf.matmul(x, weight))
         return x
 
-    parallel = harness.make_parallel(program, devices)
+    return weights, harness.make_parallel(program, devices), program
+
+
+def with_verify(one: Example, devices: Any, modes: tuple[str, ...]) -> None:
+    """Check the example with ``harness.verify``."""
+    import harness
+
+    weights, parallel, program = programs(one, devices)
     found = harness.verify(
         parallel, program, {"x": one.x}, devices=devices, variables=weights, gradients=True, modes=modes
     )
     if found.verdict is not harness.Verdict.PASS:
         raise SystemExit(str(found))
+
+
+def with_tensorflow(one: Example, devices: Any) -> None:
+    """Build both graphs of the example with gradients, and run each once."""
+    import tensorflow as tf
+
+    weights, *both = programs(one, devices)
+
+    def step(fn: Callable[..., Any], x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = fn(x=x)
+        return y, tape.gradient(y, [x, *weights], output_gradients=tf.constant(one.projection))
+
+    x = tf.constant(one.x)
+    for fn in both:
+        tf.function(step).get_concrete_function(fn, x)(x)
 
 
 def main() -> None:
@@ -131,6 +156,7 @@ def main() -> None:
     devices = harness.configure(f"cpu:{_DEVICES}")
     sides: dict[str, Callable[[Example], None]] = {
         "jax: shard_map, jit": with_jax,
+        "TensorFlow alone, graphs": lambda one: with_tensorflow(one, devices),
         "verify, graph mode": lambda one: with_verify(one, devices, ("graph",)),
         "verify, both modes": lambda one: with_verify(one, devices, ("eager", "graph")),
     }
