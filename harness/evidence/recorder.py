@@ -166,9 +166,13 @@ class Recorder(Tapes):
             for node in new:
                 self.kernel_devices.setdefault(node.op, {})[node.device] = None
                 made = node.device if node.op == step.type else made
-            # No new kernel: one served that was made for other inputs, where the scope or a variable wants it.
+            # No new kernel: one served that was made for other inputs, where a variable or the scope wants it.
             known = self.kernel_devices.get(step.type, {})
-            wanted = [device for device in (*(tensor.device for tensor in inputs[:1]), step.scope) if device in known]
+            held = [tensor.device for tensor in inputs[:1]]
+            # Without a scope an op runs on the first device of a kind, on a GPU where it has a kernel there.
+            asked = [step.scope] if step.scope else sorted((d for d in known if d.endswith(":0")), reverse=True)
+            order = [*held, *asked] if _reads_a_resource(inputs) else [*asked, *held]
+            wanted = [device for device in order if device in known]
             if made is None and not known:
                 made = self._of_another_process(inputs)
             self.kernels[key] = made or (wanted or [None])[0] or (next(iter(known)) if len(known) == 1 else None)
@@ -176,10 +180,7 @@ class Recorder(Tapes):
 
     def _of_another_process(self, inputs: Any) -> str | None:
         """Where an op ran for which no kernel was made in this process: TensorFlow runs it where its variable lives."""
-        first = inputs[0] if len(inputs) else None
-        if first is None or first.dtype.name != "resource" or not _is_remote(first.device):
-            return None
-        return str(first.device)
+        return str(inputs[0].device) if _reads_a_resource(inputs) and _is_remote(inputs[0].device) else None
 
     def collect(self) -> list[CollectedGraph]:
         """Fetch what TensorFlow placed since the last time.
@@ -253,6 +254,11 @@ def check_complete(recording: Recording) -> None:
         raise EvidenceError(
             f"{plural(len(plain), 'op')} ran, the first {plain[0].type}, but TensorFlow collected no graph of them"
         )
+
+
+def _reads_a_resource(inputs: Any) -> bool:
+    """Whether an op's first input is a resource: TensorFlow runs it there, whatever its scope."""
+    return bool(len(inputs)) and inputs[0].dtype.name == "resource"
 
 
 def _is_remote(device: str | None) -> bool:

@@ -72,6 +72,26 @@ def test_ops_whose_results_live_in_host_memory_are_where_their_kernel_is() -> No
     assert facts(trace(fn, tf.ones([2]))) == facts(found)
 
 
+def test_a_kernel_that_serves_again_is_where_the_scope_is_and_not_where_the_inputs_are() -> None:
+    rows_of = {}
+    for device in (1, 2):
+        with on(device):
+            rows_of[device] = tf.cast(rows() * 9.0, tf.int32) % 4
+    there, here = rows_of[1], rows_of[2]
+
+    def fn() -> None:
+        for device in (1, 2, 0, None):
+            for pair in ((there, here), (here, there)):
+                if device is None:
+                    tf.concat(pair, 0)
+                else:
+                    with on(device):
+                        tf.concat(pair, 0)
+
+    names = [f"CPU:{device}" for device in (1, 1, 2, 2, 0, 0, 0, 0)]
+    assert devices_of(trace(fn), "ConcatV2") == names
+
+
 def test_each_tensor_is_copied_to_a_device_once_and_its_size_is_known() -> None:
     x = rows()
 
