@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, writes_to
+from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, named, writes_to
 from harness.judgement.diagnosis.wording import factor_text, rows_text
+from harness.judgement.state import named_variables
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.lookup import Rows
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
 
 #: These pair all rows of one input with all rows of another.
 _PRODUCTS = ("MatMul", "Einsum", "Conv")
+#: These change the shape of what an op makes, and no number.
+_SHAPING = frozenset({"keep_dims"})
+#: Ops of whole numbers with more bits.
+_WHOLE: dict[str, Callable[[list[Any]], Any]] = {
+    "Sum": lambda read: np.sum(read[0], axis=tuple(np.atleast_1d(read[1]))),
+    "Prod": lambda read: np.prod(read[0], axis=tuple(np.atleast_1d(read[1]))),
+    "AddV2": lambda read: read[0] + read[1],
+    "AddN": lambda read: np.sum(read, axis=0),
+    "Mul": lambda read: read[0] * read[1],
+}
 #: So many elements of a constant are named.
 _FEW = 4
 
@@ -28,7 +39,11 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
             sum(each.kind == step.kind and each.inputs[:1] == step.inputs[:1] for each in steps)
             for steps in (search.steps, search.whole)
         )
-        return f"it runs {often} times, and in the reference {usual}" if often != usual and often > 1 else ""
+        return f"it runs {often} times, and in the reference {usual}" if often > usual > 0 else ""
+    if step.kind == "ReadVariableOp" and (name := _unknown_variable(search, step)):
+        return f"it reads {name}, which the reference never reads"
+    if step.kind in TABLES and (text := _other_values(search, step)):
+        return text
     if other is None or other.kind != step.kind:
         return ""
     for number, mine in step.constants.items():
@@ -37,10 +52,159 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
             continue
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype or not equal(mine, theirs):
             return f"it reads the constant {_value(mine)} where the reference reads {_value(theirs)}"
+    for number, theirs_read in enumerate(other.inputs[: len(step.inputs)]):
+        if text := _reads_another(search, step, number, theirs_read):
+            return text
     for name, value in step.attributes.items():
-        if name in other.attributes and value != other.attributes[name]:
+        if name in other.attributes and name not in _SHAPING and value != other.attributes[name]:
             return f"it has {name}={_plain(value)}, and the reference's {name}={_plain(other.attributes[name])}"
     return ""
+
+
+def _other_values(search: Search, step: Step) -> str:
+    """For how many keys a table has other values than the reference's, as far as the keys are those of one shard."""
+    mine = step.results[0]
+    looked_up = [each.results[0] for each in search.whole if each.kind == step.kind]
+    parts = [
+        part
+        for theirs in looked_up
+        if theirs is not None
+        for part in (theirs, *(theirs[list(rows)] for rows in search.shards[1].values() if max(rows) < len(theirs)))
+        if mine is not None and part.shape == mine.shape and not equal(mine, part)
+    ]
+    found = [(int(np.count_nonzero(mine != part)), part) for part in parts]
+    if not found or mine is None:
+        return ""
+    count, part = min(found, key=lambda each: each[0])
+    if 2 * count > mine.size:
+        return ""
+    at = tuple(index[0] for index in np.nonzero(mine != part))
+    return f"its table has other values for {count} of {mine.size} keys: {mine[at]} instead of {part[at]}"
+
+
+def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
+    """What an op reads where the reference's op reads something else, if both are known, and are not equal."""
+    mine = step.inputs[number]
+    maker = next((each for each in search.whole if theirs in each.outputs), None)
+    wanted = maker.results[maker.outputs.index(theirs)] if maker is not None else None
+    if maker is None or wanted is None or wanted.size < 2 or maker.kind in ("Const", "VarHandleOp"):
+        return ""
+    there = f"the reference reads {_part(search, maker, theirs)} there"
+    if (constant := step.constants.get(number)) is not None:
+        return f"it reads the constant {_value(constant)}, and {there}" if mine not in search.inputs else ""
+    partner, own = search.partner.get(mine), search.value(mine) if mine in search.maker else None
+    if partner is None or partner.how != "same" or own is None:
+        return ""
+    if any(equal(own, rows) for rows in _same_rows(wanted, partner.rows, own)):
+        return ""
+    if maker.kind in GIVEN:
+        read, right = _variable_of(search, own), _variable_of(search, wanted)
+        if read and right and read != right:
+            return f"it reads {read}, and the reference {right} there"
+        old = next((leaf for leaf in search.question.leaves if leaf.start is not None and equal(leaf.start, own)), None)
+        new = old is not None and old.expected is not None and equal(old.expected, wanted)
+        name = old.name.removesuffix(" after the call") if old is not None else ""
+        return (
+            f"it reads the value that {name} has before the call, and {there}, which is the one after it" if new else ""
+        )
+    if partner.step is None or partner.step.kind in GIVEN:
+        return ""
+    ports = zip(partner.step.outputs, partner.step.results, strict=True)
+    name_there = next(
+        (name for name, result in ports if any(equal(own, rows) for rows in _same_rows(result, partner.rows, own))),
+        None,
+    )
+    if name_there is None:
+        return ""
+    return f"it reads what the reference has from {_part(search, partner.step, name_there)}, and {there}"
+
+
+def _variable_of(search: Search, value: np.ndarray) -> str:
+    """The variable that the reference reads, if one alone has this value."""
+    reads = {each.inputs[0] for each in search.whole if each.kind == "ReadVariableOp" and _is_value(each, value)}
+    question = search.question
+    known = named_variables(question.reference.variables, question.snapshot.variables)
+    names = [name for variable, name in known if getattr(getattr(variable, "handle", None), "_id", None) in reads]
+    return names[0] if len(names) == len(reads) == 1 else ""
+
+
+def _unknown_variable(search: Search, step: Step) -> str:
+    """The variable that a step reads, if the reference reads it nowhere, nor another one of this value."""
+    reads = [each for each in search.whole if each.kind == "ReadVariableOp"]
+    made = step.results[0] if step.results else None
+    if made is None or any(each.inputs[0] == step.inputs[0] or _is_value(each, made) for each in reads):
+        return ""
+    question = search.question
+    known = named_variables(question.parallel.variables, question.snapshot.variables)
+    handles = {getattr(getattr(variable, "handle", None), "_id", None): name for variable, name in known}
+    return handles.get(step.inputs[0], "")
+
+
+def _is_value(step: Step, value: np.ndarray) -> bool:
+    made = step.results[0] if step.results else None
+    return made is not None and equal(made, value)
+
+
+def _same_rows(whole: np.ndarray | None, rows: Rows | None, own: np.ndarray) -> list[np.ndarray]:
+    """A result of the reference, and the rows of it, in the shape of ``own``, where they have as many elements."""
+    if whole is None:
+        return []
+    parts = [whole]
+    if rows is not None and whole.ndim > rows.axis and whole.shape[rows.axis] > max(rows.numbers, default=0):
+        parts.append(np.take(whole, rows.numbers, rows.axis))
+    return [part.reshape(own.shape) for part in parts if part.size == own.size]
+
+
+def _part(search: Search, step: Step, name: int) -> str:
+    """A result of an op of the reference: which part, if it has several; which one of several on that line."""
+    if len(step.outputs) > 1:
+        return f"part {step.outputs.index(name)} of {named(step)}"
+    alike = [each for each in search.whole if (each.kind, each.place) == (step.kind, step.place)]
+    if len(alike) < 2:
+        return named(step)
+    if step.kind in ("StridedSlice", "Slice") and 1 in step.constants:
+        return f"{named(step)} from {step.constants[1].tolist()} on"
+    return f"{named(step)}, run {alike.index(step) + 1} of {len(alike)},"
+
+
+def _values_read(search: Search, step: Step) -> list[np.ndarray]:
+    """What a step reads; nothing where a value is not known."""
+    given = {name: leaf.numpy() for name, leaf in search.inputs.items() if name in step.inputs}
+    values = [
+        search.value(name) if name in search.maker else step.constants.get(at, given.get(name))
+        for at, name in enumerate(step.inputs)
+    ]
+    known = [array for array in values if array is not None]
+    return known if len(known) == len(values) else []
+
+
+def overwriting(search: Search, step: Step) -> str:
+    """Whether rows of equal indices overwrite one another, and the reference adds them up."""
+    read = _values_read(search, step) if step.kind == "TensorScatterUpdate" else []
+    if not read or read[1].ndim < 1:
+        return ""
+    start, indices, rows = read
+    total = start.copy()
+    np.add.at(total, tuple(np.moveaxis(indices, -1, 0)), rows)
+    if not any(_is_value(each, total) for each in search.whole):
+        return ""
+    return "rows of equal indices overwrite one another, and the reference adds them up"
+
+
+def overflowing(search: Search, step: Step) -> str:
+    """Whether whole numbers are too large for their dtype: with more bits the same op gives others."""
+    made = step.results[0] if step.results else None
+    if step.kind not in _WHOLE or made is None or made.dtype.kind not in "iu" or made.dtype.itemsize > _FEW:
+        return ""
+    known = [array.astype(np.int64) for array in _values_read(search, step)]
+    if not known:
+        return ""
+    wide = _WHOLE[step.kind](known)
+    wide = wide.reshape(made.shape) if wide.size == made.size else made
+    over = wide != made
+    if not np.any(over) or not np.array_equal(wide.astype(made.dtype), made):
+        return ""
+    return f"{made.dtype} is too small for it: {wide[over].flat[0]} becomes {made[over].flat[0]}"
 
 
 def repeated_write(search: Search) -> Step | None:
@@ -86,6 +250,8 @@ def _reads_after(search: Search, handle: int, other: Step | None) -> bool:
 
 def mispaired(search: Search, step: Step) -> str:
     """Of a step that works row by row: which rows of one input it pairs with other rows of another one."""
+    if step.kind in ("MatMul", "BatchMatMulV2"):
+        return _other_columns(search, step)
     if step.kind in MOVES or any(word in step.kind for word in _PRODUCTS):
         return ""
     right = search.rows_of_device(step)
@@ -100,6 +266,20 @@ def mispaired(search: Search, step: Step) -> str:
     return ""
 
 
+def _other_columns(search: Search, step: Step) -> str:
+    """Of a product of parts of two matrices: which columns of one it multiplies with other rows of the other one."""
+    one, other = (search.rows.get(name) for name in step.inputs[:2])
+    left, right = (search.value(name) if name in search.maker else None for name in step.inputs[:2])
+    if one is None or other is None or left is None or right is None:
+        return ""
+    across = [bool(step.attributes.get(name)) for name in ("transpose_a", "transpose_b")]
+    inner = (left.ndim - 2 if across[0] else left.ndim - 1, right.ndim - 1 if across[1] else right.ndim - 2)
+    if (one.axis, other.axis) != inner or one.of != other.of or one.numbers == other.numbers:
+        return ""
+    texts = [_rows(search, name, known) for name, known in zip(step.inputs, (one, other), strict=False)]
+    return f"it multiplies {texts[0]} with {texts[1]}"
+
+
 def expected_after(search: Search, step: Step) -> Step | None:
     """The op of the reference that computes with what this one reads."""
     tensors = {name for each in (step, *search.behind(step)) for name in each.inputs}
@@ -112,7 +292,7 @@ def expected_after(search: Search, step: Step) -> Step | None:
     alike = [each for each in search.whole if (each.kind, each.gradient_of) == (step.kind, step.gradient_of)]
     reader = next((each for each in alike if read.intersection(each.inputs)), None)
     if reader is not None or not read:
-        return reader or counterpart(search, step, alike)
+        return reader or counterpart(search, step, alike) or (alike[0] if len(alike) == 1 else None)
     reached = set(read)
     for other in search.whole:
         if reached.intersection(other.inputs) and bool(other.gradient_of) >= bool(step.gradient_of):

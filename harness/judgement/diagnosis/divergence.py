@@ -8,14 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.judgement.diagnosis.contrast import expected_after, mispaired, repeated_write, stale_read, unlike_reference
+from harness.judgement.diagnosis.contrast import (
+    expected_after,
+    mispaired,
+    overflowing,
+    overwriting,
+    repeated_write,
+    stale_read,
+    unlike_reference,
+)
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, named, titled
+from harness.judgement.diagnosis.relation import related
 from harness.judgement.diagnosis.replays import from_reference
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.siblings import (
+    choosing,
     odd_part,
     odd_reading,
     rearranging,
@@ -62,6 +72,9 @@ def located(question: Question, cause: Cause) -> Cause:
         return cause
     if stop is None and cause.at_join:
         stop = zeros_instead(search)
+        halted = [place for place in question.seen.stopped if place and not question.seen_reference.stopped]
+        if stop is None and halted:
+            return replace(cause, sentence=f"{cause}; a gradient is stopped", place=halted[0])
     if stop is not None:
         step, sentence = stop
         if cause.place in lines_of_step(step, search.shared):
@@ -98,6 +111,8 @@ def _origin(search: Search) -> Origin | None:
     found = found or repeated_write(search)
     if found is None:
         return None
+    if found.kind in MOVES and (chosen := choosing(search, found)) is not None:
+        found = chosen
     expected = expected_after(search, found)
     if (odd := odd_part(search, found)) is not None:
         found, contrast = odd
@@ -119,15 +134,27 @@ def _origin(search: Search) -> Origin | None:
         alike = [each for each in search.groups[id(found)] if search.is_bad(each)]
     expected = expected_after(search, found)
     pairing = mispaired(search, found)
-    contrast = contrast or pairing or _partial(search, found) or unlike_reference(search, found, expected)
-    local = not pairing and bool(found.outputs) and all(search.status[name] == "local" for name in found.outputs)
+    relation = None if contrast or pairing else related(search, found)
+    if relation is not None:
+        found, contrast = relation
+        alike = []
+    contrast = (
+        contrast or pairing or _partial(search, found) or overflowing(search, found) or overwriting(search, found)
+    )
+    contrast = contrast or unlike_reference(search, found, expected)
+    local = (
+        not pairing
+        and relation is None
+        and bool(found.outputs)
+        and all(search.status[name] == "local" for name in found.outputs)
+    )
     devices = [each.device for each in alike] if len(alike) < len(search.question.devices) else []
     before = search.steps[: search.order[id(found)]]
     of_variable = found.kind == "ReadVariableOp" or found.kind.startswith("Resource")
     count = sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before)
     return Origin(
         step=found,
-        unlike=_unlike(search, found),
+        unlike=_unlike(search, found) if relation is None else (),
         devices=tuple(sorted(filter(None, devices))),
         count=count,
         local=local,

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from harness.judgement.diagnosis.question import Array
-from harness.judgement.diagnosis.recorded import close, equal, may_be_close, numbers_of, slack
+from harness.judgement.diagnosis.recorded import close, equal, may_be_close, numbers_of, slack, ulps_of
 
 #: Rows of larger arrays are not looked for.
 _MOST_ELEMENTS = 2**20
@@ -46,7 +46,8 @@ class _Known(Generic[Owner]):
     def may_have(self, low: float, high: float) -> bool:
         """Whether there may be elements as small and as large as these."""
         least, most = self.range
-        return not (low < least - self.off or high > most + self.off)
+        off = 2.0 * max(self.off, ulps_of(self.array) * max(abs(least), abs(most)))
+        return not (low < least - off or high > most + off)
 
 
 class Lookup(Generic[Owner]):

@@ -19,7 +19,7 @@ from harness.judgement.tolerance import epsilon_of_name
 
 _CUTS = frozenset({"Split", "SplitV", "StridedSlice", "Slice", "Unpack", "GatherV2", "GatherNd", "ReverseV2", "Roll"})
 _DRAWS = ("Random", "TruncatedNormal", "Multinomial", "CandidateSampler", "RngReadAndSkip", "StatelessShuffle")
-_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+_WRITES = ("Assign", "ResourceStridedSliceAssign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: Rows of larger inputs are not looked for.
 _MOST_BYTES = 2**26
 

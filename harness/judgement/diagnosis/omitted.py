@@ -11,7 +11,6 @@ from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.recorded import named, steps_of
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import listed
-from harness.judgement.runs import as_result
 
 #: So many addends are left out, and so many outputs fed to the reference, one after the other.
 _MOST = 8
@@ -72,14 +71,13 @@ def in_a_row(question: Question) -> Iterator[Cause]:
 
 
 def addend(question: Question) -> Iterator[Cause]:
-    """The outputs are those of a sum without one of its addends."""
-    wrong = _outputs(question)
+    """The results are those of a sum without one of its addends."""
+    wrong = [leaf for leaf in question.wrong if leaf.part != "gradients" and leaf.found is not None]
     for number in range(_MOST if wrong else 0):
         without = _Without(number)
-        raw = question.in_graph(question.reference.fn, without.on_op)
-        if raw is None or without.seen <= number:
+        result = question.result_in_graph(question.reference.fn, without.on_op)
+        if result is None or without.seen <= number:
             return
-        result = as_result(raw, question.watched)
         if all(leaf.explained_by(leaf.of(result)) for leaf in wrong):
             yield Cause(
                 f"an addend of {listed([leaf.name for leaf in wrong])} is left out: the result of {without.addend}, "

@@ -217,7 +217,17 @@ class Question:
             if fresh:
                 self.snapshot.restore()
 
-    def in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any], loops: bool = False) -> Any:
+    def result_in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any]) -> Result | None:
+        """The same with what the variables are after it."""
+        return self.in_graph(fn, on_op, read=lambda raw: as_result(raw, self.watched))  # type: ignore[no-any-return]
+
+    def in_graph(
+        self,
+        fn: Callable[..., Any],
+        on_op: Callable[..., Any],
+        loops: bool = False,
+        read: Callable[[Any], Any] = lambda raw: raw,
+    ) -> Any:
         """What ``fn`` returns for the reference's inputs, with no gradients, as a graph whose ops ``on_op`` sees.
 
         ``None`` where it cannot be built. What ``on_op`` returns for an op replaces its results. Of ``loops`` it sees
@@ -232,7 +242,7 @@ class Question:
         self.snapshot.restore()
         try:
             with eager_functions(), op_callback(on_op if loops else outside_of_loops):
-                return program.runner("graph")(*program.arguments("graph"))
+                return read(program.runner("graph")(*program.arguments("graph")))
         except Exception as error:  # noqa: BLE001 - the user's program may refuse to be built as a graph
             self.failed.append(f"{type(error).__name__}: {error}")
             return None

@@ -21,14 +21,16 @@ from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of
 from harness.parallel.wrappers import stay_installed
 
+#: Look-ups in a hash table: what they give depends on what the table has.
+TABLES = frozenset({"LookupTableFindV2", "LookupTableFind"})
 #: Ops that only move data.
-MOVES = MOVEMENT | {
+MOVES = (MOVEMENT - TABLES) | {
     *("Transpose", "ConjugateTranspose", "GatherV2", "GatherNd", "ReverseV2", "Roll", "Where"),
     *("DynamicPartition", "DynamicStitch", "ParallelDynamicStitch"),
 }
 #: What both programs start from.
 GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
-_WRITES = ("Assign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+_WRITES = ("Assign", "ResourceStridedSliceAssign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: What TensorFlow calls a traced function.
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(.+)_\d+$")
 #: Of larger programs, the first results alone are kept.
@@ -37,6 +39,8 @@ _MOST_BYTES = 2**27
 _MOST_ELEMENTS = 2**12
 #: Units in the last place, of the largest element, by which equal results may differ.
 _ULPS = 256.0
+#: Numbers from here on may be those of a mask, if the others are smaller by this factor.
+_MASK, _FAR = 1e6, 1e4
 #: So many elements are compared first.
 _SAMPLE = 64
 
@@ -288,19 +292,39 @@ def close(one: Array, other: Array, off: float | None = None) -> Any:
         return one == other
     wide = np.complex128 if np.iscomplexobj(one) else np.float64
     off = slack(other) if off is None else off
-    return np.isclose(one.astype(wide), other.astype(wide), rtol=0.0, atol=off, equal_nan=True)
+    have, want = one.astype(wide), other.astype(wide)
+    alike = np.isclose(have, want, rtol=0.0, atol=off, equal_nan=True)
+    if _largest(other) < _MASK:
+        return alike
+    return alike | np.isclose(have, want, rtol=_ULPS * epsilon_of(one.dtype), atol=0.0)
 
 
 def slack(array: Array) -> float:
     """By how much an element may differ from one of this array and be the same; 0 if there are no floating numbers."""
     epsilon = epsilon_of(array.dtype)
-    return epsilon and _ULPS * epsilon * float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
+    if not epsilon:
+        return 0.0
+    most = _largest(array)
+    if most >= _MASK:
+        # Beside the numbers of a mask, such as -1e9, all others would be equal.
+        sizes = np.abs(array)
+        most = float(np.max(sizes, initial=0.0, where=sizes < most / _FAR)) or most
+    return _ULPS * epsilon * most
+
+
+def ulps_of(array: Array) -> float:
+    """By which share of itself an element may differ and be the same."""
+    return _ULPS * epsilon_of(array.dtype)
+
+
+def _largest(array: Array) -> float:
+    return float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
 
 
 def may_be_close(one: Array, other: Array, off: float) -> Any:
     """Whether elements may be close: quick, and true for some that are not, such as all that are not finite."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return ~(np.abs(one - other) > off)
+        return ~(np.abs(one - other) > off + (_ULPS * epsilon_of(one.dtype) * np.abs(other) if off else 0.0))
 
 
 def _alike(one: Array, other: Array) -> bool:

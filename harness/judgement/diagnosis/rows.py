@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from harness.judgement.diagnosis.joins import Join, PerShard
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
-from harness.judgement.diagnosis.wording import first_upper, rows_and_shards, rows_text, sizes_text
+from harness.judgement.diagnosis.wording import first_upper, listed, rows_and_shards, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
 
 
@@ -164,6 +165,35 @@ def _whole_shards(places: list[int], layout: Layout) -> bool:
     return True
 
 
+def written_elsewhere(question: Question) -> Iterator[Cause]:
+    """Rows of a variable keep the value that they had before the call, or get what belongs to other rows."""
+    for leaf in (leaf for leaf in question.wrong if leaf.part == "state"):
+        start, expected, found = leaf.start, leaf.expected, leaf.found
+        if start is None or expected is None or found is None or not start.ndim or start.shape != expected.shape:
+            continue
+        count = len(start)
+        either = replace(leaf, expected=np.concatenate([expected, start]))
+        if found.shape != expected.shape or not _telling(leaf) or np.all(found == start):
+            continue
+        places = rows_of(either)
+        if places is None or not leaf.explained_by(either.expected[places]):  # type: ignore[index]
+            continue
+        kept = [row for row, place in enumerate(places) if place >= count]
+        others = [row for row, place in enumerate(places) if place < count and place != row]
+        name = leaf.name.removesuffix(" after the call")
+        what = []
+        if others:
+            verb = "gets" if len(others) == 1 else "get"
+            source = rows_text([places[row] for row in others])
+            what.append(f"{rows_text(others)} of {name} {verb} what belongs into {source}")
+        if kept:
+            keep = "keeps its old value" if len(kept) == 1 else "keep their old values"
+            what.append(f"{rows_text(kept)} of {name} {keep}" if not others else f"{rows_text(kept)} {keep}")
+        if what:
+            yield Cause(first_upper(listed(what)), place_of(question, leaf), tuple(question.wrong))
+            return
+
+
 def of_a_shard(question: Question) -> Iterator[Cause]:
     """Only the rows of some shards differ, in whatever way."""
     return one_shard(question, anyhow=True)
@@ -233,32 +263,6 @@ def empty_shard(question: Question) -> Iterator[Cause]:
             tuple(question.wrong),
             "skip the empty shards, or divide by the number of rows of the whole batch",
         )
-
-
-def numbered_in_shard(question: Question) -> Iterator[Cause]:
-    """Whole numbers that are those of rows, counted from the first row of the shard."""
-    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
-    for layout in partitions(question):
-        starts = np.cumsum([0, *layout.sizes])[:-1]
-        first = np.repeat(starts, layout.sizes)
-        for leaf in outputs:
-            found, expected = leaf.found, leaf.expected
-            if found is None or expected is None or found.shape != expected.shape or expected.dtype.kind not in "iu":
-                break
-            if expected.size < 3 or np.min(expected) < 0 or np.max(expected) >= len(first):
-                break
-            if not np.array_equal(found, expected - first[expected]) or len(np.unique(first[expected])) < 2:
-                break
-        else:
-            if outputs and len(outputs) == len(question.wrong) and layout.axis == 0:
-                yield Cause(
-                    f"the function is not row-wise: {outputs[0].name} numbers the rows of each shard from 0, instead "
-                    "of the rows of the batch",
-                    place_of(question, outputs[0]) or layout.place,
-                    tuple(question.wrong),
-                    "add the number of rows in the shards before it",
-                )
-                return
 
 
 def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:

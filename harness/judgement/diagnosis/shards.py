@@ -291,12 +291,44 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
             wrong,
             "split along axis 0",
         )
+    if _only_on_rows_before(question, layout):
+        return Cause(
+            f"the function is not row-wise: rows of {leaf.name} depend on rows before them, but each shard begins anew "
+            f"({sizes_text(layout.sizes)}): the state, or the carry, of the shards before it is missing",
+            layout.place,
+            wrong,
+            "hand on to each shard what the shards before it lead to",
+        )
     return Cause(
         f"the function is not row-wise: rows of {leaf.name} depend on other rows of the batch, but each shard "
         f"has only its own ({sizes_text(layout.sizes)})",
         layout.place,
         wrong,
         "compute anything that spans the batch once, on the joined rows",
+    )
+
+
+def _only_on_rows_before(question: Question, layout: Layout) -> bool:
+    """Whether the reference gives the same first rows when it has no others, those of the first shard and some more."""
+    import tensorflow as tf
+
+    count = layout.sizes[0] + layout.sizes[1] // 2
+    if layout.axis or layout.covered != list(range(layout.rows)) or layout.sizes[1] < 2:
+        return False
+    own = list(question.reference.leaves())
+    for index, (axis, shards) in layout.cuts.items():
+        own[index] = tf.gather(own[index], [row for rows in shards for row in rows][:count], axis=axis)
+    result = question.run(inputs=question.with_leaves(own), gradients=False)
+    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+    return (
+        result is not None
+        and bool(outputs)
+        and all(
+            leaf.expected is not None
+            and leaf.expected.shape[:1] == (layout.rows,)
+            and replace(leaf, found=leaf.expected[:count], expected=None, wrong=False).explained_by(leaf.of(result))
+            for leaf in outputs
+        )
     )
 
 

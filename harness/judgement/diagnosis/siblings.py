@@ -44,6 +44,22 @@ def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
     return step, f"its result equals that of {mine} in the reference, but {theirs} equals that of {other}"
 
 
+def choosing(search: Search, join: Step) -> Step | None:
+    """Of a step that only moves data: the first step behind it that makes wrong numbers, such as indices to rows."""
+    waiting, seen, found = [join], {id(join)}, []
+    while waiting:
+        for name in waiting.pop().inputs:
+            step = search.maker.get(name)
+            if step is None or id(step) in seen:
+                continue
+            seen.add(id(step))
+            if step.kind in MOVES:
+                waiting.append(step)
+            elif search.status[name] == "differs" and step.place:
+                found.append(step)
+    return min(found, key=lambda step: search.order[id(step)], default=None)
+
+
 def rearranging(search: Search, join: Step) -> Step | None:
     """Of a step that joins right parts in a wrong way: the first step behind it that moves data as no other does."""
     seen: set[int] = set()

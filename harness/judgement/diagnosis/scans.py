@@ -1,0 +1,172 @@
+"""A scan over rows, such as a running sum, that is done in shards, whose carry into a shard is a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from harness.judgement.diagnosis.origins import place_of_step
+from harness.judgement.diagnosis.question import Array, Cause, Question
+from harness.judgement.diagnosis.recorded import Step, close, named, slack
+from harness.judgement.diagnosis.search import Search, searched
+from harness.judgement.diagnosis.wording import rows_text
+from harness.judgement.tolerance import epsilon_of
+
+#: A carry that is read several times is told up to so many.
+_MOST_TIMES = 16
+
+
+@dataclass(frozen=True)
+class _Law:
+    """How a carry goes into a shard: it is added, or multiplied with, and how that is undone."""
+
+    join: Callable[[Any, Any], Any]
+    undo: Callable[[Any, Any], Any]
+    nothing: float
+
+
+_LAWS = (_Law(np.add, np.subtract, 0.0), _Law(np.multiply, np.divide, 1.0))
+
+
+def wrong_carry(question: Question) -> Iterator[Cause]:
+    """Rows of shards are those of a scan of the reference but for the carry, which is another one that is known."""
+    if question.only_gradients:
+        return
+    search = searched(question)
+    partners = search.partners
+    if not partners.aligned or len(partners.shards) < 2:
+        return
+    for number, whole in enumerate(search.whole):
+        parts = [steps[number].results[0] if steps[number].results else None for steps in partners.shards]
+        result = whole.results[0] if whole.results else None
+        if result is None or not epsilon_of(result.dtype) or not result.ndim or any(part is None for part in parts):
+            continue
+        known = [part for part in parts if part is not None]
+        for law in _LAWS:
+            for last in (False, True):
+                if (scan := _Scan.of(result, known, partners.sizes, law, last)) is not None:
+                    yield from _causes(question, search, whole, scan)
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """The parts of a scan in the order in which it runs, the carry into each of them, and its own total.
+
+    ``shards`` are their numbers: those of a scan that begins with the last row run backwards.
+    """
+
+    law: _Law
+    shards: list[int]
+    parts: list[Array]
+    carries: list[Array]
+    totals: list[Array]
+
+    @classmethod
+    def of(cls, whole: Array, parts: Sequence[Array], sizes: Sequence[int], law: _Law, last: bool) -> _Scan | None:
+        """The scan along the first axis, if each part is the whole one's but for a carry, and the first has none."""
+        if len(whole) != sum(sizes) or any(
+            len(part) != size or size < 2 for part, size in zip(parts, sizes, strict=True)
+        ):
+            return None
+        if any(part.shape[1:] != whole.shape[1:] for part in parts):
+            return None
+        rows = np.split(whole.astype(np.float64), np.cumsum(sizes)[:-1])
+        order = list(range(len(parts)))[:: -1 if last else 1]
+        own = [parts[shard].astype(np.float64) for shard in order]
+        carries = [_carry(rows[shard], part, law, whole) for shard, part in zip(order, own, strict=True)]
+        if any(carry is None for carry in carries):
+            return None
+        known = [carry for carry in carries if carry is not None]
+        off = slack(whole)
+        none = [bool(np.allclose(carry, law.nothing, rtol=0.0, atol=off)) for carry in known]
+        if not none[0] or all(none):
+            return None
+        return cls(law, order, own, known, [part[0 if last else -1] for part in own])
+
+    def told(self, at: int, carry: Array, off: float) -> str | None:
+        """Which wrong carry this is; ``None`` for one that is not known."""
+        join, undo, right = self.law.join, self.law.undo, self.carries[at]
+
+        def is_(other: Array) -> bool:
+            return bool(np.allclose(carry, other, rtol=1e-4, atol=off))
+
+        if is_(right):
+            return None
+        after = reduce(join, self.totals[at + 1 :], np.full_like(right, self.law.nothing))
+        if at + 1 < len(self.totals) and is_(after):
+            return "made with the shards after it, and not with those before it"
+        made = right
+        for times in range(2, _MOST_TIMES):
+            made = join(made, right)
+            if is_(made):
+                return f"counted {times} times"
+        if is_(join(right, self.totals[at])):
+            return "made with the rows of the shard itself too"
+        if at > 1 and is_(self.totals[at - 1]):
+            return f"that of shard {self.shards[at - 1]} alone, and not of all shards before it"
+        for other in range(at):
+            if is_(undo(right, self.totals[other])):
+                return f"without the part of shard {self.shards[other]}"
+        for other in range(len(self.carries)):
+            if other != at and is_(self.carries[other]):
+                return f"the one of shard {self.shards[other]}"
+        if is_(undo(self.law.nothing, right)):
+            return "taken off instead of put on"
+        return None
+
+
+def _carry(whole: Array, part: Array, law: _Law, scale: Array) -> Array | None:
+    """What all rows of a part differ by."""
+    with np.errstate(all="ignore"):
+        carry = np.asarray(law.undo(whole, part)[:1])
+        made = law.join(part, carry)
+    if not np.all(np.isfinite(carry)):
+        return None
+    return carry[0] if bool(np.all(close(made, whole, slack(scale)))) else None
+
+
+def _with_carry(search: Search, step: Step, scan: _Scan) -> bool:
+    """Whether a step makes the rows of a shard with the right carry, and not without."""
+    made = step.results[0]
+    if made is None or search.is_bad(step):
+        return False
+    shapes = [part for part in scan.parts if part.shape == made.shape]
+    return bool(shapes) and not any(np.all(close(made.astype(np.float64), part, slack(made))) for part in shapes)
+
+
+def _causes(question: Question, search: Search, whole: Step, scan: _Scan) -> Iterator[Cause]:
+    wrong: dict[int, tuple[Step, str]] = {}
+    result = whole.results[0]
+    assert result is not None
+    for step in search.steps:
+        made = step.results[0] if step.results else None
+        if made is None or made.dtype != result.dtype or not step.place:
+            continue
+        for at, part in enumerate(scan.parts):
+            status = search.status[step.outputs[0]]
+            alone = status == "local" and any(_with_carry(search, each, scan) for each in search.groups[id(step)])
+            if (
+                made.shape == part.shape
+                and at
+                and alone
+                and np.all(close(made.astype(np.float64), part, slack(result)))
+            ):
+                wrong[at] = step, "left out"
+            if made.shape == part.shape and status == "differs":
+                carry = _carry(made.astype(np.float64), part, scan.law, result)
+                if carry is not None and (text := scan.told(at, carry, 4.0 * slack(result))) is not None:
+                    wrong[at] = step, text
+    if wrong:
+        first = min(wrong)
+        step, text = wrong[first]
+        shards = sorted(scan.shards[at] for at, (_, other) in wrong.items() if other == text)
+        yield Cause(
+            f"the carry of {named(whole)} into {rows_text(shards, 'shard')} is wrong: it is {text}",
+            place_of_step(step, search.shared),
+            tuple(question.wrong),
+            "hand on to each shard what all shards before it add up to, once",
+        )
