@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from harness.judgement.diagnosis.lookup import Lookup, Rows
+from harness.judgement.diagnosis.recorded import equal
 
 _DTYPES = (np.float16, np.float32, np.float64, np.complex64, np.int32, np.uint8)
 
@@ -82,3 +83,12 @@ def test_equal_arrays_may_differ_by_rounding_wherever_it_is() -> None:
         other = array.copy()
         other[place] += 0.1
         assert not list(known.equal(other))
+
+
+def test_beside_the_large_numbers_of_a_mask_others_are_still_told_apart() -> None:
+    scores = np.array([[0.5, -1e9, -1e9], [0.25, 2.0, -1e9]], np.float32)
+    rounded = scores * np.float32(1 + 1e-7)
+    assert equal(rounded, scores)
+    other = scores.copy()
+    other[0, 0] = 0.75
+    assert not equal(other, scores)

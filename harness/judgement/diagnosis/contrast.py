@@ -69,7 +69,10 @@ def _other_values(search: Search, step: Step) -> str:
         part
         for theirs in looked_up
         if theirs is not None
-        for part in (theirs, *(theirs[list(rows)] for rows in search.shards[1].values() if max(rows) < len(theirs)))
+        for part in (
+            theirs,
+            *(theirs[list(rows)] for rows in search.shards[1].values() if rows and max(rows) < len(theirs)),
+        )
         if mine is not None and part.shape == mine.shape and not equal(mine, part)
     ]
     found = [(int(np.count_nonzero(mine != part)), part) for part in parts]

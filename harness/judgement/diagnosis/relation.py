@@ -97,7 +97,7 @@ def _simplest(search: Search, step: Step) -> tuple[int, Step, str] | None:
 def _relations(search: Search, step: Step) -> Iterator[tuple[int, Step, str]]:
     """The ops of the reference whose result is made of the same numbers, how simple that is, and what is to be said."""
     mine = step.results[0] if step.results else None
-    if mine is None or np.iscomplexobj(mine) or step.kind in _MOVES or not np.all(np.isfinite(mine)):
+    if mine is None or not mine.size or np.iscomplexobj(mine) or step.kind in _MOVES or not np.all(np.isfinite(mine)):
         return
     partners, mine = search.partners, _flat(mine)
     # What it reads right, times a number, says nothing.
@@ -125,7 +125,7 @@ def _relations(search: Search, step: Step) -> Iterator[tuple[int, Step, str]]:
 
 def _flat(array: Array) -> Array:
     """The same without axes of length 1, which joins may keep or not."""
-    return array.reshape([size for size in array.shape if size > 1])
+    return array.reshape([size for size in array.shape if size != 1])
 
 
 def _joined(parts: list[Array], mine: Array, sizes: Sequence[int]) -> str | None:

@@ -43,7 +43,13 @@ def wrong_carry(question: Question) -> Iterator[Cause]:
     for number, whole in enumerate(search.whole):
         parts = [steps[number].results[0] if steps[number].results else None for steps in partners.shards]
         result = whole.results[0] if whole.results else None
-        if result is None or not epsilon_of(result.dtype) or not result.ndim or any(part is None for part in parts):
+        if (
+            result is None
+            or not epsilon_of(result.dtype)
+            or not result.size
+            or not result.ndim
+            or any(part is None for part in parts)
+        ):
             continue
         known = [part for part in parts if part is not None]
         for law in _LAWS:
