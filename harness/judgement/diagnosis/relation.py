@@ -42,6 +42,7 @@ def related(search: Search, found: Step) -> tuple[Step, str] | None:
     last: tuple[Step, str] | None = None
     of: Step | None = None
     is_join = False
+    returned = {getattr(part, "_id", None) for part in search.flat}
     for step in _after(search, found):
         known = _simplest(search, step)
         if known is None:
@@ -50,6 +51,8 @@ def related(search: Search, found: Step) -> tuple[Step, str] | None:
         # A join tells more than a multiple, which may be one by chance.
         if is_join and whole is not of:
             break
+        if not size and step.result is not None and returned.intersection(step.outputs):
+            continue  # how a result itself is joined is a hypothesis of its own
         if of is not None and whole is not of and size:
             continue
         last, of, is_join = (step, f"it is {text}"), whole, not size
