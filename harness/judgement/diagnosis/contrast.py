@@ -92,9 +92,9 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     wanted = maker.results[maker.outputs.index(theirs)] if maker is not None else None
     if maker is None or wanted is None or wanted.size < 2 or maker.kind in ("Const", "VarHandleOp"):
         return ""
-    there = f"the reference reads {_part(search, maker, theirs)} there"
+    there = f"where the reference reads {_part(search, maker, theirs)}"
     if (constant := step.constants.get(number)) is not None:
-        return f"it reads the constant {_value(constant)}, and {there}" if mine not in search.inputs else ""
+        return f"it reads the constant {_value(constant)} {there}" if mine not in search.inputs else ""
     partner, own = search.partner.get(mine), search.value(mine) if mine in search.maker else None
     if partner is None or partner.how != "same" or own is None:
         return ""
@@ -103,13 +103,11 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     if maker.kind in GIVEN:
         read, right = _variable_of(search, own), _variable_of(search, wanted)
         if read and right and read != right:
-            return f"it reads {read}, and the reference {right} there"
+            return f"it reads {read} where the reference reads {right}"
         old = next((leaf for leaf in search.question.leaves if leaf.start is not None and equal(leaf.start, own)), None)
         new = old is not None and old.expected is not None and equal(old.expected, wanted)
         name = old.name.removesuffix(" after the call") if old is not None else ""
-        return (
-            f"it reads the value that {name} has before the call, and {there}, which is the one after it" if new else ""
-        )
+        return f"it reads the value that {name} has before the call, {there}, which is the one after it" if new else ""
     if partner.step is None or partner.step.kind in GIVEN:
         return ""
     ports = zip(partner.step.outputs, partner.step.results, strict=True)
@@ -119,7 +117,7 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     )
     if name_there is None:
         return ""
-    return f"it reads what the reference has from {_part(search, partner.step, name_there)}, and {there}"
+    return f"it reads what the reference has from {_part(search, partner.step, name_there)} {there}"
 
 
 def _variable_of(search: Search, value: np.ndarray) -> str:
@@ -167,7 +165,7 @@ def _part(search: Search, step: Step, name: int) -> str:
         return named(step)
     if step.kind in ("StridedSlice", "Slice") and 1 in step.constants:
         return f"{named(step)} from {step.constants[1].tolist()} on"
-    return f"{named(step)}, run {alike.index(step) + 1} of {len(alike)},"
+    return f"{named(step)}, run {alike.index(step) + 1} of {len(alike)}"
 
 
 def _values_read(search: Search, step: Step) -> list[np.ndarray]:
