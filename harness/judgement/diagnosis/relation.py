@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _MOVES = MOVES - {"AddN"}
 #: So many wrong results after the first one are compared with the reference's.
 _MOST = 24
-#: A fraction with a larger denominator is told as a decimal number.
+#: A fraction with a larger denominator is reported as a decimal number.
 _LARGEST = 1000
-#: Joins of what the reference gives for the shards, and what is said of them.
+#: Joins of what the reference gives for the shards, and how they are reported.
 _JOINED = (
     ("mean", "the mean over the shards"),
     ("weighted", "the mean over the shards"),

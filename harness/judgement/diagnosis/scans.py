@@ -16,7 +16,7 @@ from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.wording import rows_text
 from harness.judgement.tolerance import epsilon_of
 
-#: A carry that is read several times is told up to so many.
+#: A carry that is read several times is reported up to so many.
 _MOST_TIMES = 16
 
 
