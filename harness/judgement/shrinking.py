@@ -71,15 +71,23 @@ def smallest(
         failures = [finding for finding in result.findings if finding.severity is Verdict.FAIL]
         return bool(failures) and failures[0].kind == first.kind
 
-    said = []
-    for step in (_rows(programs), _devices(programs, maker), _outputs(found, mode)):
+    said: dict[str, str] = {}
+    total = rows_of(programs.parallel, programs.inputs) or 0
+
+    def less(name: str, step: _Step) -> bool:
+        nonlocal programs
         for text, change in step:
             tried = change(programs)
             if fails(tried):
-                programs = tried
-                said.append(text)
-                break
-    return ", ".join(said)
+                programs, said[name] = tried, text
+                return True
+        return False
+
+    less("rows", _rows(programs, total))
+    if less("devices", _devices(programs, maker)):
+        less("rows", _rows(programs, total))  # fewer devices need fewer rows
+    less("outputs", _outputs(found, mode))
+    return ", ".join(said.values())
 
 
 #: What a smaller case has, and how to make it of the one before.
@@ -108,12 +116,12 @@ def _only(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return one
 
 
-def _rows(programs: Programs) -> _Step:
+def _rows(programs: Programs, total: int) -> _Step:
     rows = rows_of(programs.parallel, programs.inputs) or 0
     doubled = (more for power in range(rows.bit_length()) for more in (2**power, 2**power + 1) if more > _ONE_BY_ONE)
     for count in (each for each in (*range(1, _ONE_BY_ONE + 1), *doubled) if each < rows):
         yield (
-            f"{count} of {plural(rows, 'row')}",
+            f"{count} of {plural(total, 'row')}",
             lambda case, count=count: replace(case, inputs=_first(case, rows, count)),  # type: ignore[misc]
         )
 

@@ -38,7 +38,7 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
     explained, undecided = explain(examination.questions)
-    judged.undecided.extend(undecided)
+    judged.undecided[:0] = undecided  # of which the others may be consequences
     known = [*explained, *merged(judged.findings)]
     findings, outdated = accepted(_without_idle_devices(known, examination), acceptances)
     verdict = Verdict.PASS

@@ -35,3 +35,12 @@ def test_what_is_rounding_error_beside_the_other_outputs_may_differ(
         return tf.tanh(x), tf.tanh(x) * (size if tf.executing_eagerly() else 2 * size)
 
     assert verify(make_parallel(fn, devices[:2]), fn, {"x": X}, devices=devices[:2]).verdict is verdict
+
+
+def test_that_the_reference_draws_random_numbers_comes_before_what_follows_from_it(devices: Devices) -> None:
+    def model(x: Any) -> Any:
+        return tf.nn.dropout(x, 0.5)
+
+    found = verify(make_parallel(model, devices), model, {"x": X}, devices=devices)
+    assert found.verdict is Verdict.UNKNOWN, found
+    assert found.reason.startswith("the reference draws random numbers, so that two runs of it differ: RandomUniform")

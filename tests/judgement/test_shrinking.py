@@ -58,6 +58,23 @@ def test_a_function_of_the_devices_makes_a_program_for_fewer(devices: harness.De
     assert f"2 of {len(devices)} devices" in found.reason, found
 
 
+def test_where_fewer_devices_fail_fewer_rows_are_tried_again(devices: harness.Devices) -> None:
+    def towers(devices: harness.Devices) -> Callable[..., Any]:
+        def program(x: Any) -> Any:
+            parts = []
+            for index, (device, part) in enumerate(zip(devices, tf.split(x, len(devices)), strict=True)):
+                with tf.device(device.name):
+                    parts.append(tf.tanh(part) * (1.1 if index == 1 else 1.0))
+            return tf.concat(parts, 0)
+
+        return program
+
+    rows, count = 3 * len(devices), len(devices)
+    inputs = {"x": sample(rows, 3)}
+    found = harness.verify(towers(devices), tf.tanh, inputs, devices=devices, modes=["eager"], shrink=towers)
+    assert f"fails with 2 of {rows} rows, 2 of {count} devices" in found.reason, found
+
+
 def _parts(devices: harness.Devices, x: Any) -> list[tuple[harness.Device, Any]]:
     count = len(devices)
     sizes = [int(x.shape[0]) // count + (index < int(x.shape[0]) % count) for index in range(count)]
