@@ -57,7 +57,20 @@ def convolutions() -> None:
                 made = tf.nn.conv2d(image, kernel, stride, "VALID", data_format=form, dilations=dilation)
                 loss = tf.reduce_sum(made * in_form(weights))
             of_image, of_kernel = tape.gradient(loss, [image, kernel])
+            if groups == 1:  # TensorFlow's Conv takes no more, on any device
+                channels = 1 if form == "NCHW" else 3
+                raw = tf.raw_ops.Conv(
+                    input=image,
+                    filter=kernel,
+                    strides=[1 if axis in (0, channels) else stride for axis in range(4)],
+                    padding="VALID",
+                    data_format="CHANNELS_FIRST" if form == "NCHW" else "CHANNELS_LAST",
+                    dilations=[1 if axis in (0, channels) else dilation for axis in range(4)],
+                    groups=groups,
+                )
         name = f"{form}, stride {stride}, dilation {dilation}, {groups} groups"
+        if groups == 1:
+            assert_close(f"Conv, {name}", raw, in_form(expected), 1e-3)
         assert_close(name, made, in_form(expected), 1e-3)
         # A convolution is linear in both: along any direction, the loss changes by that of the direction itself.
         along_image, along_kernel = normal(*x.shape), normal(*w.shape)

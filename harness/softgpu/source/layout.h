@@ -29,6 +29,7 @@ inline const ImageOp* FindImageOp(const std::string& op) {
     const ImageOp filter_gradient{{0, 2}, {}, false, Part::kFilterGradient, 1};
     const ImageOp one{{0}, {}}, three{{0, 1, 2}, {}};
     return new std::map<std::string, ImageOp>{
+        {"Conv", forward},
         {"Conv2D", forward},
         {"_FusedConv2D", forward},
         {"DepthwiseConv2dNative", forward},
@@ -113,9 +114,12 @@ class LayoutTwin : public tf::OpKernel {
     tf::NodeDef node = construction->def();
     std::string format = "NHWC";
     OP_REQUIRES_OK(construction, construction->GetAttr("data_format", &format));
-    channels_first_ = format == "NCHW" || format == "NCDHW";
+    static const auto* last = new std::map<std::string, std::string>{
+        {"NCHW", "NHWC"}, {"NCDHW", "NDHWC"}, {"CHANNELS_FIRST", "CHANNELS_LAST"}};
+    const auto moved = last->find(format);
+    channels_first_ = moved != last->end();
     if (channels_first_) {
-      (*node.mutable_attr())["data_format"].set_s(format == "NCHW" ? "NHWC" : "NDHWC");
+      (*node.mutable_attr())["data_format"].set_s(moved->second);
       for (const char* name : {"strides", "ksize", "dilations"}) MoveChannels(&node, name, 1);
       MoveChannels(&node, "explicit_paddings", 2);
     }
