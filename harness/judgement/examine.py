@@ -37,7 +37,7 @@ from harness.judgement.runs import (
 from harness.judgement.sensitivity import Measuring, Of, Spread
 from harness.judgement.slots import judge_slots
 from harness.judgement.state import Snapshot, named_variables, used_by_both, variables_made, variables_of, watched
-from harness.judgement.steps import is_step
+from harness.judgement.steps import is_step, trained
 from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import coarsest_epsilon, epsilon_of
 from harness.judgement.uses import uses_noted
@@ -277,7 +277,8 @@ class Examination:
 
         @cache
         def scale(part: Part) -> float:
-            return largest_magnitude(getattr(expected, part), before if part == "state" else None)
+            of_weights = trained(self.watched, before) if part == "state" else None
+            return largest_magnitude(getattr(expected, part), of_weights)
 
         def judge(part: Part, index: int, subject: Subject, have: Any, want: Any) -> None:
             of = Of(measured, part, index)

@@ -33,3 +33,9 @@ def is_step(
         return False
     floating = [array for array in found.outputs if array is not None and epsilon_of(array.dtype)]
     return not any(array.ndim and array.shape[0] == rows for array in floating)
+
+
+def trained(variables: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The values of what is trained; ``None`` for others, such as an optimizer's slots, on scales of their own."""
+    pairs = zip(variables, values, strict=True)
+    return [value if getattr(variable, "trainable", True) else None for variable, value in pairs]

@@ -297,15 +297,18 @@ def typical_magnitude(array: NDArray[Any]) -> float:
 
 
 def largest_magnitude(results: Iterable[Any], starts: Sequence[Any] | None = None) -> float:
-    """The largest typical magnitude of floating results; of variables whose ``starts`` are given, of their changes."""
+    """The largest typical magnitude of floating results; with ``starts``, of the changes of those that have one."""
     largest = 0.0
     for index, array in enumerate(results):
-        if array is not None and epsilon_of(array.dtype):
-            start = None if starts is None else starts[index]
-            if start is not None and start.shape == array.shape:
-                with np.errstate(invalid="ignore", over="ignore"):
-                    array = _wide(array) - _wide(start)
-            largest = max(largest, typical_magnitude(array))
+        if array is None or not epsilon_of(array.dtype):
+            continue
+        if starts is not None:
+            start = starts[index]
+            if start is None or start.shape != array.shape:
+                continue
+            with np.errstate(invalid="ignore", over="ignore"):
+                array = _wide(array) - _wide(start)
+        largest = max(largest, typical_magnitude(array))
     return largest
 
 

@@ -162,3 +162,43 @@ def test_many_variables_that_are_updated_twice_are_named_after_as_few_runs_as_tw
     assert "are updated 2 times instead of once" in many.reason, many
     assert runs_of_many == runs
     assert not [finding for finding in _counted(devices, 2, 1)[0].findings if finding.kind == "value"]
+
+
+@pytest.mark.parametrize(
+    ("means", "sparse", "said"),
+    [(False, True, "IndexedSlices with the same sums"), (True, False, "each is a mean"), (False, False, "")],
+)
+def test_dense_gradients_in_the_place_of_slices_are_told_from_sums_of_means(
+    devices: Devices, means: bool, sparse: bool, said: str
+) -> None:
+    rows = 4 * len(devices)
+    words = np.random.default_rng(5).integers(0, 6, (rows, 3)).astype(np.int32)
+    wanted = np.random.default_rng(6).normal(size=(rows, 4)).astype(np.float32)
+    table = tf.Variable(np.random.default_rng(7).normal(size=(6, 4)).astype(np.float32), name="table")
+    optimizer = tf.keras.optimizers.Adagrad(0.1)
+    optimizer.build([table])
+
+    def gradient(words: Any, wanted: Any, count: int) -> Any:
+        with tf.GradientTape() as tape:
+            errors = tf.reduce_mean(tf.gather(table, words), axis=1) - wanted
+            loss = tf.reduce_sum(tf.square(errors)) / count
+        return tape.gradient(loss, table)
+
+    def reference(words: Any, wanted: Any) -> None:
+        own = gradient(words, wanted, words.shape[0])
+        optimizer.apply_gradients([(own if sparse else tf.convert_to_tensor(own), table)])
+
+    def towers(words: Any, wanted: Any) -> None:
+        found = []
+        parts = zip(devices, tf.split(words, len(devices)), tf.split(wanted, len(devices)), strict=True)
+        for device, own, target in parts:
+            with tf.device(device.name):
+                found.append(tf.convert_to_tensor(gradient(own, target, own.shape[0] if means else rows)))
+        optimizer.apply_gradients([(tf.add_n(found), table)])
+
+    verified = verify(towers, reference, {"words": words, "wanted": wanted}, devices=devices, variables=[table])
+    if said:
+        assert said in verified.reason, verified
+        assert ("each is a mean" in verified.reason) is means, verified
+    else:
+        assert verified.passed, verified

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
+
 from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
@@ -13,6 +15,11 @@ from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.diagnosis.writing import applying, writes
 from harness.judgement.runs import Result
+
+_DENSE = (
+    "the optimizer gets dense gradients, and the reference's gets IndexedSlices with the same sums, whose rows it "
+    "handles one by one although some have the same index"
+)
 
 
 def repeated(question: Question) -> Iterator[Cause]:
@@ -68,6 +75,12 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
             if joined is not None:
                 result = _applied(question, [joined])
                 if _state_explained(states, result) and _outputs_follow(question, layout, result):
+                    own = _own_gradients(question)
+                    if own and _equal(joined[1], own):
+                        # Then nothing is wrong with the sum or the mean, but with what the optimizer makes of it.
+                        if any(map(_sparse, own)):
+                            yield Cause(_DENSE, place, wrong, "give both dense gradients, or both IndexedSlices")
+                        return
                     yield Cause(sentence, place, wrong)
                     return
 
@@ -193,7 +206,6 @@ def follow(question: Question, found: Cause) -> bool:
     ]
 
     def replaced(value: Any) -> Any:
-        import numpy as np
         import tensorflow as tf
 
         if not hasattr(value, "numpy") or isinstance(value, tf.IndexedSlices):
@@ -245,6 +257,28 @@ def _gathered(question: Question, layout: Layout) -> list[tuple[Any, list[Any], 
             if question.run(inputs=inputs, gradients=False) is None or len(calls) != number + 1:
                 return []
     return calls
+
+
+def _own_gradients(question: Question) -> list[Any]:
+    """What the reference gives its optimizer for the whole batch."""
+    calls: list[list[Any]] = []
+    with applying(lambda _, __, grads, variables=None: calls.append(list(grads))):  # noqa: ARG005
+        question.run(gradients=False)
+    return calls[0] if len(calls) == 1 else []
+
+
+def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether gradients are the same but for their rounding errors."""
+    import tensorflow as tf
+
+    pairs = [[tf.convert_to_tensor(each).numpy() for each in pair] for pair in zip(one, other, strict=True)]
+    return all(np.allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(b), initial=0.0))) for a, b in pairs)
+
+
+def _sparse(gradient: Any) -> bool:
+    import tensorflow as tf
+
+    return isinstance(gradient, tf.IndexedSlices)
 
 
 def _joined(
