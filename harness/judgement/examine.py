@@ -277,7 +277,7 @@ class Examination:
 
         @cache
         def scale(part: Part) -> float:
-            of_weights = trained(self.watched, before) if part == "state" else None
+            of_weights = trained(self.watched, before, len(self.variables)) if part == "state" else None
             return largest_magnitude(getattr(expected, part), of_weights)
 
         def judge(part: Part, index: int, subject: Subject, have: Any, want: Any) -> None:

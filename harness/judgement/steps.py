@@ -35,7 +35,12 @@ def is_step(
     return not any(array.ndim and array.shape[0] == rows for array in floating)
 
 
-def trained(variables: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """The values of what is trained; ``None`` for others, such as an optimizer's slots, on scales of their own."""
-    pairs = zip(variables, values, strict=True)
-    return [value if getattr(variable, "trainable", True) else None for variable, value in pairs]
+def trained(variables: Sequence[Any], values: Sequence[Any], named: int) -> list[Any]:
+    """The values of what is trained among the first ``named`` variables; ``None`` for others.
+
+    An optimizer's own variables, which nobody names, are on scales of their own.
+    """
+    pairs = enumerate(zip(variables, values, strict=True))
+    return [
+        value if index < named and getattr(variable, "trainable", True) else None for index, (variable, value) in pairs
+    ]
