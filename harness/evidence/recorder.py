@@ -170,7 +170,8 @@ class Recorder(Tapes):
             known = self.kernel_devices.get(step.type, {})
             held = [tensor.device for tensor in inputs[:1]]
             # Without a scope an op runs on the first device of a kind, on a GPU where it has a kernel there.
-            asked = [step.scope] if step.scope else sorted((d for d in known if d.endswith(":0")), reverse=True)
+            default = sorted((d for d in known if d.endswith(":0")), key=lambda d: (_is_remote(d), ":GPU:" not in d))
+            asked = [step.scope] if step.scope else default
             order = [*held, *asked] if _reads_a_resource(inputs) else [*asked, *held]
             wanted = [device for device in order if device in known]
             if made is None and not known:
