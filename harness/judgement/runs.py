@@ -213,8 +213,9 @@ def _source(leaf: Any) -> bool:
 
 
 def differentiable(tensor: Any) -> bool:
-    """Whether gradients can be taken with respect to a tensor of this dtype."""
-    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
+    """Whether gradients can be taken with respect to a tensor or variable of this dtype; Keras names it in text."""
+    dtype = tf.as_dtype(tensor.dtype)
+    return bool(dtype.is_floating or dtype.is_complex)
 
 
 def as_result(

@@ -109,7 +109,7 @@ class CudaUnavailable(FaultTable):
     """The driver sees the cards, and CUDA cannot start."""
 
     kind: Literal["cuda-unavailable"]
-    code: int = Field(default=802, ge=1, le=999, description="the error of cuInit, 1 to 999, such as 802")
+    code: int = Field(default=802, ge=1, lt=2**31, description="the error of cuInit, 1 or more, such as 802")
 
 
 def _named_in_full(name: object) -> object:
