@@ -195,7 +195,14 @@ CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("plant", "words"), CASES, ids=[plant.__name__ for plant, _ in CASES])
+#: An op that GPUs have no kernel for.
+ON_CPUS = {"large_sums": [pytest.mark.devices(min=4, kind="logical-cpu")]}
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [pytest.param(plant, words, id=plant.__name__, marks=ON_CPUS.get(plant.__name__, [])) for plant, words in CASES],
+)
 def test_what_is_read_in_place_of_the_reference_is_told(
     devices: Devices, plant: Callable[[Devices, bool], Planted], words: str
 ) -> None:
