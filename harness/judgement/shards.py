@@ -54,7 +54,10 @@ class Shards:
         # What cuts a part out is no work on it.
         worked = [op for op in worked if op.type not in SLICES or self._sources(op.name)]
         checks = self._checks()
-        worked = [op for op in worked if op.name not in optimizer | checks and self.place(op) is not None]
+        worked = [op for op in worked if op.name not in optimizer | checks]
+        # What a scope asked for says where its part was meant to be, even if its work was done elsewhere in the end.
+        self._moved = [op for op in worked if self.place(op) is None and op.requested in self.devices]
+        worked = [op for op in worked if self.place(op) is not None]
         floating = [op for op in worked if self._floating(op)]
         # Integers and texts are in host memory wherever their op is, and indices anywhere: they count if nothing else
         # is computed, and where a scope asks for them.
@@ -216,10 +219,10 @@ class Shards:
 
     @cached_property
     def _labels(self) -> Mapping[DeviceName, set[int]]:
-        """The parts that each device works on."""
+        """The parts that each device works on, or was asked to work on."""
         labels: dict[DeviceName, set[int]] = defaultdict(set)
-        for op in self.worked:
-            if (place := self.place(op)) is not None and not self._handed_on(op):
+        for op in (*self.worked, *self._moved):
+            if (place := self.place(op) or op.requested) is not None and not self._handed_on(op):
                 labels[place].add(self.part(op))
         return labels
 

@@ -95,7 +95,35 @@ def one_projection_of_three(devices: Devices, wrong: bool) -> Program:
     return Program(parallel, reference, {"x": sample(12, 6)})
 
 
+def columns_that_are_transposed_there_and_back(devices: Devices, wrong: bool) -> Program:
+    """TensorFlow optimises away what is transposed twice, as all that one of the devices does to ``x``."""
+    import tensorflow as tf
+
+    bias = tf.Variable(sample(8))
+
+    def reference(x: Any, y: Any) -> Any:
+        return y + bias[:, None], y, x
+
+    def parallel(x: Any, y: Any) -> Any:
+        shards = []
+        for device, columns, others in zip(devices[:2], tf.split(x, 2, axis=1), tf.split(y, 2, axis=1), strict=True):
+            with tf.device(device.name):
+                rows, turned = tf.transpose(columns), tf.transpose(others)
+                with tf.device(devices[0].name if wrong else device.name):
+                    moved = turned + bias
+                shards.append((tf.transpose(moved), tf.transpose(turned), tf.transpose(rows)))
+        return tuple(tf.concat(each, 1) for each in zip(*shards, strict=True))
+
+    return Program(parallel, reference, {"x": sample(8, 4), "y": sample(8, 4, seed=1)}, devices=2)
+
+
 PAIRS = {
     make.__name__: make
-    for make in (blocks_below_the_diagonal, all_blocks_but_one, experts_that_visit, one_projection_of_three)
+    for make in (
+        blocks_below_the_diagonal,
+        all_blocks_but_one,
+        experts_that_visit,
+        one_projection_of_three,
+        columns_that_are_transposed_there_and_back,
+    )
 }
