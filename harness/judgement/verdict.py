@@ -38,7 +38,8 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
     explained, undecided = explain(examination.questions)
-    judged.undecided[:0] = undecided  # of which the others may be consequences
+    # Of a reference whose runs differ, all else that could not be judged may be a consequence.
+    judged.undecided[:] = undecided or judged.undecided
     known = [*explained, *merged(judged.findings)]
     findings, outdated = accepted(_without_idle_devices(known, examination), acceptances)
     verdict = Verdict.PASS

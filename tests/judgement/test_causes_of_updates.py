@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from harness import Devices, Verification, verify
+from harness import Devices, Verification, make_parallel, verify
 
 X = np.random.default_rng(3).normal(size=(8, 3)).astype(np.float32)
 
@@ -202,3 +202,73 @@ def test_dense_gradients_in_the_place_of_slices_are_told_from_sums_of_means(
         assert ("each is a mean" in verified.reason) is means, verified
     else:
         assert verified.passed, verified
+
+
+@pytest.mark.parametrize(
+    ("how", "adam", "words"),
+    [
+        ("in turn", False, "one after the other and with 1/4 of the gradient, instead of once"),
+        ("in turn", True, "one after the other and with 1/4 of the gradient, instead of once"),
+        ("late", True, "applied 4 times, once for each shard, to 1/4 of each shard's gradients"),
+        ("once", False, ""),
+        ("once", True, ""),
+    ],
+)
+def test_a_step_of_each_shard_with_a_part_of_the_gradient_is_named(
+    devices: Devices, how: str, adam: bool, words: str
+) -> None:
+    weights = tf.Variable(X[:3, :3], name="weights")
+    optimizer = tf.keras.optimizers.Adam(0.1)
+    optimizer.build([weights])
+
+    def gradient(x: Any, share: float) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.matmul(x, weights) - 1.0))
+        return loss, share * tape.gradient(loss, weights)
+
+    def apply(change: Any) -> None:
+        if adam:
+            optimizer.apply([change], [weights])
+        else:
+            weights.assign_sub(0.5 * change)
+
+    def reference(x: Any) -> Any:
+        loss, change = gradient(x, 1.0)
+        apply(change)
+        return loss
+
+    def program(x: Any) -> Any:
+        losses, changes = [], []
+        for device, part in zip(devices[:4], tf.split(x, 4), strict=True):
+            with tf.device(device.name):
+                loss, change = gradient(part, 0.25)
+                losses.append(loss)
+                changes.append(change)
+                if how == "in turn":
+                    apply(change)
+        for change in {"late": changes, "once": [tf.add_n(changes)], "in turn": []}[how]:
+            apply(change)
+        return tf.add_n(losses) / 4.0
+
+    variables = [weights, *optimizer.variables] if adam else [weights]
+    found = verify(program, reference, {"x": X}, devices=devices[:4], variables=variables, gradients=False)
+    assert words in found.reason, found
+    assert ("value" in {finding.kind for finding in found.findings}) is bool(words), found
+
+
+@pytest.mark.parametrize(("used", "words"), [(False, "is not row-wise"), (True, "X is split like a batch, but every")])
+def test_an_input_that_has_no_effect_does_not_make_another_one_a_table(
+    devices: Devices, used: bool, words: str
+) -> None:
+    def model(x: Any, other: Any) -> Any:
+        if used:
+            return tf.matmul(other, x, transpose_b=True) @ x
+        return x - tf.reduce_mean(x, axis=0)
+
+    def verified(**options: Any) -> Verification:
+        parallel = make_parallel(model, devices[:4], **options)
+        return verify(parallel, model, {"x": X, "other": X * 2.0}, devices=devices[:4], gradients=False)
+
+    assert words in verified().reason, verified()
+    if used:
+        assert verified(broadcast=("x",)).passed

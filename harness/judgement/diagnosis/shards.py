@@ -264,9 +264,17 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
             rest = layout.without(index)
             if rest.main == index:
                 rest = replace(rest, main=next(iter(rest.cuts)))
-            shards = PerShard.run(question, rest)
-            if shards is not None and all(
-                shards.join_that_gives(each, _right(each)) for each in wrong if each.part == "outputs"
+            before, shards = PerShard.run(question, layout), PerShard.run(question, rest)
+            outputs = [each for each in wrong if each.part == "outputs"]
+            right = [_right(each) for each in outputs]
+            if before is None or shards is None:
+                continue
+            joins = [shards.join_that_gives(each, each) for each in right]
+            if (
+                None not in joins
+                and joins == [before.join_that_gives(each, each) for each in outputs]
+                # If what is still cut has no effect, each shard gives the whole result, and there is nothing to join.
+                and not all(each.explained_by(each.of(result)) for each in right for result in shards.results)
             ):
                 return Cause(
                     f"{names[index]} is split like a batch, but every row needs all of it: each shard sees "

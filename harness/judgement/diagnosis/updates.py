@@ -20,6 +20,7 @@ _DENSE = (
     "the optimizer gets dense gradients, and the reference's gets IndexedSlices with the same sums, whose rows it "
     "handles one by one although some have the same index"
 )
+_ONCE = "average the shards' gradients first, and apply them once"
 
 
 def repeated(question: Question) -> Iterator[Cause]:
@@ -32,6 +33,7 @@ def repeated(question: Question) -> Iterator[Cause]:
         yield from _some_more_often(question, states)
         yield from _applied_again(question, states)
         yield from _never(question, states)
+        yield from _by_shares(question, states)
     elif outputs and len(outputs) == len(question.wrong) and question.seen_reference.writes:
         yield from _before_or_after(question)
 
@@ -45,15 +47,16 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         count = len(layout.sizes)
         place = place_of(question, states[0]) or layout.place
         wrong = tuple(question.wrong)
-        in_turn = _applied(question, gathered)
-        if _state_explained(states, in_turn) and _outputs_follow(question, layout, in_turn):
-            yield Cause(
-                f"the optimizer is applied {count} times, once for each shard, instead of once for the batch",
-                place,
-                wrong,
-                "average the shards' gradients first, and apply them once",
-            )
-            return
+        for factor, what in ((1.0, ""), (1 / count, f", to 1/{count} of each shard's gradients")):
+            in_turn = _applied(question, [(each[0], _scaled(each[1], factor), each[2]) for each in gathered])
+            if _state_explained(states, in_turn) and _outputs_follow(question, layout, in_turn):
+                yield Cause(
+                    f"the optimizer is applied {count} times, once for each shard{what}, instead of once for the batch",
+                    place,
+                    wrong,
+                    _ONCE,
+                )
+                return
         for join, sentence in (
             ("sum", "the shards' gradients are added up although each is a mean"),
             (
@@ -83,6 +86,56 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                         return
                     yield Cause(sentence, place, wrong)
                     return
+
+
+def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
+    """The step runs for each shard in turn, from where the last one left the variables, and each counts 1/N."""
+    import tensorflow as tf
+
+    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+    for layout in partitions(question):
+        share = 1 / len(layout.sizes)
+
+        def apply(
+            original: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None, share: float = share
+        ) -> Any:
+            return original(optimizer, _scaled(grads, share), variables)
+
+        def write(variable: Any, _: Any, perform: Callable[[], Any], share: float = share) -> Any:
+            before = variable.read_value()
+            done = perform()
+            if variable.dtype.is_floating:
+                value = before + (variable.read_value() - before) * tf.cast(share, variable.dtype)
+                tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+            return done
+
+        with applying(apply) if _optimizers_used(question) else writes(write):
+            running = PerShard._run(question, layout, False)
+        if (
+            running is not None
+            and _state_explained(states, running.results[-1])
+            and all(running.join_that_gives(leaf, leaf) for leaf in outputs)
+        ):
+            yield Cause(
+                f"the training step ran once for each of the {len(layout.sizes)} shards, one after the other and with "
+                f"1/{len(layout.sizes)} of the gradient, instead of once for the batch",
+                place_of(question, states[0]) or layout.place,
+                tuple(question.wrong),
+                _ONCE,
+            )
+            return
+
+
+def _scaled(grads: Sequence[Any], factor: float) -> list[Any]:
+    """Gradients times a factor."""
+    import tensorflow as tf
+
+    def scaled(grad: Any) -> Any:
+        if isinstance(grad, tf.IndexedSlices):
+            return tf.IndexedSlices(scaled(grad.values), grad.indices, grad.dense_shape)
+        return grad * tf.cast(factor, grad.dtype)
+
+    return list(grads) if factor == 1 else [None if grad is None else scaled(grad) for grad in grads]
 
 
 def _more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
