@@ -76,7 +76,7 @@ def _is_join(shards: Shards, op: Op, whole: set[int]) -> bool:
 def _goes_on(shards: Shards, op: Op) -> bool:
     frontier, seen = [op], {op.name}
     while frontier:
-        for reader in shards.wiring.readers(frontier.pop()):
+        for reader in shards.wiring.followers(frontier.pop()):
             if reader.device in shards.devices - {shards.host} and (computes(reader) or reader.role == "update"):
                 return True
             if not computes(reader) and reader.name not in seen:
@@ -94,7 +94,7 @@ def _splits_in_a_tower(provenance: Provenance, devices: Devices) -> Iterator[Mis
         if op.type not in SPLITS or op.device not in towers or op.requested is None:
             continue
         sources = provenance.sources[op.name]
-        readers = {reader.device for reader in provenance.wiring.readers(op) if computes(reader)} - {None}
+        readers = {reader.device for reader in provenance.wiring.followers(op) if computes(reader)} - {None}
         given = any(provenance.base(*source)[0].startswith("argument[") for source in sources)
         if given and op.device in readers and len(readers) > 1:
             found.append(op)

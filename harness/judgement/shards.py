@@ -292,7 +292,7 @@ class Shards:
 
     def _handed_on(self, op: Op) -> bool:
         """Whether an op meets other parts in the scope that it stands in."""
-        ends = self._ends(op, lambda reader: reader.device == op.device or reader.type in MOVEMENT)
+        ends = self._ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
         return bool(ends) and all(self._meets(end, op) for end in ends)
 
     def _meets(self, end: Op, op: Op) -> bool:
@@ -302,7 +302,7 @@ class Shards:
         """
         if self.family[end.name] != SEVERAL or end.requested is None or end.device != op.device:
             return False
-        goes_on = any(computes(reader) and reader.device == end.device for reader in self.wiring.readers(end))
+        goes_on = any(computes(reader) and reader.device == end.device for reader in self.wiring.followers(end))
         if end.type in _SUMS:
             added = [name for name, _ in self.provenance.sources[end.name] if name in self.family]
             others = [name for name in added if self.family[name] not in (SEVERAL, self.part(op))]

@@ -77,20 +77,22 @@ class Wiring:
         """The ops that made what ``op`` reads."""
         return [maker for name in op.inputs if (maker := self.maker(name)) is not None]
 
-    def users(self, op: Op) -> set[DeviceName]:
-        """The devices where the result of ``op`` is first used by an op that ran.
+    def followers(self, op: Op) -> list[Op]:
+        """The ops that ran and first use the result of ``op``.
 
         Where an op was optimised away, by moving it behind a concat for instance, this is where its work went.
         """
-        found: set[DeviceName] = set()
+        found: list[Op] = []
         frontier, seen = [op], {op.name}
         for _ in range(_FAR):
-            following = []
+            following: list[Op] = []
             for reader in (reader for each in frontier for reader in self.readers(each)):
-                if reader.device is not None:
-                    found.add(reader.device)
-                elif reader.name not in seen:
+                if reader.name not in seen:
                     seen.add(reader.name)
-                    following.append(reader)
+                    (following if reader.device is None else found).append(reader)
             frontier = following
         return found
+
+    def users(self, op: Op) -> set[DeviceName]:
+        """The devices where the result of ``op`` is first used by an op that ran."""
+        return {reader.device for reader in self.followers(op) if reader.device is not None}

@@ -155,6 +155,32 @@ def scored_after_the_scope(devices: Devices, wrong: bool) -> Program:
     return Program(towers(devices, work), lambda x: counted(both(x)), {"x": sample(ROWS, 6)})
 
 
+def compared_with_all_rows(devices: Devices, wrong: bool) -> Program:
+    """Each device compares its rows with those of both. TensorFlow takes the transposition into the product."""
+    import tensorflow as tf
+
+    first, _, _ = layers()
+
+    def reference(x: Any) -> Any:
+        rows = first(x)
+        return tf.matmul(rows, tf.transpose(rows))
+
+    def parallel(x: Any) -> Any:
+        parts, found = [], []
+        for device, part in zip(devices[:2], tf.split(x, [5, 4]), strict=True):
+            with tf.device(device.name):
+                parts.append(first(part))
+                both = tf.concat(parts, 0) if wrong else None
+        if wrong:
+            return tf.matmul(both, tf.transpose(both))
+        for device, part in zip(devices[:2], parts, strict=True):
+            with tf.device(device.name):
+                found.append(tf.matmul(part, tf.transpose(tf.concat(parts, 0))))
+        return tf.concat(found, 0)
+
+    return Program(parallel, reference, {"x": sample(9, 6)}, devices=2)
+
+
 PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
     make.__name__: make
     for make in (
@@ -165,5 +191,6 @@ PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
         checked_on_the_host,
         state_handed_on,
         scored_after_the_scope,
+        compared_with_all_rows,
     )
 }
