@@ -174,3 +174,9 @@ def test_backward_ops_have_the_lines_of_their_forward_ops_and_those_without_a_gr
     assert steps.played.issuperset(tanh.outputs)
     assert not steps.played.intersection(exp.outputs)
     assert lost is not None
+
+
+def test_all_devices_on_which_a_gradient_stops_are_named(devices: Devices) -> None:
+    found = judged(Towers(devices, stopped, (1, 2, 3)), Towers.with_verify)
+    one, two, three = (device.parsed.short for device in devices[1:4])
+    assert f"the gradient stops at StopGradient on {one}, {two} and {three}" in found.reason, found

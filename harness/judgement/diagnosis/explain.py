@@ -52,8 +52,8 @@ def _not_comparable(question: Question) -> str:
     random = draws(question.seen_reference)
     if random:
         return (
-            f"the reference draws random numbers, so that two runs of it differ: {random}; pass a seed, or let both "
-            "programs draw from a tf.random.Generator of their own, so that both draw the same numbers"
+            f"the reference draws random numbers, so that two runs of it differ: {random}; leave them out "
+            "(training=False), or draw them before the call and give both programs the same ones as an input"
         )
     return (
         "two runs of the reference on the same inputs differ, but no random op ran: its state was not restored between "

@@ -12,6 +12,7 @@ from harness.devices.name import DeviceName
 from harness.judgement.arithmetic import SPLITS
 from harness.judgement.diagnosis.origins import named_steps
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, titled
+from harness.judgement.diagnosis.wording import listed
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
@@ -119,7 +120,8 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
         siblings = [each for each in search.groups[id(step)] if played.intersection(each.outputs)]
         if not (siblings or _has_gradient(search, step)):
             continue
-        on = f" on {DeviceName.parse(step.device).short}" if siblings else ""
+        lost = [each.device for each in search.groups[id(step)] if not played.intersection(each.outputs)]
+        on = f" on {listed([DeviceName.parse(device).short for device in dict.fromkeys(lost)])}" if siblings else ""
         if not steps.watched.intersection(step.inputs):
             return step, f"the gradient stops at {step.kind}{on}, which no tape records"
         readers = (each for each in steps if step.outputs[0] in each.inputs)
