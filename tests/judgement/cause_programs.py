@@ -136,7 +136,7 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         lambda d, x: tf.concat(towers(d, dense, x)[::-1], 0),
         dense,
         EVEN,
-        r"shards are joined in a different order",
+        r"shards are joined in a different order than the batch was split: 3, 2, 1 and 0",
     ),
     (
         "join along features",

@@ -14,6 +14,9 @@ from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_and_shards, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
 
+#: Of so many shards at most, a message gives the order in which they are joined.
+_MOST_SHARDS = 16
+
 
 def rows_of(leaf: Leaf) -> list[int] | None:
     """For each row of what was found, the row of the reference that it is; ``None`` where a row is none of them."""
@@ -146,23 +149,27 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
     # With one row a shard, rows that are shifted are whole shards too.
     shift = places[0] % count
     shifted = places == [(row + shift) % count for row in range(count)]
-    if layout is not None and _whole_shards(places, layout) and (max(layout.sizes) > 1 or not shifted):
-        return "the results of the shards are joined in a different order than the batch was split", False
+    order = _order_of_shards(places, layout) if layout is not None else []
+    if layout is not None and order and (max(layout.sizes) > 1 or not shifted):
+        told = f": {listed([str(shard) for shard in order])}" if len(order) <= _MOST_SHARDS else ""
+        return f"the results of the shards are joined in a different order than the batch was split{told}", False
     if shifted:
         return f"the rows are shifted by {shift if shift <= count // 2 else shift - count}", False
     at = [row for row, place in enumerate(places) if row != place]
     return f"{rows_text(at)} of {count} are in a different order", False
 
 
-def _whole_shards(places: list[int], layout: Layout) -> bool:
-    blocks = [list(rows) for rows in layout.shards]
+def _order_of_shards(places: list[int], layout: Layout) -> list[int]:
+    """In which order whole shards make up the rows; empty if they do not."""
+    order: list[int] = []
     rest = list(places)
     while rest:
-        block = next((block for block in blocks if block and rest[: len(block)] == block), None)
-        if block is None:
-            return False
-        rest = rest[len(block) :]
-    return True
+        shard = next((at for at, rows in enumerate(layout.shards) if rows and rest[: len(rows)] == list(rows)), None)
+        if shard is None:
+            return []
+        order.append(shard)
+        rest = rest[len(layout.shards[shard]) :]
+    return order
 
 
 def written_elsewhere(question: Question) -> Iterator[Cause]:
