@@ -39,6 +39,12 @@ def device_of_argument(op: Any) -> str:
     return str(op.device)
 
 
+def device_of_input(tensor: Any) -> str | None:
+    """As :func:`device_of`; of an argument of a function, where the caller has it, whatever scope first read it."""
+    op = None if hasattr(tensor, "numpy") else getattr(tensor, "op", None)
+    return device_of(tensor) if op is None or op.type != "Placeholder" else device_of_argument(op)
+
+
 #: A scope that changes nothing. It is entered for most ops, and so made once.
 UNCHANGED = nullcontext()
 
@@ -121,13 +127,15 @@ class Sums:
         seeds = list(given) if given is not None else [None] * len(targets)
         if len(seeds) != len(targets):
             return given
-        # TensorFlow takes seeds for all targets or for none: beside others, ``None`` is a gradient that is missing.
+        # TensorFlow takes seeds for all targets or for none: beside others, ``None`` says that no gradient comes.
         if given is None and not all(_has_ones(tensor) for tensor in targets):
             return given
         eager = tf.executing_eagerly()
         for at, (tensor, seed) in enumerate(zip(targets, seeds, strict=True)):
             place = device_of(tensor)
             if seed is None:
+                if given is not None:
+                    continue
                 with UNCHANGED if place is None else entered(place):
                     is_known = eager and hasattr(tensor, "numpy") and tensor.dtype != tf.resource
                     seed = _ones(tuple(tensor.shape), tensor.dtype) if is_known else _ones_like(tensor)

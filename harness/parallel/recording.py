@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
-from harness.parallel.places import Sums, device_of, device_of_graph_op
+from harness.parallel.places import Sums, device_of, device_of_graph_op, device_of_input
 
 #: The attributes of an op, its device, those of its inputs, and whether it is pinned.
 Note: TypeAlias = tuple[Any, str, "Sequence[str | None] | None", bool]
@@ -109,7 +109,7 @@ eager_only: list[Callable[..., Any]] = [note, note_pinned]
 
 def note_recorded(attrs: Any, inputs: Any, outputs: Any) -> None:
     """Note an op that a tape records, as in a graph."""
-    places = [device_of(tensor) for tensor in inputs]
+    places = [device_of_input(tensor) for tensor in inputs]
     # Eager tensors are met too: not every op is run by TensorFlow's fast path.
     place = outputs[0].device if hasattr(outputs[0], "numpy") else device_of_graph_op(outputs[0].op)
     notes[id(attrs)] = (attrs, place, places, thread.pinned)

@@ -18,9 +18,9 @@ from harness._tensorflow import interface
 from harness.parallel.places import (
     UNCHANGED,
     Sums,
-    device_of,
     device_of_argument,
     device_of_graph_op,
+    device_of_input,
     entered,
     spec_of,
 )
@@ -120,7 +120,7 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
             device = runtime.context.device_name or ""
         else:
             device = (output_tensors[0].device or "") if len(output_tensors) else ""
-        places = tuple(map(device_of, input_tensors))
+        places = tuple(map(device_of_input, input_tensors))
 
         def backward(*out_grads: Any) -> Any:
             if not pinned and not active():

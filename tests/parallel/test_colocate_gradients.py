@@ -141,6 +141,65 @@ def test_gradients_of_a_tensor_are_added_where_it_is_and_of_a_variable_where_tha
     assert places == [first.parsed.short, last.parsed.short], sums
 
 
+READERS: dict[str, Callable[[Any, Any], Any]] = {
+    "in a condition": lambda w, x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.tanh(x @ w), lambda: tf.sin(x @ w)),
+    "in a loop": lambda w, x: tf.while_loop(lambda n, _: n < 2, lambda n, y: (n + 1, tf.tanh(y @ w)), (0, x))[1],
+    "in map_fn": lambda w, x: tf.map_fn(lambda row: tf.tanh(tf.linalg.matvec(w, row)), x),
+    "by a lookup": lambda w, x: tf.tanh(tf.gather(w, tf.where(x[:, 0] > 0, 1, 2))),
+    "recomputed": lambda w, x: tf.recompute_grad(lambda x: tf.tanh(x @ w))(x),
+}
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_gradients_of_a_variable_are_added_in_a_graph_where_it_is_however_it_is_read(
+    devices: Devices, read: str
+) -> None:
+    """TensorFlow gives the argument that stands for the variable the scope in which it was read first."""
+    last = devices[-1]
+    with tf.device(last.name):
+        w = tf.Variable(numbers(6, 6))
+    x = numbers(2 * len(devices), 6)
+
+    def program() -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(on_each(devices, lambda rows: READERS[read](w, rows), x))
+        gradient = tape.gradient(loss, w)
+        return gradient.values if read == "by a lookup" else gradient
+
+    with colocate_gradients():
+        graph = tf.function(program).get_concrete_function().graph
+    # A lookup has sparse gradients, which are put one behind the other: first the forward results are.
+    sums = [op for op in graph.get_operations() if op.type == "AddN"]
+    sums += [op for op in graph.get_operations() if op.type == "ConcatV2" and len(op.inputs) > len(devices)][1:]
+    places = {tf.DeviceSpec.from_string(op.device).device_index for op in sums}
+    assert places == {last.parsed.index}, sums
+    with as_written():
+        assert same_bits(tf.function(colocate_gradients(program))(), tf.function(program)())
+
+
+@MODES
+def test_targets_that_no_gradient_comes_from_and_those_that_are_weighted(devices: Devices, mode: str) -> None:
+    towers = Towers(devices)
+
+    def program(weight: Callable[[int, Any], Any]) -> Any:
+        with tf.GradientTape() as tape:
+            parts = on_each(devices, towers.dense, towers.x)
+        weights = [weight(at, part) for at, part in enumerate(parts)]
+        return tape.gradient(parts, [towers.w, towers.b], output_gradients=weights)
+
+    weights: list[Callable[[int, Any], Any]] = [
+        lambda at, part: None if at else tf.ones_like(part),
+        lambda at, part: part * at,
+        lambda at, part: towers.x[:2],  # one tensor for all
+    ]
+    with as_written():
+        for weight in weights:
+            call = functools.partial(program, weight)
+            found, expected = in_mode(mode, colocate_gradients(call))(), in_mode(mode, call)()
+            assert same_bits(found, expected)
+            assert elsewhere(trace(in_mode(mode, colocate_gradients(call)))) == []
+
+
 @MODES
 def test_one_gradient_that_is_of_tensors_on_two_devices_is_added_up_on_each(devices: Devices, mode: str) -> None:
     """TensorFlow hands the same tensor on as the gradient of both terms of a sum."""
