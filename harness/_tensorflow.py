@@ -42,11 +42,12 @@ _MODULES = {
     "gradients_util": "ops.gradients_util",  # gradients in graphs
     "control_flow_state": "ops.control_flow_state",  # the gradients of results that nobody reads
     "function_context": "eager.polymorphic_function.function_context",  # what a tf.function is traced anew for
+    "concrete_function": "eager.polymorphic_function.concrete_function",  # keeps the backward functions of a trace
 }
 
 
 class Interface(SimpleNamespace):
-    """The private modules, by the names in ``_MODULES``, and three classes; checked."""
+    """The private modules, by the names in ``_MODULES``, and some classes; checked."""
 
 
 @lru_cache(maxsize=1)
@@ -58,6 +59,9 @@ def interface() -> Interface:
     _check_attributes(variables.BaseResourceVariable, "BaseResourceVariable", ["handle"])
     _check_attributes(found.ops, found.ops.__name__, ["Graph"])
     found.graph, found.variable = found.ops.Graph, variables.BaseResourceVariable
+    traces = found.concrete_function
+    _check_attributes(traces, traces.__name__, ["ConcreteFunction", "_DelayedRewriteGradientFunctions"])
+    found.trace, found.rewriting = traces.ConcreteFunction, traces._DelayedRewriteGradientFunctions
     found.attr_value = _module("tensorflow.core.framework.attr_value_pb2")
     check_interface(found)
     unknown = untested(_module("tensorflow").__version__)

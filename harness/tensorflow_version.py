@@ -93,6 +93,8 @@ PRIVATE_SIGNATURES = {
     "gradients_util._AggregatedGrads": "grads op gradient_uid loop_state aggregation_method",
     "control_flow_state.ZerosLike": "op index",
     "function_context.make_function_context": "scope_type",
+    "trace._select_forward_and_backward_functions": "self args possible_gradient_type executing_eagerly",
+    "rewriting.forward_backward": "self num_doutputs",
     "graph._create_op_helper": "self op compute_device",
     "graph._original_op": "self op",
     "variable.sparse_read": "self indices name",

@@ -8,6 +8,7 @@ add up the gradients of a tensor. Each of them enters the device of the forward 
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -40,6 +41,9 @@ from harness.parallel.recording import (
 _PINNED = "_harness_pinned"
 #: The same of ops that were made while a tape was played back, whose place is colocated.
 _BACKWARD = "_harness_backward"
+#: The attribute of a trace in which the copy for colocated gradients is, and those in which backward functions are.
+_TWIN = "_harness_colocated"
+_CACHES = ("_cached_function_pairs", "_first_order_tape_functions", "_higher_order_tape_functions")
 
 
 def _sums() -> Sums:
@@ -242,6 +246,20 @@ def _own_trace(original: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def _own_backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    def of(trace: Any, *rest: Any, **named: Any) -> Any:
+        """A trace keeps its backward functions. A copy of it, with room for others, keeps those that are colocated."""
+        if active():
+            if (twin := vars(trace).get(_TWIN)) is None:
+                twin = copy.copy(trace)
+                vars(twin).update({cache: {} for cache in _CACHES if cache in vars(trace)})
+                twin = vars(trace).setdefault(_TWIN, twin)
+            trace = twin
+        return original(trace, *rest, **named)
+
+    return of
+
+
 def _without_notes(original: Callable[..., Any]) -> Callable[..., Any]:
     def wanted() -> Any:
         """Whether callbacks get graph ops. Each costs a protocol buffer, which some have no need of."""
@@ -300,6 +318,8 @@ _WRAPPERS = (
     ("gradients_util", "_MultiDeviceAddN", _one_sum),
     ("control_flow_state", "ZerosLike", _variable_before_loop),
     ("function_context", "make_function_context", _own_trace),
+    ("trace", "_select_forward_and_backward_functions", _own_backward),
+    ("rewriting", "forward_backward", _own_backward),
     ("op_callbacks", "should_invoke_op_callbacks", _without_notes),
     ("graph", "_create_op_helper", _pinned_op),
     ("graph", "_original_op", _vectorised_there),

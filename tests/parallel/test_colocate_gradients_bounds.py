@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop, context, execute, imperative_grad, record
-from tensorflow.python.eager.polymorphic_function import function_context
+from tensorflow.python.eager.polymorphic_function import concrete_function, function_context
 from tensorflow.python.framework import op_callbacks, ops
 from tensorflow.python.ops import control_flow_state, gradients_util, resource_variable_ops
 from tower_programs import Towers, elsewhere, loss_of, numbers, on_each
@@ -33,6 +33,8 @@ REPLACED = [
     (gradients_util, "_MultiDeviceAddN"),
     (control_flow_state, "ZerosLike"),
     (function_context, "make_function_context"),
+    (concrete_function.ConcreteFunction, "_select_forward_and_backward_functions"),
+    (concrete_function._DelayedRewriteGradientFunctions, "forward_backward"),
     (op_callbacks, "should_invoke_op_callbacks"),
     (ops.Graph, "_create_op_helper"),
     (ops.Graph, "_original_op"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,39 @@ def test_a_training_step_whose_towers_have_losses_of_their_own_passes_within_the
     with colocate_gradients():
         cured = verify(towers, one, inputs, devices=devices, variables=[w, b])
     assert cured.verdict is Verdict.PASS, cured
+
+
+@pytest.mark.parametrize("within_first", [True, False])
+@pytest.mark.parametrize("of", ["concrete function", "loaded model"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_trace_keeps_its_backward_functions_within_the_context_apart_from_those_outside(
+    devices: Devices, tmp_path: Path, of: str, within_first: bool, order: int
+) -> None:
+    """TensorFlow builds them at the first call under a tape, of what is not traced anew: nested ones as well."""
+    model = tf.Module()
+    model.w = tf.Variable(numbers(6, 6))
+    signature = [tf.TensorSpec([2 * len(devices), 6])]
+    model.towers = tf.function(guide(lambda x: tf.tanh(tf.matmul(x, model.w)), devices), input_signature=signature)
+    model.predict = tf.function(lambda x: tf.sin(model.towers(x)), input_signature=signature)
+    predict = model.predict.get_concrete_function()
+    if of == "loaded model":
+        tf.saved_model.save(model, str(tmp_path))
+        model = tf.saved_model.load(str(tmp_path))
+        predict = model.predict
+
+    def gradient(order: int = order) -> Any:
+        with tf.GradientTape() as tape:
+            inner = gradient(order - 1) if order > 1 else predict(numbers(2 * len(devices), 6))
+            loss = tf.reduce_sum(inner**2)
+        return tape.gradient(loss, model.w)
+
+    graph = tf.function(lambda: gradient())
+    for within in (within_first, not within_first, within_first):
+        for call in (gradient, graph):
+            mended = colocate_gradients(call) if within else call
+            places = {op.device for op in trace(mended).ops if op.type == "TanhGrad" and op.device is not None}
+            assert len(places) == (len(devices) if within else 1)
+            np.testing.assert_allclose(mended(), gradient(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))
