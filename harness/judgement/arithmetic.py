@@ -52,6 +52,11 @@ def on_device(op: Op) -> bool:
     return not op.dtypes or not HOST_DTYPES.issuperset(op.dtypes)
 
 
+def moved(op: Op) -> bool:
+    """Whether an op ran elsewhere than its scope asked."""
+    return op.device is not None and op.requested is not None and not op.device.matches(op.requested)
+
+
 def proven(trace: Trace) -> list[Op]:
     """Return the ops that compute and whose device is known."""
     return [op for op in trace.ops if op.device is not None and computes(op)]

@@ -11,7 +11,7 @@ from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, proven
+from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, moved, proven
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.out_of_place import judge_shards
 from harness.judgement.provenance import SEVERAL, SLICES, Provenance
@@ -31,7 +31,7 @@ def judge_placement(
     """
     wiring = Wiring(trace)
     misplaced = [
-        *_elsewhere(wiring),
+        *_elsewhere(wiring, devices),
         *(judge_shards(wiring, devices, trace) if on_host else ()),
     ]
     findings = [
@@ -68,10 +68,12 @@ def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -
     return findings
 
 
-def _elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
+def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
     """Ops that ran elsewhere than their scope asked (FAULTS P05, P06, P11)."""
+    there = {device.parsed for device in devices}
+    busy = {op.device for op in wiring.ops if computes(op) and _floating(wiring.dtypes(op))}
     for op in wiring.ops:
-        if op.device is None or op.requested is None or op.device.matches(op.requested):
+        if op.requested is None or not moved(op):
             continue
         if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS | PYTHON):
             message = "the op did not run on the device that its scope requests; soft placement moves ops silently"
@@ -79,12 +81,19 @@ def _elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
                 message = "XLA compiled the function for one device and ignored the device scopes inside"
             elif op.type in PYTHON:
                 message = "a Python function runs on the host, whatever its device scope; write it in TensorFlow's ops"
-                floating = any(dtype.startswith(("float", "bfloat", "complex")) for dtype in op.dtypes)
-                if not floating and not wiring.is_read(op):
+                if not _floating(op.dtypes) and not wiring.is_read(op):
                     continue  # one that prints or counts
             elif op.type in LOOKUPS:
                 continue  # judged by their share of a shard's work
+            elif asked := [device for device in there if device.matches(op.requested)]:
+                dtypes = wiring.dtypes(op)
+                if "string" in dtypes or (busy.intersection(asked) and not _floating(dtypes)):
+                    continue  # texts are on the host wherever they are asked for; integers are indices beside numbers
             yield Misplaced(op, op.requested, message)
+
+
+def _floating(dtypes: Iterable[str]) -> bool:
+    return any(dtype.startswith(("float", "bfloat", "half", "complex")) for dtype in dtypes)
 
 
 def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
@@ -123,6 +132,8 @@ def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
             continue
         if forward.device is None or forward.device == op.device or not computes(forward):
             continue
+        if forward.requested is not None and moved(forward) and op.device.matches(forward.requested):
+            continue  # the forward op is what is elsewhere
         message = (
             "backward ops are not on the devices of their forward ops; wrap the step in harness.colocate_gradients()"
         )
@@ -273,7 +284,7 @@ def judge_replicas(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
     """Findings of the same kinds for the replicas of a strategy, which splits and joins by its own rules."""
     wiring = Wiring(trace)
     return [
-        *_merge("op-placement", _elsewhere(wiring), trace, mode),
+        *_merge("op-placement", _elsewhere(wiring, devices), trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
         *_beyond(trace, devices, mode),
         *_unused(trace, wiring, devices, mode, None, None),

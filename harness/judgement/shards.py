@@ -16,7 +16,7 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, on_device
+from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, moved, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Family, Provenance
 from harness.judgement.strays import Misplaced
 
@@ -159,6 +159,8 @@ class Shards:
                 own = homes.get(part, set())
                 if device is None or not own or device in own or self._excused(op):
                     continue
+                if moved(op) and op.type not in LOOKUPS:
+                    continue  # judged by what its scope asked for
                 if device in self.devices:
                     if not self._of_another(op, step, homes, steps) or len(labels[device]) <= min(
                         len(labels[home]) for home in own

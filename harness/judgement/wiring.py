@@ -57,6 +57,15 @@ class Wiring:
             for name, port in zip(reader.inputs, reader.ports or [0] * len(reader.inputs), strict=True)
         )
 
+    def dtypes(self, op: Op) -> set[str]:
+        """The dtypes of what ``op`` reads, where they are known, and of what it makes."""
+        found = set(op.dtypes)
+        for name, port in zip(op.inputs, op.ports or [0] * len(op.inputs), strict=True):
+            maker = self.by_name.get(name)
+            if maker is not None and 0 <= port < len(maker.dtypes):
+                found.add(maker.dtypes[port])
+        return found
+
     def maker(self, name: str) -> Op | None:
         """The op that made a tensor, seen through identities and calls; ``None`` where it is not known.
 
