@@ -172,7 +172,8 @@ def compared_with_all_rows(devices: Devices, wrong: bool) -> Program:
                 parts.append(first(part))
                 both = tf.concat(parts, 0) if wrong else None
         if wrong:
-            return tf.matmul(both, tf.transpose(both))
+            with tf.device(devices.host):
+                return tf.matmul(both, tf.transpose(both))
         for device, part in zip(devices[:2], parts, strict=True):
             with tf.device(device.name):
                 found.append(tf.matmul(part, tf.transpose(tf.concat(parts, 0))))
