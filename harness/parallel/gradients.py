@@ -33,12 +33,13 @@ class ColocateGradients(AbstractContextManager[None]):
 
     def __call__(self, fn: _Fn) -> _Fn:
         """``fn``, run within the context; gradients of its ops are colocated wherever a tape asks for them."""
-        if not callable(fn):
+        if not callable(fn) or inspect.isclass(fn):
             raise UsageError(
-                f"colocate_gradients: fn={fn!r} is not callable; give a function, or nothing in a with block"
+                f"colocate_gradients: fn={fn!r} is not a function; give a function, or nothing in a with block"
             )
-
-        if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        later = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        bodies: tuple[Any, Any] = (fn, type(fn).__call__)
+        if any(is_later(body) for is_later in later for body in bodies):
             raise UsageError(
                 f"colocate_gradients: fn={fn!r} is a generator or async function, whose body runs after the call; "
                 "decorate the function that it calls for a step"

@@ -79,8 +79,18 @@ def test_a_function_whose_body_runs_after_the_call_is_refused_and_what_it_calls_
     async def all_later() -> AsyncIterator[Any]:
         yield step()
 
-    for fn in (steps, later, all_later):
+    class Steps:
+        def __call__(self) -> Iterator[Any]:
+            yield step()
+
+    for fn in (steps, later, all_later, Steps(), Steps().__call__):
         with pytest.raises(UsageError, match=r"body runs after the call; decorate the function that it calls"):
             colocate_gradients(fn)
     assert elsewhere(trace(lambda: list(steps()))) == []
     assert elsewhere(trace(lambda: asyncio.run(later()))) == []
+
+
+@pytest.mark.parametrize("given", [type("Model", (), {}), 3, "step"], ids=["class", "number", "text"])
+def test_what_is_not_a_function_is_refused(given: Any) -> None:
+    with pytest.raises(UsageError, match="is not a function; give a function, or nothing in a with block"):
+        colocate_gradients(given)
