@@ -7,7 +7,7 @@ import pytest
 import harness
 from harness.faults.catalogue import FAULTS
 from harness.faults.fault import Case, Fault
-from harness.faults.selftest import NO_CAUSE, kinds_in, names_one_of, origin_of
+from harness.faults.selftest import kinds_in, names_one_of, origin_of
 from harness.records import Verdict
 
 pytest_plugins = ["four_devices"]
@@ -21,8 +21,6 @@ _ALL = pytest.mark.parametrize(
         for fault in FAULTS.values()
     ],
 )
-#: It is found, but no cause of it is named.
-_UNNAMED = {"G14-repeated-words"}
 #: One of each class whose finding has to do with which devices there are. XLA takes seconds to compile, so not again.
 _PLACES = {fault.id: fault for fault in FAULTS.values() if fault.group in ("placement", "set-up") and fault.id != "P06"}
 
@@ -40,8 +38,7 @@ def test_a_planted_fault_is_found_in_every_mode(fault: Fault[Case], four_cpus: h
     assert found.verdict is Verdict.FAIL, found
     for mode in case.modes:
         assert case.kinds <= kinds_in(found, mode) <= case.kinds | case.also, found
-    named = fault.names_cause(found.reason, len(four_cpus))
-    assert named or (fault.name in _UNNAMED and any(words in found.reason for words in NO_CAUSE)), found
+    assert fault.names_cause(found.reason, len(four_cpus)), found
     origin = origin_of(fault, four_cpus)
     assert not origin or names_one_of(origin, found.reason), (origin, found)
 

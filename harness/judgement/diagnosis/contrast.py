@@ -11,6 +11,7 @@ import numpy as np
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, named, writes_to
 from harness.judgement.diagnosis.wording import factor_text, rows_text
 from harness.judgement.state import named_variables
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.lookup import Rows
@@ -96,6 +97,8 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     if (constant := step.constants.get(number)) is not None:
         return f"it reads the constant {_value(constant)} {there}" if mine not in search.inputs else ""
     partner, own = search.partner.get(mine), search.value(mine) if mine in search.maker else None
+    if maker.kind not in GIVEN and (name := _input_of(search, mine)):
+        return f"it reads {name} {there}"
     if partner is None or partner.how != "same" or own is None:
         return ""
     if any(equal(own, rows) for rows in _same_rows(wanted, partner.rows, own)):
@@ -118,6 +121,22 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     if name_there is None:
         return ""
     return f"it reads what the reference has from {_part(search, partner.step, name_there)} {there}"
+
+
+def _input_of(search: Search, name: int) -> str:
+    """The input of the program that a tensor is, or has rows of."""
+    names, leaves = search.question.input_names, search.question.parallel.leaves()
+    if name in search.inputs:
+        return next((text for text, leaf in zip(names, leaves, strict=True) if getattr(leaf, "_id", None) == name), "")
+    partner = search.partner.get(name)
+    while partner is not None and partner.step is None and partner.how == "same" and name in search.maker:
+        step = search.maker[name]
+        if step.kind not in MOVES or not step.inputs:
+            return ""
+        name = next((each for each in step.inputs if each in search.inputs or each in search.from_data), 0)
+        if name in search.inputs:
+            return _input_of(search, name)
+    return ""
 
 
 def _variable_of(search: Search, value: np.ndarray) -> str:
@@ -170,11 +189,7 @@ def _part(search: Search, step: Step, name: int) -> str:
 
 def _values_read(search: Search, step: Step) -> list[np.ndarray]:
     """What a step reads; nothing where a value is not known."""
-    given = {name: leaf.numpy() for name, leaf in search.inputs.items() if name in step.inputs}
-    values = [
-        search.value(name) if name in search.maker else step.constants.get(at, given.get(name))
-        for at, name in enumerate(step.inputs)
-    ]
+    values = [search.read(step, at) for at in range(len(step.inputs))]
     known = [array for array in values if array is not None]
     return known if len(known) == len(values) else []
 
@@ -187,7 +202,7 @@ def overwriting(search: Search, step: Step) -> str:
     start, indices, rows = read
     total = start.copy()
     np.add.at(total, tuple(np.moveaxis(indices, -1, 0)), rows)
-    if not any(_is_value(each, total) for each in search.whole):
+    if not any(_is_value(each, total) for steps in (search.whole, *search.partners.shards) for each in steps):
         return ""
     return "rows of equal indices overwrite one another, and the reference adds them up"
 
@@ -217,6 +232,26 @@ def repeated_write(search: Search) -> Step | None:
             if usual and (more := writes_to(handle, search.steps)[usual:]):
                 return more[0]
     return None
+
+
+def written_by_each_shard(search: Search, step: Step) -> tuple[Step, str] | None:
+    """The first write that a step leads to, where there is one for each shard, and the variables that have such."""
+    reached, writes = set(step.outputs), []
+    for each in search.steps[search.order[id(step)] :]:
+        if reached.intersection(each.inputs):
+            reached.update(each.outputs)
+            writes += [] if each.outputs else [each]
+    names, count = [], len(search.partners.sizes)
+    for leaf in (leaf for leaf in search.question.wrong if leaf.part == "state"):
+        handle = getattr(getattr(search.question.watched[leaf.index], "handle", None), "_id", None)
+        often, usual = (len(writes_to(handle, steps)) for steps in (search.steps, search.whole))
+        if usual and often == count * usual:
+            names.append(leaf.name.removesuffix(" after the call"))
+    if not names or not writes or count < 2:
+        return None
+    more = f" and {plural(len(names) - 1, 'more variable')}" if len(names) > 1 else ""
+    often_text = f"{names[0]}{more} {'are' if more else 'is'} updated {count} times, once with each shard's part"
+    return writes[0], f"{often_text}, and in the reference once with the batch's"
 
 
 def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, str] | None:
@@ -263,8 +298,20 @@ def mispaired(search: Search, step: Step) -> str:
         alike = (len(rows.numbers), rows.of) == (len(others.numbers), others.of)
         if alike and rows.numbers != others.numbers:
             order = " in another order" if sorted(rows.numbers) == sorted(others.numbers) else ""
-            return f"it pairs {_rows(search, mine, rows)} with {_rows(search, theirs, others)}{order}"
+            anew = rows.numbers == right and not order and _for_all(search, step, others)
+            return (
+                f"it pairs {_rows(search, mine, rows)} with {_rows(search, theirs, others)}"
+                f"{order or (', as each shard does: its offset is missing' if anew else '')}"
+            )
     return ""
+
+
+def _for_all(search: Search, step: Step, rows: Rows) -> bool:
+    """Whether the same step reads these rows on all devices."""
+    group = search.groups[id(step)]
+    return len(group) > 1 and all(
+        any(known == rows for name in each.inputs if (known := search.rows.get(name))) for each in group
+    )
 
 
 def _other_columns(search: Search, step: Step) -> str:

@@ -16,11 +16,15 @@ from harness.judgement.diagnosis.contrast import (
     repeated_write,
     stale_read,
     unlike_reference,
+    written_by_each_shard,
 )
+from harness.judgement.diagnosis.lockstep import first_unlike
+from harness.judgement.diagnosis.neighbours import without_neighbours
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
 from harness.judgement.diagnosis.place import place_of_function
+from harness.judgement.diagnosis.positions import counted_anew
 from harness.judgement.diagnosis.question import Cause, Question
-from harness.judgement.diagnosis.recorded import MOVES, Step, named, titled
+from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, named, titled
 from harness.judgement.diagnosis.relation import related
 from harness.judgement.diagnosis.replays import from_reference
 from harness.judgement.diagnosis.search import Search, searched
@@ -56,7 +60,12 @@ def first_difference(question: Question) -> Iterator[Cause]:
         yield Cause(sentence, place_of_step(step, search.shared), tuple(question.wrong), evidence=(refused,))
     elif origin is not None:
         evidence = (*origin.evidence, refused)
-        yield Cause(f"{FIRST_OP} {sentence_of(origin)}", origin.place, tuple(question.wrong), evidence=evidence)
+        if _partial(search, origin.step) and (written := written_by_each_shard(search, origin.step)) is not None:
+            step, sentence = written
+            remedy = "join the shards' parts first, and update once"
+            yield Cause(sentence, place_of_step(step, search.shared), tuple(question.wrong), remedy, evidence)
+        begin = "" if origin.confirmed else f"{FIRST_OP} "
+        yield Cause(f"{begin}{sentence_of(origin)}", origin.place, tuple(question.wrong), evidence=evidence)
 
 
 def located(question: Question, cause: Cause) -> Cause:
@@ -66,6 +75,8 @@ def located(question: Question, cause: Cause) -> Cause:
     try:
         search = searched(question)
         origin = _origin(search)
+        if origin is not None and origin.confirmed and cause.sentence == sentence_of(origin):
+            return cause
         stop = _stop(search, origin)
     except Exception as error:  # noqa: BLE001 - the cause is known, and must not be lost for want of a line
         question.failed.append(f"the first op that differs: {type(error).__name__}: {error}")
@@ -113,7 +124,7 @@ def _origin(search: Search) -> Origin | None:
         return None
     if found.kind in MOVES and (chosen := choosing(search, found)) is not None:
         found = chosen
-    expected = expected_after(search, found)
+    expected, pair = expected_after(search, found), None
     if (odd := odd_part(search, found)) is not None:
         found, contrast = odd
         alike = [found]
@@ -129,24 +140,29 @@ def _origin(search: Search) -> Origin | None:
     elif (stale := stale_read(search, found, expected)) is not None:
         found, contrast = stale
         alike = []
+    elif found.kind in MOVES and (pair := first_unlike(search, found)) is not None:
+        (found, expected), contrast = pair, ""
+        alike = [found]
     else:
         contrast = unlike_siblings(search, found)
         alike = [each for each in search.groups[id(found)] if search.is_bad(each)]
-    expected = expected_after(search, found)
+    expected = expected if pair else expected_after(search, found)
     pairing = mispaired(search, found)
     relation = None if contrast or pairing else related(search, found)
     if relation is not None:
         found, contrast = relation
         alike = []
-    contrast = (
-        contrast or pairing or _partial(search, found) or overflowing(search, found) or overwriting(search, found)
-    )
+    known = contrast or pairing
+    anew = "" if known else counted_anew(search, found, expected)
+    partial = "" if known or anew else _partial(search, found)
+    beside = "" if known or anew or partial else without_neighbours(search, found, expected)
+    lacking = anew or partial or beside
+    lost = "" if known or lacking else overwriting(search, found)
+    contrast = known or lacking or lost or overflowing(search, found)
     contrast = contrast or unlike_reference(search, found, expected)
-    local = (
-        not pairing
-        and relation is None
-        and bool(found.outputs)
-        and all(search.status[name] == "local" for name in found.outputs)
+    local = not (pairing or relation or lacking) and (
+        (bool(found.outputs) and all(search.status[name] == "local" for name in found.outputs))
+        or (not contrast and _on_own_rows(search, found, expected))
     )
     devices = [each.device for each in alike] if len(alike) < len(search.question.devices) else []
     before = search.steps[: search.order[id(found)]]
@@ -154,7 +170,7 @@ def _origin(search: Search) -> Origin | None:
     count = sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before)
     return Origin(
         step=found,
-        unlike=_unlike(search, found) if relation is None else (),
+        unlike=_unlike(search, found) if relation is None and not (anew or lost) else (),
         devices=tuple(sorted(filter(None, devices))),
         count=count,
         local=local,
@@ -162,6 +178,8 @@ def _origin(search: Search) -> Origin | None:
         contrast=contrast,
         shared=search.shared,
         turn=turn_of(search, found),
+        confirmed=bool(anew or beside or lost),
+        added=expected is None and all(each.kind != found.kind for each in search.whole),
         again=(made := from_reference(search, found)) is not None and found.gave(made),
         uncompared=of_variable
         or any(search.status.get(name) == "given" and name in search.maker for name in found.inputs),
@@ -197,7 +215,25 @@ def _partial(search: Search, step: Step) -> str:
         return ""
     part = _first_part(search, parts[0])
     made = titled(part) if part.place == step.place else named(part)
-    return f"it reads a shard's part of the reference's {made}"
+    return f"it reads a shard's part of the reference's {made}, and not that of the batch"
+
+
+def _on_own_rows(search: Search, step: Step, other: Step | None) -> bool:
+    """Whether a step is the reference's, on fewer rows of what that reads."""
+    if other is None or other.kind != step.kind or len(other.inputs) != len(step.inputs):
+        return False
+    whole = {name: each for each in search.whole for name in each.outputs}
+    fewer = False
+    for number, (mine, theirs) in enumerate(zip(step.inputs, other.inputs, strict=True)):
+        partner = search.partner.get(mine)
+        if mine == theirs or (mine not in search.maker and number in step.constants):
+            continue
+        wanted = whole.get(theirs)
+        given = wanted is None or wanted.kind in GIVEN
+        if partner is None or (partner.step is not wanted and not (partner.step is None and given)):
+            return False
+        fewer |= search.is_of_rows(mine)
+    return fewer
 
 
 def _first_part(search: Search, step: Step) -> Step:

@@ -19,7 +19,8 @@ class Origin:
     ``uncompared``: of something that it reads there is no value, as for want of room. ``contrast`` says how it differs
     from the same op on other devices. ``shared`` are lines that the reference runs too. ``again``: run again from the
     reference's inputs, it gives this result too. ``turn`` is the line at which it is called in another way than where
-    the same line gives what the reference has.
+    the same line gives what the reference has. ``confirmed``: the numbers show that this is the cause. ``added``: the
+    reference runs no op of its type.
     """
 
     step: Step
@@ -33,6 +34,8 @@ class Origin:
     shared: frozenset[str] = frozenset()
     again: bool = False
     turn: str = ""
+    confirmed: bool = False
+    added: bool = False
 
     @property
     def place(self) -> str | None:
@@ -83,6 +86,7 @@ def sentence_of(origin: Origin) -> str:
         text += "not all of its inputs were compared"
     else:
         text += f"its inputs are equal{f', as are {origin.count} results before it' if origin.count > 1 else ''}"
+        text += f"; the reference runs no {origin.step.kind}" if origin.added else ""
     if origin.expected is not None and origin.expected.kind != origin.step.kind:
         text += f"; the reference runs {named(origin.expected)} there"
     return text

@@ -23,6 +23,8 @@ from harness.judgement.runs import projections
 
 #: What these make does not depend on the numbers that they read.
 _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
+#: Constants with fewer elements are rather shapes than data.
+_FEW = 8
 #: ``same``, ``part``, ``local``: as in :class:`Partner`. ``moved``: made of such by an op that only moves data.
 #: ``own``: the program's own integers, made of shapes and constants. ``given``: not compared.
 _Status = Literal["same", "part", "local", "moved", "own", "given", "differs"]
@@ -51,6 +53,10 @@ class Search:
         given = [array for array in question.input_arrays if array is not None]
         starts = [question.snapshot.starts.get(id(variable)) for variable in question.watched]
         given += [start for start in starts if isinstance(start, np.ndarray)]
+        # What is captured has rows too, such as labels.
+        rows = {array.shape[0] for array in question.input_arrays if array is not None and array.ndim}
+        captured = [array for step in whole for array in step.constants.values()]
+        given += [array for array in captured if array.size > _FEW and array.shape[0] in rows]
         if backward:
             given += projections(expected, question.reference.seed)
         self.partners = Partners(given, whole, *on_shards(question, backward=backward))
@@ -83,6 +89,13 @@ class Search:
         """The value of a tensor that an op made."""
         step = self.maker[name]
         return step.results[step.outputs.index(name)]
+
+    def read(self, step: Step, number: int) -> Array | None:
+        """The value of an input of a step, if it is known."""
+        name = step.inputs[number]
+        if name in self.maker:
+            return self.value(name)
+        return self.inputs[name].numpy() if name in self.inputs else step.constants.get(number)
 
     def wrong_outputs(self) -> Iterator[tuple[int, Leaf]]:
         """The tensors of the outputs, and of the gradients, that differ."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
+from harness.judgement.diagnosis.neighbours import beside, reach_of
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of, written
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
@@ -291,10 +292,18 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
             wrong,
             "average the gradients over the shards before the update",
         )
+    if reach := reach_of(question, layout, [each for each in wrong if each.part == "outputs"]):
+        return Cause(
+            f"each shard lacks the {'rows' if not layout.axis else 'positions'} of its neighbours: {leaf.name} differs "
+            f"{beside(reach, layout.axis)} alone, and {names[layout.main]} is split along axis {layout.axis}",
+            joined,
+            wrong,
+            f"give each shard {reach} more from each neighbour, and leave out what it computes for them",
+        )
     if layout.axis != 0:
         return Cause(
             f"{names[layout.main]} is split along axis {layout.axis}, into {len(layout.sizes)} parts, but a result "
-            "depends on all of that axis; the batch is axis 0",
+            "depends on all of that axis, or on the position along it; the batch is axis 0",
             layout.place,
             wrong,
             "split along axis 0",
@@ -302,7 +311,7 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
     if _only_on_rows_before(question, layout):
         return Cause(
             f"the function is not row-wise: rows of {leaf.name} depend on rows before them, but each shard begins anew "
-            f"({sizes_text(layout.sizes)}): the state, or the carry, of the shards before it is missing",
+            f"({sizes_text(layout.sizes)}): the state, the carry or the offset of the shards before it is missing",
             layout.place,
             wrong,
             "hand on to each shard what the shards before it lead to",

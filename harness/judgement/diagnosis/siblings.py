@@ -85,7 +85,11 @@ def reordered(search: Search, name: int) -> bool:
     """Whether a tensor has rows of the reference in another order."""
     array = search.value(name)
     return (
-        search.status[name] == "same" and array is not None and array.ndim > 0 and not search.partners.in_order(array)
+        search.status[name] == "same"
+        and array is not None
+        and array.ndim > 0
+        and bool(np.any(array != array[:1]))
+        and not search.partners.in_order(array)
     )
 
 

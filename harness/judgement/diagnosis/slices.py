@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from harness._tensorflow import op_callback
 from harness.judgement.diagnosis.joins import Join, shard_leaves
 from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.recorded import Step, equal, steps_of
 from harness.judgement.diagnosis.scales import place_of
 
 #: Ops that put rows where their indices say: which inputs are the indices, and which the rows.
@@ -27,9 +28,11 @@ def by_position(question: Question) -> Iterator[Cause]:
     leaves = question.reference.leaves()
     if not _scattered(question, leaves):
         return
+    steps: list[Step] = []
     for layout in partitions(question):
         shards = [_scattered(question, shard_leaves(leaves, layout, number)) for number in range(len(layout.sizes))]
-        if all(any(_explains(leaf, shards, layout.sizes, at) for at in range(len(shards))) for leaf in wrong):
+        steps = steps or steps_of(question, question.parallel)
+        if all(any(_explains(leaf, shards, layout.sizes, at, steps) for at in range(len(shards))) for leaf in wrong):
             yield Cause(
                 f"the values of {len(shards)} shards' IndexedSlices are added up by position and keep the indices of "
                 "one shard: rows that belong to other indices end up there",
@@ -54,7 +57,8 @@ def _scattered(question: Question, leaves: list[Any]) -> list[_Scattered]:
     return seen
 
 
-def _explains(leaf: Leaf, shards: list[list[_Scattered]], sizes: list[int], at: int) -> bool:
+def _explains(leaf: Leaf, shards: list[list[_Scattered]], sizes: list[int], at: int, steps: Sequence[Step]) -> bool:
+    """Whether rows added up by position are in this result, and an op of the program adds them up so."""
     assert leaf.expected is not None
     for calls in zip(*shards, strict=False):
         rows = [rows for _, rows, _ in calls]
@@ -69,6 +73,8 @@ def _explains(leaf: Leaf, shards: list[list[_Scattered]], sizes: list[int], at: 
             places = indices[..., 0] if indices.ndim > joined.ndim - 1 and indices.shape[-1] == 1 else indices
             if places.ndim == 1 and len(places) == len(joined):
                 np.add.at(predicted, places, joined)
-                if leaf.explained_by(predicted):
+                if leaf.explained_by(predicted) and any(
+                    each is not None and equal(each, joined) for step in steps for each in step.results
+                ):
                     return True
     return False
