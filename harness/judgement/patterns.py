@@ -139,8 +139,8 @@ def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName, own:
             elif before is None or argument:
                 if reader.requested is None or reader.device == host:
                     return True
-            elif before.device == reader.device and before.role != "variable":
-                return True
+            elif before.device == reader.device:
+                return True  # a variable that is away from its stage is another finding
     return False
 
 

@@ -170,3 +170,19 @@ def test_gradients_of_weights_that_are_added_up_elsewhere_are_found(devices: har
     assert "transfer" in {finding.kind for finding in found.findings}, found
     clean = _verify(pipe, lambda x: tf.tanh(program(x, False)), inputs, own, weights)
     assert clean.passed, clean
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_weights_that_are_all_on_the_first_device_are_one_fault(apart: bool, devices: harness.Devices) -> None:
+    """Their gradients go to them, in one step and over several devices."""
+    if apart:
+        weights = _weights(devices)
+    else:
+        with tf.device(devices[0].name):
+            weights = [tf.Variable(_sample(_UNITS, _UNITS, seed=index) / 2) for index in range(len(devices))]
+    stages = [lambda x, own=own: tf.tanh(tf.matmul(x, own)) for own in weights]
+    pipe = harness.pipeline(stages, devices, microbatches=2)
+    inputs = {"x": _sample(_ROWS, _UNITS)}
+    found = harness.verify(pipe, _in_turn(stages), inputs, devices=devices, variables=weights)
+    assert {finding.kind for finding in found.findings} == (set() if apart else {"variable-placement"}), found
+    assert found.verdict is (harness.Verdict.PASS if apart else harness.Verdict.FAIL)
