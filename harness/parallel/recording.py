@@ -107,9 +107,10 @@ def note_pinned(*op: Any, **named: Any) -> Any:
 eager_only: list[Callable[..., Any]] = [note, note_pinned]
 
 
-def note_recorded(attrs: Any, inputs: Any, outputs: Any) -> None:
+def note_recorded(op_type: str, attrs: Any, inputs: Any, outputs: Any) -> None:
     """Note an op that a tape records, as in a graph."""
-    places = [device_of_input(tensor) for tensor in inputs]
+    # The reading of a variable is also recorded as a region, with the variable itself: see ``device_of_graph_op``.
+    places = list(map(device_of if op_type == "ReadVariableOp" else device_of_input, inputs))
     # Eager tensors are met too: not every op is run by TensorFlow's fast path.
     place = outputs[0].device if hasattr(outputs[0], "numpy") else device_of_graph_op(outputs[0].op)
     notes[id(attrs)] = (attrs, place, places, thread.pinned)

@@ -143,7 +143,7 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
 def _noted_record(original: Callable[..., Any]) -> Callable[..., Any]:
     def record(op_name: Any, inputs: Any, attrs: Any, outputs: Any) -> Any:
         if attrs and len(outputs) and active():
-            note_recorded(attrs, inputs, outputs)
+            note_recorded(op_name, attrs, inputs, outputs)
         return original(op_name, inputs, attrs, outputs)
 
     return record
