@@ -40,6 +40,7 @@ _MODULES = {
     "ops": "framework.ops",  # _EagerTensorBase._numpy, through which Python reads every tensor; Graph
     "execute": "eager.execute",  # record_gradient
     "gradients_util": "ops.gradients_util",  # gradients in graphs
+    "script_ops": "ops.script_ops",  # tf.numpy_function, which runs no op in eager code
     "control_flow_state": "ops.control_flow_state",  # the gradients of results that nobody reads
     "function_context": "eager.polymorphic_function.function_context",  # what a tf.function is traced anew for
     "concrete_function": "eager.polymorphic_function.concrete_function",  # keeps the backward functions of a trace
@@ -87,6 +88,7 @@ def check_interface(private: Any) -> None:
         private.op_def_registry: ("get",),
         private.attr_value: ("AttrValue",),
         private.func_graph: ("FuncGraph",),
+        private.script_ops: ("py_func_common",),
         private.ops: ("_EagerTensorBase", "get_default_graph"),
         private.graph: ("_colocation_stack", "_create_op_internal", "_device_function_stack"),
     }

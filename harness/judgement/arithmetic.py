@@ -17,7 +17,7 @@ CALLS = frozenset(
 #: Lookups in a variable: TensorFlow runs them on the variable's device.
 LOOKUPS = frozenset({"ResourceGather", "ResourceGatherNd"})
 #: Calls of Python functions, which run on the host.
-PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
+PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless", "numpy_function"})
 #: Ops that move or view data; on another device than their neighbours, they are no fault.
 MOVEMENT = (
     JOINS

@@ -206,6 +206,19 @@ def repeated_words(devices: Devices, wrong: bool) -> Planted:
     return program, reference, {"x": sample(count, 3), "words": integers(5, count, seed=5)}, {}
 
 
+def ranks_of_numpy(devices: Devices, wrong: bool) -> Planted:
+    """NumPy ranks the rows, of each shard or of the batch; eager code runs no op for that."""
+
+    def ranked(x: Any) -> Any:
+        return tf.numpy_function(lambda rows: np.argsort(np.argsort(rows, 0), 0).astype("float32"), [x], tf.float32)
+
+    def program(x: Any) -> Any:
+        parts = on_each(devices, lambda _, part: tf.tanh(part), split(devices, x))
+        return 2.0 * (tf.concat([ranked(part) for part in parts], 0) if wrong else ranked(tf.concat(parts, 0)))
+
+    return program, lambda x: 2.0 * ranked(tf.tanh(x)), {"x": sample(4 * len(devices), 3)}, {"gradients": False}
+
+
 CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
     (no_neighbours, r"^Each shard lacks the positions of its neighbours: .* within 1 position of a cut alone"),
     (second_layer, r"^Conv2D: only its results within 1 position of a cut of axis 1 differ"),
@@ -216,6 +229,7 @@ CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
     (places_in_experts, r"the first op that differs is Cumsum"),
     (slots, r"^Variable momentum is updated \d times, once with each shard's part"),
     (covariance, r"MatMul: it reads x where the reference reads Sub"),
+    (ranks_of_numpy, r"the first op that differs is numpy_function"),
     (repeated_words, r"^TensorScatterUpdate[^:]*(CPU|GPU)?.*rows of equal indices overwrite one another"),
 ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from harness.judgement.arithmetic import PYTHON
 from harness.judgement.diagnosis.contrast import (
     expected_after,
     mispaired,
@@ -220,7 +221,7 @@ def _partial(search: Search, step: Step) -> str:
 
 def _on_own_rows(search: Search, step: Step, other: Step | None) -> bool:
     """Whether a step is the reference's, on fewer rows of what that reads."""
-    if other is None or other.kind != step.kind or len(other.inputs) != len(step.inputs):
+    if other is None or other.kind != step.kind or step.kind in PYTHON or len(other.inputs) != len(step.inputs):
         return False
     whole = {name: each for each in search.whole for name in each.outputs}
     fewer = False

@@ -204,7 +204,10 @@ def _plain(attributes: Sequence[Any]) -> dict[str, Any]:
 
 @contextmanager
 def _gradients_seen(recorded: Recording) -> Iterator[None]:
-    """Tell ``recorded`` of the gradients in the body: of each op, and of regions with their own backward functions."""
+    """Tell ``recorded`` of the gradients in the body: of each op, and of regions with their own backward functions.
+
+    And of functions of NumPy's.
+    """
     private = interface()
     gradient, record = private.backprop._gradient_function, private.record.record_operation
 
@@ -217,11 +220,23 @@ def _gradients_seen(recorded: Recording) -> Iterator[None]:
         around = recorded.on_region(str(op_type), inputs, outputs)
         record(op_type, outputs, inputs, lambda *grads: around(lambda: backward(*grads)), *rest, **named)
 
+    host = private.script_ops.py_func_common
+
+    @wraps(host)
+    def on_the_host(func: Any, inp: Any, *rest: Any, **named: Any) -> Any:
+        # Eager code calls the function itself, without an op.
+        inputs = [private.ops.convert_to_tensor(each) for each in inp]
+        made = host(func, inputs, *rest, **named)
+        outputs = [each for each in (made if isinstance(made, list) else [made]) if each is not None]
+        recorded.on_op("numpy_function", inputs, ("function", getattr(func, "__name__", "")), outputs, None)
+        return made
+
     private.pywrap.TFE_Py_RegisterGradientFunction(gradient_of)
-    private.record.record_operation = region
+    private.record.record_operation, private.script_ops.py_func_common = region, on_the_host
     try:
         yield
     finally:
+        private.script_ops.py_func_common = host
         private.record.record_operation = record
         private.pywrap.TFE_Py_RegisterGradientFunction(private.backprop._gradient_function)
 
