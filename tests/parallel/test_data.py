@@ -241,7 +241,7 @@ def test_no_devices_and_no_function_are_refused(devices: Devices) -> None:
         make_parallel(dense, devices[:0])
     with pytest.raises(ShardingError, match="is not callable"):
         make_parallel(3, devices)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="fn=3 is not callable"):
+    with pytest.raises(UsageError, match="fn=3 is not a function"):
         colocate_gradients(3)  # type: ignore[call-overload]
 
 
