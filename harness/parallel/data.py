@@ -162,7 +162,7 @@ class _ShardCall:
         shapes = [tf.where(axis, 0, tf.shape(like)) for axis, like in zip(axes, first, strict=True)]
         leaves = tf.cond(
             rows > 0,
-            lambda: self.on_rows(own, rows),
+            lambda: self.on_rows(_of_the_branch(own), rows, _of_the_branch(self.whole)),
             lambda: [tf.zeros(shape, like.dtype) for shape, like in zip(shapes, first, strict=True)],
         )
         leaves = list(leaves) if isinstance(leaves, (list, tuple)) else [leaves]
@@ -188,8 +188,8 @@ class _ShardCall:
             add_note(error, f"in shard {index} of {len(parallel.devices)}, on {device}")
             raise
 
-    def on_rows(self, own: Sequence[Any], rows: Any) -> list[Any]:
-        named = {**tf.nest.pack_sequence_as(self.split, list(own)), **self.whole}
+    def on_rows(self, own: Sequence[Any], rows: Any, whole: dict[str, Any] | None = None) -> list[Any]:
+        named = {**tf.nest.pack_sequence_as(self.split, list(own)), **(self.whole if whole is None else whole)}
         outputs = self.fn(*[named.pop(name) for name in self.positional], **named)
         flat = tf.nest.flatten(outputs)
         self.structure = outputs
@@ -206,3 +206,15 @@ class _ShardCall:
     def pack(self, joined: list[Any]) -> Any:
         leaves = iter(joined)
         return tf.nest.pack_sequence_as(self.structure, [next(leaves) if present else None for present in self.present])
+
+
+def _of_the_branch(arguments: Any) -> Any:
+    """``arguments`` with each tensor as the result of an op of the branch of ``tf.cond`` that is being traced.
+
+    Where ``tf.custom_gradient`` (as ``tf.nn.silu``) and another op use one tensor from outside of the branch, the
+    gradient of ``tf.cond`` in TensorFlow 2.21 gives it to one of them, and the other stops: "You must feed a value for
+    placeholder tensor".
+    """
+    return tf.nest.map_structure(
+        lambda leaf: tf.identity(leaf) if tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) else leaf, arguments
+    )

@@ -38,6 +38,37 @@ def test_a_gradient_of_the_functions_own_holds_for_a_batch_of_unknown_size(
     np.testing.assert_allclose(few, dense(x["x"][:1]), rtol=1e-6)
 
 
+def test_a_tensor_that_a_gradient_of_the_functions_own_keeps_serves_other_gradients_too(
+    devices: harness.Devices,
+) -> None:
+    def gate(x: Any, scale: Any) -> Any:
+        return {"square": x * x, "silu": tf.nn.silu(x) * scale, "scale": tf.nn.silu(scale) * x}
+
+    parallel = harness.make_parallel(gate, devices, broadcast=["scale"])
+    x = {"x": tf.random.stateless_normal([7, 3], (3, 4)), "scale": tf.random.stateless_normal([3], (5, 6))}
+    verification = harness.verify(parallel, gate, x, devices=devices, gradients=True, modes=("dynamic",))
+    assert verification.passed, str(verification)
+
+
+@pytest.mark.parametrize("rows", [7, None])
+def test_the_largest_of_what_a_monotonic_function_gives_is_each_shards_own(
+    devices: harness.Devices, rows: int | None
+) -> None:
+    def largest(x: Any) -> Any:
+        return tf.reduce_max(tf.nn.relu(x), axis=1)
+
+    def in_a_graph(fn: Callable[..., Any]) -> Any:
+        return tf.function(lambda x: fn(x=x), input_signature=[tf.TensorSpec([rows, 3, 4])])(x)
+
+    x = tf.random.stateless_normal([7, 3, 4], (3, 4))
+    for parallel in (
+        harness.make_parallel(largest, devices),
+        harness.make_parallel(largest, devices[::-1]),
+        harness.pipeline([largest, tf.identity], devices, microbatches=3),
+    ):
+        np.testing.assert_array_equal(in_a_graph(parallel), largest(x))
+
+
 def pool_few_rows() -> None:
     """With fewer rows than shards, the gradient of a pool would run on 0 rows: with oneDNN that aborts the process."""
     devices = harness.configure("cpu:4")
