@@ -70,7 +70,13 @@ def _is_join(shards: Shards, op: Op, whole: set[int]) -> bool:
     if {shards.family[name] for name, _ in sources} != whole or len(whole) < 2:
         return False
     makers = [shards.wiring.by_name.get(shards.provenance.base(*source)[0]) for source in sources]
-    return len({shards.place(maker) for maker in makers if maker is not None}) > 1
+    return len({_made_on(shards, maker) for maker in makers if maker is not None} - {None}) > 1
+
+
+def _made_on(shards: Shards, op: Op) -> DeviceName | None:
+    """Where the result of an op is; TensorFlow does not tell where it ran a condition or a loop: in its scope."""
+    asked = [device for device in shards.devices if op.requested is not None and device.matches(op.requested)]
+    return shards.place(op) or (asked[0] if len(asked) == 1 else None)
 
 
 def _goes_on(shards: Shards, op: Op) -> bool:

@@ -182,6 +182,27 @@ def compared_with_all_rows(devices: Devices, wrong: bool) -> Program:
     return Program(parallel, reference, {"x": sample(9, 6)}, devices=2)
 
 
+def branches_joined(devices: Devices, wrong: bool) -> Program:
+    """Each device joins features of two arguments, those of one by a condition; one of them joins the rows too."""
+    import tensorflow as tf
+
+    scale, table = tf.Variable(sample(6)), tf.Variable(sample(3, 4))
+
+    def features(x: Any, word: Any) -> Any:
+        branch = tf.cond(scale[0] > 0.0, lambda: x * scale, lambda: x + scale)
+        return tf.concat([tf.tanh(tf.gather(table.read_value(), word)), branch], 1)
+
+    def parallel(x: Any, word: Any) -> Any:
+        results = []
+        for device, rows, words in zip(devices[:2], tf.split(x, 2), tf.split(word, 2), strict=True):
+            with tf.device(device.name):
+                results.append(features(rows, words))
+        with tf.device(devices[1].name if wrong else devices.host):
+            return tf.concat(results, 0)
+
+    return Program(parallel, features, {"x": sample(8, 6), "word": integers(3, 8)}, devices=2)
+
+
 PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
     make.__name__: make
     for make in (
@@ -193,5 +214,6 @@ PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
         state_handed_on,
         scored_after_the_scope,
         compared_with_all_rows,
+        branches_joined,
     )
 }

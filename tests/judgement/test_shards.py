@@ -65,11 +65,15 @@ def test_a_right_program_passes(make: Callable[[harness.Devices], Program], devi
     assert clean.verdict is Verdict.PASS, clean
 
 
-def test_work_without_a_scope_weighs_as_much_beside_gradients(devices: harness.Devices) -> None:
+@pytest.mark.parametrize("make", [misplaced_programs.heavy_without_a_scope, misplaced_models.branches_joined])
+def test_what_is_out_of_place_is_found_beside_gradients(
+    devices: harness.Devices, make: Callable[[harness.Devices, bool], Program]
+) -> None:
     for wrong, kinds in ((True, {"op-placement"}), (False, set())):
-        program = misplaced_programs.heavy_without_a_scope(devices, wrong)
+        program = make(devices, wrong)
         parallel = harness.colocate_gradients(program.parallel)
-        found = harness.verify(parallel, program.reference, program.inputs, devices=devices, gradients=True)
+        used = devices[: program.devices]
+        found = harness.verify(parallel, program.reference, program.inputs, devices=used, gradients=True)
         assert {finding.kind for finding in found.findings} == kinds, found
 
 
