@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,26 @@ def test_float32_weights_do_not_excuse_arithmetic_in_float32_where_the_reference
     assert "computes in float32 instead of float64" in found.reason, found
     assert verify(make_parallel(reference, devices), reference, inputs, devices=devices).passed
     assert verify(make_parallel(truncated, devices), truncated, inputs, devices=devices).passed
+
+
+def test_what_one_shard_rounds_is_told_once(devices: Devices) -> None:
+    hidden, out = (tf.Variable(tf.random.stateless_normal([6, 6], (1, seed))) for seed in range(2))
+
+    def program(x: Any, wrong: bool) -> Any:
+        results = []
+        for number, (device, part) in enumerate(zip(devices, tf.split(x, len(devices)), strict=True)):
+            with tf.device(device.name):
+                part = tf.nn.relu(tf.matmul(part, hidden))
+                if wrong and number == len(devices) - 1:
+                    part = tf.cast(tf.cast(part, tf.bfloat16), tf.float32)
+                results.append(tf.nn.softmax(tf.matmul(part, out)))
+        return tf.concat(results, 0)
+
+    def reference(x: Any) -> Any:
+        return tf.nn.softmax(tf.matmul(tf.nn.relu(tf.matmul(x, hidden)), out))
+
+    inputs = {"x": tf.random.stateless_normal([12, 6], (3, 4))}
+    found = verify(lambda x: program(x, True), reference, inputs, devices=devices)
+    assert "computes in bfloat16 instead of float32" in found.reason
+    assert re.search(r"that differs is MatMul: it reads the result of Cast \(.*\), and on .* of Relu \(", found.reason)
+    assert verify(lambda x: program(x, False), reference, inputs, devices=devices).passed
