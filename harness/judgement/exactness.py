@@ -19,8 +19,8 @@ from harness.lazy import tf
 EXACT_OPS = frozenset({
     "Abs", "Add", "AddN", "AddV2", "All", "Any", "Assert", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3",
     "BiasAdd", "BiasAddGrad", "BroadcastGradientArgs", "BroadcastTo", "Cast", "Concat", "ConcatOffset", "ConcatV2",
-    "ConjugateTranspose", "Const",
-    "DynamicStitch", "Einsum", "Equal", "ExpandDims", "Fill", "FloorDiv", "FloorMod", "Gather", "GatherNd",
+    "ConjugateTranspose", "Const", "DynamicStitch", "Einsum",
+    "EnsureShape", "Equal", "ExpandDims", "Fill", "FloorDiv", "FloorMod", "Gather", "GatherNd",
     "GatherV2", "Greater", "GreaterEqual", "Identity", "IdentityN", "If", "InvertPermutation", "Less", "LessEqual",
     "LogicalAnd", "LogicalNot", "LogicalOr", "MatMul", "Max", "MaxPool", "MaxPoolGrad", "Maximum", "Min", "Minimum",
     "Mul", "Neg", "NoOp", "NotEqual", "OnesLike", "Pack", "Pad", "PadV2", "PartitionedCall", "Placeholder", "Prod",

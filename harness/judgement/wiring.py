@@ -12,7 +12,7 @@ from harness.judgement.arithmetic import CALLS, computes
 
 #: How many identities, calls or optimised ops in a row are seen through.
 _FAR = 16
-IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient"})
+IDENTITIES = frozenset({"EnsureShape", "Identity", "IdentityN", "StopGradient"})
 
 
 class Wiring:

@@ -34,8 +34,8 @@ _MOST_BYTES_PER_S = {"CPU": 1e13, "GPU": 1e14}
 _WORK = frozenset({"forward", "gradient", "update"})
 #: Ops that may run on the host: splitting, joining, and reading shapes.
 _ANYWHERE = frozenset(
-    {"Cast", "Concat", "ConcatV2", "ExpandDims", "GatherV2", "Pack", "Prod", "Range", "Reshape", "Shape", "ShapeN"}
-    | {"Size", "Slice", "Split", "SplitV", "Squeeze", "StridedSlice", "Unpack"}
+    {"Cast", "Concat", "ConcatV2", "EnsureShape", "ExpandDims", "GatherV2", "Pack", "Prod", "Range", "Reshape", "Shape"}
+    | {"ShapeN", "Size", "Slice", "Split", "SplitV", "Squeeze", "StridedSlice", "Unpack"}
 )
 #: Smaller transfers are step counters or learning rates, not data.
 _DATA_BYTES = 64 * 1024

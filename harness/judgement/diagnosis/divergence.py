@@ -109,9 +109,10 @@ def located(question: Question, cause: Cause) -> Cause:
         function = place_of_function(question.parallel.fn)
         program = f"in the program at {function}, " if function and function not in (cause.place or "") else ""
         return replace(cause, sentence=f"{cause.sentence}; {program}no op reads {unread}")
-    unlike = named_steps(origin.unlike)
-    made = f", which reads what {unlike} made" if origin.elsewhere and unlike not in origin.contrast else ""
-    made += f": {origin.contrast}" if origin.contrast else ""
+    made = f", which reads what {named_steps(origin.unlike)} made" if origin.elsewhere else ""
+    if origin.contrast:
+        told = bool(made) and named_steps(origin.unlike) in origin.contrast
+        made = f"{'' if told else made}: {origin.contrast}"
     sentence = f"{cause}; the first op that differs is {titled(origin.step)}{made}"
     return replace(cause, sentence=sentence, place=origin.place, evidence=(*cause.evidence, *origin.evidence))
 
