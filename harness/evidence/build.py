@@ -87,6 +87,7 @@ class _Builder:
             Transfers(self.transfers),
             outputs,
             shared(steps),
+            {f"argument[{index}]": kind for index, kind in enumerate(self.recording.kinds)},
             self.find_collectives,
             self.find_work,
             self.find_places,

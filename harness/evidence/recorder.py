@@ -219,7 +219,9 @@ def record(*arguments: Any) -> Iterator[Recording]:
 
     recorder = Recorder()
     given = tf.nest.flatten(arguments)
-    recorder.recording.arguments = [leaf._id for leaf in given if isinstance(leaf, tf.Tensor) and hasattr(leaf, "_id")]
+    tensors = [leaf for leaf in given if isinstance(leaf, tf.Tensor) and hasattr(leaf, "_id")]
+    recorder.recording.arguments = [tensor._id for tensor in tensors]
+    recorder.recording.kinds = [(tensor.dtype.name, tensor.shape.rank, *tensor.shape[1:]) for tensor in tensors]
     with watched(recorder) as runtime:
         recorder.runtime = runtime
         try:

@@ -62,5 +62,7 @@ class Recording:
     functions: dict[str, Any] = field(default_factory=dict)
     #: Ids of the tensors that the traced function was given.
     arguments: list[int] = field(default_factory=list)
+    #: Of each of them, the dtype and the shape without the rows.
+    kinds: list[tuple[object, ...]] = field(default_factory=list)
     #: Types of the ops, and names of the functions, that raised.
     raised: set[str] = field(default_factory=set)

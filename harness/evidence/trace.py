@@ -32,6 +32,8 @@ class Trace:
     outputs: Any = field(default=None, compare=False, repr=False)
     #: Eager ops to which several threads handed arguments in host memory on one GPU, and whether at the same time.
     shared: Mapping[str, bool] = field(default_factory=dict, compare=False, repr=False)
+    #: The dtype and the shape without the rows of each argument, by its name.
+    arguments: Mapping[str, tuple[object, ...]] = field(default_factory=dict, compare=False, repr=False)
     find_collectives: Callable[[], list[Collective]] = field(default=list, compare=False, repr=False)
     find_work: Callable[[], dict[str, float]] = field(default=dict, compare=False, repr=False)
     find_places: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict, compare=False, repr=False)

@@ -31,8 +31,10 @@ MOVEMENT = (
         | {"TensorListReserve", "TensorListSetItem", "TensorListStack", "TensorListGetItem", "EmptyTensorList"}
         | {"TensorListPushBack", "TensorListPopBack", "TensorListElementShape", "TensorListLength"}
         | {"TensorListFromTensor"}
-        # A hash table is on the host, and so are its lookups.
-        | {"LookupTableExportV2", "LookupTableFindV2", "LookupTableSizeV2"}
+        # A hash table or a queue is on one device, often the host, and so is what reads it or writes to it.
+        | {"LookupTableExportV2", "LookupTableFindV2", "LookupTableImportV2", "LookupTableInsertV2"}
+        | {"LookupTableRemoveV2", "LookupTableSizeV2", "QueueCloseV2", "QueueDequeueManyV2", "QueueDequeueUpToV2"}
+        | {"QueueDequeueV2", "QueueEnqueueManyV2", "QueueEnqueueV2", "QueueIsClosedV2", "QueueSizeV2"}
         # A random generator's counter is a variable: these ops read it and move it on, where it is.
         | {"RngReadAndSkip", "RngSkip"}
     )

@@ -1,9 +1,9 @@
 """Traces the parts of a batch through a program: from which part each tensor was made.
 
 A program cuts a batch with ``tf.split`` or ``tf.unstack``, by slices of one tensor, by batches of one dataset, or gets
-the parts as arguments. All parts that were cut from one tensor are a family, and each family is followed by itself. An
-op that reads tensors of one part works on that part; one that reads tensors of several is a join. A backward op works
-on what its forward op works on. Shapes are no data.
+the parts as arguments that differ in their rows alone. All parts that were cut from one tensor are a family, and each
+family is followed by itself. An op that reads tensors of one part works on that part; one that reads tensors of several
+is a join. A backward op works on what its forward op works on. Shapes are no data.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Provenance:
         groups: dict[tuple[str, Any], dict[_Part, int]] = defaultdict(dict)
         for name in self._readers:
             if name.startswith("argument["):
-                groups["arguments", None][name, None] = len(groups["arguments", None])
+                # Parts of one batch are alike in all but the number of their rows.
+                group = groups["arguments", self.wiring.arguments.get(name)]
+                group[name, None] = len(group)
         for op in self.wiring.ops:
             if op.type in _CUTS:
                 ports = sorted({port for _, port in self._readers[op.name]})

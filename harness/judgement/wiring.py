@@ -20,6 +20,7 @@ class Wiring:
 
     def __init__(self, trace: Trace) -> None:
         self.ops = trace.ops
+        self.arguments = trace.arguments
         self.by_name = {op.name: op for op in trace.ops}
 
     @cached_property
