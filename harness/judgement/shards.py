@@ -8,7 +8,7 @@ place is weighed: an offset that the host adds to an index is nothing, a layer i
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
@@ -192,12 +192,19 @@ class Shards:
                 for name, _ in self.provenance.sources[op.name]
             ]
             shapes[op.name] = hash((op.type, tuple(inputs)))
-        steps: dict[tuple[int, int], dict[int, Op]] = defaultdict(dict)
-        times: Counter[tuple[int, int]] = Counter()
+        done: dict[int, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
         for op in self.worked:
-            each = shapes[op.name], self.part(op)
-            steps[shapes[op.name], times[each]][each[1]] = op
-            times[each] += 1
+            done[shapes[op.name]][self.part(op)].append(op)
+        steps: dict[tuple[int, int], dict[int, Op]] = defaultdict(dict)
+        for shape, parts in done.items():
+            # A device that does this to every part, where another one does it to some of them once more, as a student
+            # and its teacher do, is the device of no part.
+            everywhere = set.intersection(*({self.place(op) for op in ops} for ops in parts.values()))
+            if everywhere & self.devices and len({len(ops) for ops in parts.values()}) > 1:
+                continue
+            for part, ops in parts.items():
+                for time, op in enumerate(ops):
+                    steps[shape, time][part] = op
         return steps
 
     def is_home_of(self, op: Op) -> bool:

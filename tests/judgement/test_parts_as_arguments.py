@@ -78,3 +78,58 @@ def test_parts_of_unequal_length_beside_their_labels(devices: harness.Devices, a
     assert {each.kind for each in found.findings} == {"op-placement"}, found
     assert {each.mode for each in found.findings} == {"eager, graph"}, found
     assert "Work on a shard is in a device scope that is not the shard's" in found.reason
+
+
+@pytest.mark.parametrize("teacher_first", [False, True])
+@pytest.mark.parametrize("alike", [False, True])
+def test_a_student_and_a_teacher_share_the_rows_without_labels(
+    devices: harness.Devices, teacher_first: bool, alike: bool
+) -> None:
+    """The student works on all rows on one device, its teacher on some of them on another: no device has a part."""
+    student, teacher = tf.Variable(sample(6, 5)), tf.Variable(sample(6, 5, seed=1))
+    second = devices.names[1]
+
+    def taught(rows: Any, place: str | None) -> Any:
+        with tf.device(place):
+            logits = tf.matmul(rows, teacher)
+            return tf.exp(tf.nn.log_softmax(logits)) if alike else tf.nn.softmax(logits)
+
+    def loss(labelled: Any, free: Any, first: str | None, second: str | None) -> Any:
+        targets = taught(free, second) if teacher_first else None
+        with tf.device(first):
+            known = tf.nn.log_softmax(tf.matmul(labelled, student))
+            guessed = tf.nn.log_softmax(tf.matmul(free, student))
+        targets = taught(free, second) if targets is None else targets
+        return tf.reduce_mean(known[:, 0]) + tf.reduce_mean(tf.reduce_sum(targets * guessed, 1))
+
+    found = harness.verify(
+        lambda labelled, free: loss(labelled, free, devices.names[0], second),
+        lambda labelled, free: loss(labelled, free, None, None),
+        {"labelled": sample(8, 6), "free": sample(6, 6, seed=3)},
+        devices=devices[:2],
+    )
+    assert found.verdict is Verdict.PASS, found
+
+
+@pytest.mark.parametrize("misplaced", [False, True])
+def test_two_networks_on_the_device_of_each_part(devices: harness.Devices, misplaced: bool) -> None:
+    """Where each device runs the student and the teacher on its part, a student that is elsewhere is found."""
+    student, teacher = tf.Variable(sample(6, 5)), tf.Variable(sample(6, 5, seed=1))
+    names = devices.names
+
+    def both(rows: Any, first: str | None, second: str | None) -> Any:
+        with tf.device(first):
+            guessed = tf.nn.log_softmax(tf.matmul(rows, student))
+        with tf.device(second):
+            return guessed, tf.nn.log_softmax(tf.matmul(rows, teacher))
+
+    def parallel(parts: list[Any]) -> Any:
+        found = [both(part, names[0] if misplaced else name, name) for part, name in zip(parts, names, strict=True)]
+        return [tf.concat(each, 0) for each in zip(*found, strict=True)]
+
+    parts = [sample(2 + at, 6, seed=at) for at in range(len(names))]
+    found = harness.verify(
+        parallel, lambda parts: list(both(tf.concat(parts, 0), None, None)), {"parts": parts}, devices=devices
+    )
+    assert found.verdict is (Verdict.FAIL if misplaced else Verdict.PASS), found
+    assert {each.kind for each in found.findings} == ({"op-placement"} if misplaced else set()), found
