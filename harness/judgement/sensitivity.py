@@ -156,7 +156,7 @@ class Measuring:
             if not tf.is_tensor(tensor) or isinstance(tensor, tf.Variable) or not differentiable(tensor):
                 return tensor
             array = tensor.numpy()
-            if not self._moves(epsilon_of(array.dtype)):
+            if not self._moves(epsilon_of(array.dtype)) or _is_mask(array):
                 return tensor
             return tf.constant(move(array, self._random, self.arithmetic), tensor.dtype)
 
@@ -211,6 +211,11 @@ class Of:
     def _of(self, spread: Spread) -> Sensitivity:
         found: Sensitivity = getattr(spread, self.part)[self.index]
         return found
+
+
+def _is_mask(array: NDArray[Any]) -> bool:
+    """Whether numbers are zeros and ones, which nobody has rounded."""
+    return bool(np.any(array == 0) and np.any(array == 1) and np.all((array == 0) | (array == 1)))
 
 
 def _parts(result: Result) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:

@@ -111,6 +111,10 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
         new = old is not None and old.expected is not None and equal(old.expected, wanted)
         name = old.name.removesuffix(" after the call") if old is not None else ""
         return f"it reads the value that {name} has before the call, {there}, which is the one after it" if new else ""
+    if partner.step is None and any(
+        equal(own, rows) for array in search.upstream for rows in _same_rows(array, partner.rows, own)
+    ):
+        return f"it reads the gradient of the output {there}"
     if partner.step is None or partner.step.kind in GIVEN:
         return ""
     ports = zip(partner.step.outputs, partner.step.results, strict=True)
@@ -340,13 +344,33 @@ def expected_after(search: Search, step: Step) -> Step | None:
     alike = [each for each in search.whole if (each.kind, each.gradient_of) == (step.kind, step.gradient_of)]
     reader = next((each for each in alike if read.intersection(each.inputs)), None)
     if reader is not None or not read:
-        return reader or counterpart(search, step, alike) or (alike[0] if len(alike) == 1 else None)
+        return reader or counterpart(search, step, alike) or _beside(search, step, alike)
     reached = set(read)
     for other in search.whole:
         if reached.intersection(other.inputs) and bool(other.gradient_of) >= bool(step.gradient_of):
-            if other.kind not in MOVES and other.computes:
+            if other.kind not in MOVES and (other.computes or not step.computes):
                 return other
             reached.update(other.outputs)
+    return None
+
+
+def _beside(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
+    """Of the reference's steps of the same type, the only one, or the only one that reads one of the same variables."""
+    made = [search.maker[name] for name in step.inputs if name in search.maker]
+    read = [each.result for each in made if each.kind == "ReadVariableOp" and each.result is not None]
+    makers = {name: each for each in search.whole for name in each.outputs}
+    same = [
+        each
+        for each in alike
+        if any(
+            (maker := makers.get(name))
+            and maker.kind == "ReadVariableOp"
+            and any(_is_value(maker, array) for array in read)
+            for name in each.inputs
+        )
+    ]
+    if len(alike) == 1 or len(same) == 1:
+        return (alike if len(alike) == 1 else same)[0]
     return None
 
 

@@ -182,7 +182,9 @@ def _origin(search: Search) -> Origin | None:
         shared=search.shared,
         turn=turn_of(search, found),
         confirmed=bool(anew or beside or lost),
-        added=expected is None and all(each.kind != found.kind for each in search.whole),
+        added=all(each.gradient_of != found.gradient_of for each in search.whole)
+        if found.gradient_of
+        else expected is None and all(each.kind != found.kind for each in search.whole),
         again=(made := from_reference(search, found)) is not None and found.gave(made),
         uncompared=of_variable
         or any(search.status.get(name) == "given" and name in search.maker for name in found.inputs),
@@ -214,11 +216,23 @@ def _partial(search: Search, step: Step) -> str:
     moving = [search.maker[name] for name in step.inputs if name in search.maker and reordered(search, name)]
     if moving:
         return f"the rows that it reads are those of the reference in the order of {named(moving[0])}"
-    if not parts:
+    if not parts or _done_right(search, step):
         return ""
     part = _first_part(search, parts[0])
     made = titled(part) if part.place == step.place else named(part)
     return f"it reads a shard's part of the reference's {made}, and not that of the batch"
+
+
+def _done_right(search: Search, step: Step) -> bool:
+    """Whether another device computes with such parts in the same way, and does it right."""
+    wanted = {id(known.step) for name in step.inputs if (known := search.partner.get(name)) and known.how == "part"}
+    return any(
+        each.device != step.device
+        and (each.kind, each.gradient_of) == (step.kind, step.gradient_of)
+        and not search.is_bad(each)
+        and any((known := search.partner.get(name)) and id(known.step) in wanted for name in each.inputs)
+        for each in search.steps
+    )
 
 
 def _on_own_rows(search: Search, step: Step, other: Step | None) -> bool:

@@ -109,6 +109,8 @@ class _Watcher:
             for index, leaf in enumerate(leaves)
             if (array := _array(leaf)) is not None and array.ndim and array.size and array.nbytes < _MOST_BYTES
         ]
+        #: Which input a tensor is, or was cut from: others may have rows of the same numbers, as labels do.
+        self.origin = {leaf._id: index for index, leaf in enumerate(leaves) if hasattr(leaf, "_id")}
         self.indices: dict[tuple[int, int], dict[bytes, list[int]]] = {}
         self.after: dict[tuple[int, int], int] = {}
         self.places: dict[int, str | None] = {}
@@ -150,8 +152,9 @@ class _Watcher:
                 seen.coarser.setdefault((before, after), place)
 
     def cut(self, tensor: Any, inputs: Any, place: str | None) -> None:
+        owners = {self.origin[each._id] for each in inputs if getattr(each, "_id", None) in self.origin}
         for index, array in self.inputs:
-            if tensor.dtype.as_numpy_dtype != array.dtype:
+            if tensor.dtype.as_numpy_dtype != array.dtype or (owners and index not in owners):
                 continue
             shape = tuple(tensor.shape)
             for axis in range(array.ndim):
@@ -166,6 +169,7 @@ class _Watcher:
                 if rows is not None:
                     source = inputs[0]._id if len(inputs) else 0
                     self.seen.pieces.append(Piece(index, axis, rows, source, place))
+                    self.origin[tensor._id] = index
 
     def rows(self, index: int, axis: int, value: NDArray[Any]) -> tuple[int, ...] | None:
         """Which rows of the input these are; of equal ones, those that follow the piece before."""

@@ -20,7 +20,7 @@ class Origin:
     from the same op on other devices. ``shared`` are lines that the reference runs too. ``again``: run again from the
     reference's inputs, it gives this result too. ``turn`` is the line at which it is called in another way than where
     the same line gives what the reference has. ``confirmed``: the numbers show that this is the cause. ``added``: the
-    reference runs no op of its type.
+    reference runs no op of its type, or, of a backward op, computes no such gradient.
     """
 
     step: Step
@@ -86,8 +86,10 @@ def sentence_of(origin: Origin) -> str:
         text += "not all of its inputs were compared"
     else:
         text += f"its inputs are equal{f', as are {origin.count} results before it' if origin.count > 1 else ''}"
-        text += f"; the reference runs no {origin.step.kind}" if origin.added else ""
-    if origin.expected is not None and origin.expected.kind != origin.step.kind:
+        of = origin.step.gradient_of
+        added = f"computes no gradient of {of} there" if of else f"runs no {origin.step.kind}"
+        text += f"; the reference {added}" if origin.added else ""
+    if origin.expected is not None and origin.expected.kind != origin.step.kind and not origin.added:
         text += f"; the reference runs {named(origin.expected)} there"
     return text
 

@@ -35,6 +35,9 @@ def ratio_of(leaf: Leaf, rows: int | None = None) -> float | None:
     ratio = float(np.sum(have * want)) / square
     predicted = base + ratio * want
     if not epsilon_of(found.dtype):
+        # Of small whole numbers, many are near to a multiple of others.
+        if np.any(np.abs(predicted - np.round(predicted)) > _NEAR):
+            return None
         predicted = np.round(predicted)
     if not leaf.explained_by(predicted.astype(found.dtype)):
         return None
@@ -115,8 +118,9 @@ def one_factor(question: Question) -> Iterator[Cause]:
             "divide by the number of rows of the whole batch",
         )
     elif all(leaf.part == "state" for leaf in wrong) and abs(ratio - round(ratio)) < 1e-3 and round(ratio) > 1:
-        how = "updated" if written(question, wrong[0]) >= round(ratio) else "changed as if it were updated"
-        yield Cause(f"{what} {verb} {how} {round(ratio)} times instead of once", place, wrong)
+        often = written(question, wrong[0]) >= round(ratio)
+        text = "updated {} times instead of once" if often else "changed {} times as much as in the single-device run"
+        yield Cause(f"{what} {verb} {text.format(round(ratio))}", place, wrong)
     elif any(leaf.found is not None and leaf.found.size > 1 for leaf in wrong) or _simple(ratio):
         yield Cause(
             f"{what} {verb} {factor_text(ratio)} times the single-device result, in every element", place, wrong
@@ -250,7 +254,7 @@ def rearranged(question: Question) -> Iterator[Cause]:
     for leaf in question.wrong:
         if leaf.found is None or leaf.expected is None or leaf.part != "outputs":
             return
-        text = _rearrangement(leaf, count)
+        text = _rearrangement(question, leaf, count)
         if text is None:
             return
         how.append(text)
@@ -258,7 +262,7 @@ def rearranged(question: Question) -> Iterator[Cause]:
         yield Cause(f"{question.wrong[0].name} {how[0]}", place_of(question, question.wrong[0]), tuple(question.wrong))
 
 
-def _rearrangement(leaf: Leaf, count: int) -> str | None:
+def _rearrangement(question: Question, leaf: Leaf, count: int) -> str | None:
     found, expected = leaf.found, leaf.expected
     assert found is not None
     assert expected is not None
@@ -267,7 +271,10 @@ def _rearrangement(leaf: Leaf, count: int) -> str | None:
     for one in range(expected.ndim):
         for other in range(one + 1, expected.ndim):
             if leaf.explained_by(np.swapaxes(expected, one, other)):
-                return f"is transposed: the results of the shards are stacked along axis {other} instead of {one}"
+                stacks = (step for step in searched(question).steps if step.kind == "Pack")
+                if any(step.result is not None and leaf.explained_by(step.result) for step in stacks):
+                    return f"is transposed: the results of the shards are stacked along axis {other} instead of {one}"
+                return f"is transposed: its axes {one} and {other} are exchanged"
     for parts in _counts(found, count):
         for axis in range(expected.ndim):
             if expected.shape[axis] % parts:

@@ -20,6 +20,7 @@ from harness.judgement.diagnosis.question import Array, Leaf, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, equal, run_recorded, writes_to
 from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
 from harness.judgement.runs import projections
+from harness.judgement.tolerance import epsilon_of
 
 #: What these make does not depend on the numbers that they read.
 _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
@@ -57,8 +58,9 @@ class Search:
         rows = {array.shape[0] for array in question.input_arrays if array is not None and array.ndim}
         captured = [array for step in whole for array in step.constants.values()]
         given += [array for array in captured if array.size > _FEW and array.shape[0] in rows]
-        if backward:
-            given += projections(expected, question.reference.seed)
+        #: The gradients of the outputs.
+        self.upstream = projections(expected, question.reference.seed) if backward else []
+        given += self.upstream
         self.partners = Partners(given, whole, *on_shards(question, backward=backward))
         self.whole = whole
         self.inputs = {leaf._id: leaf for leaf in question.parallel.leaves() if hasattr(leaf, "_id")}
@@ -79,6 +81,7 @@ class Search:
         self.shared = frozenset(line for step in whole for line in step.places)
         for step in self.steps:
             self.judge(step)
+        self.acquit_parts()
         for name, leaf in self.wrong_outputs():
             # What differs may still be equal to something else in the reference.
             value = self.value(name)
@@ -119,6 +122,12 @@ class Search:
             if data:
                 self.from_data.add(name)
             self.status[name] = self.status_of(step, port, array, read, data, name)
+        known = [partner for name in step.outputs if (partner := self.partner.get(name)) is not None]
+        if any(partner.step is not None and partner.step.kind == step.kind for partner in known):
+            # Of numbers that are right, the positions count in what they were chosen from.
+            whole = zip(step.outputs, step.results, strict=True)
+            own = [name for name, array in whole if array is not None and array.dtype.kind in "iu"]
+            self.status.update((name, "own") for name in own if self.status[name] == "differs")
 
     def status_of(
         self, step: Step, port: int, array: Array | None, read: set[_Status], data: bool, name: int
@@ -128,9 +137,13 @@ class Search:
             return "given"
         likely = self.likely(step, port)
         partner = self.partners.of(array, likely)
-        if partner is not None and partner.rows is not None and step.kind not in MOVES:
-            read_rows = {self.rows[each].numbers for each in step.inputs if each in self.rows}
-            single = array.dtype.kind in "iub" or array.ndim < 2
+        read_rows = {self.rows[each].numbers for each in step.inputs if each in self.rows}
+        if partner is not None and partner.rows is not None and step.kind in MOVES and _is_common(array):
+            all_read = {row for rows in read_rows for row in rows}
+            within = [all_read] if all_read else [{*rows.numbers} for rows in likely]
+            partner = partner if any(within_these.issuperset(partner.rows.numbers) for within_these in within) else None
+        elif partner is not None and partner.rows is not None and step.kind not in MOVES:
+            single = array.dtype.kind == "b" or array.ndim < 2 or _is_common(array)
             # Single numbers, and rows chosen by a wrong index, are found anywhere: they have to be those of the inputs.
             strays = (single and len(read_rows) == 1) or (
                 "differs" in read and not self.offsets.intersection(step.inputs)
@@ -148,6 +161,26 @@ class Search:
             return "part"
         own = not data or name in self.offsets
         return "own" if own and array.dtype.kind in "iub" else "differs"
+
+    def acquit_parts(self) -> None:
+        """Say that what each shard computes by itself is a part, where the program makes the reference's result of it.
+
+        The best of the best of each part are the best of all, say.
+        """
+        for step in self.steps:
+            made = {
+                id(known.step) for name in step.outputs if (known := self.partner.get(name)) and known.how == "same"
+            }
+            parts, waiting = [], list(step.inputs) if step.computes else []
+            while waiting:
+                name = waiting.pop()
+                if self.status.get(name) == "local":
+                    parts.append(name)
+                    waiting += self.maker[name].inputs if self.maker[name].kind in MOVES else ()
+            sources = [name for name in parts if self.maker[name].kind not in MOVES]
+            if made.intersection(id(known.step) for name in sources if (known := self.partner.get(name))):
+                parts += [each for name in sources for each in self.maker[name].outputs]
+                self.status.update((name, "moved" if self.maker[name].kind in MOVES else "part") for name in parts)
 
     def makes_offsets(self, step: Step) -> bool:
         """Whether a step makes integers of the data with another constant on each device, as indices in a part are."""
@@ -282,3 +315,11 @@ class Search:
                     found.append(maker)
                     waiting.append(maker)
         return sorted(found, key=lambda each: -self.order[id(each)])
+
+
+def _is_common(array: Array) -> bool:
+    """Whether rows are equal by chance: those of whole numbers, and those of at most two different numbers."""
+    if array.dtype.kind in "iu":
+        return True
+    number = epsilon_of(array.dtype) and not np.iscomplexobj(array)
+    return bool(number and array.size and np.all((array == np.min(array)) | (array == np.max(array))))

@@ -17,6 +17,11 @@ from harness.judgement.diagnosis.wording import listed
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
 
+#: These choose rows by their numbers.
+_CHOICES = frozenset({"GatherV2", "GatherNd"})
+#: These change the shape alone.
+_SHAPES = frozenset({"Reshape", "ExpandDims", "Squeeze", "Identity"})
+
 
 def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
     """Of a step that joins parts: the one that is the result of another op of the reference than the others are."""
@@ -74,6 +79,9 @@ def rearranging(search: Search, join: Step) -> Step | None:
                 own = step.kind in MOVES - SPLITS and name in search.from_data and step.place
                 if own and (_moved(search, name) or reordered(search, name)):
                     found.append(step)
+    # In another shape rows stand in their order: where rows are chosen by their numbers, rather these are wrong.
+    chosen = [step for step in found if step.kind in _CHOICES and step.inputs[1] in search.maker]
+    found = [step for step in found if step.kind not in _SHAPES] if chosen else found
     return min(found, key=lambda step: search.order[id(step)], default=None)
 
 
