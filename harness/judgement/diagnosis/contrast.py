@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -330,60 +330,6 @@ def _other_columns(search: Search, step: Step) -> str:
         return ""
     texts = [_rows(search, name, known) for name, known in zip(step.inputs, (one, other), strict=False)]
     return f"it multiplies {texts[0]} with {texts[1]}"
-
-
-def expected_after(search: Search, step: Step) -> Step | None:
-    """The op of the reference that computes with what this one reads."""
-    tensors = {name for each in (step, *search.behind(step)) for name in each.inputs}
-    read = {
-        name
-        for tensor in tensors
-        if (partner := search.partner.get(tensor)) is not None and partner.step is not None
-        for name in partner.step.outputs
-    }
-    alike = [each for each in search.whole if (each.kind, each.gradient_of) == (step.kind, step.gradient_of)]
-    reader = next((each for each in alike if read.intersection(each.inputs)), None)
-    if reader is not None or not read:
-        return reader or counterpart(search, step, alike) or _beside(search, step, alike)
-    reached = set(read)
-    for other in search.whole:
-        if reached.intersection(other.inputs) and bool(other.gradient_of) >= bool(step.gradient_of):
-            if other.kind not in MOVES and (other.computes or not step.computes):
-                return other
-            reached.update(other.outputs)
-    return None
-
-
-def _beside(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
-    """Of the reference's steps of the same type, the only one, or the only one that reads one of the same variables."""
-    made = [search.maker[name] for name in step.inputs if name in search.maker]
-    read = [each.result for each in made if each.kind == "ReadVariableOp" and each.result is not None]
-    makers = {name: each for each in search.whole for name in each.outputs}
-    same = [
-        each
-        for each in alike
-        if any(
-            (maker := makers.get(name))
-            and maker.kind == "ReadVariableOp"
-            and any(_is_value(maker, array) for array in read)
-            for name in each.inputs
-        )
-    ]
-    if len(alike) == 1 or len(same) == 1:
-        return (alike if len(alike) == 1 else same)[0]
-    return None
-
-
-def counterpart(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
-    """Of the reference's steps of the same type, the one that the same line of shared code runs as often before."""
-    own = [
-        each
-        for each in search.steps
-        if (each.kind, each.gradient_of, each.device) == (step.kind, step.gradient_of, step.device)
-    ]
-    number = [each.place for each in own[: own.index(step)]].count(step.place)
-    there = [each for each in alike if each.place == step.place]
-    return there[number] if number < len(there) else None
 
 
 def _rows(search: Search, name: int, known: Rows) -> str:

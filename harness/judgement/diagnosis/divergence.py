@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from harness.judgement.arithmetic import PYTHON
 from harness.judgement.diagnosis.contrast import (
-    expected_after,
     mispaired,
     overflowing,
     overwriting,
@@ -19,6 +18,7 @@ from harness.judgement.diagnosis.contrast import (
     unlike_reference,
     written_by_each_shard,
 )
+from harness.judgement.diagnosis.expected import expected_after
 from harness.judgement.diagnosis.lockstep import first_unlike
 from harness.judgement.diagnosis.neighbours import without_neighbours
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of

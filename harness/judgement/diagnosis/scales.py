@@ -83,12 +83,12 @@ def one_factor(question: Question) -> Iterator[Cause]:
         yield Cause(f"{what} {verb} zero: {why}", place, wrong)
     elif abs(ratio - count) < 1e-3 * count and count > 1:
         if all(leaf.part == "state" for leaf in wrong):
-            yield Cause(
-                f"{what} {verb} changed {count} times as much: the update is made once for each of the {count} shards, "
-                "not once for the batch",
-                place,
-                wrong,
+            why = (
+                f"parts of {count} shards that are means are added up, or a rate is multiplied by {count}"
+                if 0 < written(question, wrong[0]) < count
+                else f"the update is made once for each of the {count} shards, not once for the batch"
             )
+            yield Cause(f"{what} {verb} changed {count} times as much: {why}", place, wrong)
         else:
             yield Cause(
                 f"{what} {verb} {count} times too large: the parts of {count} shards are added up although each is "

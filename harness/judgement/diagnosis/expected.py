@@ -1,0 +1,61 @@
+"""Which op the reference runs in the place of one of the program's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal
+
+if TYPE_CHECKING:
+    from harness.judgement.diagnosis.search import Search
+
+
+def expected_after(search: Search, step: Step) -> Step | None:
+    """The op of the reference that computes with what this one reads."""
+    tensors = {name for each in (step, *search.behind(step)) for name in each.inputs}
+    read = {
+        name
+        for tensor in tensors
+        if (partner := search.partner.get(tensor)) is not None and partner.step is not None
+        for name in partner.step.outputs
+    }
+    alike = [each for each in search.whole if (each.kind, each.gradient_of) == (step.kind, step.gradient_of)]
+    reader = next((each for each in alike if read.intersection(each.inputs)), None)
+    if reader is not None or not read:
+        return reader or counterpart(search, step, alike) or _beside(search, step, alike)
+    reached = set(read)
+    for other in search.whole:
+        if reached.intersection(other.inputs) and bool(other.gradient_of) >= bool(step.gradient_of):
+            if other.kind not in MOVES and (other.computes or not step.computes):
+                return other
+            reached.update(other.outputs)
+    return None
+
+
+def _beside(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
+    """Of the reference's steps of the same type, the only one, or the only one that reads one of the same variables."""
+    if len(alike) == 1:
+        return alike[0]
+    made = [search.maker[name] for name in step.inputs if name in search.maker]
+    read = [each.result for each in made if each.kind == "ReadVariableOp" and each.result is not None]
+    there = {
+        name
+        for each in search.whole
+        if each.kind == "ReadVariableOp" and each.result is not None and any(equal(each.result, one) for one in read)
+        for name in each.outputs
+    }
+    same = [each for each in alike if there.intersection(each.inputs)]
+    return same[0] if len(same) == 1 else None
+
+
+def counterpart(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
+    """Of the reference's steps of the same type, the one that the same line of shared code runs as often before."""
+    own = [
+        each
+        for each in search.steps
+        if (each.kind, each.gradient_of, each.device) == (step.kind, step.gradient_of, step.device)
+    ]
+    number = [each.place for each in own[: own.index(step)]].count(step.place)
+    there = [each for each in alike if each.place == step.place]
+    return there[number] if number < len(there) else None
