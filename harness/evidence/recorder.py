@@ -28,7 +28,7 @@ class Recorder(Tapes):
     def __init__(self) -> None:
         super().__init__()
         self.recording = Recording()
-        self.runtime: Runtime | None = None
+        self.runtime: Runtime
         self.thread = get_ident()
         self.lock = threading.RLock()
         self.handing = Handing()
@@ -108,7 +108,6 @@ class Recorder(Tapes):
         self.definition(name)
         self.recording.raised.add(name)
         if outermost:
-            assert self.runtime is not None
             with self.lock, suppress(HostUnreachable):
                 self.collect()
                 # TensorFlow would report the graph of what raised as a part of that of the next function.
@@ -118,7 +117,6 @@ class Recorder(Tapes):
     def definition(self, name: str) -> Any | None:
         """The function of this name, or ``None`` for a plain op."""
         if name not in self.definitions:
-            assert self.runtime is not None
             function = self.definitions[name] = self.runtime.function(name)
             if function is not None:
                 self.recording.functions[name] = function
@@ -188,7 +186,6 @@ class Recorder(Tapes):
 
         TensorFlow asks all hosts of the cluster, and would wait for ever for a lost one: raise HostUnreachable instead.
         """
-        assert self.runtime is not None
         require_hosts()
         new = self.runtime.collected()
         self.recording.graphs.extend(new)
@@ -222,8 +219,7 @@ def record(*arguments: Any) -> Iterator[Recording]:
     tensors = [leaf for leaf in given if isinstance(leaf, tf.Tensor) and hasattr(leaf, "_id")]
     recorder.recording.arguments = [tensor._id for tensor in tensors]
     recorder.recording.kinds = [(tensor.dtype.name, tensor.shape.rank, *tensor.shape[1:]) for tensor in tensors]
-    with watched(recorder) as runtime:
-        recorder.runtime = runtime
+    with watched(recorder):
         try:
             yield recorder.recording
         except BaseException:

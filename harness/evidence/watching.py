@@ -19,8 +19,11 @@ from harness.parallel.wrappers import stay_installed
 class Observer(Protocol):
     """Gets calls while TensorFlow runs. ``run`` continues with what TensorFlow would have done.
 
-    Each method is called in the thread that does the work.
+    Each method is called in the thread that does the work. Ops run as soon as TensorFlow is watched, before the body
+    begins: Python frees a variable at any time.
     """
+
+    runtime: Runtime
 
     def on_op(self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None) -> None:
         """An op ran. ``attributes`` has the name and the value of each attribute in turn."""
@@ -72,7 +75,7 @@ _PATIENCE_S = 10.0
 
 
 @contextmanager
-def watched(observer: Observer) -> Iterator[Runtime]:
+def watched(observer: Observer) -> Iterator[None]:
     """Tell ``observer`` of everything that TensorFlow does in the body; puts everything back afterwards.
 
     All threads of Python are watched, those that start in the body and older ones. They run one op or function at a
@@ -104,7 +107,7 @@ def watched(observer: Observer) -> Iterator[Runtime]:
         context._clear_caches()
         context.enable_graph_collection()
         undo.callback(context.disable_graph_collection)
-        runtime = Runtime(context)
+        runtime = observer.runtime = Runtime(context)
         # What raised while an earlier trace was recorded would be reported with the first function of this one.
         run_new_op()
         runtime.collected()
@@ -129,7 +132,7 @@ def watched(observer: Observer) -> Iterator[Runtime]:
             setattr(owner, name, replacement)
         undo.callback(threading.settrace, threading.gettrace())
         threading.settrace(hooks.on_thread)
-        yield runtime
+        yield
 
 
 _sentinels = itertools.count()

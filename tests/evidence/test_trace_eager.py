@@ -191,3 +191,16 @@ def test_a_right_split_over_devices_has_one_copy_each_way() -> None:
         ("CPU:1", "CPU:0", "Tanh", 24),
         ("CPU:2", "CPU:0", "Tanh_1", 24),
     ]
+
+
+def test_an_op_that_runs_as_soon_as_tensorflow_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python may free a variable at any time, also before the body begins."""
+    given, begin, early = rows(), threading.settrace, [tf.exp]
+
+    def begin_and_run(function: Any) -> None:
+        begin(function)
+        while early:
+            early.pop()(given)
+
+    monkeypatch.setattr(threading, "settrace", begin_and_run)
+    assert [op.type for op in trace(tf.tanh, given).ops] == ["Exp", "Tanh"]
