@@ -20,6 +20,7 @@ import harness
 from harness.faults.samples import sample, shares
 from harness.records import Verdict
 
+pytestmark = pytest.mark.devices(min=4)
 #: An error in the scope of a GPU: Python functions, and the loop that computes a Jacobian.
 NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
 PLAIN_PYTHON = ("numpy_function", "numpy_function_with_texts")
