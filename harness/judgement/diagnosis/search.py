@@ -190,6 +190,7 @@ class Search:
         return any(
             len({each.constants[number].tobytes() for each in group if number in each.constants}) == len(group)
             for number in step.constants
+            if step.inputs[number] not in self.from_data
         )
 
     def is_finer(self, step: Step, array: Array) -> bool:
