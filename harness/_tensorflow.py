@@ -34,6 +34,7 @@ _MODULES = {
     "backprop": "eager.backprop",  # _gradient_function, called once per forward op when a tape is played back
     "imperative_grad": "eager.imperative_grad",  # plays a tape back
     "pywrap": "pywrap_tfe",  # what the tape calls
+    "tape": "eager.tape",  # opens and closes tapes
     "record": "eager.record",  # regions with a backward function of their own
     "op_def_registry": "framework.op_def_registry",  # the dtypes of a node's outputs
     "func_graph": "framework.func_graph",  # FuncGraph, made whenever a function is traced
@@ -94,6 +95,9 @@ def check_interface(private: Any) -> None:
     }
     for owner, names in wanted.items():
         _check_attributes(owner, owner.__name__, names)
+    now = f"{private.context.__name__}.context()"
+    _check_attributes(private.context.context(), now, ("_thread_local_data",))
+    _check_attributes(private.context.context()._thread_local_data, now, ("op_callbacks", "is_eager", "device_name"))
     methods = """
         add_op_callback call_function clear_kernel_cache device_name disable_graph_collection enable_graph_collection
         ensure_initialized executing_eagerly export_run_metadata get_function_def get_graph_debug_info has_function

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar, overload
 
-from harness._tensorflow import interface
 from harness.errors import UsageError
-from harness.parallel.recording import Pinned, in_context, note, runtime, sweep, thread
+from harness.parallel.recording import Pinned, enter, in_context, leave, sweep, thread
 from harness.parallel.wrappers import install, release, stay_installed
 from harness.plural import plural
 
@@ -105,13 +104,11 @@ def pinned_to(device: str) -> Iterator[None]:
 
 def _enter() -> None:
     """Enter the context in this thread. A replica thread may be within that of its caller already."""
-    context = interface().context.context()
-    if not thread.depth and note not in context.op_callbacks:
+    if not thread.depth and not in_context():
         install()
         thread.entered = True
         thread.strangers = 0
-        # TensorFlow's own add_op_callback would slow down ops that are not run by its fast path, of which a tape tells.
-        context.add_op_callback(note)
+        enter()
     thread.depth += 1
 
 
@@ -123,7 +120,7 @@ def _leave(*, raised: bool) -> None:
         return
     thread.entered = False
     if in_context():
-        runtime.context.remove_op_callback(note)
+        leave()
     release()
     sweep()
     if thread.strangers and not raised:

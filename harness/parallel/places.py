@@ -112,12 +112,35 @@ class _EagerScope(AbstractContextManager[None]):
 
 
 class Sums:
-    """Which device the gradients belong to that one playing back of a tape has not handed on yet."""
+    """Which device the gradients belong to that one playing back of a tape has not handed on yet.
 
-    def __init__(self) -> None:
-        #: By the gradient: the device of the tensor that it is of, and of how many tensors there it is.
-        self._open: dict[int | None, tuple[str, int]] = {}
-        self._zeros: dict[int, Callable[[], Any]] = {}
+    Args:
+        active: whether the gradients of all ops are colocated, and not those of pinned ops alone.
+        pinned: whether all backward ops are pinned.
+    """
+
+    def __init__(self, *, active: bool = False, pinned: bool = False) -> None:
+        self.active = active
+        self.pinned = pinned
+        #: In eager code that no tape records: the device on which the tape is played back, ``""`` where there is none.
+        #: What belongs there is not noted.
+        self.device: str | None = None
+        #: The scope in which the caller plays it back.
+        self.scope: str | None = None
+        #: By the gradient: the device of the tensor that it is of.
+        self.open: dict[int | None, str] = {}
+        #: By the gradient: of how many tensors more it is.
+        self._more: dict[int | None, int] = {}
+        self.zeros: dict[int, Callable[[], Any]] = {}
+
+    def play_eagerly(self, context: Any, target: Any) -> AbstractContextManager[None]:
+        """Play the tape back in the caller's device scope or, within the context, on the device of the first target."""
+        self.device = self.scope = context.device_name or ""
+        targets = target if isinstance(target, (list, tuple)) else [target]
+        if self.scope or not self.active or not len(targets):
+            return UNCHANGED
+        self.device = device_of(targets[0]) or ""
+        return entered(self.device, context)
 
     def seeds(self, target: Any, given: Any) -> Any:
         """The gradients of the targets to begin with: ones, each on the device of its target, where none are given."""
@@ -144,66 +167,73 @@ class Sums:
 
     def consume(self, out_grads: Sequence[Any]) -> None:
         """These gradients arrive at the op that made their tensors."""
-        if not self._open:
+        if not self.open:
             return
         for grad in out_grads:
             key = _key(grad)
-            entry = self._open.pop(key, None)
-            if entry is not None and entry[1] > 1:
-                self._open[key] = (entry[0], entry[1] - 1)
+            if key not in self._more:
+                self.open.pop(key, None)
+            elif self._more[key] > 1:
+                self._more[key] -= 1
+            else:
+                del self._more[key]
 
-    def register(self, grads: Any, places: Sequence[str | None]) -> Any:
+    def note(self, grads: Any, places: Sequence[str | None]) -> Any:
         """Note the tensors of gradients that were computed. One that is of tensors on two devices becomes two."""
         if not isinstance(grads, (list, tuple)):
-            return self.register([grads], places) if grads is not None else grads
+            return self.note([grads], places) if grads is not None else grads
+        repeated = _repeats(grads)
+        if not repeated and not self.open and places.count(self.device) == len(places):  # as for most ops
+            return grads
         for at, (grad, place) in enumerate(zip(grads, places, strict=False)):
             if grad is None or place is None:
                 continue
             key = _key(grad)
-            if key not in self._open:
-                self._open[key] = (place, 1)
-            elif (own := self._registered(grad, place)) is not grad:
-                grads = [*grads[:at], own, *grads[at + 1 :]]
+            if key in self.open:
+                own = self._registered(grad, place)
+                if own is not grad:
+                    grads = [*grads[:at], own, *grads[at + 1 :]]
+            elif repeated or place != self.device:
+                self.open[key] = place
         return grads
 
     def _registered(self, grad: Any, place: str) -> Any:
         key = _key(grad)
-        entry = self._open.get(key)
-        if entry is None:
-            self._open[key] = (place, 1)
-        elif entry[0] == place:
-            self._open[key] = (place, entry[1] + 1)
+        if key not in self.open:
+            self.open[key] = place
+        elif self.open[key] == place:
+            self._more[key] = self._more.get(key, 0) + 1
         elif key is not None:
             import tensorflow as tf
 
             with entered(place):
                 grad = tf.identity(grad)
-            self._open[_key(grad)] = (place, 1)
+            self.open[_key(grad)] = place
         return grad
 
     def add_up(self, grads: Sequence[Any], add: Callable[[Any], Any]) -> Any:
         """Add up the gradients of one tensor where that is."""
-        places = [self._open[key][0] for key in map(_key, grads) if key in self._open]
+        places = [self.open[key] for key in map(_key, grads) if key in self.open]
         if not places:
             return add(grads)
         with entered(places[0]):
             total = add(grads)
         self.consume(grads)
-        return self._registered(total, places[0])
+        return total if places[0] == self.device else self._registered(total, places[0])
 
     def add_zeros(self, made: Any, make: Callable[[], Any]) -> None:
         """TensorFlow made zeros, for an output whose gradient nobody computed, before it says of which op."""
         key = _key(made)
         if key is not None:
-            self._zeros[key] = make
+            self.zeros[key] = make
 
     def zeros_here(self, out_grads: Sequence[Any], device: str) -> Sequence[Any]:
         """The gradients that arrive at an op, with zeros made on this device, which has been entered."""
-        if not self._zeros:
+        if not self.zeros:
             return out_grads
         here = list(out_grads)
         for at, grad in enumerate(here):
-            make = self._zeros.get(_key(grad) or -1)
+            make = self.zeros.get(_key(grad) or -1)
             if make is not None and device_of(grad) != device:
                 here[at] = make()
         return here
@@ -222,6 +252,14 @@ def _has_ones(tensor: Any) -> bool:
     import tensorflow as tf
 
     return isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.string, tf.variant)
+
+
+def _repeats(grads: Sequence[Any]) -> bool:
+    """Whether one gradient is that of several inputs."""
+    if len(grads) <= 2:
+        return len(grads) == 2 and grads[0] is grads[1] and grads[0] is not None
+    given = [id(grad) for grad in grads if grad is not None]
+    return len(set(given)) < len(given)
 
 
 def _key(grad: Any) -> int | None:

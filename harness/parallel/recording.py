@@ -9,13 +9,15 @@ asked for, and its backward ops are pinned in turn, so that this holds for deriv
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from harness.parallel.places import Sums, device_of, device_of_graph_op, device_of_input
+from harness.parallel.places import UNCHANGED, Sums, device_of, device_of_graph_op, device_of_input
 
 #: The attributes of an op, its device, those of its inputs, and whether it is pinned.
 Note: TypeAlias = tuple[Any, str, "Sequence[str | None] | None", bool]
@@ -25,6 +27,8 @@ _NOTES_TO_SWEEP_AT = 4096
 _sweep_at = _NOTES_TO_SWEEP_AT
 #: Op types, as text and bytes, of which a tape keeps all inputs: it goes by the type alone.
 _keeps_inputs: set[str | bytes] = set()
+#: Op types of which that is known.
+_seen: set[str] = set()
 
 
 class _Thread(threading.local):
@@ -44,10 +48,29 @@ class _Thread(threading.local):
 
 
 class _Runtime:
-    """TensorFlow's context, and whether no tape records: they are asked for at each op. Set before an op is noted."""
+    """TensorFlow's context, what it keeps for each thread, and whether no tape records. Set before an op is noted."""
 
     context: Any
+    of_thread: Any = SimpleNamespace(op_callbacks=())
     no_tape: Callable[[], bool]
+
+
+class Callbacks(list[Callable[..., Any]]):
+    """TensorFlow's list of the callbacks of a thread that is within the context.
+
+    ``note`` is among them while a tape records, and only then: TensorFlow calls each of them after every op.
+    """
+
+    #: How many tapes record.
+    tapes: float = 0
+
+    def open(self, tapes: float) -> None:
+        """So many more tapes record; fewer where it is negative."""
+        self.tapes += tapes
+        if self.tapes > 0 and note not in self:
+            self.append(note)
+        elif self.tapes <= 0 and note in self:
+            self.remove(note)
 
 
 thread = _Thread()
@@ -56,7 +79,18 @@ runtime = _Runtime()
 
 def in_context() -> bool:
     """Whether this thread is within the context. TensorFlow hands its list of callbacks on to replica threads."""
-    return note in runtime.context.op_callbacks
+    return type(runtime.of_thread.op_callbacks) is Callbacks
+
+
+def enter() -> None:
+    """Put this thread within the context. How many tapes record already is unknown: they count as endless."""
+    callbacks = runtime.of_thread.op_callbacks = Callbacks(runtime.of_thread.op_callbacks)
+    callbacks.open(0 if runtime.no_tape() else math.inf)
+
+
+def leave() -> None:
+    """Take this thread out of the context, and leave it the callbacks of others."""
+    runtime.of_thread.op_callbacks = [callback for callback in runtime.of_thread.op_callbacks if callback is not note]
 
 
 def active() -> bool:
@@ -76,7 +110,8 @@ class Pinned(AbstractContextManager[None]):
         self._noting = (
             context.executing_eagerly()
             and not runtime.no_tape()
-            and not any(callback in (note, note_pinned) for callback in context.op_callbacks)
+            and not in_context()
+            and note_pinned not in context.op_callbacks
         )
         if self._noting:
             context.add_op_callback(note_pinned)
@@ -87,9 +122,14 @@ class Pinned(AbstractContextManager[None]):
             runtime.context.remove_op_callback(note_pinned)
 
 
+def pinned_if(pinned: bool) -> AbstractContextManager[None]:
+    """Pin the ops of this thread if so, and if they are not pinned yet."""
+    return Pinned() if pinned and not thread.pinned else UNCHANGED
+
+
 def note(op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> Any:  # noqa: ARG001
     """Note where an eager op ran. TensorFlow calls this after each; what is returned goes to the next callback."""
-    if runtime.no_tape() or graph is not None or not attrs or not outputs:
+    if graph is not None or not attrs or not outputs:
         return outputs
     places = None if op_type in _keeps_inputs else [tensor.device for tensor in inputs]
     notes[id(attrs)] = (attrs, outputs[0].device, places, thread.pinned)
@@ -128,13 +168,15 @@ def sweep() -> None:
 
 def place_of(noted: Note | None, op_type: str, inputs: Any, outputs: Any) -> tuple[str | None, Sequence[str | None]]:
     """The device of a forward op, ``None`` where it is unknown, and those of its inputs; ``noted`` is its note."""
-    if noted is not None and noted[2] is not None:
-        if op_type not in _keeps_inputs and inputs and not any(tensor is None for tensor in inputs):
-            _keeps_inputs.update((op_type, op_type.encode()))
+    if noted is not None:
+        if noted[2] is None:
+            return noted[1], [tensor.device for tensor in inputs]
+        if op_type not in _seen:
+            _seen.add(op_type)
+            if inputs and not any(tensor is None for tensor in inputs):
+                _keeps_inputs.update((op_type, op_type.encode()))
         return noted[1], noted[2]
     places = [device_of(tensor) for tensor in inputs or ()]
-    if noted is not None:
-        return noted[1], places
     for tensor in outputs or ():
         if tensor is not None:
             return device_of(tensor), places

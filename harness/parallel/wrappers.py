@@ -11,36 +11,25 @@ from __future__ import annotations
 import copy
 import functools
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from harness._tensorflow import interface
-from harness.parallel.places import (
-    UNCHANGED,
-    Sums,
-    device_of_argument,
-    device_of_graph_op,
-    device_of_input,
-    entered,
-    spec_of,
-)
+from harness.parallel import graphs
+from harness.parallel.places import UNCHANGED, Sums, device_of_input, entered, spec_of
 from harness.parallel.recording import (
-    Pinned,
+    Callbacks,
     active,
     eager_only,
     in_context,
     note_recorded,
     notes,
+    pinned_if,
     place_of,
     runtime,
     thread,
 )
 
-#: The attribute of pinned ops of a graph. It is Python's, and not in the ``GraphDef``.
-_PINNED = "_harness_pinned"
-#: The same of ops that were made while a tape was played back, whose place is colocated.
-_BACKWARD = "_harness_backward"
 #: The attribute of a trace in which the copy for colocated gradients is, and those in which backward functions are.
 _TWIN = "_harness_colocated"
 _CACHES = ("_cached_function_pairs", "_first_order_tape_functions", "_higher_order_tape_functions")
@@ -50,56 +39,57 @@ def _sums() -> Sums:
     return thread.plays[-1] if thread.plays else Sums()
 
 
-def _pinned_if(pinned: bool) -> AbstractContextManager[None]:
-    return Pinned() if pinned and not thread.pinned else UNCHANGED
-
-
 def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
     def gradient(
         op_name: str, attrs: Any, count: int, inputs: Any, outputs: Any, out_grads: Any, skip: Any, scope: Any
     ) -> Any:
         noted = notes.get(id(attrs))
+        sums = thread.plays[-1] if thread.plays else Sums(active=active())
         pinned = noted is not None and noted[3]
-        sums = _sums()
-        if not pinned and not active():
+        device: str | None = None
+        if pinned or sums.active:
+            device, places = place_of(noted, op_name, inputs, outputs)
+            if noted and device == sums.device and sums.pinned >= pinned and not sums.open and not sums.zeros:
+                # Most gradients of an eager step take this short way: they belong where the tape is played back.
+                grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+                return sums.note(grads, places)
+        if device is None:
             if op_name != "ReadVariableOp":  # which hands its gradient through
                 sums.consume(out_grads)
-            return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
-        device, places = place_of(noted, op_name, inputs, outputs)
-        if device is None:
-            thread.strangers += op_name != "ReadVariableOp"
-            return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+                thread.strangers += sums.active
+            with UNCHANGED if sums.scope == sums.device else entered(sums.scope or "", runtime.context):
+                return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         sums.consume(out_grads)
-        context = runtime.context
-        if context.executing_eagerly() and (not pinned or thread.pinned or runtime.no_tape()):
-            # What the scopes below do, without their calls: this happens for every op of an eager step.
-            was_pinned, name, spec = thread.pinned, context.device_name, context.device_spec
+        if sums.device is not None:
+            # What the scopes below do, without their calls: this happens for every op of an eager tower.
+            was_pinned, spec = thread.pinned, runtime.context.device_spec
             thread.pinned = pinned or was_pinned
-            if name != device:
-                context._set_device(device, spec_of(device))
+            runtime.context._set_device(device, spec_of(device))
             try:
-                out_grads = sums.zeros_here(out_grads, device)
-                grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+                arrived = sums.zeros_here(out_grads, device)
+                grads = original(op_name, attrs, count, inputs, outputs, arrived, skip, scope)
             finally:
                 thread.pinned = was_pinned
-                if name != device:
-                    context._set_device(name, spec)
+                runtime.context._set_device(sums.device, spec)
         else:
-            with _pinned_if(pinned), entered(device, context):
-                out_grads = sums.zeros_here(out_grads, device)
-                grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
-        return sums.register(grads, places)
+            with pinned_if(pinned), entered(device, runtime.context):
+                arrived = sums.zeros_here(out_grads, device)
+                grads = original(op_name, attrs, count, inputs, outputs, arrived, skip, scope)
+        return sums.note(grads, places)
 
     return gradient
 
 
 def _colocated_play(original: Callable[..., Any]) -> Callable[..., Any]:
     def play(tape: Any, target: Any, sources: Any, output_gradients: Any = None, *rest: Any, **named: Any) -> Any:
-        sums = Sums()
-        seeds = sums.seeds(target, output_gradients) if active() else output_gradients
+        sums = Sums(active=active(), pinned=thread.pinned)
+        seeds = sums.seeds(target, output_gradients) if sums.active else output_gradients
+        is_simple = runtime.context.executing_eagerly() and runtime.no_tape()
+        around = sums.play_eagerly(runtime.context, target) if is_simple else UNCHANGED
         thread.plays.append(sums)
         try:
-            return original(tape, target, sources, seeds, *rest, **named)
+            with around:
+                return original(tape, target, sources, seeds, *rest, **named)
         finally:
             thread.plays.pop()
 
@@ -131,9 +121,9 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
                 return backward_function(*out_grads)
             sums = _sums()
             sums.consume(out_grads)
-            with _pinned_if(pinned), entered(device, runtime.context):
+            with pinned_if(pinned), entered(device, runtime.context):
                 grads = backward_function(*sums.zeros_here(out_grads, device))
-            return sums.register(grads, places)
+            return sums.note(grads, places)
 
         original(op_type, output_tensors, input_tensors, backward, *rest, **named)
 
@@ -147,95 +137,6 @@ def _noted_record(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(op_name, inputs, attrs, outputs)
 
     return record
-
-
-def _pinned_op(original: Callable[..., Any]) -> Callable[..., Any]:
-    def create(graph: Any, op: Any, *rest: Any, **named: Any) -> None:
-        original(graph, op, *rest, **named)
-        if thread.pinned:
-            setattr(op, _PINNED, True)
-        if thread.plays and active():
-            setattr(op, _BACKWARD, True)
-        if graph._colocation_stack and op.type == "Placeholder" and (thread.pinned or active()):
-            # An argument is where the caller has it. TensorFlow colocates those that gradients of sums begin to read.
-            op._clear_attr("_class")
-            op._set_device("")
-
-    return create
-
-
-def _colocated_graph_scope(original: Callable[..., Any]) -> Callable[..., Any]:
-    def scope(op: Any, gradient_uid: Any, colocate_gradients_with_ops: bool) -> Any:
-        thread.colocates_itself = bool(colocate_gradients_with_ops)
-        pinned = hasattr(op, _PINNED)
-        if colocate_gradients_with_ops or not (pinned or active()):
-            return original(op, gradient_uid, colocate_gradients_with_ops)
-        device = device_of_graph_op(op)
-        return _pinned_on(device) if pinned else entered(device, runtime.context)
-
-    return scope
-
-
-def _vectorised_there(original: Callable[..., Any]) -> Callable[..., Any]:
-    @contextmanager
-    def scope(graph: Any, op: Any) -> Iterator[None]:
-        """Ops are made anew from ``op``, as by a tape's ``jacobian``: of a backward op, where that was to be."""
-        there: AbstractContextManager[None] = UNCHANGED
-        if hasattr(op, _BACKWARD) and not graph._colocation_stack:
-            there = _pinned_on(op.device) if hasattr(op, _PINNED) else entered(op.device, runtime.context)
-        with original(graph, op), there:
-            yield
-
-    return scope
-
-
-@contextmanager
-def _pinned_on(device: str) -> Iterator[None]:
-    with Pinned(), entered(device, runtime.context):
-        yield
-
-
-def _colocated_graph_sum(original: Callable[..., Any]) -> Callable[..., Any]:
-    def aggregate(grads: Any, op: Any, *rest: Any, **named: Any) -> Any:
-        parts = [part for part in grads.get(op) or () if isinstance(part, list) and len(part) > 1]
-        pinned = any(_is_pinned(grad) for part in parts for grad in part)
-        if not parts or not (pinned or active()):
-            return original(grads, op, *rest, **named)
-        with _pinned_if(pinned), entered(device_of_argument(op), runtime.context):
-            return original(grads, op, *rest, **named)
-
-    return aggregate
-
-
-def _is_pinned(grad: Any) -> bool:
-    return hasattr(getattr(getattr(grad, "values", grad), "op", None), _PINNED)
-
-
-def _one_sum(original: Callable[..., Any]) -> Callable[..., Any]:
-    def add(tensor_list: Any, gradient_uid: Any) -> Any:
-        """All at once: TensorFlow would add up those on each device first, and round otherwise than without devices."""
-        import tensorflow as tf
-
-        if thread.colocates_itself or not active():
-            return original(tensor_list, gradient_uid)
-        return tf.add_n(tensor_list)
-
-    return add
-
-
-def _variable_before_loop(original: Callable[..., Any]) -> Callable[..., Any]:
-    def zeros(op: Any, index: int) -> Any:
-        """Take the shape from the variable that goes into a loop, and not from the same one that comes out of it.
-
-        A ``tf.function`` would have to return the latter, and TensorFlow refuses that where the loop and the variable
-        are on different devices.
-        """
-        loop = op.type in ("While", "StatelessWhile") and op.outputs[index].dtype == "resource"
-        if loop and (hasattr(op, _PINNED) or active()):
-            return original(op.inputs[index].op, op.inputs[index].value_index)
-        return original(op, index)
-
-    return zeros
 
 
 def _own_trace(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -297,6 +198,29 @@ def _sum_there(original: Callable[..., Any]) -> Callable[..., Any]:
     return aggregate
 
 
+def _tape_opened(original: Callable[..., Any]) -> Callable[..., Any]:
+    def push(*tape: Any, **named: Any) -> Any:
+        opened = original(*tape, **named)
+        _count_tapes(1)
+        return opened
+
+    return push
+
+
+def _tape_closed(original: Callable[..., Any]) -> Callable[..., Any]:
+    def pop(tape: Any) -> None:
+        original(tape)
+        _count_tapes(-1)
+
+    return pop
+
+
+def _count_tapes(more: int) -> None:
+    callbacks = runtime.of_thread.op_callbacks
+    if type(callbacks) is Callbacks:
+        callbacks.open(more)
+
+
 def _noted_zeros(original: Callable[..., Any]) -> Callable[..., Any]:
     def zeros(*arguments: Any) -> Any:
         made = original(*arguments)
@@ -313,16 +237,19 @@ _WRAPPERS = (
     ("record", "record_operation", _colocated_region),
     ("record", "record_operation_backprop_only", _colocated_region),
     ("execute", "record_gradient", _noted_record),
-    ("gradients_util", "_maybe_colocate_with", _colocated_graph_scope),
-    ("gradients_util", "_AggregatedGrads", _colocated_graph_sum),
-    ("gradients_util", "_MultiDeviceAddN", _one_sum),
-    ("control_flow_state", "ZerosLike", _variable_before_loop),
+    ("gradients_util", "_maybe_colocate_with", graphs.colocated_scope),
+    ("gradients_util", "_AggregatedGrads", graphs.colocated_sum),
+    ("gradients_util", "_MultiDeviceAddN", graphs.one_sum),
+    ("control_flow_state", "ZerosLike", graphs.variable_before_loop),
     ("function_context", "make_function_context", _own_trace),
     ("trace", "_select_forward_and_backward_functions", _own_backward),
     ("rewriting", "forward_backward", _own_backward),
     ("op_callbacks", "should_invoke_op_callbacks", _without_notes),
-    ("graph", "_create_op_helper", _pinned_op),
-    ("graph", "_original_op", _vectorised_there),
+    ("tape", "push_new_tape", _tape_opened),
+    ("tape", "push_tape", _tape_opened),
+    ("tape", "pop_tape", _tape_closed),
+    ("graph", "_create_op_helper", graphs.pinned_op),
+    ("graph", "_original_op", graphs.vectorised_there),
     ("variable", "sparse_read", _read_here),
     ("variable", "gather_nd", _read_here),
 )
@@ -339,6 +266,7 @@ def install() -> None:
     private = interface()
     with _installing:
         runtime.context, runtime.no_tape = private.context.context(), private.pywrap.TFE_Py_TapeSetIsEmpty
+        runtime.of_thread = runtime.context._thread_local_data
         if _uninstall is None:
             _uninstall = _replace_all()
         _holders += 1

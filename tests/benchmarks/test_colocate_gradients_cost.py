@@ -1,7 +1,7 @@
 """What ``colocate_gradients`` costs beside the same step without it, and what graphs of many variables cost to build.
 
-The eager step works in one device scope, so that the context moves nothing: what is measured is its bookkeeping. The
-graphs are of towers by hand, those within the context, and ``make_parallel``; they are built, not run.
+The eager step works in one device scope or in none, so that the context moves nothing: what is measured is its
+bookkeeping. The graphs are of towers by hand, those within the context, and ``make_parallel``; they are built, not run.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ pytest_plugins = ["figures"]
 _ABSURD = 4.0
 
 
+@pytest.mark.parametrize("scope", [True, False])
 @pytest.mark.parametrize("units", [64, 512])
-def test_an_eager_step_within_the_context(compare: Callable[..., object], devices: harness.Devices, units: int) -> None:
+def test_an_eager_step_within_the_context(
+    compare: Callable[..., object], devices: harness.Devices, units: int, scope: bool
+) -> None:
     import tensorflow as tf
 
     tf.random.set_seed(0)
@@ -29,7 +32,7 @@ def test_an_eager_step_within_the_context(compare: Callable[..., object], device
     x = tf.random.normal([256, units])
 
     def step(_: int) -> object:
-        with tf.device(devices[0].name):
+        with tf.device(devices[0].name if scope else None):
             with tf.GradientTape() as tape:
                 y = x
                 for w, b in zip(weights, biases, strict=True):
@@ -41,7 +44,7 @@ def test_an_eager_step_within_the_context(compare: Callable[..., object], device
         return loss.numpy()
 
     compare(
-        f"colocate_gradients / without: eager step, {units} units",
+        f"colocate_gradients / without: eager step, {units} units{'' if scope else ', no scope'}",
         harness.colocate_gradients(step),
         step,
         target=1.05,

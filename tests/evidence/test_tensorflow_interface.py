@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from sample_programs import function, on, rows, where
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import backprop, context, execute, imperative_grad, record
+from tensorflow.python.eager import backprop, context, execute, imperative_grad, record, tape
 from tensorflow.python.framework import func_graph, op_callbacks, op_def_registry, ops
 from tensorflow.python.ops import resource_variable_ops
 
@@ -38,6 +38,8 @@ ATTRIBUTES = [
     (pywrap_tfe, "TFE_Py_RegisterGradientFunction"),
     (pywrap_tfe, "TFE_Py_FastPathExecute"),
     (pywrap_tfe, "TFE_Py_TapeSetIsEmpty"),
+    (pywrap_tfe.EagerContextThreadLocalData, "op_callbacks"),
+    (tape, "pop_tape"),
     (record, "record_operation"),
     (backprop, "_gradient_function"),
     (imperative_grad, "imperative_grad"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import backprop, context, execute, imperative_grad, record
+from tensorflow.python.eager import backprop, context, execute, imperative_grad, record, tape
 from tensorflow.python.eager.polymorphic_function import concrete_function, function_context
 from tensorflow.python.framework import op_callbacks, ops
 from tensorflow.python.ops import control_flow_state, gradients_util, resource_variable_ops
@@ -25,6 +25,9 @@ REPLACED = [
     (backprop, "_gradient_function"),
     (backprop, "_default_vspace"),
     (imperative_grad, "imperative_grad"),
+    (tape, "push_new_tape"),
+    (tape, "push_tape"),
+    (tape, "pop_tape"),
     (record, "record_operation"),
     (record, "record_operation_backprop_only"),
     (execute, "record_gradient"),
