@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, wraps
@@ -37,6 +37,7 @@ _MODULES = {
     "tape": "eager.tape",  # opens and closes tapes
     "record": "eager.record",  # regions with a backward function of their own
     "op_def_registry": "framework.op_def_registry",  # the dtypes of a node's outputs
+    "kernels": "framework.kernels",  # which kinds of device an op has a kernel for
     "func_graph": "framework.func_graph",  # FuncGraph, made whenever a function is traced
     "ops": "framework.ops",  # _EagerTensorBase._numpy, through which Python reads every tensor; Graph
     "execute": "eager.execute",  # record_gradient
@@ -87,6 +88,7 @@ def check_interface(private: Any) -> None:
         private.pywrap: tuple(f"TFE_Py_{name}" for name in _EXTENSION),
         private.backprop: ("_default_vspace",),
         private.op_def_registry: ("get",),
+        private.kernels: ("get_registered_kernels_for_op",),
         private.attr_value: ("AttrValue",),
         private.func_graph: ("FuncGraph",),
         private.script_ops: ("py_func_common",),
@@ -351,50 +353,3 @@ def op_callback(callback: Callable[..., Any]) -> Iterator[None]:
 def mark(node: Any, attribute: str, text: str) -> None:
     """Put a text attribute on a node of a graph. It survives inlining and placement."""
     node._set_attr(attribute, interface().attr_value.AttrValue(s=text.encode()))
-
-
-def attribute_text(attributes: Mapping[str, Any], name: str) -> str | None:
-    """A text attribute of a node, or ``None``."""
-    return attributes[name].s.decode() if name in attributes else None
-
-
-@lru_cache(maxsize=1024)
-def op_arguments(op_type: str, side: str) -> tuple[Any, ...]:
-    """The definitions of an op's arguments on the side ``input`` or ``output``."""
-    return tuple(getattr(interface().op_def_registry.get(op_type), f"{side}_arg", ()))
-
-
-@lru_cache(maxsize=1024)
-def written_type(kernel: str) -> str:
-    """The op type that a oneDNN kernel stands for: ``MatMul`` for ``_MklMatMul``; any other type as it is.
-
-    What oneDNN makes of several ops is named as TensorFlow's own fusions are: ``_FusedMatMul``.
-    """
-    if not kernel.startswith("_Mkl"):
-        return kernel
-    plain = kernel.removeprefix("_Mkl").removeprefix("Native")
-    return plain if interface().op_def_registry.get(plain) is not None else f"_{plain}"
-
-
-@lru_cache(maxsize=64)
-def dtype_name(number: int) -> str:
-    """Name of a dtype from its number in ``types.proto``."""
-    import tensorflow as tf
-
-    return str(tf.dtypes.as_dtype(number).name)
-
-
-def output_dtypes(op_type: str, attributes: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the dtypes of a node's outputs, from its op definition and attributes. Empty where not known."""
-    names: list[str] = []
-    for argument in op_arguments(op_type, "output"):
-        if argument.type_list_attr:
-            types = list(attributes[argument.type_list_attr].list.type) if argument.type_list_attr in attributes else []
-        elif argument.type_attr:
-            types = [attributes[argument.type_attr].type] if argument.type_attr in attributes else []
-        else:
-            types = [argument.type]
-        if argument.number_attr and argument.number_attr in attributes:
-            types = types * attributes[argument.number_attr].i
-        names.extend(dtype_name(kind) for kind in types if kind)
-    return tuple(names)

@@ -9,13 +9,14 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from harness._tensorflow import CollectedGraph, dtype_name, output_dtypes
+from harness._tensorflow import CollectedGraph
 from harness.devices.name import DeviceName
 from harness.evidence.bodies import Graph, Tensor
 from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.handing import shared
 from harness.evidence.op import Op, Transfer
+from harness.evidence.op_types import dtype_name, output_dtypes
 from harness.evidence.placed import executed_ops, kernels_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
 from harness.evidence.roles import role_of

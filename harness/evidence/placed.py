@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness._tensorflow import CollectedGraph, attribute_text, output_dtypes, written_type
+from harness._tensorflow import CollectedGraph
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
+from harness.evidence.op_types import attribute_text, output_dtypes, written_type
 from harness.evidence.roles import role_of
 from harness.evidence.userops import UserOp, inputs_in_trace, name_in_trace
 

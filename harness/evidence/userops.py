@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness._tensorflow import attribute_text
 from harness.devices.name import DeviceName
 from harness.evidence.bodies import Body, Graph, Tensor, device_of, merge, open_bodies, symbolic_forward
 from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
+from harness.evidence.op_types import attribute_text
 from harness.evidence.pairing import pair
 from harness.evidence.roles import in_gradient_scope
 

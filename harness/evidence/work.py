@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod, sqrt
 
-from harness._tensorflow import CollectedGraph, written_type
+from harness._tensorflow import CollectedGraph
+from harness.evidence.op_types import written_type
 from harness.evidence.placed import user_path
 from harness.evidence.sizes import Shape, imported
 from harness.evidence.userops import UserOp

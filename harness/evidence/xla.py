@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness._tensorflow import output_dtypes
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
+from harness.evidence.op_types import output_dtypes
 from harness.evidence.roles import role_of
 from harness.evidence.userops import UserOp, inputs_in_trace, name_in_trace
 

@@ -10,6 +10,7 @@ from typing import Any
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
+from harness.evidence.op_types import has_kernel
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, moved, proven
 from harness.judgement.diagnosis.wording import listed
@@ -89,6 +90,11 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                 dtypes = wiring.dtypes(op)
                 if "string" in dtypes or (busy.intersection(asked) and not _floating(dtypes)):
                     continue  # texts are on the host wherever they are asked for; integers are indices beside numbers
+                if not has_kernel(op.type, kind := asked[0].kind or "", dtypes):
+                    message = (
+                        f"TensorFlow has no {kind} kernel for the op and its types, so soft placement moved it; run it "
+                        "in a scope of the CPU"
+                    )
             yield Misplaced(op, op.requested, message)
 
 

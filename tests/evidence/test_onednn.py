@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness._tensorflow import CollectedGraph, written_type
+from harness._tensorflow import CollectedGraph
 from harness.devices.name import DeviceName
+from harness.evidence.op_types import written_type
 from harness.evidence.placed import ops_of
 
 

@@ -48,7 +48,18 @@ def moved_by_soft_placement() -> None:
     for options in ({"gradients": False}, {"gradients": True}):
         found = verified(enlarged, images, **options)
         assert [(finding.kind, finding.mode) for finding in found.findings] == [("op-placement", "eager, graph")], found
-        assert "soft placement moves ops" in found.findings[0].message
+        assert "no GPU kernel for the op and its types, so soft placement moved it" in found.findings[0].message
+
+    def on_an_absent_gpu(x: Any) -> Any:
+        with tf.device("/GPU:5"):
+            return tf.matmul(x, tf.ones([4, 4]))
+
+    rows = {"x": tf.random.stateless_normal((6, 4), (1, 3))}
+    found = harness.verify(on_an_absent_gpu, lambda x: tf.matmul(x, tf.ones([4, 4])), rows, devices=devices)
+    messages = [finding.message for finding in found.findings if finding.kind == "op-placement"]
+    # There is a kernel: it is the device that is not there.
+    assert messages, found
+    assert all("soft placement moves ops" in message for message in messages), found
 
 
 def test_texts_may_be_in_the_scope_of_a_gpu_and_numbers_that_it_has_no_kernel_for_may_not(fresh_process: Any) -> None:

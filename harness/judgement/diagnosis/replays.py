@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness._tensorflow import op_arguments
+from harness.evidence.op_types import op_arguments
 from harness.judgement.arithmetic import MOVEMENT, PYTHON
 from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array
