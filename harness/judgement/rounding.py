@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from harness._tensorflow import op_callback
+from harness._tensorflow import interface, op_callback
 from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of_name
@@ -53,7 +53,7 @@ class _Noise:
     def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> Any:
         if self.busy or graph is None or self.control is None or kind in _SKIPPED or "Random" in kind:
             return None
-        if not any(epsilon_of_name(tensor.dtype.name) for tensor in outputs):
+        if not any(epsilon_of_name(tensor.dtype.name) for tensor in outputs) or not self._is_of(graph):
             return None
         self.busy = True
         try:
@@ -62,6 +62,17 @@ class _Noise:
             return [self._moved(tensor, size, exact) for tensor in outputs]
         finally:
             self.busy = False
+
+    def _is_of(self, graph: Any) -> bool:
+        """Whether an op's graph is that of the replay, or of a branch or a loop in it.
+
+        The graph of a ``tf.function`` and that of its gradient are kept, and other runs of the program call them.
+        """
+        while graph is not self.control.graph:
+            if graph is None or type(graph) is interface().func_graph.FuncGraph:
+                return False
+            graph = getattr(graph, "outer_graph", None)
+        return True
 
     def _moved(self, tensor: Any, size: Any, exact: Any) -> Any:
         epsilon = epsilon_of_name(tensor.dtype.name)
