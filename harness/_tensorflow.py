@@ -27,7 +27,10 @@ from harness.tensorflow_version import PRIVATE_SIGNATURES, XPLANE_FIELDS, untest
 HOST_DTYPES = frozenset({"int32", "string", "resource", "variant"})
 #: The same as numbers, as ``tensorflow/core/framework/types.proto`` has them.
 HOST_DTYPE_NUMBERS = frozenset({3, 7, 20, 21})
-_EXTENSION = ("RegisterGradientFunction", "RegisterVSpace", "FastPathExecute", "TapeSetIsEmpty")
+_EXTENSION = (
+    *("RegisterGradientFunction", "RegisterVSpace", "FastPathExecute"),
+    *("TapeSetIsEmpty", "TapeSetIsStopped", "TapeSetShouldRecordBackprop"),
+)
 _MODULES = {
     "context": "eager.context",  # collected graphs after placement, the kernel cache, function definitions
     "op_callbacks": "framework.op_callbacks",  # each eager op as it runs, each graph op as it is built
@@ -107,7 +110,9 @@ def check_interface(private: Any) -> None:
     """
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods.split())
     makers = ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
-    _check_attributes(private.pywrap, private.pywrap.__name__, ("TFE_Py_TapeSetShouldRecordBackprop",))
+    _check_attributes(
+        private.pywrap, private.pywrap.__name__, ("TFE_Py_TapeSetShouldRecordBackprop", "TFE_Py_TapeSetIsStopped")
+    )
     _check_attributes(private.backprop._default_vspace, "backprop._default_vspace", makers)
     _check_attributes(private.ops._EagerTensorBase, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
     for place, expected in PRIVATE_SIGNATURES.items():

@@ -122,25 +122,20 @@ class Sums:
     def __init__(self, *, active: bool = False, pinned: bool = False) -> None:
         self.active = active
         self.pinned = pinned
-        #: In eager code that no tape records: the device on which the tape is played back, ``""`` where there is none.
-        #: What belongs there is not noted.
+        #: The caller's scope, and TensorFlow's form of it, in eager code that no tape records.
+        self.scope: tuple[str, Any] | None = None
+        #: The device of that scope, if it has one. A gradient that belongs there, and is of one tensor, is not noted.
         self.device: str | None = None
-        #: The scope in which the caller plays it back.
-        self.scope: str | None = None
         #: By the gradient: the device of the tensor that it is of.
         self.open: dict[int | None, str] = {}
         #: By the gradient: of how many tensors more it is.
         self._more: dict[int | None, int] = {}
         self.zeros: dict[int, Callable[[], Any]] = {}
 
-    def play_eagerly(self, context: Any, target: Any) -> AbstractContextManager[None]:
-        """Play the tape back in the caller's device scope or, within the context, on the device of the first target."""
-        self.device = self.scope = context.device_name or ""
-        targets = target if isinstance(target, (list, tuple)) else [target]
-        if self.scope or not self.active or not len(targets):
-            return UNCHANGED
-        self.device = device_of(targets[0]) or ""
-        return entered(self.device, context)
+    def play_eagerly(self, context: Any) -> None:
+        """The tape is played back in eager code, and no tape records that."""
+        self.scope = (context.device_name or "", context.device_spec)
+        self.device = context.device_name or None
 
     def seeds(self, target: Any, given: Any) -> Any:
         """The gradients of the targets to begin with: ones, each on the device of its target, where none are given."""
@@ -178,12 +173,16 @@ class Sums:
             else:
                 del self._more[key]
 
-    def note(self, grads: Any, places: Sequence[str | None]) -> Any:
-        """Note the tensors of gradients that were computed. One that is of tensors on two devices becomes two."""
+    def note(self, grads: Any, places: Sequence[str | None], *, is_new: bool = True) -> Any:
+        """Note the tensors of gradients that were computed. One that is of tensors on two devices becomes two.
+
+        ``is_new`` says that none of them may be the gradient of another op's tensors too, unless it arrived here. Zeros
+        may: TensorFlow keeps them.
+        """
         if not isinstance(grads, (list, tuple)):
-            return self.note([grads], places) if grads is not None else grads
-        repeated = _repeats(grads)
-        if not repeated and not self.open and places.count(self.device) == len(places):  # as for most ops
+            return self.note([grads], places, is_new=is_new) if grads is not None else grads
+        all_noted = not is_new or bool(self.zeros) or _repeats(grads)
+        if not all_noted and not self.open and places.count(self.device) == len(places):  # as for most ops
             return grads
         for at, (grad, place) in enumerate(zip(grads, places, strict=False)):
             if grad is None or place is None:
@@ -193,7 +192,7 @@ class Sums:
                 own = self._registered(grad, place)
                 if own is not grad:
                     grads = [*grads[:at], own, *grads[at + 1 :]]
-            elif repeated or place != self.device:
+            elif all_noted or place != self.device:
                 self.open[key] = place
         return grads
 

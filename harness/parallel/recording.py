@@ -9,10 +9,9 @@ asked for, and its backward ops are pinned in turn, so that this holds for deriv
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -48,28 +47,37 @@ class _Thread(threading.local):
 
 
 class _Runtime:
-    """TensorFlow's context, what it keeps for each thread, and whether no tape records. Set before an op is noted."""
+    """TensorFlow's context, what it keeps for each thread, and whether no tape records or all are stopped.
+
+    Set before an op is noted.
+    """
 
     context: Any
     of_thread: Any = SimpleNamespace(op_callbacks=())
     no_tape: Callable[[], bool]
+    stopped: Callable[[], bool]
 
 
 class Callbacks(list[Callable[..., Any]]):
-    """TensorFlow's list of the callbacks of a thread that is within the context.
+    """TensorFlow's list of the callbacks of a thread that is within the context, and of its replica threads.
 
     ``note`` is among them while a tape records, and only then: TensorFlow calls each of them after every op.
     """
 
-    #: How many tapes record.
-    tapes: float = 0
+    def __init__(self, callbacks: Iterable[Callable[..., Any]]) -> None:
+        super().__init__(callbacks)
+        #: The threads in which a tape records, or may when it is no longer stopped.
+        self._recording: set[int] = set()
 
-    def open(self, tapes: float) -> None:
-        """So many more tapes record; fewer where it is negative."""
-        self.tapes += tapes
-        if self.tapes > 0 and note not in self:
+    def update(self) -> None:
+        """A tape was opened or closed in this thread."""
+        if runtime.no_tape() and not runtime.stopped():
+            self._recording.discard(threading.get_ident())
+        else:
+            self._recording.add(threading.get_ident())
+        if self._recording and note not in self:
             self.append(note)
-        elif self.tapes <= 0 and note in self:
+        elif not self._recording and note in self:
             self.remove(note)
 
 
@@ -83,9 +91,9 @@ def in_context() -> bool:
 
 
 def enter() -> None:
-    """Put this thread within the context. How many tapes record already is unknown: they count as endless."""
+    """Put this thread within the context."""
     callbacks = runtime.of_thread.op_callbacks = Callbacks(runtime.of_thread.op_callbacks)
-    callbacks.open(0 if runtime.no_tape() else math.inf)
+    callbacks.update()
 
 
 def leave() -> None:

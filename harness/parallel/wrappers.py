@@ -16,7 +16,7 @@ from typing import Any
 
 from harness._tensorflow import interface
 from harness.parallel import graphs
-from harness.parallel.places import UNCHANGED, Sums, device_of_input, entered, spec_of
+from harness.parallel.places import Sums, device_of_input, entered, spec_of
 from harness.parallel.recording import (
     Callbacks,
     active,
@@ -57,20 +57,20 @@ def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
             if op_name != "ReadVariableOp":  # which hands its gradient through
                 sums.consume(out_grads)
                 thread.strangers += sums.active
-            with UNCHANGED if sums.scope == sums.device else entered(sums.scope or "", runtime.context):
-                return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
+            return original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
         sums.consume(out_grads)
-        if sums.device is not None:
+        if sums.scope is not None:
             # What the scopes below do, without their calls: this happens for every op of an eager tower.
-            was_pinned, spec = thread.pinned, runtime.context.device_spec
-            thread.pinned = pinned or was_pinned
+            if pins := pinned and not sums.pinned:
+                thread.pinned = True
             runtime.context._set_device(device, spec_of(device))
             try:
                 arrived = sums.zeros_here(out_grads, device)
                 grads = original(op_name, attrs, count, inputs, outputs, arrived, skip, scope)
             finally:
-                thread.pinned = was_pinned
-                runtime.context._set_device(sums.device, spec)
+                runtime.context._set_device(*sums.scope)
+                if pins:
+                    thread.pinned = False
         else:
             with pinned_if(pinned), entered(device, runtime.context):
                 arrived = sums.zeros_here(out_grads, device)
@@ -84,12 +84,11 @@ def _colocated_play(original: Callable[..., Any]) -> Callable[..., Any]:
     def play(tape: Any, target: Any, sources: Any, output_gradients: Any = None, *rest: Any, **named: Any) -> Any:
         sums = Sums(active=active(), pinned=thread.pinned)
         seeds = sums.seeds(target, output_gradients) if sums.active else output_gradients
-        is_simple = runtime.context.executing_eagerly() and runtime.no_tape()
-        around = sums.play_eagerly(runtime.context, target) if is_simple else UNCHANGED
+        if runtime.context.executing_eagerly() and runtime.no_tape():
+            sums.play_eagerly(runtime.context)
         thread.plays.append(sums)
         try:
-            with around:
-                return original(tape, target, sources, seeds, *rest, **named)
+            return original(tape, target, sources, seeds, *rest, **named)
         finally:
             thread.plays.pop()
 
@@ -123,7 +122,7 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
             sums.consume(out_grads)
             with pinned_if(pinned), entered(device, runtime.context):
                 grads = backward_function(*sums.zeros_here(out_grads, device))
-            return sums.note(grads, places)
+            return sums.note(grads, places, is_new=op_type == "ReadVariableOp")
 
         original(op_type, output_tensors, input_tensors, backward, *rest, **named)
 
@@ -198,27 +197,15 @@ def _sum_there(original: Callable[..., Any]) -> Callable[..., Any]:
     return aggregate
 
 
-def _tape_opened(original: Callable[..., Any]) -> Callable[..., Any]:
-    def push(*tape: Any, **named: Any) -> Any:
-        opened = original(*tape, **named)
-        _count_tapes(1)
-        return opened
+def _tape_seen(original: Callable[..., Any]) -> Callable[..., Any]:
+    def open_or_close(*tape: Any, **named: Any) -> Any:
+        result = original(*tape, **named)
+        callbacks = runtime.of_thread.op_callbacks
+        if type(callbacks) is Callbacks:
+            callbacks.update()
+        return result
 
-    return push
-
-
-def _tape_closed(original: Callable[..., Any]) -> Callable[..., Any]:
-    def pop(tape: Any) -> None:
-        original(tape)
-        _count_tapes(-1)
-
-    return pop
-
-
-def _count_tapes(more: int) -> None:
-    callbacks = runtime.of_thread.op_callbacks
-    if type(callbacks) is Callbacks:
-        callbacks.open(more)
+    return open_or_close
 
 
 def _noted_zeros(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,9 +232,9 @@ _WRAPPERS = (
     ("trace", "_select_forward_and_backward_functions", _own_backward),
     ("rewriting", "forward_backward", _own_backward),
     ("op_callbacks", "should_invoke_op_callbacks", _without_notes),
-    ("tape", "push_new_tape", _tape_opened),
-    ("tape", "push_tape", _tape_opened),
-    ("tape", "pop_tape", _tape_closed),
+    ("tape", "push_new_tape", _tape_seen),
+    ("tape", "push_tape", _tape_seen),
+    ("tape", "pop_tape", _tape_seen),
     ("graph", "_create_op_helper", graphs.pinned_op),
     ("graph", "_original_op", graphs.vectorised_there),
     ("variable", "sparse_read", _read_here),
@@ -266,7 +253,7 @@ def install() -> None:
     private = interface()
     with _installing:
         runtime.context, runtime.no_tape = private.context.context(), private.pywrap.TFE_Py_TapeSetIsEmpty
-        runtime.of_thread = runtime.context._thread_local_data
+        runtime.of_thread, runtime.stopped = runtime.context._thread_local_data, private.pywrap.TFE_Py_TapeSetIsStopped
         if _uninstall is None:
             _uninstall = _replace_all()
         _holders += 1
