@@ -28,8 +28,12 @@ HOST_DTYPES = frozenset({"int32", "string", "resource", "variant"})
 #: The same as numbers, as ``tensorflow/core/framework/types.proto`` has them.
 HOST_DTYPE_NUMBERS = frozenset({3, 7, 20, 21})
 _EXTENSION = (
-    *("RegisterGradientFunction", "RegisterVSpace", "FastPathExecute"),
-    *("TapeSetIsEmpty", "TapeSetIsStopped", "TapeSetShouldRecordBackprop"),
+    "RegisterGradientFunction",
+    "RegisterVSpace",
+    "FastPathExecute",
+    "TapeSetIsEmpty",
+    "TapeSetIsStopped",
+    "TapeSetShouldRecordBackprop",
 )
 _MODULES = {
     "context": "eager.context",  # collected graphs after placement, the kernel cache, function definitions
@@ -102,7 +106,7 @@ def check_interface(private: Any) -> None:
         _check_attributes(owner, owner.__name__, names)
     now = f"{private.context.__name__}.context()"
     _check_attributes(private.context.context(), now, ("_thread_local_data",))
-    _check_attributes(private.context.context()._thread_local_data, now, ("op_callbacks", "is_eager", "device_name"))
+    _check_attributes(private.context.context()._thread_local_data, now, ("op_callbacks",))
     methods = """
         add_op_callback call_function clear_kernel_cache device_name disable_graph_collection enable_graph_collection
         ensure_initialized executing_eagerly export_run_metadata get_function_def get_graph_debug_info has_function
@@ -110,9 +114,6 @@ def check_interface(private: Any) -> None:
     """
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods.split())
     makers = ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
-    _check_attributes(
-        private.pywrap, private.pywrap.__name__, ("TFE_Py_TapeSetShouldRecordBackprop", "TFE_Py_TapeSetIsStopped")
-    )
     _check_attributes(private.backprop._default_vspace, "backprop._default_vspace", makers)
     _check_attributes(private.ops._EagerTensorBase, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
     for place, expected in PRIVATE_SIGNATURES.items():

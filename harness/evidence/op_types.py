@@ -8,7 +8,7 @@ from typing import Any
 
 from harness._tensorflow import interface
 
-#: Kernels of a kind of device that serve every kind: TensorFlow registers those of ops on handles and shapes so.
+#: What TensorFlow calls a kernel that serves every kind of device, as those of ops on handles and shapes do.
 _ANY_KIND = "DEFAULT"
 
 

@@ -133,7 +133,7 @@ class Sums:
         self.zeros: dict[int, Callable[[], Any]] = {}
 
     def play_eagerly(self, context: Any) -> None:
-        """The tape is played back in eager code, and no tape records that."""
+        """Note the scope in which the tape is played back, in eager code that no tape records."""
         self.scope = (context.device_name or "", context.device_spec)
         self.device = context.device_name or None
 
@@ -176,12 +176,12 @@ class Sums:
     def note(self, grads: Any, places: Sequence[str | None], *, is_new: bool = True) -> Any:
         """Note the tensors of gradients that were computed. One that is of tensors on two devices becomes two.
 
-        ``is_new`` says that none of them may be the gradient of another op's tensors too, unless it arrived here. Zeros
-        may: TensorFlow keeps them.
+        ``is_new`` says that the op made them, so that no other op returns the same tensors. Zeros are never new:
+        TensorFlow keeps them and uses them again.
         """
         if not isinstance(grads, (list, tuple)):
             return self.note([grads], places, is_new=is_new) if grads is not None else grads
-        all_noted = not is_new or bool(self.zeros) or _repeats(grads)
+        all_noted = bool(not is_new or self.zeros or _repeats(grads))
         if not all_noted and not self.open and places.count(self.device) == len(places):  # as for most ops
             return grads
         for at, (grad, place) in enumerate(zip(grads, places, strict=False)):

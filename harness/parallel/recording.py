@@ -24,10 +24,8 @@ Note: TypeAlias = tuple[Any, str, "Sequence[str | None] | None", bool]
 notes: dict[int, Note] = {}
 _NOTES_TO_SWEEP_AT = 4096
 _sweep_at = _NOTES_TO_SWEEP_AT
-#: Op types, as text and bytes, of which a tape keeps all inputs: it goes by the type alone.
-_keeps_inputs: set[str | bytes] = set()
-#: Op types of which that is known.
-_seen: set[str] = set()
+#: Whether a tape keeps all inputs of ops of a type, as text and bytes: it goes by the type alone.
+_keeps_inputs: dict[str | bytes, bool] = {}
 
 
 class _Thread(threading.local):
@@ -47,13 +45,12 @@ class _Thread(threading.local):
 
 
 class _Runtime:
-    """TensorFlow's context, what it keeps for each thread, and whether no tape records or all are stopped.
-
-    Set before an op is noted.
-    """
+    """What is asked for at each op. It is set before an op is noted."""
 
     context: Any
+    #: What TensorFlow's context keeps for the thread that asks.
     of_thread: Any = SimpleNamespace(op_callbacks=())
+    #: Whether no tape records in this thread, or all tapes are stopped there.
     no_tape: Callable[[], bool]
     stopped: Callable[[], bool]
 
@@ -139,7 +136,7 @@ def note(op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = Non
     """Note where an eager op ran. TensorFlow calls this after each; what is returned goes to the next callback."""
     if graph is not None or not attrs or not outputs:
         return outputs
-    places = None if op_type in _keeps_inputs else [tensor.device for tensor in inputs]
+    places = None if _keeps_inputs.get(op_type) else [tensor.device for tensor in inputs]
     notes[id(attrs)] = (attrs, outputs[0].device, places, thread.pinned)
     if len(notes) >= _sweep_at:
         sweep()
@@ -178,11 +175,10 @@ def place_of(noted: Note | None, op_type: str, inputs: Any, outputs: Any) -> tup
     """The device of a forward op, ``None`` where it is unknown, and those of its inputs; ``noted`` is its note."""
     if noted is not None:
         if noted[2] is None:
-            return noted[1], [tensor.device for tensor in inputs]
-        if op_type not in _seen:
-            _seen.add(op_type)
-            if inputs and not any(tensor is None for tensor in inputs):
-                _keeps_inputs.update((op_type, op_type.encode()))
+            return noted[1], [getattr(tensor, "device", None) for tensor in inputs]
+        if op_type not in _keeps_inputs:
+            keeps = bool(inputs) and not any(tensor is None for tensor in inputs)
+            _keeps_inputs[op_type] = _keeps_inputs[op_type.encode()] = keeps
         return noted[1], noted[2]
     places = [device_of(tensor) for tensor in inputs or ()]
     for tensor in outputs or ():

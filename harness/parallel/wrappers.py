@@ -49,7 +49,8 @@ def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
         device: str | None = None
         if pinned or sums.active:
             device, places = place_of(noted, op_name, inputs, outputs)
-            if noted and device == sums.device and sums.pinned >= pinned and not sums.open and not sums.zeros:
+            is_here = noted is not None and device == sums.device and (sums.pinned or not pinned)
+            if is_here and not sums.open and not sums.zeros:
                 # Most gradients of an eager step take this short way: they belong where the tape is played back.
                 grads = original(op_name, attrs, count, inputs, outputs, out_grads, skip, scope)
                 return sums.note(grads, places)
