@@ -105,12 +105,12 @@ def check_interface(private: Any) -> None:
     for owner, names in wanted.items():
         _check_attributes(owner, owner.__name__, names)
     now = f"{private.context.__name__}.context()"
-    _check_attributes(private.context.context(), now, ("_thread_local_data",))
+    _check_attributes(private.context.context(), now, ("_soft_device_placement", "_thread_local_data"))
     _check_attributes(private.context.context()._thread_local_data, now, ("op_callbacks",))
     methods = """
-        add_op_callback call_function clear_kernel_cache device_name disable_graph_collection enable_graph_collection
-        ensure_initialized executing_eagerly export_run_metadata get_function_def get_graph_debug_info has_function
-        op_callbacks remove_op_callback _clear_caches _set_device
+        add_op_callback call_function clear_kernel_cache device_name devices disable_graph_collection
+        enable_graph_collection ensure_initialized executing_eagerly export_run_metadata get_function_def
+        get_graph_debug_info has_function op_callbacks remove_op_callback _clear_caches _set_device
     """
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods.split())
     makers = ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")

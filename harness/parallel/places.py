@@ -57,6 +57,29 @@ def spec_of(device: str) -> Any:
     return tf.DeviceSpec.from_string(device)
 
 
+#: The devices that TensorFlow listed, and the one of them that ops without a scope run on.
+_listed: tuple[Any, str | None] = (None, None)
+
+
+def default_device(context: Any) -> str | None:
+    """The device that eager ops run on outside of any scope; ``None`` where that depends on the op.
+
+    It is the first GPU of this host, or the first CPU. On a GPU it takes soft placement for an op to fall back to the
+    CPU within a scope, as it always does outside of one.
+    """
+    global _listed
+    devices = context.devices()  # another list when hosts join
+    if _listed[0] is not devices:
+        host = devices[0].rpartition("/device:")[0]
+        here = [name for name in devices if name.startswith(f"{host}/device:")]
+        kinds = {name.rsplit(":", 2)[-2] for name in here}
+        kind = "GPU" if "GPU" in kinds else "CPU"
+        first = min((name for name in here if f":{kind}:" in name), key=lambda name: int(name.rpartition(":")[2]))
+        _listed = devices, (first if kinds <= {"CPU", "GPU"} else None)
+    device = _listed[1]
+    return None if device and ":GPU:" in device and context._soft_device_placement is False else device
+
+
 def entered(device: str, context: Any = None) -> AbstractContextManager[None]:
     """A device scope that replaces those around it; ``""`` leaves the choice to TensorFlow."""
     private = interface()
@@ -124,7 +147,7 @@ class Sums:
         self.pinned = pinned
         #: The caller's scope, and TensorFlow's form of it, in eager code that no tape records.
         self.scope: tuple[str, Any] | None = None
-        #: The device of that scope, if it has one. A gradient that belongs there, and is of one tensor, is not noted.
+        #: The device that it stands for. A gradient that belongs there, and is of one tensor, is not noted.
         self.device: str | None = None
         #: By the gradient: the device of the tensor that it is of.
         self.open: dict[int | None, str] = {}
@@ -135,7 +158,7 @@ class Sums:
     def play_eagerly(self, context: Any) -> None:
         """Note the scope in which the tape is played back, in eager code that no tape records."""
         self.scope = (context.device_name or "", context.device_spec)
-        self.device = context.device_name or None
+        self.device = context.device_name or default_device(context)
 
     def seeds(self, target: Any, given: Any) -> Any:
         """The gradients of the targets to begin with: ones, each on the device of its target, where none are given."""
