@@ -75,7 +75,7 @@ class InvalidRequirement(UsageError, ValueError):
         self.text = text
         super().__init__(
             f"requirement {text!r} is not valid; accepted: gpu=N, core=N (CPU cores) or device=N (configured devices) "
-            "for at least N, == for exactly N; 'gpu>=N' needs the quotes"
+            "for at least N, == for exactly N; quote 'gpu>=N' in a shell"
         )
 
 
@@ -117,7 +117,8 @@ class DevicesAlreadyConfigured(HarnessError, RuntimeError):
         self.asked = asked
         super().__init__(
             f"devices are already configured as {current}; requested: {asked}; TensorFlow fixes its devices once per "
-            "process: call harness.configure before anything else uses TensorFlow, or use a fresh process"
+            "process: request the same devices, call harness.configure before anything else uses TensorFlow, or use a "
+            "fresh process"
         )
 
 

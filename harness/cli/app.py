@@ -173,7 +173,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("trace", trace_function, "Show where the ops of a function run."),
     ("profile", profile.profile_function, "Show where a function spends its time."),
     ("profile-machine", profile_machine.profile_machine, "Measure the rates that this machine's devices reach."),
-    ("burnin", burnin.burnin, "Run all checks of the hardware for hours."),
+    ("burnin", burnin.burnin, "Run all hardware checks for hours."),
     ("scale", scale.scale_function, "Show how a function's time changes with the number of devices."),
     ("run", run.run_tasks, "Run several programs at once, each on its own device."),
     ("serve", serve.serve, "Offer this host's devices to --devices cluster:HOST:PORT."),

@@ -1,4 +1,4 @@
-"""``harness burnin``: all checks of the hardware, again and again for hours."""
+"""``harness burnin``: all hardware checks, again and again for hours."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def burnin(
     ] = False,
     fake: FakeOption = None,
 ) -> None:
-    """Run all checks of the hardware in rotation, under load, for a stated time.
+    """Run all hardware checks in rotation, under load, for a stated time.
 
     Each result is saved at once, so that after ^C or a reboot the same command continues. The report says when each
     error first occurred and how often, and shows temperature, clock, power and rate of each card over the whole time.

@@ -49,7 +49,7 @@ class RuntimeSettings:
         gpus = ", ".join(str(gpu) for gpu in self.gpus) or "none"
         return (
             f"{plural(self.logical_cpus, 'CPU device')}, visible GPUs {gpus}, "
-            f"threads in an op {threads(self.intra_op_threads)}, between ops {threads(self.inter_op_threads)}"
+            f"intra-op threads {threads(self.intra_op_threads)}, inter-op threads {threads(self.inter_op_threads)}"
         )
 
     def met_by(self, found: RuntimeSettings) -> bool:

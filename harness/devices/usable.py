@@ -38,5 +38,5 @@ def configure_usable(spec: str) -> Devices:
     cause = "" if error is None else f", cuInit fails with error {error}"
     broken = nvml_error()
     there = f"the driver has {plural(len(inventory.unusable), 'GPU')}" if broken is None else f"NVML fails ({broken})"
-    why = f"no GPU can be used: {there}, TensorFlow has none{cause}"
+    why = f"no GPU can be used: {there}, but TensorFlow uses none{cause}"
     return Devices((), spec=request.text, reason=why)

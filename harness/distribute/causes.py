@@ -80,7 +80,7 @@ def _from_gradients(case: Case) -> Iterator[Finding]:
                 None,
                 "an update by the gradients",
                 f"an update by {times} these",
-                f"the weights change by {times} what they change on one device, with the same gradients and {replicas} "
+                f"the weights change {times} as much as on one device, with the same gradients and {replicas} "
                 "replicas; add up the replicas' gradients once, either by all_reduce or in the optimizer",
             )
 

@@ -156,7 +156,7 @@ def judge_collectives(counts: Sequence[CollectiveCount], loop: str, devices: Dev
             if got is None or (got.count, got.size_bytes) != (want.count, want.size_bytes):
                 found = "none" if got is None else _amount(got)
                 expected = f"{_amount(want)}, as on {_short(want.device)}"
-                message = "this device runs other collectives in a step than the other devices"
+                message = "this device does not run the same collectives in a step as the other devices"
                 findings.append(Finding("sync", type_, name, expected, found, message, mode=loop))
     if needed and len(devices) > 1 and not by_type:
         message = "replicas exchange nothing: each trains on its own"

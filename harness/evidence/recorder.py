@@ -239,8 +239,8 @@ def check_complete(recording: Recording) -> None:
         if function is not None and function.node_def and step.body is None and not compiled_by_xla(function):
             if _is_remote(step.device):
                 raise EvidenceError(
-                    f"the function {step.type} ran on {step.device}, and of a function that eager code calls in "
-                    "another process TensorFlow reports no graph; call it within a tf.function, or verify with "
+                    f"the function {step.type} ran on {step.device}, and TensorFlow reports no graph of a function "
+                    "that eager code calls in another process; call it within a tf.function, or verify with "
                     "modes=('graph',)"
                 )
             raise EvidenceError(

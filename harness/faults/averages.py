@@ -164,7 +164,7 @@ def _step(loss: Callable[[Any], Any], variables: list[Any]) -> Callable[[Any], A
     "G01-summed-gradients",
     "gradients of means added up",
     "tensorflow 25806",
-    "added up over <n> shards, but each shard's value is a mean",
+    "summed over <n> shards, but each shard's value is a mean",
 )
 def _gradients_summed(devices: Devices) -> Case:
     """A training step: each device's loss is a mean, so gradients have to be averaged."""

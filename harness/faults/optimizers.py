@@ -304,7 +304,7 @@ FAULTS = (
     ),
     Fault(
         "T19-steps-per-tower",
-        "a count of the steps that each tower adds to",
+        "a step counter that each tower increments",
         "public code",
         _trained(
             partial(_counted, step=_alone, times=1),

@@ -292,7 +292,7 @@ FAULTS = (
     ),
     Fault(
         "V28-sum-of-means",
-        "means added up over the shards",
+        "means summed over the shards",
         "public code",
         slip(_loss, _added, _mean),
         "<n> times too large",

@@ -60,7 +60,7 @@ def _stages(devices: Devices, places: Sequence[str], *found: str) -> Case:
     "M01-two-stages-on-one-device",
     "a stage runs on the previous stage's device",
     "a slip in a list of devices: one device idles, and another fetches weights in every call",
-    "no op of the program ran on|passes tensors to the next device only",
+    "no op of the program ran on|pass tensors only to the next device",
     devices_needed=3,
 )
 def _two_on_one(devices: Devices) -> Case:
@@ -75,7 +75,7 @@ def _two_on_one(devices: Devices) -> Case:
     "M01-stages-swapped",
     "two stages run on each other's devices",
     "a slip in a list of devices",
-    "passes tensors to the next device only",
+    "pass tensors only to the next device",
     devices_needed=3,
 )
 def _swapped(devices: Devices) -> Case:
@@ -89,7 +89,7 @@ def _swapped(devices: Devices) -> Case:
     "M02-activation-through-the-host",
     "an activation is fetched to the host on its way to the next stage",
     "a check, a print or a clip between two stages, outside their scopes",
-    "(passes tensors to the next device only|a device that is not part of the pipeline).*Tanh",
+    "(pass tensors only to the next device|a device that is not part of the pipeline).*Tanh",
     devices_needed=3,
 )
 def _through_the_host(devices: Devices) -> Case:
@@ -137,7 +137,7 @@ def _keras_layers(devices: Devices) -> Case:
     "M04-gradients-of-micro-batches-added-up-elsewhere",
     "every micro-batch's gradient of a stage's weights is sent to device 0 and added up there",
     "micro-batches in a loop: tf.GradientTape adds up where tape.gradient is called",
-    "passes gradients to the previous device only",
+    "pass gradients only to the previous device",
     devices_needed=3,
 )
 def _micro_batches_by_hand(devices: Devices) -> Case:

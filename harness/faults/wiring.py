@@ -179,7 +179,7 @@ def _vote_on_host(p: _Parts, x: Any) -> Any:
     return _votes(p, x, place=p.host)
 
 
-_NEXT = "a stage passes tensors to the next device only"
+_NEXT = "a stage may pass tensors only to the next device"
 _ALONE = "member|side by side|arguments and results"
 
 FAULTS = (

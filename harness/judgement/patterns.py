@@ -18,7 +18,7 @@ from harness.records import Finding
 #: The patterns that verify knows: ``stages``, each device hands on to its neighbour; ``members``, none hands on.
 PATTERNS = ("stages", "members")
 #: Why a tensor of a stage went to another device than the next one.
-SKIPPED = "a stage passes tensors to the next device only: an op, or a stage, is on the wrong device"
+SKIPPED = "a stage may pass tensors only to the next device: an op or a whole stage is on the wrong device"
 #: The gradient of each operand is that of the sum, where the shapes are equal.
 _SUMS = frozenset({"Add", "AddN", "AddV2", "BiasAdd"})
 
@@ -105,7 +105,7 @@ def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
         if source.role == "forward" and reader.role == "forward" and end != start + 1:
             return SKIPPED
         if source.role == "gradient" and end != start - 1:
-            return "a stage passes gradients to the previous device only: an op is on the wrong device"
+            return "a stage may pass gradients only to the previous device: an op is on the wrong device"
         return ""
 
     return wrong

@@ -119,8 +119,8 @@ def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
         ops = [op for each in found.values() for op in each]
         yield stray(
             "op-placement",
-            "a device scope names a device that the program must not use; a strategy created without devices "
-            "uses every device of the machine, and the global batch changes with their number",
+            "a device scope names a device that the program must not use; a tf.distribute strategy "
+            "created without devices uses every device, so the global batch may grow with the number of devices",
             first_of(ops),
             mode,
             devices=found,

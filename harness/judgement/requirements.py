@@ -73,8 +73,8 @@ def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = 
         REQUIRED,
         Verdict.FAIL,
         "; ".join(finding.message for finding in findings),
-        "compare harness devices with nvidia-smi -L; a card that neither lists is not powered, not seated, or not "
-        "passed to the container; without --require, the checks run on what is available",
+        "compare the output of harness devices with that of nvidia-smi -L; a card that neither lists is not powered, "
+        "not seated, or not passed to the container; without --require, the checks run on what is available",
         Exercised(),
         findings,
         spec=spec,

@@ -176,7 +176,7 @@ class Measuring:
             try:
                 run = rounded(self.single)
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything where it is built as a graph
-                return self().noted(f"; no graph to replay its ops in: {type(error).__name__}")
+                return self().noted(f"; its ops could not be replayed as a graph: {type(error).__name__}")
             for seed in range(replays()):
                 for size in _SIZES:
                     self.snapshot.restore()

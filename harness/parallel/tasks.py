@@ -110,7 +110,7 @@ def slots(
     if isinstance(wanted, CoresSpec):
         if wanted.count > len(own_cores):
             available = [f"core of CPU {cpu}" for cpu in own_cores]
-            raise DevicesUnavailable(str(request), f"{wanted.count} CPU cores, with no two tasks on one", available)
+            raise DevicesUnavailable(str(request), f"{wanted.count} CPU cores, one for each task", available)
         return tuple(_cpu(index, cpu) for index, cpu in enumerate(own_cores[: wanted.count]))
     if isinstance(wanted, CpuSpec):
         allowed = sorted(allowed_cpus() if cpus is None else cpus)

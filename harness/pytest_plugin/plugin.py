@@ -171,7 +171,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = session.config.stash[_STATE]
     state.needed = bool(needing)
     state.measuring = speed.is_measurement(session.config, needing)
-    _note_start(state, "a conftest.py or a test file, when it was imported; let a fixture do it that uses devices")
+    _note_start(
+        state, "a conftest.py or a test file, while it was imported; move that into a fixture that uses devices"
+    )
 
 
 def _needs_devices(item: pytest.Item) -> bool:

@@ -20,7 +20,7 @@ _ACTIONS = (
     ("reboot the node", "reboot the node"),
     ("compatibility package", "remove CUDA's compatibility package"),
     ("from LD_LIBRARY_PATH", "take it out of LD_LIBRARY_PATH"),
-    ("nvidia-cuda-mps-control", "start the server of MPS"),
+    ("nvidia-cuda-mps-control", "start the MPS server"),
     ("reseat", "reseat"),
     ("another process", "free its memory, or reset"),
     ("fans", "cool"),

@@ -57,7 +57,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
         try:
             command = tuple(shlex.split(named))
         except ValueError as error:
-            raise SoftwareGpusUnavailable(f"CXX is {named!r}, which is no command ({error})", _INSTALL) from error
+            raise SoftwareGpusUnavailable(f"CXX is {named!r}, which is not a command ({error})", _INSTALL) from error
         if shutil.which(command[0], path=environment.get("PATH")) is None:
             raise SoftwareGpusUnavailable(f"CXX names {named!r}, which cannot be found", _INSTALL)
         return Compiler(command, _version(command))

@@ -104,7 +104,7 @@ class Drivers:
         built = build_drivers()
         if loaded := [name for name in _LIBRARIES if _is_real(name)]:
             names = " and ".join(loaded)
-            why = f"this process has loaded the machine's own {names}, and cannot have that of a described machine"
+            why = f"this process has already loaded the machine's own {names}, so a described machine cannot replace it"
             remedy = "in a fresh process, call harness.configure before anything looks for GPUs, such as"
             raise SoftwareGpusUnavailable(why, f"{remedy} tf.config.list_physical_devices or pynvml.nvmlInit")
         made = cls(folder_of_this_process("harness-machine-"))

@@ -112,7 +112,10 @@ def _digest(libraries: Sequence[Path]) -> str:
 
 def _compile(compiler: Compiler, installation: Installation, source: Path, library: Path) -> None:
     # Where a test or a service captures stderr, this explains the wait.
-    sys.stderr.write(f"harness: compiling software GPUs for TensorFlow {installation.version.split()[0]}, once\n")
+    sys.stderr.write(
+        f"harness: compiling software GPUs for TensorFlow {installation.version.split()[0]}, once; this takes a minute "
+        "or less\n"
+    )
     unfinished = library.with_suffix(".unfinished")
     try:
         compiler.compile(installation.arguments(source / _MAIN, unfinished), library.with_suffix(".log"))

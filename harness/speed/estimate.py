@@ -150,8 +150,8 @@ def _log_ratios(single_ns: Sequence[float], parallel_ns: Sequence[float]) -> NDA
 
     if len(single_ns) != len(parallel_ns) or len(single_ns) < FEWEST_PAIRS:
         raise UsageError(
-            f"{len(single_ns)} and {len(parallel_ns)} times are not pairs; accepted: equally many times of both sides, "
-            f"at least {FEWEST_PAIRS}; measure longer"
+            f"{len(single_ns)} and {len(parallel_ns)} times are not pairs; accepted: the same number of times for both "
+            f"sides, at least {FEWEST_PAIRS}; measure longer"
         )
     single, parallel = np.asarray(single_ns, float), np.asarray(parallel_ns, float)
     if not (np.all(single > 0.0) and np.all(parallel > 0.0)):

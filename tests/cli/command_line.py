@@ -27,7 +27,7 @@ LIMIT_S = 900
 def run(folder: Path, *arguments: str, planted: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
     """Call the main function of ``harness`` in this process; with ``planted`` it knows the planted checks.
 
-    What starts TensorFlow's server, ends by a signal or depends on how Python starts belongs into :func:`run_process`.
+    What starts TensorFlow's server, ends by a signal or depends on how Python starts belongs in :func:`run_process`.
     """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with (

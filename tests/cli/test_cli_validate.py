@@ -141,7 +141,7 @@ def test_a_killed_run_leaves_no_process_and_an_incomplete_record(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--devices", "cpu:0"], "device spec 'cpu:0': there must be 1 device or more"),
+        (["--devices", "cpu:0"], "device spec 'cpu:0': at least 1 device is needed"),
         (["--devices", "four"], "device spec 'four': unknown; accepted: auto, cpu:N"),
         (["--devices", "@nope"], "no such profile; accepted: @cpu-2"),
         (["--devices", "nope.toml"], "device spec 'nope.toml': the profile cannot be read"),

@@ -149,8 +149,8 @@ def test_a_runtime_that_the_user_started_is_refused_with_what_is_set_and_left_al
     with pytest.raises(DevicesAlreadyConfigured) as caught:
         configure("cpu:4")
     assert caught.value.current == (
-        "1 CPU device, visible GPUs GPU:0, GPU:1, threads in an op TensorFlow's choice, "
-        "between ops TensorFlow's choice (not by the harness)"
+        "1 CPU device, visible GPUs GPU:0, GPU:1, intra-op threads TensorFlow's choice, "
+        "inter-op threads TensorFlow's choice (not by the harness)"
     )
     assert tensorflow.state() == before
     assert current() is None

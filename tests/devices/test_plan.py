@@ -157,8 +157,8 @@ def test_a_plan_is_described_in_one_line() -> None:
     options = Options(determinism=True, tf32=False, soft_placement=True)
     text = Request(AutoSpec(), options).plan(_machine(1)).describe()
     assert text == (
-        "2 logical-gpu devices: 1 CPU device, visible GPUs GPU:0 as 32000 + 32000 MiB, threads in an op any, "
-        "between ops any, TF32 off, op determinism on, soft placement on"
+        "2 logical-gpu devices: 1 CPU device, visible GPUs GPU:0 as 32000 + 32000 MiB, intra-op threads any, "
+        "inter-op threads any, TF32 off, op determinism on, soft placement on"
     )
 
 

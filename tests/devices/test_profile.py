@@ -114,7 +114,7 @@ def test_a_profile_that_says_little_leaves_the_rest_to_tensorflow(tmp_path: Path
         ('schema_version = true\nspec = "gpu"', "schema_version", True, "1"),
         ("schema_version = 1", "spec", None, "cpu:N"),
         ("schema_version = 1\nspec = 4", "spec", 4, "cpu:N"),
-        ('schema_version = 1\nspec = "cpu:0"', "spec", "cpu:0", "1 device or more"),
+        ('schema_version = 1\nspec = "cpu:0"', "spec", "cpu:0", "at least 1 device is needed"),
         ('schema_version = 1\nspec = "@cpu-4"', "spec", "@cpu-4", "cannot name another"),
         ('schema_version = 1\nspec = "other.toml"', "spec", "other.toml", "cannot name another"),
         (f"{_HEAD}tf23 = true", "tf23", True, "did you mean tf32?"),

@@ -58,7 +58,7 @@ def test_where_memory_in_use_is_not_known_nothing_is_said_to_be_left_behind(monk
     assert "no leak in 200 steps" in execute(memory.CHECK, context()).reason
     monkeypatch.setattr(DescribedMachine, "used_bytes", lambda self, card: None)
     result = execute(memory.CHECK, context())
-    assert "leaks were not looked for on all devices" in result.reason
+    assert "not all devices were checked for leaks" in result.reason
     assert "no leak" not in result.reason
 
 

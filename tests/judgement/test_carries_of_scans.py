@@ -58,8 +58,8 @@ WRONG: list[tuple[str, Carry, str]] = [
         lambda totals, shard: totals[shard - 1] if shard else tf.zeros_like(totals[0]),
         r"carry of Cumsum .* that of shard 1 alone",
     ),
-    ("inclusive", lambda totals, shard: added_up(totals, shard + 1), "made with the rows of the shard itself"),
-    ("subtracted", lambda totals, shard: -added_up(totals, shard), "taken off instead of put on"),
+    ("inclusive", lambda totals, shard: added_up(totals, shard + 1), "made from the rows of the shard itself"),
+    ("subtracted", lambda totals, shard: -added_up(totals, shard), "subtracted instead of added"),
     (
         "missing in one shard",
         lambda totals, shard: added_up(totals, shard) * (0.0 if shard == 2 else 1.0),
@@ -94,7 +94,7 @@ def test_a_carry_from_the_wrong_side_is_named(devices: Devices) -> None:
     x = {"x": sample(24, 3)}
     wrong = in_shards(devices, backwards, tf.add, added_up, last=0)
     found = verify(wrong, lambda x: tf.tanh(backwards(x) / 4.0), x, devices=devices)
-    assert re.search("made with the shards after it, and not with those before it", found.reason), found
+    assert re.search("made from the shards after it instead of those before it", found.reason), found
     right = in_shards(devices, backwards, tf.add, after, last=0)
     assert verify(right, lambda x: tf.tanh(backwards(x) / 4.0), x, devices=devices).passed
 

@@ -78,7 +78,11 @@ def verified(devices: Devices, tower: Tower, join: Callable[[Any], Any], wrong: 
             by_rows,
             r"shards 1 and 2 .* differ; .*; the first op that differs is AddV2: it reads the constant 1 where",
         ),
-        (cut, by_rows, r"the first op that differs is Mul, which reads what .*Sub \(test_first_difference.py:\d+\)"),
+        (
+            cut,
+            by_rows,
+            r"the first op that differs is Mul, which reads the result of .*Sub \(test_first_difference.py:\d+\)",
+        ),
         (activated, tf.add_n, r"is Softplus on .*: its inputs are equal.*; the reference runs Tanh \("),
         (contracted, tf.add_n, r"is AddV2 on .*: it reads the constant 0\.3 where the reference reads 0"),
     ],
@@ -207,7 +211,7 @@ def test_a_variable_that_one_device_does_not_write_to_is_named(devices: Devices)
         )
 
     found = judged(True)
-    assert "no op writes to the variable before, as AssignVariableOp (" in found.reason, found
+    assert "no op writes to the variable first, but AssignVariableOp (" in found.reason, found
     assert judged(False).passed
 
 
@@ -333,7 +337,7 @@ def test_inputs_are_called_equal_only_where_each_of_them_was_compared() -> None:
     assert sentence_of(origin) == "Mul: its inputs are equal, as are 4 results before it"
     assert sentence_of(replace(origin, uncompared=True)) == "Mul: not all of its inputs were compared"
     moved = sentence_of(replace(origin, unlike=(step("Range"),), devices=(step("Mul").device,)))
-    assert moved == "Mul on CPU:1: the reference has no equal of what it reads from Range (a.py:3) either"
+    assert moved == "Mul on CPU:1: what it reads from Range (a.py:3) has no counterpart in the reference either"
 
 
 @pytest.mark.parametrize("inside", [True, False])

@@ -181,17 +181,17 @@ def another_table(devices: Devices, wrong: bool) -> Planted:
 CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
     (
         halves,
-        r"Sigmoid.* reads what the reference has from part 0 of Split .* where the reference reads part 1 of Split",
+        r"Sigmoid.* input equals the reference's part 0 of Split .*, where the reference reads part 1 of Split",
     ),
-    (later, r"Sub.* reads what the reference has from .* where the reference reads .*"),
+    (later, r"Sub.* input equals the reference's .*, where the reference reads .*"),
     (columns, r"MatMul.* it multiplies positions 0 to 5 of Tanh .* with rows 6 to 11 of StridedSlice"),
     (padding, r"RealDiv.* it reads the constant 6 where the reference reads "),
     (large_sums, r"Sum.* int8 is too small for it: \d+ becomes -?\d+"),
     (layers, "MatMul.* it reads variable second where the reference reads variable third"),
-    (repeated, "TensorScatterUpdate.* rows of equal indices overwrite one another, and the reference adds them up"),
+    (repeated, "TensorScatterUpdate.* rows with equal indices overwrite one another, but the reference adds them up"),
     (causal, "rows before them, but each shard begins anew"),
     (another_table, "it reads variable stale, which the reference never reads"),
-    (micro_batches, r"12 rows \(6, 7, 8, …\) have no part in output"),
+    (micro_batches, r"12 rows \(6, 7, 8, …\) do not count in output"),
 ]
 
 

@@ -220,7 +220,7 @@ def ranks_of_numpy(devices: Devices, wrong: bool) -> Planted:
 
 
 CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
-    (no_neighbours, r"^Each shard lacks the positions of its neighbours: .* within 1 position of a cut alone"),
+    (no_neighbours, r"^Each shard lacks the positions of its neighbours: .* only within 1 position of a cut"),
     (second_layer, r"^Conv2D: only its results within 1 position of a cut of axis 1 differ"),
     (valid_rows, r"Less: the numbers that it reads from Range .* lack the shard's offset: in shard 1 they are 4 less"),
     (groups, r"UnsortedSegmentSum: the numbers that it reads from FloorDiv .* in shard 1 they are 2 less"),
@@ -230,7 +230,7 @@ CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
     (slots, r"^Variable momentum is updated \d times, once with each shard's part"),
     (covariance, r"MatMul: it reads x where the reference reads Sub"),
     (ranks_of_numpy, r"the first op that differs is numpy_function"),
-    (repeated_words, r"^TensorScatterUpdate[^:]*(CPU|GPU)?.*rows of equal indices overwrite one another"),
+    (repeated_words, r"^TensorScatterUpdate[^:]*(CPU|GPU)?.*rows with equal indices overwrite one another"),
 ]
 
 

@@ -110,7 +110,12 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
             another_constant,
             "the constant 0.5 where the reference reads 0.1",
         ),
-        (another_attribute, lambda x: products(x, False), another_attribute, "exclusive=True, and the reference's"),
+        (
+            another_attribute,
+            lambda x: products(x, False),
+            another_attribute,
+            "exclusive=True where the reference has exclusive=False",
+        ),
         (labels_of_the_first_rows, contrastive, None, r"pairs rows 2 and 3 of MatMul .* with rows 0 and 1 of Range"),
         (
             rows_in_another_order,
@@ -118,7 +123,7 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
             marked,
             r"pairs rows 0 and 1 of \w+ .* with rows 0 and 1 of \w+ .* in another order",
         ),
-        (a_step_from_another_result, lambda x: two_steps(x, False), two_steps, r"it reads what the reference has from"),
+        (a_step_from_another_result, lambda x: two_steps(x, False), two_steps, r"its input equals the result of "),
         (
             another_bucket,
             lambda x: tf.gather(np.eye(12, dtype=np.float32), bucket(x[:, 0], [-1.0, 0.0, 1.0])),

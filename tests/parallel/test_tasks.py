@@ -40,7 +40,7 @@ def test_a_software_gpu_is_given_by_its_spec_and_one_of_a_described_machine_by_i
 
 def test_more_cpus_than_there_are_share_and_more_cores_are_refused() -> None:
     assert [slot.cpus for slot in slots("cpu:3", cards=(), cpus=(4, 5))] == [(4,), (5,), (4,)]
-    with pytest.raises(DevicesUnavailable, match="3 CPU cores, with no two tasks on one"):
+    with pytest.raises(DevicesUnavailable, match="3 CPU cores, one for each task"):
         slots("cores:3", cards=(), cores=(0, 1))
 
 

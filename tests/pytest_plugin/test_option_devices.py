@@ -113,7 +113,7 @@ def test_workers_of_xdist_have_the_same_devices_and_the_controller_tells(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("cpu:0", "ERROR: device spec 'cpu:0': there must be 1 device or more; accepted: *(from --harness-devices)"),
+        ("cpu:0", "ERROR: device spec 'cpu:0': at least 1 device is needed; accepted: *(from --harness-devices)"),
         ("", "ERROR: device spec '': it is empty; accepted: *"),
         ("tpu", "ERROR: device spec 'tpu': unknown; accepted: *"),
         ("@cpu-3", "ERROR: device spec '@cpu-3': no such profile; accepted: @cpu-2, *"),
@@ -192,7 +192,7 @@ def test_a_test_file_that_starts_tensorflow_when_it_is_imported_is_told_so(
     result.stdout.fnmatch_lines(
         [
             "DevicesAlreadyConfigured: devices are already configured as 1 CPU device,*",
-            "TensorFlow was started by a conftest.py or a test file, when it was imported; let a fixture do it *",
+            "TensorFlow was started by a conftest.py or a test file, while it was imported; move that into a fixture *",
         ]
     )
 

@@ -143,7 +143,10 @@ def test_the_first_compiler_on_the_path_is_taken_where_none_is_named(tmp_path: P
     [
         ({"PATH": "/nowhere"}, "there is no C++ compiler (tried CXX, g++, c++, clang++)"),
         ({"PATH": "/nowhere", "CXX": "icc -O3"}, "CXX names 'icc -O3', which cannot be found"),
-        ({"PATH": os.environ["PATH"], "CXX": 'g++ "'}, "CXX is 'g++ \"', which is no command (No closing quotation)"),
+        (
+            {"PATH": os.environ["PATH"], "CXX": 'g++ "'},
+            "CXX is 'g++ \"', which is not a command (No closing quotation)",
+        ),
         ({"PATH": os.environ["PATH"], "CXX": "false"}, "is not a C++ compiler: --version failed"),
     ],
 )

@@ -40,11 +40,11 @@ def test_a_spec_is_parsed(text: str, spec: SoftwareGpuSpec) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("softgpu:0", "there must be 1 device or more"),
+        ("softgpu:0", "at least 1 device is needed"),
         ("softgpu:4x1", "a software GPU needs 16 MiB or more"),
         ("softgpu:2x0", "a software GPU needs 16 MiB or more"),
         ("softgpu:2x65537", "a software GPU has 65,536 MiB at most"),
-        ("softgpu:2000", "there can be 1024 devices at most"),
+        ("softgpu:2000", "at most 1024 devices are supported"),
         ("softgpu", "say how many software GPUs"),
         ("softgpu:", "say how many software GPUs"),
         ("softgpu:-1", "say how many software GPUs"),

@@ -54,7 +54,7 @@ class ClusterSpec(DeviceSpec):
             raise ValueError(_WHICH_HOSTS)
         parts = rest.split(",")
         if len(parts) > MAX_COUNT:
-            raise ValueError(f"there can be {MAX_COUNT} hosts at most")
+            raise ValueError(f"at most {MAX_COUNT} hosts are supported")
         try:
             return cls(distinct(parts))
         except ValueError as error:

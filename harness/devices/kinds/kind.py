@@ -82,7 +82,7 @@ def counted(pattern: re.Pattern[str], text: str) -> int | None:
         return None
     count = int(match[1])
     if count < 1:
-        raise ValueError("there must be 1 device or more")
+        raise ValueError("at least 1 device is needed")
     if count > MAX_COUNT:
-        raise ValueError(f"there can be {MAX_COUNT} devices at most")
+        raise ValueError(f"at most {MAX_COUNT} devices are supported")
     return count

@@ -38,7 +38,7 @@ _ERRORS = {
         "CUDA's compatibility package does not support this card",
         "remove CUDA's compatibility package from LD_LIBRARY_PATH",
     ),
-    **dict.fromkeys(range(805, 810), ("MPS", "the server of MPS does not answer", _MPS)),
+    **dict.fromkeys(range(805, 810), ("MPS", "the MPS server does not answer", _MPS)),
     999: ("UNKNOWN", "the kernel module nvidia-uvm is not loaded, or the driver has failed", _LOADED),
 }
 

@@ -59,7 +59,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     else:
         least = min((region.had / region.free for region in regions if region.free), default=0.0)
         tested = f"at least {least:.0%} of the free memory of each of {plural(len(regions), 'GPU')}"
-    leaks = f"no leak in {STEPS[context.level]:,} steps" if sampled else "leaks were not looked for on all devices"
+    leaks = f"no leak in {STEPS[context.level]:,} steps" if sampled else "not all devices were checked for leaks"
     return f"{count} patterns read back unchanged, {leaks}: {tested}"
 
 
@@ -99,7 +99,7 @@ def _leaks(machine: Machine, context: CheckContext, account: Account) -> bool:
         if card.is_gpu and len(known) >= 6:
             account.add(judge_growth(card, known, steps, host=True))
     if unknown:
-        account.scope.append(f"memory in use unknown on {', '.join(unknown)}, so leaks were not looked for there")
+        account.scope.append(f"memory in use unknown on {', '.join(unknown)}, so they were not checked for leaks")
     return not unknown
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, named, writes_to
 from harness.judgement.diagnosis.wording import factor_text, rows_text
 from harness.judgement.state import named_variables
+from harness.lazy import tf
 from harness.plural import plural
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
             sum(each.kind == step.kind and each.inputs[:1] == step.inputs[:1] for each in steps)
             for steps in (search.steps, search.whole)
         )
-        return f"it runs {often} times, and in the reference {usual}" if often > usual > 0 else ""
+        return f"it runs {often} times, but {plural(usual, 'time')} in the reference" if often > usual > 0 else ""
     if step.kind == "ReadVariableOp" and (name := _unknown_variable(search, step)):
         return f"it reads {name}, which the reference never reads"
     if step.kind in TABLES and (text := _other_values(search, step)):
@@ -58,7 +59,8 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
             return text
     for name, value in step.attributes.items():
         if name in other.attributes and name not in _SHAPING and value != other.attributes[name]:
-            return f"it has {name}={_plain(value)}, and the reference's {name}={_plain(other.attributes[name])}"
+            mine, theirs = (_plain(name, each) for each in (value, other.attributes[name]))
+            return f"it has {name}={mine} where the reference has {name}={theirs}"
     return ""
 
 
@@ -110,7 +112,7 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
         old = next((leaf for leaf in search.question.leaves if leaf.start is not None and equal(leaf.start, own)), None)
         new = old is not None and old.expected is not None and equal(old.expected, wanted)
         name = old.name.removesuffix(" after the call") if old is not None else ""
-        return f"it reads the value that {name} has before the call, {there}, which is the one after it" if new else ""
+        return f"it reads the value that {name} has before the call, {there}, the value after the call" if new else ""
     if partner.step is None and any(
         equal(own, rows) for array in search.upstream for rows in _same_rows(array, partner.rows, own)
     ):
@@ -124,7 +126,7 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     )
     if name_there is None:
         return ""
-    return f"it reads what the reference has from {_part(search, partner.step, name_there)} {there}"
+    return f"its input equals the reference's {_part(search, partner.step, name_there)}, {there}"
 
 
 def _input_of(search: Search, name: int) -> str:
@@ -199,7 +201,7 @@ def _values_read(search: Search, step: Step) -> list[np.ndarray]:
 
 
 def overwriting(search: Search, step: Step) -> str:
-    """Whether rows of equal indices overwrite one another, and the reference adds them up."""
+    """Whether rows with equal indices overwrite one another, but the reference adds them up."""
     read = _values_read(search, step) if step.kind == "TensorScatterUpdate" else []
     if not read or read[1].ndim < 1:
         return ""
@@ -208,7 +210,7 @@ def overwriting(search: Search, step: Step) -> str:
     np.add.at(total, tuple(np.moveaxis(indices, -1, 0)), rows)
     if not any(_is_value(each, total) for steps in (search.whole, *search.partners.shards) for each in steps):
         return ""
-    return "rows of equal indices overwrite one another, and the reference adds them up"
+    return "rows with equal indices overwrite one another, but the reference adds them up"
 
 
 def overflowing(search: Search, step: Step) -> str:
@@ -255,7 +257,7 @@ def written_by_each_shard(search: Search, step: Step) -> tuple[Step, str] | None
         return None
     more = f" and {plural(len(names) - 1, 'more variable')}" if len(names) > 1 else ""
     often_text = f"{names[0]}{more} {'are' if more else 'is'} updated {count} times, once with each shard's part"
-    return writes[0], f"{often_text}, and in the reference once with the batch's"
+    return writes[0], f"{often_text}, but in the reference once with the batch's"
 
 
 def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, str] | None:
@@ -354,5 +356,8 @@ def _value(constant: np.ndarray) -> str:
     return f"array of shape {list(constant.shape)}"
 
 
-def _plain(value: object) -> str:
+def _plain(name: str, value: object) -> str:
+    """Write the value of an attribute. Those such as ``T`` and ``out_type`` hold the number of a dtype."""
+    if isinstance(value, int) and not isinstance(value, bool) and (name in ("T", "SrcT", "DstT") or "type" in name):
+        return tf.dtypes.as_dtype(value).name
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

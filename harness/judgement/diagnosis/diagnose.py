@@ -69,7 +69,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("the carry of a scan", scans.wrong_carry),
     ("rows of a variable that are not written, or that others get", rows.written_elsewhere),
     ("one shard that computes something else", rows.of_a_shard),
-    ("an op that is another one", divergence.first_difference),
+    ("an op that differs from the reference's", divergence.first_difference),
 )
 
 

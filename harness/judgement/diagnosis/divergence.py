@@ -109,7 +109,7 @@ def located(question: Question, cause: Cause) -> Cause:
         function = place_of_function(question.parallel.fn)
         program = f"in the program at {function}, " if function and function not in (cause.place or "") else ""
         return replace(cause, sentence=f"{cause.sentence}; {program}no op reads {unread}")
-    made = f", which reads what {named_steps(origin.unlike)} made" if origin.elsewhere else ""
+    made = f", which reads the result of {named_steps(origin.unlike)}" if origin.elsewhere else ""
     if origin.contrast:
         told = bool(made) and named_steps(origin.unlike) in origin.contrast
         made = f"{'' if told else made}: {origin.contrast}"
@@ -138,7 +138,7 @@ def _origin(search: Search) -> Origin | None:
         found, alike, contrast = (
             moving,
             [],
-            "its inputs are equal, and the reference rearranges them differently",
+            "its inputs are equal, but the reference rearranges them differently",
         )
     elif (stale := stale_read(search, found, expected)) is not None:
         found, contrast = stale
@@ -215,12 +215,12 @@ def _partial(search: Search, step: Step) -> str:
     parts = [search.maker[name] for name in step.inputs if search.status.get(name) == "part" and name in search.maker]
     moving = [search.maker[name] for name in step.inputs if name in search.maker and reordered(search, name)]
     if moving:
-        return f"the rows that it reads are those of the reference in the order of {named(moving[0])}"
+        return f"it reads the reference's rows in the order of {named(moving[0])}"
     if not parts or _done_right(search, step):
         return ""
     part = _first_part(search, parts[0])
     made = titled(part) if part.place == step.place else named(part)
-    return f"it reads a shard's part of the reference's {made}, and not that of the batch"
+    return f"it reads {made} of one shard, where the reference reads that of the whole batch"
 
 
 def _done_right(search: Search, step: Step) -> bool:

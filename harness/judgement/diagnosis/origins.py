@@ -77,9 +77,9 @@ def sentence_of(origin: Origin) -> str:
     on = f" on {listed([DeviceName.parse(name).short for name in origin.devices])}" if origin.devices else ""
     text = f"{titled(origin.step)}{on}: "
     if origin.local:
-        return text + "it computes across the rows of its shard alone, and the reference across all rows of the batch"
+        return text + "it computes across the rows of its shard alone, but the reference across all rows of the batch"
     if origin.unlike:
-        text += f"the reference has no equal of what it reads from {named_steps(origin.unlike)} either"
+        text += f"what it reads from {named_steps(origin.unlike)} has no counterpart in the reference either"
     elif origin.contrast:
         return text + origin.contrast
     elif origin.uncompared:

@@ -44,7 +44,7 @@ def numbered_in_shard(question: Question) -> Iterator[Cause]:
             "batch"
             if batch
             else f"the indices of each part lack its offset: {name} counts from 0 in each of {len(sizes)} parts, "
-            f"instead of over all {sum(sizes)}"
+            f"not once over all {sum(sizes)} positions"
         )
         place = place_of(question, outputs[0]) or (layout.place if layout is not None else None)
         yield Cause(

@@ -192,7 +192,7 @@ def written_elsewhere(question: Question) -> Iterator[Cause]:
         if others:
             verb = "gets" if len(others) == 1 else "get"
             source = rows_text([places[row] for row in others])
-            what.append(f"{rows_text(others)} of {name} {verb} what belongs into {source}")
+            what.append(f"{rows_text(others)} of {name} {verb} what belongs in {source}")
         if kept:
             keep = "keeps its old value" if len(kept) == 1 else "keep their old values"
             what.append(f"{rows_text(kept)} of {name} {keep}" if not others else f"{rows_text(kept)} {keep}")

@@ -176,7 +176,7 @@ def other_dtype(question: Question) -> Iterator[Cause]:
         assert found is not None
         assert expected is not None
         yield Cause(
-            f"{leaf.name} is cast to {found.dtype}: the values are the reference's, which are {expected.dtype}",
+            f"{leaf.name} is cast to {found.dtype}: its values match the reference's, which are {expected.dtype}",
             place_of(question, leaf),
             tuple(question.wrong),
             f"return {expected.dtype} from both programs",

@@ -104,24 +104,24 @@ class _Scan:
             return None
         after = reduce(join, self.totals[at + 1 :], np.full_like(right, self.law.nothing))
         if at + 1 < len(self.totals) and is_(after):
-            return "made with the shards after it, and not with those before it"
+            return "made from the shards after it instead of those before it"
         made = right
         for times in range(2, _MOST_TIMES):
             made = join(made, right)
             if is_(made):
                 return f"counted {times} times"
         if is_(join(right, self.totals[at])):
-            return "made with the rows of the shard itself too"
+            return "made from the rows of the shard itself too"
         if at > 1 and is_(self.totals[at - 1]):
-            return f"that of shard {self.shards[at - 1]} alone, and not of all shards before it"
+            return f"that of shard {self.shards[at - 1]} alone instead of all shards before it"
         for other in range(at):
             if is_(undo(right, self.totals[other])):
                 return f"without the part of shard {self.shards[other]}"
         for other in range(len(self.carries)):
             if other != at and is_(self.carries[other]):
-                return f"the one of shard {self.shards[other]}"
+                return f"that of shard {self.shards[other]}"
         if is_(undo(self.law.nothing, right)):
-            return "taken off instead of put on"
+            return "subtracted instead of added" if self.law.nothing == 0.0 else "divided by instead of multiplied by"
         return None
 
 
@@ -174,5 +174,5 @@ def _causes(question: Question, search: Search, whole: Step, scan: _Scan) -> Ite
             f"the carry of {named(whole)} into {rows_text(shards, 'shard')} is wrong: it is {text}",
             place_of_step(step, search.shared),
             tuple(question.wrong),
-            "hand on to each shard what all shards before it add up to, once",
+            "pass on to each shard the carry of all shards before it, once",
         )

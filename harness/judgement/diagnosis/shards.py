@@ -213,13 +213,13 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
             )
         if right is not None and right.name in ("mean", "weighted"):
             return Cause(
-                f"{name} is added up over {count} shards, but each shard's value is a mean: about {count} times "
+                f"{name} is summed over {count} shards, but each shard's value is a mean: about {count} times "
                 "too large",
                 joined,
                 wrong,
                 "average over the shards, weighted by their rows",
             )
-        return Cause(f"{name} is added up over {count} shards, but the sum is not the batch's result", joined, wrong)
+        return Cause(f"{name} is summed over {count} shards, but the sum is not the batch's result", joined, wrong)
     if join.name == "twice":
         who = _shard(question, layout, join.at)
         return Cause(f"the part of {who} is counted twice in {name}", joined, wrong)
@@ -295,7 +295,7 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
     if reach := reach_of(question, layout, [each for each in wrong if each.part == "outputs"]):
         return Cause(
             f"each shard lacks the {'rows' if not layout.axis else 'positions'} of its neighbours: {leaf.name} differs "
-            f"{beside(reach, layout.axis)} alone, and {names[layout.main]} is split along axis {layout.axis}",
+            f"only {beside(reach, layout.axis)}, and {names[layout.main]} is split along axis {layout.axis}",
             joined,
             wrong,
             f"give each shard {reach} more from each neighbour, and leave out what it computes for them",
@@ -314,7 +314,7 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
             f"({sizes_text(layout.sizes)}): the state, the carry or the offset of the shards before it is missing",
             layout.place,
             wrong,
-            "hand on to each shard what the shards before it lead to",
+            "start each shard with the state, carry or offset that the shards before it end with",
         )
     return Cause(
         f"the function is not row-wise: rows of {leaf.name} depend on other rows of the batch, but each shard "

@@ -69,7 +69,7 @@ def _odd(
         what = "zero" if not others[0] else f"{factor_text(share)} times those of the single-device run"
         sentence = f"the gradients of {_whose(question, rows)} are {what}; those of the other rows are right"
     elif not others[0]:
-        sentence = f"{_whose(question, rows)} {'has' if len(rows) == 1 else 'have'} no part in {name}"
+        sentence = f"{_whose(question, rows)} {'does' if len(rows) == 1 else 'do'} not count in {name}"
     else:
         verb = "counts" if len(rows) == 1 else "count"
         sentence = f"{_whose(question, rows)} {verb} {factor_text(share)} times as much in {name} as the other rows"

@@ -161,8 +161,8 @@ def odd_reading(search: Search, step: Step) -> tuple[Step, str] | None:
         if lines or mine.kind != theirs.kind:
             one, two = lines[0] if lines else (mine.place, theirs.place)
             on = DeviceName.parse(right.device).short
-            it = f"it reads what the reference has from {titled(mine)} ({one})"
-            found = step, f"{it}, and on {on} what it has from {titled(theirs)} ({two})"
+            it = f"its input equals the result of {titled(mine)} ({one}) in the reference"
+            found = step, f"{it}, but on {on} that of {titled(theirs)} ({two})"
         step, other = search.maker[odd[0]], search.maker[odd[1]]
         right = other if (step.kind, step.places) == (other.kind, other.places) else None
     return found if found is not None and found[0].place else None
@@ -206,7 +206,7 @@ def unlike_siblings(search: Search, step: Step) -> str:
         return ""
     on = DeviceName.parse(right.device).short
     if step.kind == "ReadVariableOp" and not search.written(step) and (before := search.written(right)):
-        return f"no op writes to the variable before, as {named_steps(before)} does on {on}"
+        return f"no op writes to the variable first, but {named_steps(before)} does on {on}"
     for mine, theirs in zip(step.inputs, right.inputs, strict=False):
         one, other = search.maker.get(mine), search.maker.get(theirs)
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):

@@ -42,7 +42,7 @@ def _twice(search: Search, step: Step) -> Iterator[tuple[str, str | None]]:
             else:
                 sentence = (
                     f"parts {first} and {again} of {named(step)} are both the result of {_on(made)}; in the reference, "
-                    f"part {number} is another result"
+                    f"part {number} is a different result"
                 )
                 yield sentence, place_of_step(made, search.shared)
 

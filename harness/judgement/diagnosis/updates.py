@@ -17,8 +17,8 @@ from harness.judgement.diagnosis.writing import applying, writes
 from harness.judgement.runs import Result
 
 _DENSE = (
-    "the optimizer gets dense gradients, and the reference's gets IndexedSlices with the same sums, whose rows it "
-    "handles one by one although some have the same index"
+    "the optimizer gets dense gradients; the reference's gets IndexedSlices with the same sums, and handles their rows "
+    "one by one although some have the same index"
 )
 _ONCE = "average the shards' gradients first, and apply them once"
 
