@@ -44,6 +44,14 @@ def another_attribute(devices: Devices, x: Any, wrong: bool) -> Any:
     return tf.concat(in_towers(devices, x, lambda _, part: products(part, wrong)), 0)  # at fault
 
 
+def sixteen_bits(devices: Devices, x: Any, wrong: bool) -> Any:
+    def tower(_: int, part: Any) -> Any:
+        dtype = tf.float16 if wrong else tf.float32
+        return tf.cast(tf.matmul(tf.cast(part, dtype), tf.cast(W, dtype)), tf.float32)  # at fault
+
+    return tf.concat(in_towers(devices, x, tower), 0)
+
+
 def logits(x: Any) -> Any:
     return tf.math.l2_normalize(tf.matmul(x, W), 1)
 
@@ -116,6 +124,7 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
             another_attribute,
             "exclusive=True where the reference has exclusive=False",
         ),
+        (sixteen_bits, lambda x: tf.matmul(x, W), sixteen_bits, "T=float16 where the reference has T=float32"),
         (labels_of_the_first_rows, contrastive, None, r"pairs rows 2 and 3 of MatMul .* with rows 0 and 1 of Range"),
         (
             rows_in_another_order,
@@ -131,7 +140,7 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
             "",
         ),
     ],
-    ids=["constant", "attribute", "rows", "another order", "another result", "small integers"],
+    ids=["constant", "attribute", "dtype", "rows", "another order", "another result", "small integers"],
 )
 def test_what_the_first_op_reads_otherwise_is_named(
     devices: Devices,

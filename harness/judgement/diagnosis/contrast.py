@@ -59,8 +59,8 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
             return text
     for name, value in step.attributes.items():
         if name in other.attributes and name not in _SHAPING and value != other.attributes[name]:
-            mine, theirs = (_plain(name, each) for each in (value, other.attributes[name]))
-            return f"it has {name}={mine} where the reference has {name}={theirs}"
+            here, there = (_plain(name, each) for each in (value, other.attributes[name]))
+            return f"it has {name}={here} where the reference has {name}={there}"
     return ""
 
 
@@ -359,5 +359,5 @@ def _value(constant: np.ndarray) -> str:
 def _plain(name: str, value: object) -> str:
     """Write the value of an attribute. Those such as ``T`` and ``out_type`` hold the number of a dtype."""
     if isinstance(value, int) and not isinstance(value, bool) and (name in ("T", "SrcT", "DstT") or "type" in name):
-        return tf.dtypes.as_dtype(value).name
+        return str(tf.dtypes.as_dtype(value).name)
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
