@@ -109,7 +109,7 @@ def verify(
         kind = type(others[0]).__name__
         raise UsageError(f"variables contains an object of type {kind}; accepted: a sequence of tf.Variable")
     if not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise UsageError(f"seed={seed!r}; accepted: an integer from 0 on")
+        raise UsageError(f"seed={seed!r}; accepted: an integer, 0 or more")
     for name, choice in (("gradients", gradients), ("exact", exact)):
         if choice is not None and not isinstance(choice, (bool, np.bool_)):
             raise UsageError(f"{name}={choice!r}; accepted: True, False or None")

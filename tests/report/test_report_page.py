@@ -98,7 +98,7 @@ def test_a_card_is_shown_with_its_ids_its_links_and_what_was_found_on_it(pages: 
         "FAIL 1 finding index",
         "GPU-1b2c3d4e-0000-0000-0000-000000000003",
         "0000:4C:00.0",
-        "4 of 16 lanes",
+        "4 of 16 lanes expected",
     ):
         assert fact in card
     assert "A described machine, not hardware." in text

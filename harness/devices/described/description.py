@@ -53,7 +53,7 @@ class CardsTable(_Table):
 class CardTable(_Table):
     """``[[card]]``: what differs on one card."""
 
-    card: int = Field(ge=0, description="the slot of the card: an integer from 0")
+    card: int = Field(ge=0, description="the slot of the card: an integer, 0 or more")
     model: str | None = Field(default=None, pattern=_LINE, description="a name as the driver reports it, in one line")
     compute_capability: str | None = Field(
         default=None, pattern=_CAPABILITY, description="a version, such as '8.0', of this model"
@@ -83,7 +83,7 @@ class Description(_Table):
     # Not a Literal: that would take true for 1.
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
     description: str = Field(default="", description="a string")
-    seed: int = Field(default=0, ge=0, lt=2**63, description="an integer from 0, below 2^63")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="an integer, 0 or more and below 2^63")
     cards: CardsTable = Field(description="a table: count, model and what differs from the model")
     card: list[CardTable] = Field(default_factory=list, description="tables [[card]], each with the number of a card")
     software: SoftwareTable = Field(default_factory=SoftwareTable, description="a table of versions")

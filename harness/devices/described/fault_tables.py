@@ -13,7 +13,7 @@ from harness.devices.described.nvml_errors import NVML_ERRORS, NvmlErrorName
 
 #: Errors of the memory that were corrected long ago: a healthy card has some.
 OLD_CORRECTED = 3
-_CARD = "the slot of a card: an integer from 0"
+_CARD = "the slot of a card: an integer, 0 or more"
 #: One name: faults.h takes lists, and an empty one for all ops.
 _OP = "^[A-Za-z_][A-Za-z0-9_]*$"
 #: A version of CUDA, which NVML gives as one number.

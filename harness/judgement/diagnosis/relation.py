@@ -120,7 +120,7 @@ def _relations(search: Search, step: Step) -> Iterator[tuple[int, Step, str]]:
             parts = [steps[number].results[0] for steps in partners.shards]
             if (how := _joined([_flat(part) for part in parts if part is not None], mine, partners.sizes)) is not None:
                 text = f"{how} of what the reference's {named(whole)} gives for each shard"
-                yield 0, whole, f"{text}, and not what it gives for the batch"
+                yield 0, whole, f"{text}, not what it gives for the whole batch"
         if (factor := _factor(mine, theirs)) is not None:
             size, text = _fraction(factor)
             yield size, whole, f"{text} times the result of {named(whole)} in the reference"

@@ -62,7 +62,7 @@ def is_of_link(name: str) -> bool:
 
 def _against(figure: Figure) -> str:
     of = f" of {number(figure.expected)}" if figure.expected else ""
-    return f"{number(figure.value)}{of} {figure.unit}".rstrip()
+    return f"{number(figure.value)}{of} {figure.unit}".rstrip() + (" expected" if of else "")
 
 
 def _links(record: RunRecord, card: Card) -> tuple[tuple[str, str], ...]:
