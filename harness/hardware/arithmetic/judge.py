@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from harness.hardware.arithmetic.bounds import Allowed
 from harness.hardware.arithmetic.disagreement import Deviation, deviation, odd_ones
 from harness.hardware.bits import changed_bits
-from harness.hardware.finding import card_name, device_of, finding
+from harness.hardware.finding import amount, card_name, device_of, finding
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
@@ -74,9 +74,12 @@ def judge_card(ran: Ran) -> list[Finding]:
 
 
 def _beyond(ran: Ran, worst: Deviation) -> Finding:
-    far = (
-        "where the result is exact or not finite" if worst.share == inf else f"up to {worst.share:,.3g} times the bound"
-    )
+    if worst.share == inf:
+        far = "where the result is exact or not finite"
+    elif worst.share > 1e6:
+        far = "by more than a million times the bound"
+    else:
+        far = f"up to {amount(worst.share, 'times')} the bound"
     return finding(
         "arithmetic",
         ran.card,
