@@ -46,7 +46,7 @@ WRONG: list[tuple[str, Carry, str]] = [
     (
         "missing",
         lambda totals, _: tf.zeros_like(totals[0]),
-        "begins anew .* the carry or the offset of the shards before it is missing",
+        "starts over .* the carry or the offset of the shards before it is missing",
     ),
     (
         "doubled",

@@ -189,7 +189,7 @@ CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
     (large_sums, r"Sum.* int8 is too small for it: \d+ becomes -?\d+"),
     (layers, "MatMul.* it reads variable second where the reference reads variable third"),
     (repeated, "TensorScatterUpdate.* rows with equal indices overwrite one another, but the reference adds them up"),
-    (causal, "rows before them, but each shard begins anew"),
+    (causal, "rows before them, but each shard starts over"),
     (another_table, "it reads variable stale, which the reference never reads"),
     (micro_batches, r"12 rows \(6, 7, 8, …\) do not count in output"),
 ]

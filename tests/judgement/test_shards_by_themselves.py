@@ -225,7 +225,10 @@ CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
     (valid_rows, r"Less: the numbers that it reads from Range .* lack the shard's offset: in shard 1 they are 4 less"),
     (groups, r"UnsortedSegmentSum: the numbers that it reads from FloorDiv .* in shard 1 they are 2 less"),
     (groups_by_the_least, r"is Min: .*; the reference runs no Min"),
-    (captured_labels, r"pairs rows 4 to 7 of .* with rows 0 to 3 of StridedSlice .*as each shard does: its offset"),
+    (
+        captured_labels,
+        r"pairs rows 4 to 7 of .* with rows 0 to 3 of StridedSlice .*as every shard does: the offset of the shard",
+    ),
     (places_in_experts, r"the first op that differs is Cumsum"),
     (slots, r"^Variable momentum is updated \d times, once with each shard's part"),
     (covariance, r"MatMul: it reads x where the reference reads Sub"),

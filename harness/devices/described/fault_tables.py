@@ -303,8 +303,8 @@ class CollectiveDrop(_OnCard):
     kind: Literal["collective-drop"]
     algorithm: Literal["nccl", "ring"] | None = Field(
         default=None,
-        description="'nccl' or 'ring'; default: both (hierarchical copies and reductions to one card are no collective "
-        "ops, but copies and sums: use 'zeros' and 'no-write')",
+        description="'nccl' or 'ring'; default: both (hierarchical copies and reductions to one card are not "
+        "collective ops but copies and sums: use 'zeros' and 'no-write')",
     )
 
 

@@ -307,7 +307,7 @@ def mispaired(search: Search, step: Step) -> str:
             anew = rows.numbers == right and not order and _for_all(search, step, others)
             return (
                 f"it pairs {_rows(search, mine, rows)} with {_rows(search, theirs, others)}"
-                f"{order or (', as each shard does: its offset is missing' if anew else '')}"
+                f"{order or (', as every shard does: the offset of the shard is missing' if anew else '')}"
             )
     return ""
 

@@ -310,7 +310,7 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
         )
     if _only_on_rows_before(question, layout):
         return Cause(
-            f"the function is not row-wise: rows of {leaf.name} depend on rows before them, but each shard begins anew "
+            f"the function is not row-wise: rows of {leaf.name} depend on rows before them, but each shard starts over "
             f"({sizes_text(layout.sizes)}): the state, the carry or the offset of the shards before it is missing",
             layout.place,
             wrong,
