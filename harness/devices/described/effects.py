@@ -81,7 +81,10 @@ def hides(fault: tables.FaultTable, later: tables.FaultTable) -> str | None:
     """Return what is accepted where a later fault takes the place of ``fault``, or undoes it; else ``None``."""
     if isinstance(fault, _COPIES) and isinstance(later, _COPIES) and fault.pair == later.pair:
         if later.probability == 1 or fault.kind == later.kind:
-            return "one fault of a pair, or others before it with a probability below 1; a later one hides this one"
+            return (
+                "one fault for each pair, or faults of different kinds, the later ones with a probability below 1; a "
+                "later one hides this one"
+            )
     # Several kinds of flips on one card are no contradiction.
     elif type(fault) is type(later) and (fault == later or not isinstance(fault, tables.BitFlip)):
         places = [[getattr(each, key, None) for key in _PLACE] for each in (fault, later)]
