@@ -23,7 +23,7 @@ def _column_means(x: Any) -> Any:
 
 def _once(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
     update(t, _column_means(x))
-    return t.joined(t.model, x)
+    return t.joined_model(x)
 
 
 def _in_each(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
@@ -36,11 +36,11 @@ def _in_each(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
 
 def _of_first(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
     update(t, _column_means(tf.split(x, t.count)[0]))
-    return t.joined(t.model, x)
+    return t.joined_model(x)
 
 
 def _never(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:  # noqa: ARG001 - the fault
-    return t.joined(t.model, x)
+    return t.joined_model(x)
 
 
 def _twice(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
@@ -95,7 +95,7 @@ def _read_before(t: Towers, x: Any) -> Any:
 
 def _train(t: Towers, x: Any, rate: float, *, times: int = 1) -> Any:
     """A step of gradient descent on the host."""
-    loss, gradients = t.mean(t.step, x)
+    loss, gradients = t.mean_step(x)
     for _ in range(times):
         for variable, gradient in zip((t.w, t.b), gradients, strict=True):
             variable.assign_sub(rate * gradient)
@@ -126,7 +126,7 @@ def _applied_twice(t: Towers, x: Any) -> Any:
 
 
 def _one_frozen(t: Towers, x: Any) -> Any:
-    loss, (gradient, _) = t.mean(t.step, x)
+    loss, (gradient, _) = t.mean_step(x)
     t.w.assign_sub(0.1 * gradient)
     return loss
 
