@@ -8,7 +8,8 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
-from harness.faults.samples import dense, in_shards, on_each, sample, uneven
+from harness.faults.samples import in_shards, on_each, sample, uneven
+from harness.faults.slips import Towers
 from harness.lazy import tf
 
 FAULTS: list[Fault[Case]] = []
@@ -19,7 +20,7 @@ _ABSENT = 90
 
 def _case(devices: Devices, names: Sequence[str | None], *found: str) -> Case:
     """A dense model on the named devices; the twin is on ``devices``."""
-    model, _ = dense()
+    model = Towers(devices).model
     inputs = {"x": sample(uneven(len(devices)), 3)}
     return Case(in_shards(names, model), in_shards(devices.names, model), model, inputs, kinds(*found))
 
@@ -68,7 +69,7 @@ def _one_device_too_many(devices: Devices) -> Case:
     "P05-refused",
     "an absent device without soft placement",
     "tensorflow 29342",
-    r"Could not satisfy device specification .*samples\.py:",
+    r"Could not satisfy device specification .*slips\.py:",
 )
 def _refused(devices: Devices) -> Case:
     """Without soft placement the absent device is an error."""
@@ -126,11 +127,10 @@ def _two_of_four(devices: Devices) -> Case:
 @planted(FAULTS, "P16-in-name-only", "the device scopes contain no ops", "public code", "no op of the program ran on")
 def _busy_with_nothing(devices: Devices) -> Case:
     """One device computes everything; the scopes of the others hold no work."""
-    model, _ = dense()
+    case = _case(devices, devices.names, "unused-device")
 
     def parallel(x: Any) -> Any:
         on_each(devices.names, lambda: tf.reshape(x, [-1]))
-        return model(x)
+        return case.reference(x)
 
-    inputs = {"x": sample(uneven(len(devices)), 3)}
-    return Case(parallel, in_shards(devices.names, model), model, inputs, kinds("unused-device"))
+    return replace(case, parallel=parallel)
