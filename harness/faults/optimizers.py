@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.fault import Case, Fault, Program
 from harness.faults.samples import add_up, on_each, sample
-from harness.faults.slips import Towers
+from harness.faults.slips import Towers, slip
 from harness.lazy import tf
 
 _RATE = 0.1
@@ -58,12 +58,7 @@ class _Trained(Towers):
 
 
 def _trained(reference: Program, faulty: Program, right: Program, **options: Any) -> Callable[[Devices], Case]:
-    def plant(devices: Devices) -> Case:
-        t = _Trained(devices, **options)
-        one, two, three = (partial(fn, t) for fn in (faulty, right, reference))
-        return Case(one, two, three, {"x": sample(2 * t.count, 3)}, kinds("value"), t.state)
-
-    return plant
+    return slip(reference, faulty, right, make=partial(_Trained, **options), variables=lambda t: t.state)
 
 
 def _alone(t: _Trained, x: Any, penalty: float = 0.0) -> Any:

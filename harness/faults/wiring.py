@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
+from harness.faults.fault import Case, Fault, Program
 from harness.faults.samples import sample
+from harness.faults.slips import UNUSED, slip
 from harness.lazy import tf
 
 _UNITS, _ROWS = 4, 8
@@ -53,29 +54,16 @@ class _Parts:
         return [self.layer(x, index) for index in range(len(self.names))]
 
 
-Program = Callable[[_Parts, Any], Any]
+def _inputs(_: int) -> dict[str, Any]:
+    return {"x": sample(_ROWS, _UNITS, seed=7)}
 
 
 def _wired(pattern: str, reference: Program, faulty: Program, right: Program, *found: str) -> Callable[[Devices], Case]:
-    def plant(devices: Devices) -> Case:
-        parts = _Parts(devices)
-        one, two, three = (partial(fn, parts) for fn in (faulty, right, reference))
-        inputs = {"x": sample(_ROWS, _UNITS, seed=7)}
-        return Case(one, two, three, inputs, kinds(*found), pattern=pattern, also=kinds("unused-device"))
-
-    return plant
+    return slip(reference, faulty, right, *found, make=_Parts, inputs=_inputs, pattern=pattern, also=UNUSED)
 
 
 _stages = partial(_wired, "stages")
 _members = partial(_wired, "members")
-
-
-def _whole(p: _Parts, x: Any) -> Any:
-    return p.whole(x)
-
-
-def _placed(p: _Parts, x: Any) -> Any:
-    return p.stages(x)
 
 
 def _skipping(p: _Parts, x: Any, *, placed: bool) -> Any:
@@ -203,7 +191,7 @@ FAULTS = (
         "M08-backwards",
         "the stages on the devices in reverse order",
         "public code",
-        _stages(_whole, _backwards, _placed, "transfer", "variable-placement"),
+        _stages(_Parts.whole, _backwards, _Parts.stages, "transfer", "variable-placement"),
         _NEXT,
         devices_needed=3,
     ),
@@ -211,28 +199,28 @@ FAULTS = (
         "M10-micro-batches-reversed",
         "micro-batches joined in reverse order",
         "public code",
-        _stages(_whole, partial(_micro, order=(3, 2, 1, 0)), _in_order, "value"),
+        _stages(_Parts.whole, partial(_micro, order=(3, 2, 1, 0)), _in_order, "value"),
         "in a different order",
     ),
     Fault(
         "M11-micro-batch-lost",
         "the last micro-batch is lost",
         "public code",
-        _stages(_whole, partial(_micro, order=(0, 1, 2)), _in_order, "shape"),
+        _stages(_Parts.whole, partial(_micro, order=(0, 1, 2)), _in_order, "shape"),
         r"Rows 6 and 7 of 8 were dropped",
     ),
     Fault(
         "M11-micro-batch-doubled",
         "a micro-batch takes the place of the next",
         "public code",
-        _stages(_whole, partial(_micro, order=(0, 0, 2, 3)), _in_order, "value"),
+        _stages(_Parts.whole, partial(_micro, order=(0, 0, 2, 3)), _in_order, "value"),
         r"Rows 0 and 1 take the place of rows 2 and 3",
     ),
     Fault(
         "M12-stage-left-out",
         "the last stage is left out",
         "public code",
-        _stages(_whole, _left_out, _placed, "value", "unused-device"),
+        _stages(_Parts.whole, _left_out, _Parts.stages, "value", "unused-device"),
         "what follows it in the reference is left out",
     ),
     Fault(
@@ -246,14 +234,14 @@ FAULTS = (
         "M14-chained",
         "every member gets the result of the one before it",
         "public code",
-        _members(lambda p, x: p.side_by_side(x), _chained, lambda p, x: p.members(x), "value", "transfer"),
+        _members(_Parts.side_by_side, _chained, _Parts.members, "value", "transfer"),
         _ALONE,
     ),
     Fault(
         "M15-results-rotated",
         "the results of the members in another order",
         "public code",
-        _members(lambda p, x: p.side_by_side(x), _rotated, lambda p, x: p.members(x), "value"),
+        _members(_Parts.side_by_side, _rotated, _Parts.members, "value"),
         "in the wrong order",
     ),
     Fault(
