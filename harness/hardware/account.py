@@ -59,7 +59,8 @@ class Account:
     """What a check has exercised, measured and found so far."""
 
     def __init__(self, machine: Machine) -> None:
-        self._cards = {card.label: card for card in machine.cards}
+        #: By label.
+        self.cards = {card.label: card for card in machine.cards}
         self._labels = {device_of(card): card.label for card in (*machine.cards, *machine.present)}
         self.exercised = Exercised()
         self.figures: list[Figure] = []
@@ -73,7 +74,7 @@ class Account:
 
     def count(self, *labels: str, values: int = 0, ops: int = 0, programs: int = 0) -> None:
         """Add ``values`` compared and ``ops`` run in ``programs`` on cards."""
-        names = tuple(sorted({device_of(self._cards[label]) for label in labels if label in self._cards}))
+        names = tuple(sorted({device_of(self.cards[label]) for label in labels if label in self.cards}))
         self.exercised += Exercised(programs=programs, values=values, ops=ops, devices=names)
 
     def add(self, *findings: Finding | None) -> None:
@@ -103,7 +104,7 @@ class Account:
     def add_lost(self, lost: Mapping[str, str], error: Exception) -> None:
         """Add a finding for each card that no longer answers the driver, which ended the check by ``error``."""
         self.cut_short = True
-        for card in self._cards.values():
+        for card in self.cards.values():
             if (why := lost.get(card.uuid or "")) is not None:
                 self.add(judge_silence(card, why))
         self.scope.append(f"not completed: {type(error).__name__}: {error}")
