@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program
-from harness.faults.samples import sample
+from harness.faults.samples import on_each, sample
 from harness.faults.slips import UNUSED, slip
 from harness.lazy import tf
 
@@ -44,11 +44,7 @@ class _Parts:
         return x
 
     def members(self, x: Any) -> list[Any]:
-        results = []
-        for index, name in enumerate(self.names):
-            with tf.device(name):
-                results.append(self.layer(x, index))
-        return results
+        return on_each(self.names, partial(self.layer, x), range(len(self.names)))
 
     def side_by_side(self, x: Any) -> list[Any]:
         return [self.layer(x, index) for index in range(len(self.names))]
@@ -120,11 +116,7 @@ def _left_out(p: _Parts, x: Any) -> Any:
 
 
 def _shared(p: _Parts, x: Any) -> Any:
-    results = []
-    for name in p.names:
-        with tf.device(name):
-            results.append(p.layer(x, 0))
-    return results
+    return on_each(p.names, lambda: p.layer(x, 0))
 
 
 def _chained(p: _Parts, x: Any) -> list[Any]:
@@ -141,11 +133,7 @@ def _same(p: _Parts, x: Any) -> list[Any]:
 
 
 def _copied(p: _Parts, x: Any) -> list[Any]:
-    results = []
-    for name, copy in zip(p.names, p.copies, strict=True):
-        with tf.device(name):
-            results.append(tf.tanh(tf.matmul(x, copy)))
-    return results
+    return on_each(p.names, lambda copy: tf.tanh(tf.matmul(x, copy)), p.copies)
 
 
 def _rotated(p: _Parts, x: Any) -> list[Any]:
