@@ -10,7 +10,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, Program
 from harness.faults.samples import on_each, uneven
-from harness.faults.slips import Towers, slip
+from harness.faults.slips import Towers, slip, trained
 from harness.lazy import tf
 from harness.parallel.data import make_parallel
 
@@ -23,7 +23,7 @@ def _towers(twin: Program) -> Callable[[Devices], Case]:
         twin,
         "gradient-placement",
         rows=uneven,
-        variables=lambda t: [t.w, t.b],
+        variables=trained,
         gradients=True,
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.faults.fault import Fault
 from harness.faults.samples import integers, sample, uneven
-from harness.faults.slips import Towers, slip
+from harness.faults.slips import Towers, slip, trained
 from harness.lazy import tf
 
 
@@ -170,10 +170,6 @@ def _words(count: int) -> dict[str, Any]:
     return {"x": integers(9, 4 * count, seed=5)}
 
 
-def _both(t: Towers) -> list[Any]:
-    return [t.w, t.b]
-
-
 FAULTS = (
     Fault(
         "G03-indexed-slices-averaged-by-value",
@@ -191,14 +187,14 @@ FAULTS = (
         "G05-stopped",
         "the weights are stopped in every tower",
         "public code",
-        slip(Towers.model, _stopped, _joined, "missing-gradient", variables=_both, gradients=True),
+        slip(Towers.model, _stopped, _joined, "missing-gradient", variables=trained, gradients=True),
         "variable weights is stopped by tf.stop_gradient",
     ),
     Fault(
         "G05-upstream-ignored",
         "a custom gradient ignores its upstream gradient",
         "own attack",
-        slip(Towers.model, _upstream_ignored, _joined, "gradient", variables=_both, gradients=True),
+        slip(Towers.model, _upstream_ignored, _joined, "gradient", variables=trained, gradients=True),
         "custom gradient",
     ),
     Fault(

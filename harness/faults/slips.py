@@ -115,6 +115,11 @@ def slip(
     return plant
 
 
+def trained(t: Towers) -> list[Any]:
+    """Return the variables that are trained."""
+    return [t.w, t.b]
+
+
 def second(t: Towers, hidden: Any) -> Any:
     """Return a second layer of the results of the model: float32 [rows, 5]."""
     return tf.nn.softplus(tf.matmul(hidden, tf.matmul(t.w, t.w, transpose_a=True)))

@@ -9,7 +9,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import on_each, sample
-from harness.faults.slips import Towers, slip
+from harness.faults.slips import Towers, slip, trained
 from harness.lazy import tf
 
 
@@ -158,10 +158,6 @@ def _copies(devices: Devices) -> Case:
     )
 
 
-def _trained(t: Towers) -> list[Any]:
-    return [t.w, t.b]
-
-
 FAULTS = (
     Fault(
         "S03-counted-in-each",
@@ -213,28 +209,28 @@ FAULTS = (
         "S08-rate-times-towers",
         "a learning rate multiplied by the number of towers",
         "public code",
-        slip(_train_alone, _rate_times_towers, _train_right, variables=_trained),
+        slip(_train_alone, _rate_times_towers, _train_right, variables=trained),
         "<n> times",
     ),
     Fault(
         "S08-rate-by-towers",
         "a learning rate divided by the number of towers",
         "public code",
-        slip(_train_alone, _rate_by_towers, _train_right, variables=_trained),
+        slip(_train_alone, _rate_by_towers, _train_right, variables=trained),
         "<n> times|1/<n>",
     ),
     Fault(
         "S08-applied-twice",
         "a step that is applied twice",
         "own attack",
-        slip(_train_alone, _applied_twice, _train_right, variables=_trained),
+        slip(_train_alone, _applied_twice, _train_right, variables=trained),
         "(2 times|twice)",
     ),
     Fault(
         "S09-frozen",
         "a variable that is not updated",
         "public code",
-        slip(_train_alone, _one_frozen, _train_right, variables=_trained),
+        slip(_train_alone, _one_frozen, _train_right, variables=trained),
         "bias.*(never|not) updated",
     ),
     Fault("S09-copy-missed", "a device's copy misses an update", "public code", _copies, r"shard \d+|copy"),
