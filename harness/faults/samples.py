@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.devices.device import Devices
 from harness.lazy import tf
 
 
@@ -39,11 +38,6 @@ def on_each(names: Sequence[str | None], fn: Callable[..., Any], *shards: Sequen
         with tf.device(name):
             results.append(fn(*parts))
     return results
-
-
-def per_shard(devices: Devices, x: Any, sizes: Sequence[int], fn: Callable[[Any], Any]) -> list[Any]:
-    """``fn`` of each shard of ``x``, split along its first axis into parts of ``sizes`` rows, each on its device."""
-    return on_each(devices.names, fn, tf.split(x, sizes))
 
 
 def in_shards(names: Sequence[str | None], fn: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import per_shard, sample, shares, uneven
+from harness.faults.samples import on_each, sample, shares, uneven
 from harness.faults.slips import slip
 from harness.lazy import tf
 
@@ -44,13 +44,13 @@ def _applied_per_shard(devices: Devices) -> Case:
     model = _Model(devices, rows)
 
     def parallel(x: Any) -> Any:
-        gradients = per_shard(devices, x, sizes, model.gradient)
+        gradients = on_each(devices.names, model.gradient, tf.split(x, sizes))
         for gradient in gradients:
             model.apply(gradient)
         return tf.add_n(gradients)
 
     def twin(x: Any) -> Any:
-        return model.apply(tf.add_n(per_shard(devices, x, sizes, model.gradient)))
+        return model.apply(tf.add_n(on_each(devices.names, model.gradient, tf.split(x, sizes))))
 
     def reference(x: Any) -> Any:
         return model.apply(model.gradient(x))
