@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from harness.checking.check import CheckContext, CheckOutcome
+from harness.checking.tally import conclude
 from harness.devices.nvidia import silenced
 from harness.hardware.counters import judge_repairs, judge_silence
 from harness.hardware.finding import FREE_MEMORY, device_of, finding
 from harness.hardware.machine import DeviceMemoryFull, Machine
-from harness.records import Card, Exercised, Figure, Finding, Series, Verdict, overall
+from harness.records import Card, Exercised, Figure, Finding, Series, Verdict
 
 #: Next steps shown for a whole check; the findings have all of them.
 MOST_STEPS = 4
@@ -119,11 +120,10 @@ class Account:
         """Return the outcome; ``passed`` is the reason of a PASS."""
         # The worst first: a reader may stop after one line.
         worst = sorted(self.findings, key=lambda each: each.severity is not Verdict.FAIL)
-        verdicts = [Verdict.PASS, *(each.severity for each in worst)]
-        verdict = overall([*verdicts, Verdict.UNKNOWN] if self._unproven else verdicts)
+        verdict, reason = conclude(worst, [each.message for each in worst], (why for why, _ in self._unproven), passed)
         return CheckOutcome(
             verdict=verdict,
-            reason=self._reason(verdict, passed, worst),
+            reason=reason,
             next_step=self._next_step(worst),
             exercised=self.exercised,
             findings=tuple(worst),
@@ -146,10 +146,3 @@ class Account:
         shown += dict.fromkeys(step for _, step in self._unproven)
         more = f"; and {len(shown) - MOST_STEPS} more, see the findings" if len(shown) > MOST_STEPS else ""
         return "; ".join(shown[:MOST_STEPS]) + more
-
-    def _reason(self, verdict: Verdict, passed: str, worst: list[Finding]) -> str:
-        if verdict is Verdict.PASS:
-            return passed
-        if verdict is Verdict.UNKNOWN:
-            return "; ".join(why for why, _ in self._unproven)
-        return f"{len(worst)} findings, the first: {worst[0].message}" if len(worst) > 1 else worst[0].message
