@@ -46,11 +46,11 @@ class Hardware(Protocol):
 
     @property
     def present(self) -> tuple[Card, ...]:
-        """The cards that the driver reports, those that do not answer too."""
+        """The cards that the driver reports, in its order, those that do not answer too; without one, ``cards``."""
 
     @property
     def unusable(self) -> tuple[Card, ...]:
-        """The cards that should be among ``cards`` and cannot, each with its ``error``."""
+        """The cards of ``present`` that should be among ``cards`` and cannot, each with its ``error``."""
 
 
 class Driver(Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -66,11 +66,11 @@ class Tally:
 
     def outcome(self, passed: str, next_step: str) -> CheckOutcome:
         """Return the outcome: ``passed`` is the reason of a PASS, ``next_step`` what to do otherwise."""
-        verdicts = [Verdict.PASS, *(finding.severity for finding in self.findings)]
-        verdict = overall([*verdicts, Verdict.UNKNOWN] if self._unproven else verdicts)
+        messages = [f"{finding.kind}: {finding.message}" for finding in self.findings]
+        verdict, reason = conclude(self.findings, messages, self._unproven, passed)
         return CheckOutcome(
             verdict=verdict,
-            reason=self._reason(verdict, passed),
+            reason=reason,
             next_step="" if verdict is Verdict.PASS else next_step,
             exercised=self.exercised,
             findings=tuple(self.findings),
@@ -78,13 +78,21 @@ class Tally:
             placements=tuple(self.placements),
         )
 
-    def _reason(self, verdict: Verdict, passed: str) -> str:
-        if verdict is Verdict.PASS:
-            return passed
-        if verdict is Verdict.UNKNOWN:
-            return "; ".join(self._unproven)
-        first = f"{self.findings[0].kind}: {self.findings[0].message}"
-        return f"{len(self.findings)} findings, the first: {first}" if len(self.findings) > 1 else first
+
+def conclude(
+    findings: Sequence[Finding], messages: Sequence[str], unproven: Iterable[str], passed: str
+) -> tuple[Verdict, str]:
+    """Return the verdict of a check and its reason: ``passed``, what is unproven, or the first of ``messages``.
+
+    ``messages`` are those of the findings. What is unproven makes a check without a FAIL UNKNOWN.
+    """
+    why = "; ".join(unproven)
+    verdict = overall([Verdict.PASS, *(each.severity for each in findings), *([Verdict.UNKNOWN] if why else [])])
+    if verdict is Verdict.PASS:
+        return verdict, passed
+    if verdict is Verdict.UNKNOWN:
+        return verdict, why
+    return verdict, f"{len(messages)} findings, the first: {messages[0]}" if len(messages) > 1 else messages[0]
 
 
 def _placements_of(traces: Mapping[str, Trace], where: str) -> Iterator[Placement]:

@@ -33,12 +33,15 @@ def profile_function(
     DIR/timeline.json (open it in ui.perfetto.dev or chrome://tracing) and DIR/tensorboard (for TensorBoard). What the
     function prints goes to DIR/logs/profile.log. The devices are configured before the file is loaded.
     """
-    from harness.report.profile import PROFILE_FILE, print_profile, profile_from
+    from pydantic import TypeAdapter
+
+    from harness.report.profile import PROFILE_FILE, print_profile
     from harness.report.storage import save_json
     from harness.report.terminal import console_for
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
     from harness.runner.target import Target
+    from harness.speed.timeline.record import Profile
 
     with clear_errors():
         require("matplotlib")
@@ -55,7 +58,7 @@ def profile_function(
             "folder": str(report.absolute()),
         }
         answer = ask(Job("harness.speed.timeline.process:run", arguments), files)
-        profile = profile_from(answer["profile"])
+        profile = TypeAdapter(Profile).validate_python(answer["profile"])
         saved = save_json(profile, report, PROFILE_FILE)
     print_profile(console_for(sys.stdout), profile)
     typer.echo(f"Record: {saved}; picture: {report / 'timeline.png'}; trace for Perfetto: {report / 'timeline.json'}")

@@ -122,10 +122,7 @@ def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
 
 def _asked_each(library: Any) -> Iterator[Card | SilentCard]:
     """Ask every card that is given to this process."""
-    count = 0
-    with suppress(library.NVMLError):
-        count = library.nvmlDeviceGetCount()
-    for index in range(count):
+    for index in range(_count(library)):
         handle = None
         try:
             handle = library.nvmlDeviceGetHandleByIndex(index)
@@ -140,9 +137,12 @@ def _asked_each(library: Any) -> Iterator[Card | SilentCard]:
 def counted_cards() -> int:
     """Return how many cards the driver counts, those that are not given to this process too."""
     with opened_nvml() as library:
-        if library is not None:
-            with suppress(library.NVMLError):
-                return int(library.nvmlDeviceGetCount())
+        return 0 if library is None else _count(library)
+
+
+def _count(library: Any) -> int:
+    with suppress(library.NVMLError):
+        return int(library.nvmlDeviceGetCount())
     return 0
 
 
@@ -196,10 +196,7 @@ def memory_by_process() -> dict[tuple[str, int], int | None]:
     with opened_nvml() as library:
         if library is None:
             return used
-        count = 0
-        with suppress(library.NVMLError):
-            count = library.nvmlDeviceGetCount()
-        for index in range(count):
+        for index in range(_count(library)):
             # A card that is lost hides nothing of the others.
             with suppress(library.NVMLError):
                 handle = library.nvmlDeviceGetHandleByIndex(index)

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from harness.devices.spec import accepted_specs
-from harness.devices.toml_file import parse_model
+from harness.devices.toml_file import Table, parse_model
 
 #: The current version of the form. Earlier ones stay readable.
 SCHEMA_VERSION = 1
 
 
-class _Table(BaseModel):
-    # Strict: a quoted number, or a number for a switch, is an error.
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class MemoryTable(_Table):
+class MemoryTable(Table):
     """``[memory]``: for real GPUs. Each field's description says what is accepted."""
 
     growth: bool | None = Field(default=None, description="true or false")
     limit_mib: int | None = Field(default=None, ge=1, description="an integer of 1 or more, in MiB")
 
 
-class ThreadsTable(_Table):
+class ThreadsTable(Table):
     """``[threads]``: sizes of TensorFlow's thread pools."""
 
     intra_op: int | None = Field(default=None, ge=0, description="an integer of 0 or more; with 0, TensorFlow chooses")
     inter_op: int | None = Field(default=None, ge=0, description="an integer of 0 or more; with 0, TensorFlow chooses")
 
 
-class ProfileDocument(_Table):
+class ProfileDocument(Table):
     """A whole profile file."""
 
     # Not a Literal: that would take true for 1.

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import InvalidProfile
 
@@ -17,6 +17,12 @@ else:
     import tomli as tomllib
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Table(BaseModel):
+    """Base of the tables: unknown keys are refused, and a quoted number, or a number for a switch, is none."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 def parse_toml(path: Path | str, text: str, refuse: type[InvalidProfile] = InvalidProfile) -> dict[str, Any]:

@@ -2,85 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
-from harness.faults.samples import dense, on_each, sample
+from harness.faults.fault import Case, Fault, soft_placement
+from harness.faults.samples import on_each, sample
+from harness.faults.slips import Towers, slip
 from harness.lazy import tf
 
-FAULTS: list[Fault[Case]] = []
+
+def _shown_there(t: Towers, x: Any) -> Any:
+    """The work is done outside the scopes, and the results pass through them: ``.device`` names each in turn."""
+    return on_each(t.names, tf.identity, [t.model(part) for part in t.split(x)])
 
 
-@planted(
-    FAULTS,
-    "P03-device-of-a-result",
-    ".device names a device that computed nothing",
-    "tensorflow 41307",
-    "no op of the program ran on",
-)
 def _device_of_a_result(devices: Devices) -> Case:
-    """In the twin, ``.device`` of the results of a ``tf.function`` is CPU:0 wherever they were computed.
+    """In the twin, ``.device`` of the results of a ``tf.function`` is CPU:0 wherever they were computed."""
+    case = slip(
+        lambda t, x: [t.model(part) for part in t.split(x)],
+        _shown_there,
+        lambda t, x: t.each(t.model, x),
+        "unused-device",
+    )(devices)
+    return replace(case, twin=tf.function(case.twin))
 
-    The fault is the reverse: the work is done outside the scopes, and the results pass through them, so that
-    ``.device`` names each device in turn.
-    """
-    model, _ = dense()
-    count = len(devices)
 
-    def shown_there(name: str, result: Any) -> Any:
+def _described(hidden: Any, label: Any, result: Any) -> Any:
+    counted = tf.cast(label, tf.int32) * 2 + tf.shape(hidden)[1]
+    return {"result": result, "count": counted, "text": tf.strings.as_string(counted)}
+
+
+def _host_tensors(t: Towers, x: Any, label: Any) -> Any:
+    """Integers, strings and shapes are on the host whatever their scope, which is no fault."""
+    hidden = t.model(x)
+    return _described(hidden, label, tf.nn.softmax(hidden))
+
+
+def _joined(results: list[Any]) -> Any:
+    return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *results)
+
+
+def _softmax_outside(t: Towers, x: Any, label: Any) -> Any:
+    """A float op among them stands outside its scope, and so runs on the host."""
+    results = []
+    for (name, part), own in zip(t.shards(x), t.split(label), strict=True):
         with tf.device(name):
-            return tf.identity(result)
-
-    @tf.function  # type: ignore[untyped-decorator]
-    def twin(x: Any) -> Any:
-        return on_each(devices.names, model, tf.split(x, count))
-
-    def parallel(x: Any) -> Any:
-        return [shown_there(name, model(part)) for name, part in zip(devices.names, tf.split(x, count), strict=True)]
-
-    def reference(x: Any) -> Any:
-        return [model(part) for part in tf.split(x, count)]
-
-    return Case(parallel, twin, reference, {"x": sample(2 * count, 3)}, kinds("unused-device"))
+            hidden = t.model(part)
+        results.append(_described(hidden, own, tf.nn.softmax(hidden)))
+    return _joined(results)
 
 
-@planted(
-    FAULTS,
-    "P04-host-tensors",
-    "a float op outside of its scope, among ops that belong on the host",
-    "tensorflow 34071",
-    "outside of its device scope.*Softmax",
+FAULTS = (
+    Fault(
+        "P03-device-of-a-result",
+        ".device names a device that computed nothing",
+        "tensorflow 41307",
+        _device_of_a_result,
+        "no op of the program ran on",
+    ),
+    Fault(
+        "P04-host-tensors",
+        "a float op outside of its scope, among ops that belong on the host",
+        "tensorflow 34071",
+        slip(
+            _host_tensors,
+            _softmax_outside,
+            lambda t, x, label: _joined(t.each(partial(_host_tensors, t), x, label)),
+            "op-placement",
+            inputs=lambda count: {"x": sample(2 * count, 3), "label": np.arange(2 * count, dtype=np.int32)},
+            surroundings=soft_placement,
+        ),
+        "outside of its device scope.*Softmax",
+    ),
 )
-def _host_tensors(devices: Devices) -> Case:
-    """In the twin, integers, strings and shapes are on the host whatever their scope, which is no fault.
-
-    The fault is a float op among them that stands outside its scope, and so runs on the host.
-    """
-    model, _ = dense()
-    count = len(devices)
-
-    def described(hidden: Any, label: Any, result: Any) -> Any:
-        counted = tf.cast(label, tf.int32) * 2 + tf.shape(hidden)[1]
-        return {"result": result, "count": counted, "text": tf.strings.as_string(counted)}
-
-    def joined(results: list[Any]) -> Any:
-        return {key: tf.concat([result[key] for result in results], axis=0) for key in ("result", "count", "text")}
-
-    def parallel(x: Any, label: Any) -> Any:
-        results = []
-        for device, part, own in zip(devices, tf.split(x, count), tf.split(label, count), strict=True):
-            with tf.device(device.name):
-                hidden = model(part)
-            results.append(described(hidden, own, tf.nn.softmax(hidden)))
-        return joined(results)
-
-    def twin(x: Any, label: Any) -> Any:
-        return joined(on_each(devices.names, reference, tf.split(x, count), tf.split(label, count)))
-
-    def reference(x: Any, label: Any) -> Any:
-        hidden = model(x)
-        return described(hidden, label, tf.nn.softmax(hidden))
-
-    inputs = {"x": sample(2 * count, 3), "label": tf.range(2 * count)}
-    return Case(parallel, twin, reference, inputs, kinds("op-placement"), surroundings=soft_placement)

@@ -3,60 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds, planted
-from harness.faults.samples import add_up, dense, in_shards, losses, on_each, per_shard, sample, shares, uneven
+from harness.faults.fault import Case, Fault, Program
+from harness.faults.samples import on_each, uneven
+from harness.faults.slips import Towers, slip, trained
 from harness.lazy import tf
 from harness.parallel.data import make_parallel
 
-FAULTS: list[Fault[Case]] = []
 
-
-@planted(
-    FAULTS,
-    "P01-tape-around-towers",
-    "backward ops on device 0",
-    "tensorflow 54460",
-    "backward ops are not on the devices of their forward ops",
-)
-def _tape_around_towers(devices: Devices) -> Case:
+def _towers(twin: Program) -> Callable[[Devices], Case]:
     """Plain towers: the caller who takes the gradient does not see them."""
-    model, variables = dense()
-    return _gradients_of(devices, make_parallel(model, devices), model, variables)
-
-
-def _gradients_of(devices: Devices, twin: Program, model: Program, variables: list[Any]) -> Case:
-    """Plain towers, and a twin that takes each tower's gradient on its device."""
-    return Case(
-        in_shards(devices.names, model),
+    return slip(
+        Towers.model,
+        Towers.joined_model,
         twin,
-        model,
-        {"x": sample(uneven(len(devices)), 3)},
-        kinds("gradient-placement"),
-        variables=variables,
+        "gradient-placement",
+        rows=uneven,
+        variables=trained,
         gradients=True,
     )
 
 
-@planted(
-    FAULTS,
-    "P01-by-hand",
-    "backward ops on device 0, in towers without make_parallel",
-    "tensorflow 33688",
-    "backward ops are not on the devices of their forward ops",
-)
-def _colocated_by_hand(devices: Devices) -> Case:
-    """The twin does without ``make_parallel``: each tower has a custom gradient, which opens the tower's scope."""
-    model, variables = dense()
+def _colocated_by_hand(t: Towers, x: Any) -> Any:
+    """Do without ``make_parallel``: each tower has a custom gradient, which opens the tower's scope."""
 
-    def tower(name: str) -> Callable[[Any], Any]:
+    def tower(name: str, part: Any) -> Any:
         @tf.custom_gradient  # type: ignore[untyped-decorator]
         def run(x: Any) -> Any:
             with tf.GradientTape(persistent=True) as tape:
                 tape.watch(x)
-                y = model(x)
+                y = t.model(x)
 
             def gradient(upstream: Any, variables: Any = ()) -> Any:
                 with tf.device(name):
@@ -65,83 +45,75 @@ def _colocated_by_hand(devices: Devices) -> Case:
 
             return y, gradient
 
-        colocated: Callable[[Any], Any] = run
-        return colocated
+        return run(part)
 
-    def twin(x: Any) -> Any:
-        parts = tf.split(x, shares(x.shape[0], len(devices)))
-        outputs = on_each(devices.names, lambda name, part: tower(name)(part), devices.names, parts)
-        return tf.concat(outputs, axis=0)
-
-    return _gradients_of(devices, twin, model, variables)
+    return tf.concat(on_each(t.names, tower, t.names, t.split(x)), axis=0)
 
 
-def _steps(devices: Devices, scope: str | None) -> tuple[Program, Program, Program]:
-    """Training steps: one tape around all towers, its gradient taken in ``scope``; a tape per tower; one device."""
-    rows = uneven(len(devices))
-    sizes = shares(rows, len(devices))
-    per_row, variables = losses()
-
-    def loss(x: Any) -> Any:
-        return tf.reduce_sum(per_row(x)) / rows
-
-    def reference(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            value = loss(x)
-        return value, tape.gradient(value, variables)
-
-    def parallel(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            total = tf.add_n(per_shard(devices, x, sizes, loss))
-        with tf.device(scope):
-            return total, tape.gradient(total, variables)
-
-    def twin(x: Any) -> Any:
-        values, gradients = zip(*per_shard(devices, x, sizes, reference), strict=True)
-        return tf.add_n(list(values)), add_up(gradients)
-
-    return parallel, twin, reference
+def _share(t: Towers, rows: int, x: Any) -> Any:
+    """The part of rows ``x`` in the mean loss over ``rows`` rows."""
+    return tf.reduce_sum(t.losses(x)) / rows
 
 
-@planted(
-    FAULTS,
-    "P01-one-tape",
-    "a training step with one tape",
-    "tensorflow 54460",
-    "backward ops are not on the devices of their forward ops",
-)
-def _one_tape(devices: Devices) -> Case:
-    rows = uneven(len(devices))
-    parallel, twin, reference = _steps(devices, None)
-    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("gradient-placement"))
+def _step(t: Towers, x: Any) -> Any:
+    return t.step(x, partial(_share, t, x.shape[0]))
 
 
-@planted(
-    FAULTS,
-    "P01-last-scope",
-    "gradient taken in the last scope",
-    "tensorflow 54460",
-    "backward ops are not on the devices of their forward ops",
-)
-def _gradient_in_last_scope(devices: Devices) -> Case:
-    rows = uneven(len(devices))
-    parallel, twin, reference = _steps(devices, devices[-1].name)
-    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("gradient-placement"))
+def _one_tape(t: Towers, x: Any, *, late: bool = False) -> Any:
+    """One tape around all towers, its gradient taken in the default scope, or in that of the last tower."""
+    with tf.GradientTape() as tape:
+        total = tf.add_n(t.each(partial(_share, t, x.shape[0]), x))
+    with tf.device(t.names[-1] if late else None):
+        return total, tape.gradient(total, [t.w, t.b])
 
 
-@planted(
-    FAULTS,
-    "P02-traced-before",
-    "backward ops on device 0, in a tf.function that ran before",
-    "tensorflow 54460",
-    "backward ops are not on the devices of their forward ops",
-)
+def _tape_per_tower(t: Towers, x: Any) -> Any:
+    return t.sum(lambda part: t.step(part, partial(_share, t, x.shape[0])), x)
+
+
+def _steps(faulty: Program = _one_tape) -> Callable[[Devices], Case]:
+    return slip(_step, faulty, _tape_per_tower, "gradient-placement", rows=uneven)
+
+
 def _traced_before(devices: Devices) -> Case:
     """Compiled training steps that have run before: no graph is built again, so only the placed graph shows it."""
-    rows = uneven(len(devices))
-    parallel, twin, reference = _steps(devices, None)
-    x = tf.constant(sample(rows, 3))
-    compiled, compiled_twin = tf.function(parallel), tf.function(twin)
-    compiled(x)
-    compiled_twin(x)
-    return Case(compiled, compiled_twin, reference, {"x": sample(rows, 3)}, kinds("gradient-placement"))
+    case = _steps()(devices)
+    compiled, twin = tf.function(case.parallel), tf.function(case.twin)
+    for program in (compiled, twin):
+        program(x=tf.constant(case.inputs["x"]))
+    return replace(case, parallel=compiled, twin=twin)
+
+
+_AWAY = "backward ops are not on the devices of their forward ops"
+
+FAULTS = (
+    Fault(
+        "P01-tape-around-towers",
+        "backward ops on device 0",
+        "tensorflow 54460",
+        _towers(lambda t, x: make_parallel(t.model, t.devices)(x=x)),
+        _AWAY,
+    ),
+    Fault(
+        "P01-by-hand",
+        "backward ops on device 0, in towers without make_parallel",
+        "tensorflow 33688",
+        _towers(_colocated_by_hand),
+        _AWAY,
+    ),
+    Fault("P01-one-tape", "a training step with one tape", "tensorflow 54460", _steps(), _AWAY),
+    Fault(
+        "P01-last-scope",
+        "gradient taken in the last scope",
+        "tensorflow 54460",
+        _steps(partial(_one_tape, late=True)),
+        _AWAY,
+    ),
+    Fault(
+        "P02-traced-before",
+        "backward ops on device 0, in a tf.function that ran before",
+        "tensorflow 54460",
+        _traced_before,
+        _AWAY,
+    ),
+)

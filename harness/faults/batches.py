@@ -20,7 +20,7 @@ def _per_shard(fn: Callable[[Any], Any], *found: str) -> Callable[[Devices], Cas
     return slip(
         lambda t, x: fn(t.model(x)),
         lambda t, x: t.joined(lambda part: fn(t.model(part)), x),
-        lambda t, x: fn(t.joined(t.model, x)),
+        lambda t, x: fn(t.joined_model(x)),
         *found,
     )
 
@@ -29,8 +29,31 @@ def _averaged(fn: Callable[[Any], Any]) -> Callable[[Devices], Case]:
     return slip(
         lambda t, x: fn(t.model(x)),
         lambda t, x: t.mean(lambda part: fn(t.model(part)), x),
-        lambda t, x: fn(t.joined(t.model, x)),
+        lambda t, x: fn(t.joined_model(x)),
     )
+
+
+def _softmax(rows: Any) -> Any:
+    return tf.nn.softmax(rows, axis=0)
+
+
+def _rank(rows: Any) -> Any:
+    """Integers."""
+    return tf.argsort(rows, axis=0)
+
+
+def _argmax(rows: Any) -> Any:
+    return tf.argmax(rows, axis=0)
+
+
+def _sort(rows: Any) -> Any:
+    return tf.sort(rows, axis=0)
+
+
+def _contrast(rows: Any) -> Any:
+    """Each row is compared with all others of its batch."""
+    likeness = tf.matmul(rows, rows, transpose_b=True)
+    return tf.reduce_logsumexp(likeness, axis=1) - tf.linalg.diag_part(likeness)
 
 
 def _running_sum(rows: Any) -> Any:
@@ -144,7 +167,7 @@ def _features(count: int) -> dict[str, Any]:
 
 
 def _position(t: Towers, x: Any) -> Any:
-    return tf.argmax(t.model(x), axis=0)
+    return _argmax(t.model(x))
 
 
 def _position_in_shard(t: Towers, x: Any) -> Any:
@@ -168,6 +191,11 @@ def _best(t: Towers, x: Any, own: int) -> Any:
 
 
 FAULTS = (
+    Fault("V18-batch-softmax", "softmax over the batch", "public code", _per_shard(_softmax), _NOT_ROW_WISE),
+    Fault("V18-rank", "rank within the batch, integers", "public code", _per_shard(_rank), _NOT_ROW_WISE),
+    Fault("V18-argmax", "argmax over the batch", "public code", _per_shard(_argmax, "shape"), _NOT_ROW_WISE),
+    Fault("V18-sort", "sort of the batch", "public code", _per_shard(_sort), _NOT_ROW_WISE),
+    Fault("V18-negatives", "in-batch negatives", "public code", _per_shard(_contrast), _NOT_ROW_WISE),
     Fault("V18-running-sum", "a running sum over the rows", "own attack", _per_shard(_running_sum), _NOT_ROW_WISE),
     Fault(
         "V18-scaled-by-largest", "scaled by the largest row", "public code", _per_shard(_largest_is_one), _NOT_ROW_WISE
@@ -201,7 +229,7 @@ FAULTS = (
         "V30-empty-shard",
         "the mean of a shard without rows",
         "public code",
-        slip(lambda t, x: t.loss(x), _first_empty, _only_full, rows=lambda count: count - 1),
+        slip(Towers.loss, _first_empty, _only_full, rows=lambda count: count - 1),
         "shard .*(empty|no rows|without rows)",
     ),
     Fault(

@@ -1,8 +1,9 @@
-"""Wrong randomness: numbers drawn by each shard, of another seed, without a seed (R02 to R06)."""
+"""Wrong randomness: numbers drawn by each shard, of another seed, without a seed (R01 to R06)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
@@ -19,26 +20,44 @@ def _noise(x: Any, seed: int = 2) -> Any:
     return tf.random.stateless_normal(tf.shape(x), seed=[1, seed])
 
 
-def _drawn(draw: Callable[[Any], Any]) -> Callable[[Devices], Case]:
-    """Numbers that ``draw`` draws in the shape of a shard; the twin splits those of the batch."""
+def _added(t: Towers, x: Any, drawn: Any) -> Any:
+    return t.model(x + drawn)
+
+
+def _multiplied(_: Towers, x: Any, drawn: Any) -> Any:
+    return x * drawn
+
+
+def _drawn(
+    draw: Callable[[Any], Any],
+    *found: str,
+    use: Callable[[Towers, Any, Any], Any] = _added,
+    in_shard: Callable[[Any], Any] | None = None,
+) -> Callable[[Devices], Case]:
+    """Numbers that ``in_shard``, by default ``draw``, draws for a shard; the twin splits those of the batch."""
     return slip(
-        lambda t, x: t.model(x + draw(x)),
-        lambda t, x: t.joined(lambda part: t.model(part + draw(part)), x),
-        lambda t, x: t.joined(lambda part, own: t.model(part + own), x, draw(x)),
+        lambda t, x: use(t, x, draw(x)),
+        lambda t, x: t.joined(lambda part: use(t, part, (in_shard or draw)(part)), x),
+        lambda t, x: t.joined(partial(use, t), x, draw(x)),
+        *found,
     )
 
 
-def _noisy(t: Towers, x: Any, seed: int = 2) -> Any:
-    return t.model(x + _noise(x, seed))
+def _half_dropped(x: Any) -> Any:
+    return 2.0 * tf.cast(tf.random.stateless_uniform(tf.shape(x), seed=[1, 2]) < 0.5, x.dtype)
 
 
-def _noisy_right(t: Towers, x: Any) -> Any:
-    return _other_seed(t, x, 2)
+def _unseeded_dropout(x: Any) -> Any:
+    return tf.nn.dropout(tf.ones_like(x), 0.5)
 
 
-def _other_seed(t: Towers, x: Any, seed: int = 3) -> Any:
-    """The numbers of the whole batch, drawn once with another seed."""
-    return t.joined(lambda part, own: t.model(part + own), x, _noise(x, seed))
+def _noisy(t: Towers, x: Any) -> Any:
+    return _added(t, x, _noise(x))
+
+
+def _seeded(t: Towers, x: Any, seed: int = 2) -> Any:
+    """The numbers of the whole batch, drawn once."""
+    return t.joined(partial(_added, t), x, _noise(x, seed))
 
 
 def _seed_of_shard(t: Towers, x: Any) -> Any:
@@ -81,35 +100,60 @@ def _generator(devices: Devices) -> Case:
     return _drawn(lambda x: generator.normal(tf.shape(x)))(devices)
 
 
+def _keras_dropout(devices: Devices) -> Case:
+    layer = tf.keras.layers.Dropout(0.5, seed=1)
+    return _drawn(lambda x: layer(tf.ones_like(x), training=True), use=_multiplied)(devices)
+
+
+def _generator_dropout(devices: Devices) -> Case:
+    """A generator gives each shard its next numbers, not the part of those of the whole batch."""
+    generator = tf.random.Generator.from_seed(3)
+    return _drawn(lambda x: 2.0 * tf.cast(generator.uniform(tf.shape(x)) < 0.5, x.dtype), use=_multiplied)(devices)
+
+
 FAULTS = (
+    Fault(
+        "R01-same-seed",
+        "one seed for every shard",
+        "tensorflow 33297",
+        _drawn(_half_dropped, use=_multiplied),
+        _SAME,
+    ),
+    Fault(
+        "R01-unseeded",
+        "dropout without a seed",
+        "tensorflow 33297",
+        _drawn(_half_dropped, "nondeterminism", use=_multiplied, in_shard=_unseeded_dropout),
+        "drawn without a seed",
+    ),
+    Fault("R01-generator", "a generator called once per shard", "tensorflow 33297", _generator_dropout, _OWN),
+    Fault("R01-keras-dropout", "a Keras Dropout called once per shard", "tensorflow 33297", _keras_dropout, _OWN),
     Fault("R02-same-noise", "the same noise in each shard", "tensorflow 33297", _drawn(_noise), _SAME),
     Fault("R02-same-dropout", "the same dropout mask in each shard", "tensorflow 33297", _drawn(_dropout), _SAME),
     Fault("R02-same-truncated", "the same truncated noise in each shard", "own attack", _drawn(_truncated), _SAME),
     Fault("R02-same-classes", "the same sampled classes in each shard", "own attack", _drawn(_sampled), _SAME),
     Fault("R03-keras-noise", "a Keras GaussianNoise called once per shard", "tensorflow 33297", _keras_noise, _OWN),
     Fault("R03-generator-noise", "noise of a generator called once per shard", "public code", _generator, _OWN),
-    Fault(
-        "R03-seed-of-shard", "a different seed for each shard", "own", slip(_noisy, _seed_of_shard, _noisy_right), _OWN
-    ),
+    Fault("R03-seed-of-shard", "a different seed for each shard", "own", slip(_noisy, _seed_of_shard, _seeded), _OWN),
     Fault(
         "R04-another-seed",
         "random numbers drawn with a different seed",
         "own attack",
-        slip(_noisy, _other_seed, _noisy_right),
+        slip(_noisy, partial(_seeded, seed=3), _seeded),
         "random numbers.*different seed",
     ),
     Fault(
         "R05-unseeded-noise",
         "noise without a seed",
         "tensorflow 33297",
-        slip(_noisy, _unseeded, _noisy_right, "nondeterminism"),
+        slip(_noisy, _unseeded, _seeded, "nondeterminism"),
         "drawn without a seed",
     ),
     Fault(
         "R06-unseeded-shuffle",
         "rows shuffled without a seed",
         "public code",
-        slip(lambda t, x: t.model(x), _shuffled, lambda t, x: t.joined(t.model, x), "nondeterminism"),
+        slip(Towers.model, _shuffled, Towers.joined_model, "nondeterminism"),
         "drawn without a seed",
     ),
 )

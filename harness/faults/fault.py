@@ -140,18 +140,6 @@ class Fault(Generic[PlantedT]):
         return self.name
 
 
-def planted(
-    faults: list[Fault[PlantedT]], name: str, title: str, source: str, cause: str, **more: Any
-) -> Callable[[Callable[[Devices], PlantedT]], Callable[[Devices], PlantedT]]:
-    """Add the fault that the decorated function plants to ``faults``. The arguments are those of :class:`Fault`."""
-
-    def add(plant: Callable[[Devices], PlantedT]) -> Callable[[Devices], PlantedT]:
-        faults.append(Fault(name, title, source, plant, cause, **more))
-        return plant
-
-    return add
-
-
 def kinds(*names: str) -> frozenset[str]:
     """Kinds of finding."""
     return frozenset(names)

@@ -1,4 +1,4 @@
-"""Wrong gradients: stopped, of some towers only, averaged or added up wrongly, in the wrong order (G05 to G14)."""
+"""Wrong gradients: averaged, added up or put in place wrongly, stopped, of some towers only (G03, G05 to G14)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,8 @@ from typing import Any
 
 from harness.faults.fault import Fault
 from harness.faults.samples import integers, sample, uneven
-from harness.faults.slips import Towers, slip
+from harness.faults.slips import Towers, slip, trained
 from harness.lazy import tf
-
-
-def _step(t: Towers, x: Any) -> Any:
-    return t.step(x)
-
-
-def _right(t: Towers, x: Any) -> Any:
-    return t.mean(t.step, x)
-
-
-def _model(t: Towers, x: Any) -> Any:
-    return t.model(x)
 
 
 def _joined(t: Towers, x: Any) -> Any:
@@ -67,21 +55,8 @@ def _first_alone(t: Towers, x: Any) -> Any:
 
 
 def _averaged_twice(t: Towers, x: Any) -> Any:
-    loss, gradients = _right(t, x)
+    loss, gradients = t.mean_step(x)
     return loss, [each / t.count for each in gradients]
-
-
-def _means_of_uneven(t: Towers, x: Any) -> Any:
-    return _right(t, x)
-
-
-def _weighted(t: Towers, x: Any) -> Any:
-    rows = x.shape[0]
-
-    def tower(part: Any) -> Any:
-        return tf.nest.map_structure(lambda each: each * (part.shape[0] / rows), t.step(part))
-
-    return t.sum(tower, x)
 
 
 def _clip(step: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -97,7 +72,7 @@ def _clipped_in_each(t: Towers, x: Any) -> Any:
 
 
 def _clipped_once(t: Towers, x: Any) -> Any:
-    return _clip(_right(t, x))
+    return _clip(t.mean_step(x))
 
 
 def _named_step(t: Towers, x: Any) -> Any:
@@ -141,17 +116,13 @@ def _penalty_in_each(t: Towers, x: Any) -> Any:
     return t.mean(lambda part: _penalised(t, part), x)
 
 
-def _penalty_forgotten(t: Towers, x: Any) -> Any:
-    return _right(t, x)
-
-
 def _penalty_averaged_twice(t: Towers, x: Any) -> Any:
     return t.mean(lambda part: _penalised(t, part, 1 / t.count), x)
 
 
 def _bias_left_out(t: Towers, x: Any) -> Any:
     """The bias is missing in a list of variables, and zeros take the place of its gradient."""
-    loss, (weights, bias) = _right(t, x)
+    loss, (weights, bias) = t.mean_step(x)
     return loss, [weights, tf.zeros_like(bias)]
 
 
@@ -173,73 +144,85 @@ def _micro_batches_averaged(t: Towers, x: Any) -> Any:
     return _accumulated(t, x, 0.5)
 
 
-def _rows_of_table(_: Towers, x: Any) -> Any:
-    """The gradient of the sum of squares of looked-up rows, as a table of 9 words."""
-    return tf.scatter_nd(x[:, tf.newaxis], _values(x), [9, 4])
-
-
 def _values(x: Any) -> Any:
+    """The gradients of the sum of squares of looked-up rows of a table of 9 words."""
     return 2.0 * tf.gather(tf.constant(sample(9, 4)), x)
 
 
+def _added_up(x: Any, values: Any) -> Any:
+    """The gradient of the table."""
+    return tf.scatter_nd(x[:, tf.newaxis], values, [9, 4])
+
+
+def _table(_: Towers, x: Any) -> Any:
+    return _added_up(x, _values(x))
+
+
+def _table_of_all(t: Towers, x: Any) -> Any:
+    return _added_up(x, t.joined(_values, x))
+
+
 def _repeated_words_overwritten(t: Towers, x: Any) -> Any:
-    values = t.joined(_values, x)
-    return tf.tensor_scatter_nd_update(tf.zeros([9, 4]), x[:, tf.newaxis], values)
-
-
-def _repeated_words_added(t: Towers, x: Any) -> Any:
-    return tf.scatter_nd(x[:, tf.newaxis], t.joined(_values, x), [9, 4])
+    return tf.tensor_scatter_nd_update(tf.zeros([9, 4]), x[:, tf.newaxis], t.joined(_values, x))
 
 
 def _words(count: int) -> dict[str, Any]:
     return {"x": integers(9, 4 * count, seed=5)}
 
 
-def _both(t: Towers) -> list[Any]:
-    return [t.w, t.b]
-
-
 FAULTS = (
+    Fault(
+        "G03-indexed-slices-averaged-by-value",
+        "the values of the shards' IndexedSlices are averaged, and their indices ignored",
+        "tensorflow 5252, horovod PR 2279",
+        slip(
+            lambda t, x: _table(t, x) / t.count,
+            lambda t, x: _added_up(t.split(x)[0], t.mean(_values, x)),
+            lambda t, x: _table_of_all(t, x) / t.count,
+            inputs=lambda count: {"x": integers(9, 2 * count, seed=5)},
+        ),
+        "keep the indices of one shard",
+    ),
     Fault(
         "G05-stopped",
         "the weights are stopped in every tower",
         "public code",
-        slip(_model, _stopped, _joined, "missing-gradient", variables=_both, gradients=True),
+        slip(Towers.model, _stopped, _joined, "missing-gradient", variables=trained, gradients=True),
         "variable weights is stopped by tf.stop_gradient",
     ),
     Fault(
         "G05-upstream-ignored",
         "a custom gradient ignores its upstream gradient",
         "own attack",
-        slip(_model, _upstream_ignored, _joined, "gradient", variables=_both, gradients=True),
+        slip(Towers.model, _upstream_ignored, _joined, "gradient", variables=trained, gradients=True),
         "custom gradient",
     ),
     Fault(
         "G06-frozen-tower",
         "the last tower has no gradient",
         "public code",
-        slip(_step, _stopped_in_one, _right),
+        slip(Towers.step, _stopped_in_one, Towers.mean_step),
         r"part of shard \d+ .* is missing",
     ),
     Fault(
         "G06-first-alone",
         "the gradients of the first tower alone",
         "public code",
-        slip(_step, _first_alone, _right),
+        slip(Towers.step, _first_alone, Towers.mean_step),
         "counts shard 0 .* alone",
     ),
     Fault(
         "G07-averaged-twice",
         "gradients averaged twice",
         "horovod 843",
-        slip(_step, _averaged_twice, _right),
+        slip(Towers.step, _averaged_twice, Towers.mean_step),
         "<n> times too small",
     ),
     Fault(
         "G07-uneven",
         "gradients of uneven shards averaged",
         "tensorflow 48875",
-        slip(_step, _means_of_uneven, _weighted, rows=uneven),
+        slip(Towers.step, Towers.mean_step, lambda t, x: t.weighted(t.step, x), rows=uneven),
         "mean of means of uneven shards",
     ),
     Fault(
@@ -256,26 +239,32 @@ FAULTS = (
         slip(_named_step, _names_swapped, _named),
         r"output\['bias'\] and output\['scale'\] are in the wrong order",
     ),
-    Fault("G10-ascent", "gradients of the negative loss", "own attack", slip(_step, _ascent, _right), "-1 times"),
+    Fault(
+        "G10-ascent",
+        "gradients of the negative loss",
+        "own attack",
+        slip(Towers.step, _ascent, Towers.mean_step),
+        "-1 times",
+    ),
     Fault(
         "G10-bias-left-out",
         "zeros for the gradient of the bias",
         "public code",
-        slip(_step, _bias_left_out, _right),
+        slip(Towers.step, _bias_left_out, Towers.mean_step),
         "zero",
     ),
     Fault(
         "G11-half",
         "gradients exchanged in half precision",
         "own attack",
-        slip(_step, _half, _right),
+        slip(Towers.step, _half, Towers.mean_step),
         "float16",
     ),
     Fault(
         "G12-penalty-forgotten",
         "a regulariser that no tower has",
         "public code",
-        slip(_penalised, _penalty_forgotten, _penalty_in_each),
+        slip(_penalised, Towers.mean_step, _penalty_in_each),
         "regulariser.*(0 times|left out|missing)|off by",
     ),
     Fault(
@@ -289,14 +278,14 @@ FAULTS = (
         "G13-micro-batches-added",
         "gradients of micro-batches added up",
         "public code",
-        slip(_step, _micro_batches_added, _micro_batches_averaged, rows=lambda count: 4 * count),
+        slip(Towers.step, _micro_batches_added, _micro_batches_averaged, rows=lambda count: 4 * count),
         "2 times too large|2 times",
     ),
     Fault(
         "G14-repeated-words",
         "gradients of repeated words overwrite one another",
         "tensorflow 5252",
-        slip(_rows_of_table, _repeated_words_overwritten, _repeated_words_added, inputs=_words),
+        slip(_table, _repeated_words_overwritten, _table_of_all, inputs=_words),
         "IndexedSlices|repeated|overwr",
     ),
 )

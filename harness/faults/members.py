@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds, planted
+from harness.faults.fault import Case, Fault, Program, kinds
 from harness.faults.samples import sample
 from harness.lazy import tf
-
-FAULTS: list[Fault[Case]] = []
 
 _FEATURES, _OUTPUTS, _ROWS = 4, 3, 6
 
@@ -60,13 +58,6 @@ def _state(members: Sequence[_Member]) -> list[Any]:
     return [member.weights for member in members]
 
 
-@planted(
-    FAULTS,
-    "M03-gradients-of-another-member",
-    "each member of an ensemble is trained with the gradients of the next",
-    "a slip in a loop over models and gradients: every member learns from another's data",
-    "gradients? of (another|the next) member|another member",
-)
 def _anothers_gradients(devices: Devices) -> Case:
     members = [_Member(device.name, index) for index, device in enumerate(devices)]
     return Case(
@@ -80,13 +71,6 @@ def _anothers_gradients(devices: Devices) -> Case:
     )
 
 
-@planted(
-    FAULTS,
-    "P10-slots-on-the-default-device",
-    "an optimizer's slots are made by the first traced step, and land on the default device",
-    "tensorflow 35849",
-    "slots on the default device.*slot ",
-)
 def _lazy_slots(devices: Devices) -> Case:
     """The optimizers are applied outside the scopes, and create their slots while the first step is traced."""
     lazy = [_Member(device.name, index, built=False) for index, device in enumerate(devices)]
@@ -102,3 +86,21 @@ def _lazy_slots(devices: Devices) -> Case:
     reference = [_Member(devices.host, index) for index in range(len(devices))]
     twin = _training(members, apply_in_scopes=False)
     return Case(step, twin, _training(reference, scopes=False), {"x": x}, kinds("variable-placement"))
+
+
+FAULTS = (
+    Fault(
+        "M03-gradients-of-another-member",
+        "each member of an ensemble is trained with the gradients of the next",
+        "a slip in a loop over models and gradients: every member learns from another's data",
+        _anothers_gradients,
+        "gradients? of (another|the next) member|another member",
+    ),
+    Fault(
+        "P10-slots-on-the-default-device",
+        "an optimizer's slots are made by the first traced step, and land on the default device",
+        "tensorflow 35849",
+        _lazy_slots,
+        "slots on the default device.*slot ",
+    ),
+)

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.fault import Case, Fault, Program
 from harness.faults.samples import add_up, on_each, sample
-from harness.faults.slips import Towers
+from harness.faults.slips import Towers, slip
 from harness.lazy import tf
 
 _RATE = 0.1
@@ -47,8 +47,15 @@ class _Trained(Towers):
         for variable, gradient in zip([self.w, self.b], gradients, strict=True):
             variable.assign_sub(_RATE * gradient)
 
-    def averaged(self, towers: Sequence[Sequence[Any]], count: int) -> list[Any]:
-        return [each / count for each in add_up(towers)]
+    def update(self, found: Sequence[Any]) -> Any:
+        """Apply the gradients that follow a loss, and return the loss."""
+        loss, *gradients = found
+        self.apply(gradients)
+        return loss
+
+    def means(self, x: Any) -> list[Any]:
+        """The loss and the gradients, averaged over towers with equal numbers of rows."""
+        return _averaged(self.each(self.gradients, x))
 
     def move(self) -> None:
         self.average.assign(0.9 * self.average + 0.1 * self.w)
@@ -57,26 +64,20 @@ class _Trained(Towers):
         self.steps.assign_add(1)
 
 
-def _trained(reference: Program, faulty: Program, right: Program, **options: Any) -> Callable[[Devices], Case]:
-    def plant(devices: Devices) -> Case:
-        t = _Trained(devices, **options)
-        one, two, three = (partial(fn, t) for fn in (faulty, right, reference))
-        return Case(one, two, three, {"x": sample(2 * t.count, 3)}, kinds("value"), t.state)
+def _averaged(towers: Sequence[Sequence[Any]]) -> list[Any]:
+    return [each / len(towers) for each in add_up(towers)]
 
-    return plant
+
+def _trained(reference: Program, faulty: Program, right: Program, **options: Any) -> Callable[[Devices], Case]:
+    return slip(reference, faulty, right, make=partial(_Trained, **options), variables=lambda t: t.state)
 
 
 def _alone(t: _Trained, x: Any, penalty: float = 0.0) -> Any:
-    loss, *gradients = t.gradients(x, penalty)
-    t.apply(gradients)
-    return loss
+    return t.update(t.gradients(x, penalty))
 
 
 def _together(t: _Trained, x: Any) -> Any:
-    """The same of towers with equal numbers of rows."""
-    loss, *gradients = t.averaged(t.each(t.gradients, x), t.count)
-    t.apply(gradients)
-    return loss
+    return t.update(t.means(x))
 
 
 def _penalised(t: _Trained, x: Any, *, each: bool) -> Any:
@@ -85,17 +86,14 @@ def _penalised(t: _Trained, x: Any, *, each: bool) -> Any:
     towers = on_each(
         t.names, lambda part, penalty: t.gradients(part, penalty, x.shape[0]), tf.split(x, t.count), penalties
     )
-    loss, *gradients = add_up(towers)
-    t.apply(gradients)
-    return loss
+    return t.update(add_up(towers))
 
 
 def _all_but_the_last(t: _Trained, x: Any) -> Any:
     """``towers[:-1]``: the mean of the gradients of the others."""
     towers = t.each(t.gradients, x)
-    loss = add_up([[loss] for loss, *_ in towers])[0] / t.count
-    t.apply(t.averaged([gradients for _, *gradients in towers[:-1]], t.count - 1))
-    return loss
+    loss = tf.add_n([loss for loss, *_ in towers]) / t.count
+    return t.update([loss, *_averaged([gradients for _, *gradients in towers[:-1]])])
 
 
 def _then_averaged(t: _Trained, x: Any, step: Program, *, before: bool = False) -> Any:
@@ -122,20 +120,19 @@ def _two_steps(t: _Trained, x: Any, gradients: Callable[[Any], Sequence[Any]], *
 
 
 def _two_together(t: _Trained, x: Any, *, stale: bool) -> Any:
-    return _two_steps(t, x, lambda part: t.averaged(t.each(t.gradients, part), t.count), stale=stale)
+    return _two_steps(t, x, t.means, stale=stale)
 
 
 def _applied(t: _Trained, x: Any, times: int) -> Any:
-    loss, *gradients = t.averaged(t.each(t.gradients, x), t.count)
+    loss, *gradients = t.means(x)
     for _ in range(times):
         t.apply(gradients)
     return loss
 
 
 def _without_the_bias(t: _Trained, x: Any) -> Any:
-    loss, gradient, bias = t.averaged(t.each(t.gradients, x), t.count)
-    t.apply([gradient, tf.zeros_like(bias)])
-    return loss
+    loss, gradient, bias = t.means(x)
+    return t.update([loss, gradient, tf.zeros_like(bias)])
 
 
 def _clipped(gradients: Sequence[Any]) -> list[Any]:
@@ -144,16 +141,12 @@ def _clipped(gradients: Sequence[Any]) -> list[Any]:
 
 
 def _clipped_alone(t: _Trained, x: Any) -> Any:
-    loss, *gradients = _clipped(t.gradients(x))
-    t.apply(gradients)
-    return loss
+    return t.update(_clipped(t.gradients(x)))
 
 
 def _clipped_towers(t: _Trained, x: Any, *, each: bool) -> Any:
     towers = t.each(lambda part: _clipped(t.gradients(part)) if each else t.gradients(part), x)
-    loss, *gradients = t.averaged(towers, t.count) if each else _clipped(t.averaged(towers, t.count))
-    t.apply(gradients)
-    return loss
+    return t.update(_averaged(towers) if each else _clipped(_averaged(towers)))
 
 
 def _counted(t: _Trained, x: Any, step: Program, times: int) -> Any:
@@ -164,9 +157,8 @@ def _counted(t: _Trained, x: Any, step: Program, times: int) -> Any:
 
 def _scaled(t: _Trained, x: Any, factor: float) -> Any:
     """The gradients are multiplied by ``factor``, and what is applied is, too."""
-    loss, *gradients = t.averaged(t.each(t.gradients, x), t.count)
-    t.apply([factor * each for each in gradients])
-    return loss
+    loss, *gradients = t.means(x)
+    return t.update([loss, *(factor * each for each in gradients)])
 
 
 _MOMENTUM = {"optimizer": "SGD", "momentum": 0.9}

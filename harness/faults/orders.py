@@ -10,22 +10,6 @@ from harness.faults.slips import UNUSED, Towers, slip
 from harness.lazy import tf
 
 
-def _model(t: Towers, x: Any) -> Any:
-    return t.model(x)
-
-
-def _right(t: Towers, x: Any) -> Any:
-    return t.joined(t.model, x)
-
-
-def _loss(t: Towers, x: Any) -> Any:
-    return t.loss(x)
-
-
-def _mean(t: Towers, x: Any) -> Any:
-    return t.mean(t.loss, x)
-
-
 def _sum(t: Towers, x: Any) -> Any:
     return tf.reduce_sum(t.model(x), axis=0)
 
@@ -39,11 +23,11 @@ def _other_order(t: Towers, x: Any) -> Any:
 
 
 def _shifted(t: Towers, x: Any) -> Any:
-    return tf.roll(_right(t, x), -1, axis=0)
+    return tf.roll(t.joined_model(x), -1, axis=0)
 
 
 def _reversed(t: Towers, x: Any) -> Any:
-    return tf.reverse(_right(t, x), [0])
+    return tf.reverse(t.joined_model(x), [0])
 
 
 def _strided(t: Towers, x: Any) -> Any:
@@ -80,7 +64,7 @@ def _padding_cut(t: Towers, x: Any) -> Any:
 
 
 def _padding_counted(t: Towers, x: Any) -> Any:
-    return _mean(t, _padded(t, x))
+    return t.mean_loss(_padded(t, x))
 
 
 def _padding_left_out(t: Towers, x: Any) -> Any:
@@ -135,7 +119,7 @@ def _compressed(t: Towers, x: Any) -> Any:
 
 
 def _wider(t: Towers, x: Any) -> Any:
-    return tf.cast(_right(t, x), tf.float64)
+    return tf.cast(t.joined_model(x), tf.float64)
 
 
 def _last_lost(t: Towers, x: Any) -> Any:
@@ -175,35 +159,35 @@ FAULTS = (
         "V22-shards-reversed",
         "results joined in the reverse order of the devices",
         "public code",
-        slip(_model, _other_order, _right),
+        slip(Towers.model, _other_order, Towers.joined_model),
         "shards are joined in a different order",
     ),
     Fault(
         "V22-shifted",
         "rows shifted by one",
         "public code",
-        slip(_model, _shifted, _right),
+        slip(Towers.model, _shifted, Towers.joined_model),
         "rows are shifted by 1",
     ),
     Fault(
         "V22-rows-reversed",
         "rows in reverse order",
         "public code",
-        slip(_model, _reversed, _right),
+        slip(Towers.model, _reversed, Towers.joined_model),
         "in reverse order",
     ),
     Fault(
         "V22-strided",
         "rows dealt out in turn, and concatenated",
         "public code",
-        slip(_model, _strided, _dealt),
+        slip(Towers.model, _strided, _dealt),
         "joined in a different order",
     ),
     Fault(
         "V22-a-neighbours-rows",
         "a tower works on the rows of its neighbour",
         "public code",
-        slip(_model, _neighbours, _right),
+        slip(Towers.model, _neighbours, Towers.joined_model),
         r"Rows \d+ .* take the place of rows \d+",
     ),
     Fault(
@@ -217,35 +201,35 @@ FAULTS = (
         "V23-overlap",
         "shards that overlap by a row",
         "public code",
-        slip(_model, _overlapping, _right, "shape"),
+        slip(Towers.model, _overlapping, Towers.joined_model, "shape"),
         r"Rows? \d+.*(twice|doubled|more than once)",
     ),
     Fault(
         "V23-padding-kept",
         "rows of padding are returned",
         "public code",
-        slip(_model, _padding_kept, _padding_cut, "shape", rows=uneven),
+        slip(Towers.model, _padding_kept, _padding_cut, "shape", rows=uneven),
         "padd|rows? (more|too many|were added)",
     ),
     Fault(
         "V23-padding-counted",
         "rows of padding are counted in a mean",
         "public code",
-        slip(_loss, _padding_counted, _padding_left_out, rows=uneven),
+        slip(Towers.loss, _padding_counted, _padding_left_out, rows=uneven),
         "padd|rows? (more|too many|were added)",
     ),
     Fault(
         "V24-zeros",
         "a shard's result is zero",
         "public code",
-        slip(_model, _zeros, _right, also=UNUSED),
+        slip(Towers.model, _zeros, Towers.joined_model, also=UNUSED),
         r"shard \d+.*zero",
     ),
     Fault(
         "V24-one-scaled",
         "a shard's result counts twice",
         "public code",
-        slip(_model, _one_scaled, _right),
+        slip(Towers.model, _one_scaled, Towers.joined_model),
         r"shard \d+.* 2 times",
     ),
     Fault(
@@ -266,7 +250,7 @@ FAULTS = (
         "V26-half-precision",
         "all towers in half precision",
         "own attack",
-        slip(_model, _half, _right),
+        slip(Towers.model, _half, Towers.joined_model),
         "computes in float16 instead of float32",
     ),
     Fault(
@@ -280,7 +264,7 @@ FAULTS = (
         "V27-wider-dtype",
         "results in float64",
         "public code",
-        slip(_model, _wider, _right, "dtype"),
+        slip(Towers.model, _wider, Towers.joined_model, "dtype"),
         "float64",
     ),
     Fault(
@@ -294,7 +278,7 @@ FAULTS = (
         "V28-sum-of-means",
         "means summed over the shards",
         "public code",
-        slip(_loss, _added, _mean),
+        slip(Towers.loss, _added, Towers.mean_loss),
         "<n> times too large",
     ),
     Fault(
@@ -308,7 +292,7 @@ FAULTS = (
         "V29-first-alone",
         "the loss of the first tower alone",
         "public code",
-        slip(_loss, _first_alone, _mean, also=UNUSED),
+        slip(Towers.loss, _first_alone, Towers.mean_loss, also=UNUSED),
         "counts shard 0 .* alone",
     ),
 )

@@ -2,77 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
-from harness.faults.samples import dense, in_shards, on_each, sample, uneven
+from harness.faults.fault import Case, Fault, kinds, soft_placement
+from harness.faults.samples import in_shards, on_each, sample, uneven
+from harness.faults.slips import Towers, slip
 from harness.lazy import tf
-
-FAULTS: list[Fault[Case]] = []
 
 #: The index of a device that no machine has.
 _ABSENT = 90
 
-
-def _case(devices: Devices, names: Sequence[str | None], *found: str) -> Case:
-    """A dense model on the named devices; the twin is on ``devices``."""
-    model, _ = dense()
-    inputs = {"x": sample(uneven(len(devices)), 3)}
-    return Case(in_shards(names, model), in_shards(devices.names, model), model, inputs, kinds(*found))
+Names = Callable[[Devices], Sequence[str | None]]
 
 
-def _softly(case: Case) -> Case:
-    return replace(case, surroundings=soft_placement)
+def _on(names: Names, *found: str, **options: Any) -> Callable[[Devices], Case]:
+    """A model on the named devices; the twin is on all."""
+    return _model(lambda t, x: in_shards(names(t.devices), t.model)(x), *found, **options)
 
 
-@planted(
-    FAULTS,
-    "P05-last-absent",
-    "soft placement hides an absent device",
-    "tensorflow 29342",
-    "not run on the device that its scope requests.*MatMul",
-)
-def _last_is_absent(devices: Devices) -> Case:
-    return _softly(_case(devices, [*devices.names[:-1], f"/CPU:{_ABSENT}"], "op-placement", "unused-device"))
+def _model(faulty: Callable[[Towers, Any], Any], *found: str, **options: Any) -> Callable[[Devices], Case]:
+    return slip(Towers.model, faulty, Towers.joined_model, *found, rows=uneven, **options)
 
 
-@planted(
-    FAULTS,
-    "P05-no-such-gpu",
-    "soft placement hides that there is no GPU",
-    "tensorflow 29342",
-    "not run on the device that its scope requests.*MatMul",
-)
-def _no_such_gpu(devices: Devices) -> Case:
-    names = [f"/GPU:{_ABSENT + index}" for index in range(len(devices))]
-    return _softly(_case(devices, names, "op-placement", "unused-device"))
+def _last_absent(devices: Devices) -> Sequence[str]:
+    return [*devices.names[:-1], f"/CPU:{_ABSENT}"]
 
 
-@planted(
-    FAULTS,
-    "P05-one-too-many",
-    "one more tower than devices",
-    "tensorflow 29342",
-    "not run on the device that its scope requests.*MatMul",
-)
-def _one_device_too_many(devices: Devices) -> Case:
+def _no_such_gpus(devices: Devices) -> Sequence[str]:
+    return [f"/GPU:{_ABSENT + index}" for index in range(len(devices))]
+
+
+def _one_too_many(devices: Devices) -> Sequence[str]:
     """All devices are used, and the tower without a device runs on the host."""
-    return _softly(_case(devices, [*devices.names, f"/GPU:{_ABSENT}"], "op-placement"))
+    return [*devices.names, f"/GPU:{_ABSENT}"]
 
 
-@planted(
-    FAULTS,
-    "P05-refused",
-    "an absent device without soft placement",
-    "tensorflow 29342",
-    r"Could not satisfy device specification .*samples\.py:",
-)
-def _refused(devices: Devices) -> Case:
-    """Without soft placement the absent device is an error."""
-    return _case(devices, [*devices.names[:-1], f"/CPU:{_ABSENT}"], "error")
+def _half(devices: Devices) -> Sequence[str]:
+    """``devices[index // 2]``: every second device has nothing to do."""
+    return [devices.names[index // 2] for index in range(len(devices))]
 
 
 def _pure(x: Any) -> Any:
@@ -80,57 +49,88 @@ def _pure(x: Any) -> Any:
     return tf.nn.softmax(tf.tanh(x))
 
 
-def _compiled(devices: Devices, names: Sequence[str]) -> Case:
-    parallel = tf.function(in_shards(names, _pure), jit_compile=True)
-    twin = in_shards(devices.names, tf.function(_pure, jit_compile=True))
-    return Case(parallel, twin, _pure, {"x": sample(12, 5)}, kinds("op-placement"))
+def _compiled(names: Names, *found: str, **options: Any) -> Callable[[Devices], Case]:
+    def plant(devices: Devices) -> Case:
+        parallel = tf.function(in_shards(names(devices), _pure), jit_compile=True)
+        twin = in_shards(devices.names, tf.function(_pure, jit_compile=True))
+        return Case(parallel, twin, _pure, {"x": sample(12, 5)}, kinds(*found), **options)
+
+    return plant
 
 
-@planted(
-    FAULTS,
-    "P06-compiled-whole",
-    "jit_compile=True ignores devices",
-    "tensorflow 124880",
-    "XLA compiled the function for one device.*Tanh",
-    needs_xla=True,
-)
-def _compiled_whole(devices: Devices) -> Case:
-    return _compiled(devices, devices.names)
-
-
-@planted(
-    FAULTS,
-    "P06-compiled-absent",
-    "jit_compile=True accepts the name of a missing device",
-    "tensorflow 124880",
-    "XLA compiled the function for one device.*Tanh",
-    needs_xla=True,
-)
-def _compiled_for_absent(devices: Devices) -> Case:
+def _last_of_another_task(devices: Devices) -> Sequence[str]:
     """XLA accepts names of absent devices, with and without soft placement. No scope names the last device."""
-    case = _compiled(devices, [*devices.names[:-1], f"/job:worker/task:7/device:GPU:{_ABSENT}"])
-    return replace(case, kinds=kinds("op-placement", "unused-device"), modes=("eager",))
+    return [*devices.names[:-1], f"/job:worker/task:7/device:GPU:{_ABSENT}"]
 
 
-@planted(FAULTS, "P16-no-scope", "no device scope at all", "public code", "no op of the program ran on")
-def _no_scope(devices: Devices) -> Case:
-    return _case(devices, [None] * len(devices), "unused-device")
-
-
-@planted(FAULTS, "P16-two-of-four", "half of the devices are not used", "public code", "no op of the program ran on")
-def _two_of_four(devices: Devices) -> Case:
-    """``devices[index // 2]``: every second device has nothing to do."""
-    return _case(devices, [devices.names[index // 2] for index in range(len(devices))], "unused-device")
-
-
-@planted(FAULTS, "P16-in-name-only", "the device scopes contain no ops", "public code", "no op of the program ran on")
-def _busy_with_nothing(devices: Devices) -> Case:
+def _in_name_only(t: Towers, x: Any) -> Any:
     """One device computes everything; the scopes of the others hold no work."""
-    model, _ = dense()
+    on_each(t.names, lambda: tf.reshape(x, [-1]))
+    return t.model(x)
 
-    def parallel(x: Any) -> Any:
-        on_each(devices.names, lambda: tf.reshape(x, [-1]))
-        return model(x)
 
-    inputs = {"x": sample(uneven(len(devices)), 3)}
-    return Case(parallel, in_shards(devices.names, model), model, inputs, kinds("unused-device"))
+_ELSEWHERE = "not run on the device that its scope requests.*MatMul"
+_COMPILED = "XLA compiled the function for one device.*Tanh"
+_IDLE = "no op of the program ran on"
+
+FAULTS = (
+    Fault(
+        "P05-last-absent",
+        "soft placement hides an absent device",
+        "tensorflow 29342",
+        _on(_last_absent, "op-placement", "unused-device", surroundings=soft_placement),
+        _ELSEWHERE,
+    ),
+    Fault(
+        "P05-no-such-gpu",
+        "soft placement hides that there is no GPU",
+        "tensorflow 29342",
+        _on(_no_such_gpus, "op-placement", "unused-device", surroundings=soft_placement),
+        _ELSEWHERE,
+    ),
+    Fault(
+        "P05-one-too-many",
+        "one more tower than devices",
+        "tensorflow 29342",
+        _on(_one_too_many, "op-placement", surroundings=soft_placement),
+        _ELSEWHERE,
+    ),
+    Fault(
+        "P05-refused",
+        "an absent device without soft placement",
+        "tensorflow 29342",
+        _on(_last_absent, "error"),
+        r"Could not satisfy device specification .*slips\.py:",
+    ),
+    Fault(
+        "P06-compiled-whole",
+        "jit_compile=True ignores devices",
+        "tensorflow 124880",
+        _compiled(lambda devices: devices.names, "op-placement"),
+        _COMPILED,
+        needs_xla=True,
+    ),
+    Fault(
+        "P06-compiled-absent",
+        "jit_compile=True accepts the name of a missing device",
+        "tensorflow 124880",
+        _compiled(_last_of_another_task, "op-placement", "unused-device", modes=("eager",)),
+        _COMPILED,
+        needs_xla=True,
+    ),
+    Fault(
+        "P16-no-scope",
+        "no device scope at all",
+        "public code",
+        _on(lambda devices: [None] * len(devices), "unused-device"),
+        _IDLE,
+    ),
+    Fault("P16-two-of-four", "half of the devices are not used", "public code", _on(_half, "unused-device"), _IDLE),
+    Fault(
+        "P16-in-name-only",
+        "the device scopes contain no ops",
+        "public code",
+        _model(_in_name_only, "unused-device"),
+        _IDLE,
+    ),
+)

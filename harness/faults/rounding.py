@@ -2,112 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, planted
-from harness.faults.samples import per_shard, sample, shares
+from harness.faults.fault import Case, Fault
+from harness.faults.samples import on_each, sample
+from harness.faults.slips import Towers, slip
 from harness.lazy import tf
 
-FAULTS: list[Fault[Case]] = []
 
+def _sum(x: Any, lost: float) -> Callable[[Devices], Case]:
+    """The sum of the shards' sums of ``x``; the faulty one lacks the fraction ``lost``."""
 
-def _sum(devices: Devices, x: Any, lost: float) -> Case:
-    """The sum of the shards' sums; the faulty one lacks the fraction ``lost``."""
-    count = len(devices)
-    sizes = shares(len(x), count)
+    def total(t: Towers, x: Any, factor: float) -> Any:
+        return t.sum(lambda part: tf.reduce_sum(part, axis=0) * tf.constant(factor, x.dtype), x)
 
-    def reference(x: Any) -> Any:
-        return tf.reduce_sum(x, axis=0)
-
-    def total(x: Any, factor: float) -> Any:
-        return tf.add_n(per_shard(devices, x, sizes, lambda part: reference(part) * tf.constant(factor, x.dtype)))
-
-    def parallel(x: Any) -> Any:
-        return total(x, 1.0 - lost)
-
-    def twin(x: Any) -> Any:
-        return total(x, 1.0)
-
-    return Case(parallel, twin, reference, {"x": x}, kinds("value"))
-
-
-@planted(
-    FAULTS,
-    "V21-long-sum",
-    "a different order of summation, and 1 part in 1,000 lost",
-    "tensorflow 2732",
-    r"0\.999 times",
-)
-def _long_sum(devices: Devices) -> Case:
-    return _sum(devices, sample(1000, 3) + 1, 1e-3)
-
-
-@planted(
-    FAULTS,
-    "V21-large-numbers",
-    "1 part in 1,000 lost from sums of numbers near 1e6",
-    "tensorflow 2732",
-    r"0\.999 times",
-)
-def _large_numbers(devices: Devices) -> Case:
-    return _sum(devices, 1e6 * (sample(1000, 3) + 1), 1e-3)
-
-
-@planted(FAULTS, "V21-float16", "1 part in 10 lost from sums in float16", "tensorflow 2732", r"0\.9001? times")
-def _half_precision(devices: Devices) -> Case:
-    return _sum(devices, (sample(64, 3) + 2).astype("float16"), 0.1)
-
-
-@planted(FAULTS, "V21-float64", "1 part in 1e9 lost from sums in float64", "tensorflow 2732", r"0\.999999999 times")
-def _double_precision(devices: Devices) -> Case:
-    """1e-9 is a fault in float64."""
-    return _sum(devices, sample(1000, 3).astype("float64") + 1, 1e-9)
-
-
-@planted(FAULTS, "V21-one-element", "one element of many wrong by 1e-3", "tensorflow 2732", r"1 of \d+ elements differ")
-def _one_element(devices: Devices) -> Case:
-    """One of many results is wrong by 1e-3 of itself, which a norm over all of them would hide."""
-    count = len(devices)
-    weights = tf.Variable(sample(64, 8, seed=2))
-
-    def reference(x: Any) -> Any:
-        return tf.matmul(x, weights)
-
-    def joined(x: Any) -> Any:
-        return tf.concat(per_shard(devices, x, [8] * count, reference), axis=0)
-
-    def parallel(x: Any) -> Any:
-        result = joined(x)
-        largest = tf.argmax(tf.abs(tf.reshape(result, [-1])))
-        return result * (1.0 - 1e-3 * tf.reshape(tf.one_hot(largest, tf.size(result)), tf.shape(result)))
-
-    return Case(parallel, joined, reference, {"x": sample(8 * count, 64)}, kinds("value"))
-
-
-@planted(
-    FAULTS, "V21-coarse-tower", "one tower in half precision", "own attack", "computes in float16 instead of float32"
-)
-def _coarse_tower(devices: Devices) -> Case:
-    """The last tower computes in half precision, unlike the others and the reference."""
-    count = len(devices)
-    weights = tf.constant(sample(64, 8, seed=2))
-
-    def reference(x: Any) -> Any:
-        return tf.matmul(x, weights)
-
-    def half(x: Any) -> Any:
-        return tf.cast(tf.matmul(tf.cast(x, tf.float16), tf.cast(weights, tf.float16)), tf.float32)
-
-    def joined(x: Any, last: Any) -> Any:
-        *parts, rest = tf.split(x, count)
-        outputs = per_shard(devices[:-1], tf.concat(parts, axis=0), [8] * (count - 1), reference)
-        return tf.concat([*outputs, *per_shard(devices[-1:], rest, [8], last)], axis=0)
-
-    return Case(
-        lambda x: joined(x, half),
-        lambda x: joined(x, reference),
-        reference,
-        {"x": sample(8 * count, 64)},
-        kinds("value"),
+    return slip(
+        lambda _, x: tf.reduce_sum(x, axis=0),
+        partial(total, factor=1.0 - lost),
+        partial(total, factor=1.0),
+        inputs=lambda _: {"x": x},
     )
+
+
+def _product(_: Towers, x: Any) -> Any:
+    return tf.matmul(x, tf.constant(sample(64, 8, seed=2)))
+
+
+def _products(t: Towers, x: Any) -> Any:
+    return t.joined(partial(_product, t), x)
+
+
+def _one_element_wrong(t: Towers, x: Any) -> Any:
+    """One of many results is wrong by 1e-3 of itself, which a norm over all of them would hide."""
+    result = _products(t, x)
+    largest = tf.argmax(tf.abs(tf.reshape(result, [-1])))
+    return result * (1.0 - 1e-3 * tf.reshape(tf.one_hot(largest, tf.size(result)), tf.shape(result)))
+
+
+def _last_coarse(t: Towers, x: Any) -> Any:
+    """The last tower computes in half precision, unlike the others and the reference."""
+
+    def half(part: Any) -> Any:
+        weights = tf.cast(tf.constant(sample(64, 8, seed=2)), tf.float16)
+        return tf.cast(tf.matmul(tf.cast(part, tf.float16), weights), tf.float32)
+
+    towers = [partial(_product, t)] * (t.count - 1) + [half]
+    return tf.concat(on_each(t.names, lambda tower, part: tower(part), towers, t.split(x)), axis=0)
+
+
+def _rows_of_64(count: int) -> dict[str, Any]:
+    return {"x": sample(8 * count, 64)}
+
+
+FAULTS = (
+    Fault(
+        "V21-long-sum",
+        "a different order of summation, and 1 part in 1,000 lost",
+        "tensorflow 2732",
+        _sum(sample(1000, 3) + 1, 1e-3),
+        r"0\.999 times",
+    ),
+    Fault(
+        "V21-large-numbers",
+        "1 part in 1,000 lost from sums of numbers near 1e6",
+        "tensorflow 2732",
+        _sum(1e6 * (sample(1000, 3) + 1), 1e-3),
+        r"0\.999 times",
+    ),
+    Fault(
+        "V21-float16",
+        "1 part in 10 lost from sums in float16",
+        "tensorflow 2732",
+        _sum((sample(64, 3) + 2).astype("float16"), 0.1),
+        r"0\.9001? times",
+    ),
+    # 1e-9 is a fault in float64.
+    Fault(
+        "V21-float64",
+        "1 part in 1e9 lost from sums in float64",
+        "tensorflow 2732",
+        _sum(sample(1000, 3).astype("float64") + 1, 1e-9),
+        r"0\.999999999 times",
+    ),
+    Fault(
+        "V21-one-element",
+        "one element of many wrong by 1e-3",
+        "tensorflow 2732",
+        slip(_product, _one_element_wrong, _products, inputs=_rows_of_64),
+        r"1 of \d+ elements differ",
+    ),
+    Fault(
+        "V21-coarse-tower",
+        "one tower in half precision",
+        "own attack",
+        slip(_product, _last_coarse, _products, inputs=_rows_of_64),
+        "computes in float16 instead of float32",
+    ),
+)

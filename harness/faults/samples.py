@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.devices.device import Devices
 from harness.lazy import tf
 
 
@@ -41,11 +40,6 @@ def on_each(names: Sequence[str | None], fn: Callable[..., Any], *shards: Sequen
     return results
 
 
-def per_shard(devices: Devices, x: Any, sizes: Sequence[int], fn: Callable[[Any], Any]) -> list[Any]:
-    """``fn`` of each shard of ``x``, split along its first axis into parts of ``sizes`` rows, each on its device."""
-    return on_each(devices.names, fn, tf.split(x, sizes))
-
-
 def in_shards(names: Sequence[str | None], fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A program: ``fn`` of a shard of ``x`` on each named device, the results concatenated."""
 
@@ -58,24 +52,3 @@ def in_shards(names: Sequence[str | None], fn: Callable[[Any], Any]) -> Callable
 def add_up(results: Sequence[Sequence[Any]]) -> list[Any]:
     """The sums over devices of what each returned, place by place."""
     return [tf.add_n(list(parts)) for parts in zip(*results, strict=True)]
-
-
-def dense(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:
-    """A dense layer with tanh, from 3 to 5 features, and its variables: float32 [3, 5] and [5]."""
-    weights = tf.Variable(sample(3, 5, seed=seed), name="weights")
-    bias = tf.Variable(sample(5, seed=seed + 1), name="bias")
-
-    def model(x: Any) -> Any:
-        return tf.tanh(tf.matmul(x, weights) + bias)
-
-    return model, [weights, bias]
-
-
-def losses(seed: int = 1) -> tuple[Callable[[Any], Any], list[Any]]:
-    """A loss [n] for the rows of ``x`` float32 [n, 3], and its variables."""
-    model, variables = dense(seed)
-
-    def per_row(x: Any) -> Any:
-        return tf.reduce_sum(tf.square(model(x)), axis=1)
-
-    return per_row, variables

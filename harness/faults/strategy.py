@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, Program, kinds, planted
-from harness.faults.samples import per_shard, sample, shares
+from harness.faults.fault import Case, Fault, Program, kinds
+from harness.faults.samples import in_shards, sample
 from harness.lazy import tf
-
-FAULTS: list[Fault[Case]] = []
 
 
 def _under(names: Sequence[str] | None) -> Program:
@@ -31,35 +29,32 @@ def _under(names: Sequence[str] | None) -> Program:
 
 
 def _by_hand(devices: Devices) -> Program:
-    def program(x: Any) -> Any:
-        return tf.concat(per_shard(devices, x, shares(x.shape[0], len(devices)), tf.tanh), axis=0)
-
-    return program
+    return in_shards(devices.names, tf.tanh)
 
 
-def _case(devices: Devices, parallel: Program, twin: Program) -> Case:
+def _one_too_many(faulty: Program, right: Program, devices: Devices) -> Case:
     # Divides among any number of replicas up to 4, and among 6 and 8.
     inputs = {"x": sample(24, 3)}
-    return Case(parallel, twin, tf.tanh, inputs, kinds("op-placement"), meant=devices[:-1])
+    return Case(faulty, right, tf.tanh, inputs, kinds("op-placement"), meant=devices[:-1])
 
 
-@planted(
-    FAULTS,
-    "C06-strategy-takes-all",
-    "MirroredStrategy() takes all devices",
-    "seeds",
-    "names a device that the program must not use",
-)
 def _takes_all(devices: Devices) -> Case:
-    return _case(devices, _under(None), _under(devices[:-1].names))
+    return _one_too_many(_under(None), _under(devices[:-1].names), devices)
 
 
-@planted(
-    FAULTS,
-    "C06-one-device-more",
-    "an op runs on a device that the program should not use",
-    "own attack",
-    "names a device that the program must not use",
-)
 def _one_more(devices: Devices) -> Case:
-    return _case(devices, _by_hand(devices), _by_hand(devices[:-1]))
+    return _one_too_many(_by_hand(devices), _by_hand(devices[:-1]), devices)
+
+
+_NOT_MEANT = "names a device that the program must not use"
+
+FAULTS = (
+    Fault("C06-strategy-takes-all", "MirroredStrategy() takes all devices", "seeds", _takes_all, _NOT_MEANT),
+    Fault(
+        "C06-one-device-more",
+        "an op runs on a device that the program should not use",
+        "own attack",
+        _one_more,
+        _NOT_MEANT,
+    ),
+)

@@ -5,97 +5,98 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, planted
-from harness.faults.samples import add_up, dense, losses, sample, shares, uneven
+from harness.faults.fault import Case, Fault
+from harness.faults.samples import add_up, sample, uneven
+from harness.faults.slips import Towers, slip
 from harness.lazy import tf
 
-FAULTS: list[Fault[Case]] = []
+
+def _in_threads(t: Towers, x: Any, work: Callable[[str, Any], Any]) -> list[Any]:
+    with ThreadPoolExecutor(t.count) as pool:
+        return list(pool.map(work, t.names, t.split(x)))
 
 
-def _threads(devices: Devices, fn: Callable[[Any], Any], reference: Callable[[Any], Any]) -> Case:
-    """``fn`` of each shard in its own thread, which is started in the device's scope, or opens the scope itself."""
-    rows = uneven(len(devices))
-    sizes = shares(rows, len(devices))
+def _in_scope(fn: Callable[[Any], Any], name: str, part: Any) -> Any:
+    with tf.device(name):
+        return fn(part)
 
-    def parallel(x: Any) -> Any:
-        with ThreadPoolExecutor(len(devices)) as pool:
+
+def _threads(model: Callable[[Towers, Any], Any]) -> Callable[[Devices], Case]:
+    """The model of each shard in its own thread, started in the device's scope; in the twin it opens the scope."""
+
+    def faulty(t: Towers, x: Any) -> Any:
+        with ThreadPoolExecutor(t.count) as pool:
             futures = []
-            for device, part in zip(devices, tf.split(x, sizes), strict=True):
-                with tf.device(device.name):
-                    futures.append(pool.submit(fn, part))
+            for name, part in t.shards(x):
+                with tf.device(name):
+                    futures.append(pool.submit(model, t, part))
             return tf.concat([future.result() for future in futures], axis=0)
 
-    def in_scope(device: str, part: Any) -> Any:
-        with tf.device(device):
-            return fn(part)
+    def right(t: Towers, x: Any) -> Any:
+        return tf.concat(_in_threads(t, x, partial(_in_scope, partial(model, t))), axis=0)
 
-    def twin(x: Any) -> Any:
-        with ThreadPoolExecutor(len(devices)) as pool:
-            return tf.concat(list(pool.map(in_scope, devices.names, tf.split(x, sizes))), axis=0)
-
-    return Case(parallel, twin, reference, {"x": sample(rows, 3)}, kinds("unused-device"), modes=("eager",))
+    return slip(Towers.model, faulty, right, "unused-device", rows=uneven, modes=("eager",))
 
 
-@planted(
-    FAULTS, "P13-eager", "threads without the scope of their caller", "tensorflow 44487", "no op of the program ran on"
-)
-def _eager_in_threads(devices: Devices) -> Case:
-    model, _ = dense()
-    return _threads(devices, model, model)
-
-
-@planted(FAULTS, "P13-function", "threads that call one tf.function", "tensorflow 44487", "no op of the program ran on")
 def _function_in_threads(devices: Devices) -> Case:
     """One ``tf.function``, traced before, called by all threads."""
-    model, _ = dense()
-    compiled = tf.function(model, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    compiled = tf.function(Towers(devices).model, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     compiled(sample(2, 3))
-    return _threads(devices, compiled, model)
+    return _threads(lambda _, x: compiled(x))(devices)
 
 
-@planted(
-    FAULTS,
-    "P13-step",
-    "a gradient taken outside of the scope, in threads",
-    "tensorflow 44487",
-    "backward ops are not on the devices of their forward ops",
-)
-def _step_in_threads(devices: Devices) -> Case:
+def _step(t: Towers, x: Any) -> Any:
+    loss, gradients = t.step(x, lambda part: tf.reduce_sum(t.losses(part)))
+    return [loss, *gradients]
+
+
+#: Threads that run the same eager op on one GPU can read one another's arguments in host memory (tensorflow 123980).
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _late_gradient(t: Towers, x: Any) -> Any:
     """A training step per thread: the scope ends before the gradient is taken."""
-    # Threads that run the same eager op on one GPU can read one another's arguments in host memory (tensorflow 123980).
-    one_at_a_time = threading.Lock()
-    rows = uneven(len(devices))
-    per_row, variables = losses()
-    sizes = shares(rows, len(devices))
 
-    def reference(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            value = tf.reduce_sum(per_row(x))
-        return [value, *tape.gradient(value, variables)]
+    def step(name: str, part: Any) -> Any:
+        with _ONE_AT_A_TIME:
+            with tf.device(name), tf.GradientTape() as tape:
+                value = tf.reduce_sum(t.losses(part))
+            return [value, *tape.gradient(value, [t.w, t.b])]
 
-    def late(device: str, part: Any) -> Any:
-        with one_at_a_time:
-            with tf.device(device), tf.GradientTape() as tape:
-                value = tf.reduce_sum(per_row(part))
-            return [value, *tape.gradient(value, variables)]
+    return add_up(_in_threads(t, x, step))
 
-    def in_scope(device: str, part: Any) -> Any:
-        with tf.device(device):
-            return reference(part)
 
-    def on_all(x: Any, work: Callable[[str, Any], Any]) -> Any:
-        with ThreadPoolExecutor(len(devices)) as pool:
-            towers = list(pool.map(work, devices.names, tf.split(x, sizes)))
-        return add_up(towers)
-
-    return Case(
-        lambda x: on_all(x, late),
-        lambda x: on_all(x, in_scope),
-        reference,
-        {"x": sample(rows, 3)},
-        kinds("gradient-placement"),
-        modes=("eager",),
-    )
+FAULTS = (
+    Fault(
+        "P13-eager",
+        "threads without the scope of their caller",
+        "tensorflow 44487",
+        _threads(Towers.model),
+        "no op of the program ran on",
+    ),
+    Fault(
+        "P13-function",
+        "threads that call one tf.function",
+        "tensorflow 44487",
+        _function_in_threads,
+        "no op of the program ran on",
+    ),
+    Fault(
+        "P13-step",
+        "a gradient taken outside of the scope, in threads",
+        "tensorflow 44487",
+        slip(
+            _step,
+            _late_gradient,
+            lambda t, x: add_up(_in_threads(t, x, partial(_in_scope, partial(_step, t)))),
+            "gradient-placement",
+            rows=uneven,
+            modes=("eager",),
+        ),
+        "backward ops are not on the devices of their forward ops",
+    ),
+)

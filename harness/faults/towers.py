@@ -3,173 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, planted, soft_placement
-from harness.faults.samples import dense, sample, shares, uneven
+from harness.faults.fault import Case, Fault, soft_placement
+from harness.faults.samples import uneven
+from harness.faults.slips import Towers, elsewhere, second, slip, two_layers
 from harness.lazy import tf
 
-FAULTS: list[Fault[Case]] = []
+
+def _second_there(t: Towers, x: Any, place: str | None) -> Any:
+    hidden = t.model(x)
+    with tf.device(place):
+        return second(t, hidden)
 
 
-def _layers() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """A dense layer from 3 to 5 features, and one from 5 to 4."""
-    weights = tf.Variable(sample(5, 4, seed=3))
-    first, _ = dense()
-    return first, lambda x: tf.nn.softplus(tf.matmul(x, weights))
+def _of_a_neighbour(t: Towers, index: int) -> str:
+    """The last one by mistake."""
+    return t.names[index - 1 if index == t.count - 1 else index]
 
 
-def _planted(devices: Devices, place: Callable[[int], str]) -> Case:
-    """Two layers; the second one of shard k is in the scope of ``place(k)``."""
-    first, second = _layers()
-
-    def on(places: Callable[[int], str]) -> Callable[..., Any]:
-        def program(x: Any) -> Any:
-            outputs = []
-            for index, part in enumerate(tf.split(x, shares(x.shape[0], len(devices)))):
-                with tf.device(devices[index].name):
-                    hidden = first(part)
-                with tf.device(places(index)):
-                    outputs.append(second(hidden))
-            return tf.concat(outputs, axis=0)
-
-        return program
-
-    inputs = {"x": sample(uneven(len(devices)), 3)}
-    twin = on(lambda index: devices[index].name)
-    return Case(on(place), twin, lambda x: second(first(x)), inputs, kinds("op-placement"))
-
-
-@planted(
-    FAULTS,
-    "P17-hard-coded",
-    "a hard-coded device in the second layer",
-    "public code",
-    "in a device scope that is not the shard's.*MatMul",
-)
-def _hard_coded(devices: Devices) -> Case:
-    return _planted(devices, lambda _: devices[0].name)
-
-
-@planted(
-    FAULTS,
-    "P17-copied-index",
-    "the second layer runs on the device of a neighbour",
-    "public code",
-    "in a device scope that is not the shard's.*MatMul",
-)
-def _copied_index(devices: Devices) -> Case:
-    last = len(devices) - 1
-    return _planted(devices, lambda index: devices[index - 1 if index == last else index].name)
-
-
-@planted(
-    FAULTS,
-    "P17-rare-branch",
-    "a rare branch on device 0",
-    "public code",
-    "in a device scope that is not the shard's.*MatMul",
-)
-def _in_a_branch(devices: Devices) -> Case:
+def _rare_branch(t: Towers, x: Any, place: str | None) -> Any:
     """A branch that no shard takes: only the placed graph shows it."""
-    first, second = _layers()
 
-    def on(place: Callable[[int], str | None]) -> Callable[..., Any]:
-        def tower(part: Any, index: int) -> Any:
-            def rare() -> Any:
-                with tf.device(place(index)):
-                    return tf.exp(second(first(part)))
+    def rare() -> Any:
+        with tf.device(place):
+            return tf.exp(two_layers(t, x))
 
-            return tf.cond(tf.reduce_max(part) > 100.0, rare, lambda: second(first(part)))
-
-        def program(x: Any) -> Any:
-            outputs = []
-            for index, part in enumerate(tf.split(x, shares(x.shape[0], len(devices)))):
-                with tf.device(devices[index].name):
-                    outputs.append(tower(part, index))
-            return tf.concat(outputs, axis=0)
-
-        return program
-
-    inputs = {"x": sample(uneven(len(devices)), 3)}
-    parallel, twin = on(lambda _: devices[0].name), on(lambda index: devices[index].name)
-    return Case(parallel, twin, lambda x: second(first(x)), inputs, kinds("op-placement"), modes=("graph",))
+    return tf.cond(tf.reduce_max(x) > 100.0, rare, lambda: two_layers(t, x))
 
 
-@planted(
-    FAULTS,
-    "P17-all-but-a-scaling",
-    "everything but a scaling runs on device 0",
-    "public code",
-    "in a device scope that is not the shard's.*MatMul",
-)
-def _all_but_a_scaling(devices: Devices) -> Case:
+def _all_but_a_scaling(t: Towers, x: Any, place: str | None) -> Any:
     """Every device is used, for next to nothing."""
-    first, second = _layers()
-
-    def reference(x: Any) -> Any:
-        return second(first(x)) * 0.5
-
-    def on(place: Callable[[int], str]) -> Callable[..., Any]:
-        def program(x: Any) -> Any:
-            outputs = []
-            for index, part in enumerate(tf.split(x, shares(x.shape[0], len(devices)))):
-                with tf.device(place(index)):
-                    hidden = second(first(part))
-                with tf.device(devices[index].name):
-                    outputs.append(hidden * 0.5)
-            return tf.concat(outputs, axis=0)
-
-        return program
-
-    inputs = {"x": sample(uneven(len(devices)), 3)}
-    parallel, twin = on(lambda _: devices[0].name), on(lambda index: devices[index].name)
-    return Case(parallel, twin, reference, inputs, kinds("op-placement"))
+    with tf.device(place):
+        result = two_layers(t, x)
+    return result * 0.5
 
 
-def _python(devices: Devices, call: Callable[[Any], Any], modes: tuple[str, ...]) -> Case:
-    first, _ = _layers()
+def _python(call: Callable[[Any], Any], **options: Any) -> Callable[[Devices], Case]:
+    def program(fn: Callable[[Any], Any]) -> Callable[..., Any]:
+        return lambda t, x: t.joined(lambda part: fn(t.model(part)), x)
 
-    def on_each(fn: Callable[[Any], Any]) -> Callable[..., Any]:
-        def program(x: Any) -> Any:
-            outputs = []
-            for device, part in zip(devices, tf.split(x, shares(x.shape[0], len(devices))), strict=True):
-                with tf.device(device.name):
-                    outputs.append(fn(first(part)))
-            return tf.concat(outputs, axis=0)
-
-        return program
-
-    def reference(x: Any) -> Any:
-        return tf.math.cos(first(x))
-
-    inputs = {"x": sample(uneven(len(devices)), 3)}
-    return Case(on_each(call), on_each(tf.math.cos), reference, inputs, kinds("op-placement"), modes=modes)
+    return slip(
+        lambda t, x: tf.math.cos(t.model(x)),
+        program(call),
+        program(lambda x: tf.math.cos(x)),
+        "op-placement",
+        rows=uneven,
+        **options,
+    )
 
 
-@planted(
-    FAULTS,
-    "P18-numpy-function",
-    "numpy_function in a device scope",
-    "TensorFlow's documentation",
-    "a Python function runs on the host.*PyFunc",
+_NOT_THE_SHARDS = "in a device scope that is not the shard's.*MatMul"
+_ON_THE_HOST = "a Python function runs on the host.*PyFunc"
+_DOCUMENTATION = "TensorFlow's documentation"
+
+FAULTS = (
+    Fault(
+        "P17-hard-coded",
+        "a hard-coded device in the second layer",
+        "public code",
+        elsewhere(_second_there),
+        _NOT_THE_SHARDS,
+    ),
+    Fault(
+        "P17-copied-index",
+        "the second layer runs on the device of a neighbour",
+        "public code",
+        elsewhere(_second_there, _of_a_neighbour),
+        _NOT_THE_SHARDS,
+    ),
+    Fault(
+        "P17-rare-branch",
+        "a rare branch on device 0",
+        "public code",
+        elsewhere(_rare_branch, modes=("graph",)),
+        _NOT_THE_SHARDS,
+    ),
+    Fault(
+        "P17-all-but-a-scaling",
+        "everything but a scaling runs on device 0",
+        "public code",
+        elsewhere(_all_but_a_scaling, reference=lambda t, x: two_layers(t, x) * 0.5),
+        _NOT_THE_SHARDS,
+    ),
+    # In eager code TensorFlow calls the function itself, without an op. The op has no GPU kernel.
+    Fault(
+        "P18-numpy-function",
+        "numpy_function in a device scope",
+        _DOCUMENTATION,
+        _python(lambda x: tf.numpy_function(np.cos, [x], tf.float32), modes=("graph",), surroundings=soft_placement),
+        _ON_THE_HOST,
+    ),
+    Fault(
+        "P18-py-function",
+        "py_function in a device scope",
+        _DOCUMENTATION,
+        _python(lambda x: tf.py_function(tf.math.cos, [x], tf.float32)),
+        _ON_THE_HOST,
+    ),
 )
-def _numpy(devices: Devices) -> Case:
-    """In eager code TensorFlow calls the function itself, without an op. The op has no GPU kernel."""
-    case = _python(devices, lambda x: tf.numpy_function(np.cos, [x], tf.float32), ("graph",))
-    return replace(case, surroundings=soft_placement)
-
-
-@planted(
-    FAULTS,
-    "P18-py-function",
-    "py_function in a device scope",
-    "TensorFlow's documentation",
-    "a Python function runs on the host.*PyFunc",
-)
-def _eager_python(devices: Devices) -> Case:
-    return _python(devices, lambda x: tf.py_function(tf.math.cos, [x], tf.float32), ("eager", "graph"))

@@ -9,7 +9,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import on_each, sample
-from harness.faults.slips import Towers, slip
+from harness.faults.slips import Towers, slip, trained
 from harness.lazy import tf
 
 
@@ -23,7 +23,7 @@ def _column_means(x: Any) -> Any:
 
 def _once(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
     update(t, _column_means(x))
-    return t.joined(t.model, x)
+    return t.joined_model(x)
 
 
 def _in_each(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
@@ -36,11 +36,11 @@ def _in_each(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
 
 def _of_first(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
     update(t, _column_means(tf.split(x, t.count)[0]))
-    return t.joined(t.model, x)
+    return t.joined_model(x)
 
 
 def _never(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:  # noqa: ARG001 - the fault
-    return t.joined(t.model, x)
+    return t.joined_model(x)
 
 
 def _twice(t: Towers, x: Any, update: Callable[[Towers, Any], Any]) -> Any:
@@ -95,7 +95,7 @@ def _read_before(t: Towers, x: Any) -> Any:
 
 def _train(t: Towers, x: Any, rate: float, *, times: int = 1) -> Any:
     """A step of gradient descent on the host."""
-    loss, gradients = t.mean(t.step, x)
+    loss, gradients = t.mean_step(x)
     for _ in range(times):
         for variable, gradient in zip((t.w, t.b), gradients, strict=True):
             variable.assign_sub(rate * gradient)
@@ -126,7 +126,7 @@ def _applied_twice(t: Towers, x: Any) -> Any:
 
 
 def _one_frozen(t: Towers, x: Any) -> Any:
-    loss, (gradient, _) = t.mean(t.step, x)
+    loss, (gradient, _) = t.mean_step(x)
     t.w.assign_sub(0.1 * gradient)
     return loss
 
@@ -156,10 +156,6 @@ def _copies(devices: Devices) -> Case:
         {"x": sample(2 * len(devices), 3)},
         kinds("value"),
     )
-
-
-def _trained(t: Towers) -> list[Any]:
-    return [t.w, t.b]
 
 
 FAULTS = (
@@ -213,28 +209,28 @@ FAULTS = (
         "S08-rate-times-towers",
         "a learning rate multiplied by the number of towers",
         "public code",
-        slip(_train_alone, _rate_times_towers, _train_right, variables=_trained),
+        slip(_train_alone, _rate_times_towers, _train_right, variables=trained),
         "<n> times",
     ),
     Fault(
         "S08-rate-by-towers",
         "a learning rate divided by the number of towers",
         "public code",
-        slip(_train_alone, _rate_by_towers, _train_right, variables=_trained),
+        slip(_train_alone, _rate_by_towers, _train_right, variables=trained),
         "<n> times|1/<n>",
     ),
     Fault(
         "S08-applied-twice",
         "a step that is applied twice",
         "own attack",
-        slip(_train_alone, _applied_twice, _train_right, variables=_trained),
+        slip(_train_alone, _applied_twice, _train_right, variables=trained),
         "(2 times|twice)",
     ),
     Fault(
         "S09-frozen",
         "a variable that is not updated",
         "public code",
-        slip(_train_alone, _one_frozen, _train_right, variables=_trained),
+        slip(_train_alone, _one_frozen, _train_right, variables=trained),
         "bias.*(never|not) updated",
     ),
     Fault("S09-copy-missed", "a device's copy misses an update", "public code", _copies, r"shard \d+|copy"),

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, planted
+from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import in_shards, integers, on_each, sample, uneven
 from harness.lazy import tf
-
-FAULTS: list[Fault[Case]] = []
 
 
 class _Lazy:
@@ -23,139 +21,107 @@ class _Lazy:
         return tf.matmul(x, self.weights)
 
 
+def _keras_layer() -> Any:
+    return tf.keras.layers.Dense(5, kernel_initializer="ones")
+
+
 def _ones(x: Any) -> Any:
     return tf.matmul(x, tf.ones([3, 5]))
 
 
-def _lazy(devices: Devices, lazy: Any, built: Any, mode: str) -> Case:
-    """Planted for one mode: after the first call, the variable exists."""
-    inputs = {"x": sample(uneven(len(devices)), 3)}
+def _lazy(make: Callable[[], Any], mode: str) -> Callable[[Devices], Case]:
+    """A model that makes its variable in the first call, planted for one mode: after that call, the variable exists."""
+
+    def plant(devices: Devices) -> Case:
+        lazy, built = make(), make()
+        built(sample(1, 3))
+        return Case(
+            in_shards(devices.names, lazy),
+            in_shards(devices.names, built),
+            _ones,
+            {"x": sample(uneven(len(devices)), 3)},
+            kinds("variable-placement"),
+            modes=(mode,),
+        )
+
+    return plant
+
+
+def _embedding(table: Any, x: Any) -> Any:
+    """``embedding_lookup`` opens the scope of its table, which is not the tower's."""
+    return tf.nn.embedding_lookup(table, x)
+
+
+def _gather(table: Any, x: Any) -> Any:
+    return tf.gather(table, x)
+
+
+def _lookup(look_up: Callable[[Any, Any], Any], place: int) -> Callable[[Devices], Case]:
+    """Rows of a table on device ``place``, then a dense layer. The twin reads the table in each scope."""
+
+    def plant(devices: Devices) -> Case:
+        with tf.device(devices[place].name):
+            table = tf.Variable(sample(20, 4))
+        weights = tf.Variable(sample(4, 2, seed=1))
+
+        def faulty(x: Any) -> Any:
+            return tf.tanh(tf.matmul(look_up(table, x), weights))
+
+        def right(x: Any) -> Any:
+            return tf.tanh(tf.matmul(_gather(tf.convert_to_tensor(table), x), weights))
+
+        inputs = {"x": integers(20, uneven(len(devices)))}
+        names = devices.names
+        return Case(in_shards(names, faulty), in_shards(names, right), right, inputs, kinds("op-placement"))
+
+    return plant
+
+
+def _lookups_alone(devices: Devices) -> Case:
+    """Only lookups. In the twin each device has a copy of the table."""
+    table = tf.Variable(sample(20, 4))
+    count = len(devices)
+
+    def on_all(x: Any, tables: list[Any]) -> Any:
+        return tf.concat(on_each(devices.names, _embedding, tables, tf.split(x, count)), axis=0)
+
+    copies = on_each(devices.names, lambda: tf.Variable(table))
     return Case(
-        in_shards(devices.names, lazy),
-        in_shards(devices.names, built),
-        _ones,
-        inputs,
-        kinds("variable-placement"),
-        modes=(mode,),
-    )
-
-
-@planted(
-    FAULTS,
-    "P09-first-call",
-    "a variable made by the first call",
-    "public code",
-    "variable is created on the device of the first call.*variable ",
-)
-def _made_by_first_call(devices: Devices) -> Case:
-    built = _Lazy()
-    built(sample(1, 3))
-    return _lazy(devices, _Lazy(), built, "eager")
-
-
-@planted(
-    FAULTS,
-    "P09-first-trace",
-    "a variable made while a graph is built",
-    "public code",
-    "variable is created on the device of the first call.*variable ",
-)
-def _made_by_first_trace(devices: Devices) -> Case:
-    built = _Lazy()
-    built(sample(1, 3))
-    return _lazy(devices, _Lazy(), built, "graph")
-
-
-@planted(
-    FAULTS,
-    "P09-unbuilt-layer",
-    "a Keras layer that is not built",
-    "public code",
-    "variable is created on the device of the first call.*variable ",
-)
-def _unbuilt_layer(devices: Devices) -> Case:
-    lazy, built = (tf.keras.layers.Dense(5, kernel_initializer="ones") for _ in range(2))
-    built.build((None, 3))
-    return _lazy(devices, lazy, built, "eager")
-
-
-def _lookup(devices: Devices, look_up: Callable[[Any, Any], Any], device: str) -> Case:
-    """Rows of a table on ``device``, then a dense layer. The twin reads the table in each scope."""
-    with tf.device(device):
-        table = tf.Variable(sample(20, 4))
-    weights = tf.Variable(sample(4, 2, seed=1))
-
-    def faulty(x: Any) -> Any:
-        return tf.tanh(tf.matmul(look_up(table, x), weights))
-
-    def right(x: Any) -> Any:
-        return tf.tanh(tf.matmul(tf.gather(tf.convert_to_tensor(table), x), weights))
-
-    return Case(
-        in_shards(devices.names, faulty),
-        in_shards(devices.names, right),
-        right,
-        {"x": integers(20, uneven(len(devices)))},
+        lambda x: on_all(x, [table] * count),
+        lambda x: on_all(x, copies),
+        lambda x: _gather(table, x),
+        {"x": integers(20, 2 * count, 3)},
         kinds("op-placement"),
     )
 
 
-@planted(
-    FAULTS,
-    "P11-embedding-lookup",
-    "embedding_lookup runs on the device of its table",
-    "tensorflow 30537",
-    "TensorFlow runs a lookup on its variable's device.*ResourceGather",
+_FIRST = "variable is created on the device of the first call.*variable "
+_AT_VARIABLE = "TensorFlow runs a lookup on its variable's device.*ResourceGather"
+
+FAULTS = (
+    Fault("P09-first-call", "a variable made by the first call", "public code", _lazy(_Lazy, "eager"), _FIRST),
+    Fault("P09-first-trace", "a variable made while a graph is built", "public code", _lazy(_Lazy, "graph"), _FIRST),
+    Fault("P09-unbuilt-layer", "a Keras layer that is not built", "public code", _lazy(_keras_layer, "eager"), _FIRST),
+    Fault(
+        "P11-embedding-lookup",
+        "embedding_lookup runs on the device of its table",
+        "tensorflow 30537",
+        _lookup(_embedding, 0),
+        _AT_VARIABLE,
+    ),
+    Fault(
+        "P11-gather",
+        "a gather runs on the device of its variable",
+        "tensorflow 30537",
+        _lookup(_gather, 0),
+        _AT_VARIABLE,
+    ),
+    Fault(
+        "P11-table-on-the-last",
+        "the table is on the last device",
+        "tensorflow 30537",
+        _lookup(_embedding, -1),
+        _AT_VARIABLE,
+    ),
+    Fault("P11-lookups-alone", "all lookups on one device", "tensorflow 30537", _lookups_alone, _AT_VARIABLE),
 )
-def _embedding_lookup(devices: Devices) -> Case:
-    """``embedding_lookup`` opens the scope of its table, which is not the tower's."""
-    return _lookup(devices, tf.nn.embedding_lookup, devices[0].name)
-
-
-@planted(
-    FAULTS,
-    "P11-gather",
-    "a gather runs on the device of its variable",
-    "tensorflow 30537",
-    "TensorFlow runs a lookup on its variable's device.*ResourceGather",
-)
-def _gather(devices: Devices) -> Case:
-    return _lookup(devices, tf.gather, devices[0].name)
-
-
-@planted(
-    FAULTS,
-    "P11-table-on-the-last",
-    "the table is on the last device",
-    "tensorflow 30537",
-    "TensorFlow runs a lookup on its variable's device.*ResourceGather",
-)
-def _table_on_the_last(devices: Devices) -> Case:
-    return _lookup(devices, tf.nn.embedding_lookup, devices[-1].name)
-
-
-@planted(
-    FAULTS,
-    "P11-lookups-alone",
-    "all lookups on one device",
-    "tensorflow 30537",
-    "TensorFlow runs a lookup on its variable's device.*ResourceGather",
-)
-def _copy_for_each(devices: Devices) -> Case:
-    """Only lookups. In the twin each device has a copy of the table."""
-    table = tf.Variable(sample(20, 4))
-    copies = on_each(devices.names, lambda: tf.Variable(table))
-    count = len(devices)
-
-    def parallel(x: Any) -> Any:
-        parts = tf.split(x, count)
-        return tf.concat(on_each(devices.names, lambda part: tf.nn.embedding_lookup(table, part), parts), axis=0)
-
-    def twin(x: Any) -> Any:
-        parts = tf.split(x, count)
-        return tf.concat(on_each(devices.names, tf.nn.embedding_lookup, copies, parts), axis=0)
-
-    def reference(x: Any) -> Any:
-        return tf.gather(table, x)
-
-    return Case(parallel, twin, reference, {"x": integers(20, 2 * count, 3)}, kinds("op-placement"))

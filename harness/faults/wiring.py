@@ -7,78 +7,77 @@ from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds
-from harness.faults.samples import sample
+from harness.faults.fault import Case, Fault, Program
+from harness.faults.samples import on_each, sample
+from harness.faults.slips import UNUSED, slip
 from harness.lazy import tf
 
-_UNITS, _ROWS = 4, 8
+UNITS, _ROWS = 4, 8
 
 
-class _Parts:
+class Parts:
     """A dense layer for each device, with its weights there: stages in a row, or members side by side."""
 
     def __init__(self, devices: Devices) -> None:
+        self.devices = devices
         self.names = devices.names
         self.host = devices.host
         self.weights: list[Any] = []
         self.copies: list[Any] = []
         for index, name in enumerate(self.names):
             with tf.device(name):
-                self.weights.append(tf.Variable(sample(_UNITS, _UNITS, seed=index) / 2, name=f"weights_{index}"))
-                self.copies.append(tf.Variable(sample(_UNITS, _UNITS) / 2, name=f"copy_{index}"))
+                self.weights.append(tf.Variable(sample(UNITS, UNITS, seed=index) / 2, name=f"weights_{index}"))
+                self.copies.append(tf.Variable(sample(UNITS, UNITS) / 2, name=f"copy_{index}"))
 
     def layer(self, x: Any, index: int) -> Any:
+        """Return the result of a layer, on the device of the caller's scope."""
         return tf.tanh(tf.matmul(x, self.weights[index]))
 
     def stages(self, x: Any, order: list[int] | None = None) -> Any:
-        """The layers, by default all in sequence, each on its device."""
+        """Return the layers, by default all in sequence, each on its device."""
         for index in order if order is not None else range(len(self.names)):
             with tf.device(self.names[index]):
                 x = self.layer(x, index)
         return x
 
     def whole(self, x: Any) -> Any:
+        """Return all layers in sequence, on the device of the caller's scope."""
         for index in range(len(self.names)):
             x = self.layer(x, index)
         return x
 
     def members(self, x: Any) -> list[Any]:
-        results = []
-        for index, name in enumerate(self.names):
-            with tf.device(name):
-                results.append(self.layer(x, index))
-        return results
+        """Return each layer of the same input, on its device."""
+        return on_each(self.names, partial(self.layer, x), range(len(self.names)))
 
     def side_by_side(self, x: Any) -> list[Any]:
+        """Return the same on the device of the caller's scope."""
         return [self.layer(x, index) for index in range(len(self.names))]
 
 
-Program = Callable[[_Parts, Any], Any]
+def rows(_: int = 0) -> dict[str, Any]:
+    """Return the inputs of the parts."""
+    return {"x": sample(_ROWS, UNITS, seed=7)}
 
 
-def _wired(pattern: str, reference: Program, faulty: Program, right: Program, *found: str) -> Callable[[Devices], Case]:
-    def plant(devices: Devices) -> Case:
-        parts = _Parts(devices)
-        one, two, three = (partial(fn, parts) for fn in (faulty, right, reference))
-        inputs = {"x": sample(_ROWS, _UNITS, seed=7)}
-        return Case(one, two, three, inputs, kinds(*found), pattern=pattern, also=kinds("unused-device"))
-
-    return plant
-
-
-_stages = partial(_wired, "stages")
-_members = partial(_wired, "members")
-
-
-def _whole(p: _Parts, x: Any) -> Any:
-    return p.whole(x)
+def wired(
+    pattern: str,
+    reference: Program,
+    faulty: Program,
+    right: Program,
+    *found: str,
+    also: frozenset[str] = UNUSED,
+    **options: Any,
+) -> Callable[[Devices], Case]:
+    """Return what plants the program ``faulty``, whose twin is ``right``: functions of the parts and of the input."""
+    return slip(reference, faulty, right, *found, make=Parts, inputs=rows, pattern=pattern, also=also, **options)
 
 
-def _placed(p: _Parts, x: Any) -> Any:
-    return p.stages(x)
+_stages = partial(wired, "stages")
+_members = partial(wired, "members")
 
 
-def _skipping(p: _Parts, x: Any, *, placed: bool) -> Any:
+def _skipping(p: Parts, x: Any, *, placed: bool) -> Any:
     results = []
     for index, name in enumerate(p.names):
         with tf.device(name if placed else None):
@@ -88,7 +87,7 @@ def _skipping(p: _Parts, x: Any, *, placed: bool) -> Any:
         return x + results[0]
 
 
-def _carried(p: _Parts, x: Any) -> Any:
+def _carried(p: Parts, x: Any) -> Any:
     """The twin of a skip over stages hands the first result on from stage to stage."""
     first = None
     for index, name in enumerate(p.names):
@@ -99,17 +98,17 @@ def _carried(p: _Parts, x: Any) -> Any:
         return x + first
 
 
-def _loss(p: _Parts, x: Any) -> Any:
+def _loss(p: Parts, x: Any) -> Any:
     return tf.reduce_mean(tf.square(p.whole(x)))
 
 
-def _loss_on(p: _Parts, x: Any, place: int) -> Any:
+def _loss_on(p: Parts, x: Any, place: int) -> Any:
     y = p.stages(x)
     with tf.device(p.names[place]):
         return tf.reduce_mean(tf.square(y))
 
 
-def _backwards(p: _Parts, x: Any) -> Any:
+def _backwards(p: Parts, x: Any) -> Any:
     """Stage k is on the device of the k-th from the end, where its weights are not."""
     for index, name in enumerate(reversed(p.names)):
         with tf.device(name):
@@ -117,29 +116,25 @@ def _backwards(p: _Parts, x: Any) -> Any:
     return x
 
 
-def _micro(p: _Parts, x: Any, order: tuple[int, ...]) -> Any:
+def _micro(p: Parts, x: Any, order: tuple[int, ...]) -> Any:
     done = [p.stages(part) for part in tf.split(x, 4)]
     with tf.device(p.names[-1]):
         return tf.concat([done[index] for index in order], axis=0)
 
 
-def _in_order(p: _Parts, x: Any) -> Any:
+def _in_order(p: Parts, x: Any) -> Any:
     return _micro(p, x, (0, 1, 2, 3))
 
 
-def _left_out(p: _Parts, x: Any) -> Any:
+def _left_out(p: Parts, x: Any) -> Any:
     return p.stages(x, list(range(len(p.names) - 1)))
 
 
-def _shared(p: _Parts, x: Any) -> Any:
-    results = []
-    for name in p.names:
-        with tf.device(name):
-            results.append(p.layer(x, 0))
-    return results
+def _shared(p: Parts, x: Any) -> Any:
+    return on_each(p.names, lambda: p.layer(x, 0))
 
 
-def _chained(p: _Parts, x: Any) -> list[Any]:
+def _chained(p: Parts, x: Any) -> list[Any]:
     results: list[Any] = []
     for index, name in enumerate(p.names):
         with tf.device(name):
@@ -148,34 +143,30 @@ def _chained(p: _Parts, x: Any) -> list[Any]:
     return results
 
 
-def _same(p: _Parts, x: Any) -> list[Any]:
+def _same(p: Parts, x: Any) -> list[Any]:
     return [p.layer(x, 0) for _ in p.names]
 
 
-def _copied(p: _Parts, x: Any) -> list[Any]:
-    results = []
-    for name, copy in zip(p.names, p.copies, strict=True):
-        with tf.device(name):
-            results.append(tf.tanh(tf.matmul(x, copy)))
-    return results
+def _copied(p: Parts, x: Any) -> list[Any]:
+    return on_each(p.names, lambda copy: tf.tanh(tf.matmul(x, copy)), p.copies)
 
 
-def _rotated(p: _Parts, x: Any) -> list[Any]:
+def _rotated(p: Parts, x: Any) -> list[Any]:
     first, *others = p.members(x)
     return [*others, first]
 
 
-def _voted(p: _Parts, x: Any) -> Any:
+def _voted(p: Parts, x: Any) -> Any:
     return tf.add_n(p.side_by_side(x)) / len(p.names)
 
 
-def _votes(p: _Parts, x: Any, *, used: int = 0, place: str | None = None) -> Any:
+def _votes(p: Parts, x: Any, *, used: int = 0, place: str | None = None) -> Any:
     results = p.members(x)
     with tf.device(place):
         return tf.add_n(results[used:]) / len(results)
 
 
-def _vote_on_host(p: _Parts, x: Any) -> Any:
+def _vote_on_host(p: Parts, x: Any) -> Any:
     return _votes(p, x, place=p.host)
 
 
@@ -203,7 +194,7 @@ FAULTS = (
         "M08-backwards",
         "the stages on the devices in reverse order",
         "public code",
-        _stages(_whole, _backwards, _placed, "transfer", "variable-placement"),
+        _stages(Parts.whole, _backwards, Parts.stages, "transfer", "variable-placement"),
         _NEXT,
         devices_needed=3,
     ),
@@ -211,28 +202,28 @@ FAULTS = (
         "M10-micro-batches-reversed",
         "micro-batches joined in reverse order",
         "public code",
-        _stages(_whole, partial(_micro, order=(3, 2, 1, 0)), _in_order, "value"),
+        _stages(Parts.whole, partial(_micro, order=(3, 2, 1, 0)), _in_order, "value"),
         "in a different order",
     ),
     Fault(
         "M11-micro-batch-lost",
         "the last micro-batch is lost",
         "public code",
-        _stages(_whole, partial(_micro, order=(0, 1, 2)), _in_order, "shape"),
+        _stages(Parts.whole, partial(_micro, order=(0, 1, 2)), _in_order, "shape"),
         r"Rows 6 and 7 of 8 were dropped",
     ),
     Fault(
         "M11-micro-batch-doubled",
         "a micro-batch takes the place of the next",
         "public code",
-        _stages(_whole, partial(_micro, order=(0, 0, 2, 3)), _in_order, "value"),
+        _stages(Parts.whole, partial(_micro, order=(0, 0, 2, 3)), _in_order, "value"),
         r"Rows 0 and 1 take the place of rows 2 and 3",
     ),
     Fault(
         "M12-stage-left-out",
         "the last stage is left out",
         "public code",
-        _stages(_whole, _left_out, _placed, "value", "unused-device"),
+        _stages(Parts.whole, _left_out, Parts.stages, "value", "unused-device"),
         "what follows it in the reference is left out",
     ),
     Fault(
@@ -246,14 +237,14 @@ FAULTS = (
         "M14-chained",
         "every member gets the result of the one before it",
         "public code",
-        _members(lambda p, x: p.side_by_side(x), _chained, lambda p, x: p.members(x), "value", "transfer"),
+        _members(Parts.side_by_side, _chained, Parts.members, "value", "transfer"),
         _ALONE,
     ),
     Fault(
         "M15-results-rotated",
         "the results of the members in another order",
         "public code",
-        _members(lambda p, x: p.side_by_side(x), _rotated, lambda p, x: p.members(x), "value"),
+        _members(Parts.side_by_side, _rotated, Parts.members, "value"),
         "in the wrong order",
     ),
     Fault(

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from harness.checking.check import CheckContext, CheckOutcome
+from harness.checking.tally import conclude
 from harness.devices.nvidia import silenced
 from harness.hardware.counters import judge_repairs, judge_silence
 from harness.hardware.finding import FREE_MEMORY, device_of, finding
 from harness.hardware.machine import DeviceMemoryFull, Machine
-from harness.records import Card, Exercised, Figure, Finding, Series, Verdict, overall
+from harness.records import Card, Exercised, Figure, Finding, Series, Verdict
 
 #: Next steps shown for a whole check; the findings have all of them.
 MOST_STEPS = 4
@@ -59,7 +60,8 @@ class Account:
     """What a check has exercised, measured and found so far."""
 
     def __init__(self, machine: Machine) -> None:
-        self._cards = {card.label: card for card in machine.cards}
+        #: By label.
+        self.cards = {card.label: card for card in machine.cards}
         self._labels = {device_of(card): card.label for card in (*machine.cards, *machine.present)}
         self.exercised = Exercised()
         self.figures: list[Figure] = []
@@ -73,7 +75,7 @@ class Account:
 
     def count(self, *labels: str, values: int = 0, ops: int = 0, programs: int = 0) -> None:
         """Add ``values`` compared and ``ops`` run in ``programs`` on cards."""
-        names = tuple(sorted({device_of(self._cards[label]) for label in labels if label in self._cards}))
+        names = tuple(sorted({device_of(self.cards[label]) for label in labels if label in self.cards}))
         self.exercised += Exercised(programs=programs, values=values, ops=ops, devices=names)
 
     def add(self, *findings: Finding | None) -> None:
@@ -103,7 +105,7 @@ class Account:
     def add_lost(self, lost: Mapping[str, str], error: Exception) -> None:
         """Add a finding for each card that no longer answers the driver, which ended the check by ``error``."""
         self.cut_short = True
-        for card in self._cards.values():
+        for card in self.cards.values():
             if (why := lost.get(card.uuid or "")) is not None:
                 self.add(judge_silence(card, why))
         self.scope.append(f"not completed: {type(error).__name__}: {error}")
@@ -118,11 +120,10 @@ class Account:
         """Return the outcome; ``passed`` is the reason of a PASS."""
         # The worst first: a reader may stop after one line.
         worst = sorted(self.findings, key=lambda each: each.severity is not Verdict.FAIL)
-        verdicts = [Verdict.PASS, *(each.severity for each in worst)]
-        verdict = overall([*verdicts, Verdict.UNKNOWN] if self._unproven else verdicts)
+        verdict, reason = conclude(worst, [each.message for each in worst], (why for why, _ in self._unproven), passed)
         return CheckOutcome(
             verdict=verdict,
-            reason=self._reason(verdict, passed, worst),
+            reason=reason,
             next_step=self._next_step(worst),
             exercised=self.exercised,
             findings=tuple(worst),
@@ -145,10 +146,3 @@ class Account:
         shown += dict.fromkeys(step for _, step in self._unproven)
         more = f"; and {len(shown) - MOST_STEPS} more, see the findings" if len(shown) > MOST_STEPS else ""
         return "; ".join(shown[:MOST_STEPS]) + more
-
-    def _reason(self, verdict: Verdict, passed: str, worst: list[Finding]) -> str:
-        if verdict is Verdict.PASS:
-            return passed
-        if verdict is Verdict.UNKNOWN:
-            return "; ".join(why for why, _ in self._unproven)
-        return f"{len(worst)} findings, the first: {worst[0].message}" if len(worst) > 1 else worst[0].message

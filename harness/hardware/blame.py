@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from harness.hardware.finding import LINK, REPLACE, finding
@@ -31,6 +31,14 @@ class Trial:
     source: str | None = None
     found: int | None = None
     program: str = ""
+
+
+@dataclass(slots=True)
+class Trials:
+    """The trials so far, and details of the first wrong one by card, index or pair."""
+
+    trials: list[Trial] = field(default_factory=list)
+    details: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,14 @@ class Blame:
         """The 95 % confidence interval of the rate."""
         return wilson(self.wrong, self.trials)
 
+    def covers(self, trial: Trial) -> bool:
+        """Whether the cause would make the trial wrong."""
+        if self.kind == "index":
+            return trial.index == self.index
+        if self.kind == "out-of":
+            return trial.source == self.card
+        return trial.card == self.card and (self.kind != "pair" or trial.source == self.source)
+
 
 def wilson(wrong: int, trials: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a rate (E. B. Wilson, JASA 22, 1927); without trials, 0 to 1."""
@@ -86,10 +102,10 @@ def blame_computing(trials: Sequence[Trial]) -> list[Blame]:
     if _all_alike(trials):
         return [Blame("all", len(wrong), len(trials))]
     cards = _cards(trials)
-    suspects = [_Suspect(Blame("card", 0, 0, card=card)) for card in cards]
+    suspects = [Blame("card", 0, 0, card=card) for card in cards]
     # With one card, an index cannot be told from the card.
     indices = _indices(trials) if len(cards) > 1 else []
-    suspects += [_Suspect(Blame("index", 0, 0, index=index)) for index in indices]
+    suspects += [Blame("index", 0, 0, index=index) for index in indices]
     return _explain(trials, suspects)
 
 
@@ -97,26 +113,13 @@ def blame_copying(trials: Sequence[Trial]) -> list[Blame]:
     """Blame ordered pairs, or all copies into a card or out of one."""
     pairs = sorted({(trial.source or "", trial.card) for trial in trials})
     sources = sorted({trial.source for trial in trials if trial.source is not None})
-    suspects = [_Suspect(Blame("pair", 0, 0, card=card, source=source)) for source, card in pairs]
-    suspects += [_Suspect(Blame("into", 0, 0, card=card)) for card in _cards(trials)]
-    suspects += [_Suspect(Blame("out-of", 0, 0, card=source)) for source in sources]
+    suspects = [Blame("pair", 0, 0, card=card, source=source) for source, card in pairs]
+    suspects += [Blame("into", 0, 0, card=card) for card in _cards(trials)]
+    suspects += [Blame("out-of", 0, 0, card=source) for source in sources]
     return _explain(trials, suspects)
 
 
-@dataclass(frozen=True, slots=True)
-class _Suspect:
-    blame: Blame
-
-    def covers(self, trial: Trial) -> bool:
-        blame = self.blame
-        if blame.kind == "index":
-            return trial.index == blame.index
-        if blame.kind == "out-of":
-            return trial.source == blame.card
-        return trial.card == blame.card and (blame.kind != "pair" or trial.source == blame.source)
-
-
-def _explain(trials: Sequence[Trial], suspects: Sequence[_Suspect]) -> list[Blame]:
+def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
     covered = [{at for at, trial in enumerate(trials) if suspect.covers(trial)} for suspect in suspects]
     left = {at for at, trial in enumerate(trials) if trial.wrong}
     wrong = frozenset(left)
@@ -139,8 +142,9 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[_Suspect]) -> list[Blam
             named, of = _programs_always_wrong([trials[at] for at in covered[chosen]]), covered[chosen]
             if named:
                 of = {at for at in of if trials[at].program in named}
-            made = suspects[chosen].blame
-            blamed.append(replace(made, wrong=len(of & wrong), trials=len(of), sure=rivals == 0, programs=named))
+            blamed.append(
+                replace(suspects[chosen], wrong=len(of & wrong), trials=len(of), sure=rivals == 0, programs=named)
+            )
             left -= mine
     return blamed
 

@@ -37,8 +37,7 @@ def cards_of(
     by_physical = {gpu.name: card for gpu, card in zip(physical, matched, strict=True) if card is not None}
     on_physical = Counter(device.physical for device in devices)
     cards = tuple(
-        _card(tf, device, by_physical.get(device.physical), alone=on_physical[device.physical] == 1)
-        for device in devices
+        _card(device, by_physical.get(device.physical), alone=on_physical[device.physical] == 1) for device in devices
     )
     unreachable = _unreachable(known)
     if not known and not unreachable:
@@ -124,16 +123,16 @@ def _part(device: Device, known: nvidia.Card | None, *, alone: bool) -> str | No
     return "logical GPU" if device.kind == "logical-gpu" and not alone else None
 
 
-def _card(tensorflow: Any, device: Device, known: nvidia.Card | None, *, alone: bool) -> Card:
+def _card(device: Device, known: nvidia.Card | None, *, alone: bool) -> Card:
     label, index = device.parsed.short, device.parsed.index
     part = _part(device, known, alone=alone)
     if known is not None:
-        capability = _details(tensorflow, device).get("compute_capability")
+        capability = _details(device).get("compute_capability")
         dotted = ".".join(str(part) for part in capability) if capability else None
         return _of_driver(known, label, device.name, index, dotted, part)
     if device.parsed.kind == "CPU":
         return Card(label, _cpu_name(device), device=device.name, index=index, kind="CPU")
-    name = str(_details(tensorflow, device).get("device_name") or "GPU")
+    name = str(_details(device).get("device_name") or "GPU")
     if device.kind == "software-gpu":
         return Card(label, name, device=device.name, index=index, kind="software GPU")
     if part is None and " MIG " in name:
@@ -181,10 +180,10 @@ def _cpu_name(device: Device) -> str:
     return (cpu_model(read_cpuinfo()) if here else None) or "CPU"
 
 
-def _details(tensorflow: Any, device: Device) -> dict[str, Any]:
-    for physical in tensorflow.config.list_physical_devices("GPU"):
+def _details(device: Device) -> dict[str, Any]:
+    for physical in tf.config.list_physical_devices("GPU"):
         if physical.name == device.physical:
-            found: dict[str, Any] = tensorflow.config.experimental.get_device_details(physical)
+            found: dict[str, Any] = tf.config.experimental.get_device_details(physical)
             return found
     return {}
 

@@ -2,67 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
+from harness.hardware.blame import Trial, Trials
 from harness.hardware.machine import Buffer, Machine, Mismatch, Pattern
 from harness.hardware.memory.judge import judge_pattern
 from harness.hardware.patterns import array_mismatch
-from harness.records import Card, Finding
+from harness.records import Finding
 
 #: How often each end makes the pattern again, and how much of it: a card that is wrong half of the time passes once in
 #: 256 times, and how much it computes does not matter.
 _TIMES, _MOST_BYTES = 8, 2**16
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """What arrived. ``memory`` is a finding about a card that cannot hold the pattern; then the path is innocent."""
-
-    mismatch: Mismatch
-    memory: Finding | None = None
-
-    @property
-    def wrong(self) -> bool:
-        """Whether the path is at fault."""
-        return self.mismatch.count > 0 and self.memory is None
-
-    def text(self, words: int) -> str:
-        """Describe what is wrong, of ``words`` 64-bit words."""
-        if self.mismatch.count == words and self.mismatch.found == 0:
-            return f"zeros arrived instead of all {words:,} words"
-        return f"{self.mismatch.count:,} of {words:,} words differ, the first is word {self.mismatch.first_word}"
-
-
 def judge_delivery(
     machine: Machine,
-    cards: Mapping[str, Card],
     sent: Buffer,
     source: str,
     target: str,
     mismatch: Mismatch,
     pattern: Pattern,
     size: int,
-) -> Delivery:
-    """Look at the memory of both ends if what arrived on ``target`` is wrong.
+    into: Trials,
+) -> Finding | None:
+    """Add to the trials whether the path is at fault. It is innocent if a card cannot hold the pattern: return that.
 
     ``sent`` is on ``source`` and has ``size`` bytes. The arrived copy is free again, so its place is reused.
     """
-    if not mismatch.count:
-        return Delivery(mismatch)
+    memory = _of_memory(machine, sent, source, target, pattern, size) if mismatch.count else None
+    wrong = bool(mismatch.count) and memory is None
+    into.trials.append(Trial(target, wrong, source=source))
+    if wrong:
+        into.details.setdefault(f"{source} -> {target}", _text(mismatch, size // 8))
+    return memory
+
+
+def _text(mismatch: Mismatch, words: int) -> str:
+    if mismatch.count == words and mismatch.found == 0:
+        return f"zeros arrived instead of all {words:,} words"
+    return f"{mismatch.count:,} of {words:,} words differ, the first is word {mismatch.first_word}"
+
+
+def _of_memory(machine: Machine, sent: Buffer, source: str, target: str, pattern: Pattern, size: int) -> Finding | None:
+    """Look at the memory of both ends."""
+    cards = {card.label: card for card in machine.cards}
     at_source = machine.mismatch(sent, pattern)
     if at_source.count:
-        return Delivery(mismatch, judge_pattern(cards[source], pattern, "of a copy, before it was sent", 0, at_source))
+        return judge_pattern(cards[source], pattern, "of a copy, before it was sent", 0, at_source)
     # Write the same pattern there without a copy: a stuck cell shows again.
     written = machine.fill(target, size, pattern)
     there = machine.mismatch(written, pattern)
     if there.count:
-        return Delivery(mismatch, judge_pattern(cards[target], pattern, "of a copy, written there", 0, there))
+        return judge_pattern(cards[target], pattern, "of a copy, written there", 0, there)
     for label in (source, target):
         made = _made(machine, label, min(size, _MOST_BYTES), pattern)
         if made.count:
-            return Delivery(mismatch, judge_pattern(cards[label], pattern, "of a copy, written there", 0, made))
-    return Delivery(mismatch)
+            return judge_pattern(cards[label], pattern, "of a copy, written there", 0, made)
+    return None
 
 
 def _made(machine: Machine, label: str, size: int, pattern: Pattern) -> Mismatch:

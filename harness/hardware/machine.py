@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from harness.checking.check import Hardware
 from harness.devices.described.models import PCIE_LANE_GBS
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from harness.hardware.memory_settings.setting import MemorySeen, MemorySetting
     from harness.hardware.software.installed import Software
-    from harness.records import Card
 
 #: The memory of the host, where a card is expected.
 HOST = "host"
@@ -158,20 +158,8 @@ class Reading:
         return lane * self.pcie_width_max if lane is not None and self.pcie_width_max else None
 
 
-class Machine(Protocol):
+class Machine(Hardware, Protocol):
     """The cards of a machine and what can be done on them. A card is named by its label, the host by ``HOST``."""
-
-    @property
-    def cards(self) -> tuple[Card, ...]:
-        """The cards to check, in TensorFlow's order."""
-
-    @property
-    def present(self) -> tuple[Card, ...]:
-        """The cards that the driver reports, in its order; without a driver, ``cards``."""
-
-    @property
-    def unusable(self) -> tuple[Card, ...]:
-        """The cards of ``present`` that should be among ``cards`` and cannot, each with its ``error``."""
 
     def clock_s(self) -> float:
         """Return the time of a monotonic clock, in seconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from harness.errors import UsageError
 from harness.hardware.machine import Machine, Operation
+from harness.hardware.operations import addition, matmul, numpy_dtype
 from harness.hardware.tensor_float import may_use, tf32_set
 from harness.lazy import tf
 from harness.runner.messages import Answer, plain
@@ -103,18 +104,7 @@ def joined(rates: Sequence[Rate]) -> Rate:
 
 def product_of(side: int, dtype: str) -> Operation:
     """Multiply two matrices ``[side, side]``."""
-
-    def multiply(a: Any, b: Any) -> Any:
-        return tf.matmul(a, b, output_type=tf.int32) if dtype == "int8" else tf.matmul(a, b)
-
-    return Operation(
-        name=f"matmul {dtype} of {side}",
-        dtype="float32" if dtype == "tfloat32" else dtype,
-        result_dtype={"tfloat32": "float32", "int8": "int32"}.get(dtype, dtype),
-        tensorflow=multiply,
-        reference=lambda a, b: a @ b,
-        flop=2.0 * side**3,
-    )
+    return replace(matmul(side, "float32" if dtype == "tfloat32" else dtype), name=f"matmul {dtype} of {side}")
 
 
 def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
@@ -123,15 +113,15 @@ def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
         return None
     try:
         with tf32_set(dtype == "tfloat32"):
-            return _product_rate(machine, card, dtype, tf)
+            return _product_rate(machine, card, dtype)
     except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
         return None
 
 
-def _product_rate(machine: Machine, card: Card, dtype: str, tensorflow: Any) -> Rate:
+def _product_rate(machine: Machine, card: Card, dtype: str) -> Rate:
     def run_of(side: int) -> Callable[[int], object]:
         operation = product_of(side, dtype)
-        arrays = matrices(side, tensorflow.as_dtype(operation.dtype).as_numpy_dtype)
+        arrays = matrices(side, numpy_dtype(operation.dtype))
         buffers = [machine.put(array, card.label) for array in arrays]
         return lambda repeats: machine.run(operation, card.label, buffers, repeats)
 
@@ -158,11 +148,11 @@ def matrices(side: int, dtype: Any) -> list[npt.NDArray[Any]]:
 def memory_rate(machine: Machine, card: Card) -> Rate:
     """Measure the addition of two vectors, which is two reads and a write, in GB/s."""
     elements = _GPU_ELEMENTS if card.is_gpu else _CPU_ELEMENTS
-    addition = Operation("addition float32", "float32", "float32", lambda a, b: a + b, lambda a, b: a + b)
+    operation = addition(elements, "float32")
     vectors = [machine.put(np.full(elements, 1.5, np.float32), card.label) for _ in range(2)]
 
     def add(repeats: int) -> object:
-        return machine.run(addition, card.label, vectors, repeats)
+        return machine.run(operation, card.label, vectors, repeats)
 
     repeats = _repeats(min(times_s(machine, partial(add, 1), 3)), _SHORT_ROUND_S)
     times = times_s(machine, partial(add, repeats), 3 * ROUNDS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from harness.devices.toml_file import parse_model
+from harness.devices.toml_file import Table, parse_model
 from harness.errors import InvalidProfile
 from harness.hardware.card_profile import CardProfile, Expected
 
@@ -30,29 +30,25 @@ FIGURE_UNITS = {
 _DATE = r"^\d{4}(-\d{2}(-\d{2})?)?$"
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class SourceTable(_Table):
+class SourceTable(Table):
     """``[sources.NAME]``: a source of figures."""
 
     title: str = Field(min_length=1, description="a string: the title of the document")
     date: str = Field(pattern=_DATE, description="a string: 'YYYY', 'YYYY-MM' or 'YYYY-MM-DD'")
 
 
-class FigureTable(_Table):
+class FigureTable(Table):
     """``[[figures]]``: one figure. A healthy card stays between ``low`` and ``high`` times ``value``."""
 
     figure: str = Field(description="one of " + ", ".join(f"'{name}'" for name in FIGURE_UNITS))
-    value: float = Field(gt=0, allow_inf_nan=False, description="a number above 0, in the unit of the figure")
+    value: float = Field(gt=0, description="a number above 0, in the unit of the figure")
     source: str = Field(description="the name of one of [sources]")
     low: float = Field(gt=0, le=1, description="a number above 0, 1 or less")
     high: float = Field(default=1.05, ge=1, le=10, description="a number from 1 to 10")
     note: str = Field(default="", description="a string: where low and high come from")
 
 
-class HardwareDocument(_Table):
+class HardwareDocument(Table):
     """A whole hardware profile."""
 
     # Not a Literal: that would take true for 1.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import Any
 
 from harness._tensorflow import memory_limits
 from harness.devices.device import Device
@@ -74,32 +73,28 @@ def gpu_used_bytes(device: Device) -> int | None:
 
 def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
     """Return the free memory of a GPU: of the card if memory grows, otherwise of TensorFlow's pool."""
-    if _grows(tf, device):
+    if _grows(device):
         card = card_of(uuid, read_cards())
         return None if card is None or card.free_mib is None else card.free_mib * _MIB
     # Without memory growth TensorFlow takes its whole pool with the first tensor and nothing more after that. What the
     # driver reports as free is then only what is left beside the pool.
-    used, limit = gpu_used_bytes(device), _limit_bytes(tf, device)
+    used, limit = gpu_used_bytes(device), _limit_bytes(device)
     return None if used is None or limit is None else max(limit - used, 0)
 
 
-def _physical(tensorflow: Any, device: Device) -> Any | None:
-    return next((one for one in tensorflow.config.list_physical_devices("GPU") if one.name == device.physical), None)
-
-
-def _limit_bytes(tensorflow: Any, device: Device) -> int | None:
+def _limit_bytes(device: Device) -> int | None:
     """Return the size of TensorFlow's pool on a GPU; ``None`` if unknown."""
-    limit = _logical_limit_bytes(tensorflow, device)
+    limit = _logical_limit_bytes(device)
     return limit if limit is not None else memory_limits().get(device.name) or None
 
 
-def _logical_limit_bytes(tensorflow: Any, device: Device) -> int | None:
+def _logical_limit_bytes(device: Device) -> int | None:
     """Return the limit of a logical GPU. They are numbered card by card."""
     index = device.parsed.index
     if index is None:
         return None
-    for physical in tensorflow.config.get_visible_devices("GPU"):
-        parts = tensorflow.config.get_logical_device_configuration(physical) or [None]
+    for physical in tf.config.get_visible_devices("GPU"):
+        parts = tf.config.get_logical_device_configuration(physical) or [None]
         if index < len(parts):
             limit = getattr(parts[index], "memory_limit", None)
             return None if limit is None else int(limit) * _MIB
@@ -107,9 +102,9 @@ def _logical_limit_bytes(tensorflow: Any, device: Device) -> int | None:
     return None
 
 
-def _grows(tensorflow: Any, device: Device) -> bool:
-    physical = _physical(tensorflow, device)
-    return physical is not None and bool(tensorflow.config.experimental.get_memory_growth(physical))
+def _grows(device: Device) -> bool:
+    physical = next((one for one in tf.config.list_physical_devices("GPU") if one.name == device.physical), None)
+    return physical is not None and bool(tf.config.experimental.get_memory_growth(physical))
 
 
 def in_host_room(device: Device) -> bool:

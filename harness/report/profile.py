@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from harness.devices.name import DeviceName
@@ -18,14 +17,6 @@ if TYPE_CHECKING:
 PROFILE_FILE = "profile.json"
 #: What a device spends its time on, as in :class:`DeviceTimes`.
 _SPENT = ("compute", "transfer", "collective", "input", "host", "waiting")
-
-
-def profile_from(answer: object) -> Profile:
-    """Parse the profile that a worker process sent."""
-    from pydantic import TypeAdapter
-
-    profile: Profile = TypeAdapter(Profile).validate_json(json.dumps(answer))
-    return profile
 
 
 def print_profile(console: Console, profile: Profile) -> None:

@@ -16,12 +16,12 @@ import shutil
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from harness.errors import SoftwareGpusUnavailable
 from harness.softgpu.compiler import Compiler, find_compiler
-from harness.softgpu.library import cache_folder, cached, intact, locked, open_library, seal
+from harness.softgpu.library import cache_folder, compile_once, open_library, seal
 from harness.temporary import folder_of_this_process
 
 _SOURCE = Path(__file__).with_name("driver_source")
@@ -54,13 +54,7 @@ def build_drivers(environment: Mapping[str, str] = os.environ) -> Path:
     for file in sorted(_SOURCE.iterdir()):
         digest.update(file.read_bytes())
     folder = cache_folder(environment) / f"drivers-{digest.hexdigest()[:16]}"
-    libraries = [folder / name for name in _LIBRARIES]
-    with cached(folder.parent):
-        if not intact(libraries):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with locked(folder.with_suffix(".lock")):
-                if not intact(libraries):
-                    _compile(compiler, folder)
+    compile_once(folder, [folder / name for name in _LIBRARIES], partial(_compile, compiler, folder))
     return folder
 
 

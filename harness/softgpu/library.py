@@ -8,8 +8,9 @@ import fcntl
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +75,23 @@ def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ, 
     """
     compiler = find_compiler(environment)
     installation = Installation.of(tensorflow)
-    folder = cache_folder(environment)
-    library = folder / f"{library_key(installation, compiler, source)}.so"
-    with cached(folder):
-        if not intact([library]):
-            folder.mkdir(parents=True, exist_ok=True)
-            with locked(library.with_suffix(".lock")):
-                if not intact([library]):  # another process may have compiled it while this one waited
-                    _compile(compiler, installation, source, library)
+    library = cache_folder(environment) / f"{library_key(installation, compiler, source)}.so"
+    compile_once(library, [library], partial(_compile, compiler, installation, source, library))
     return library
+
+
+def compile_once(path: Path, libraries: Sequence[Path], compile_: Callable[[], None]) -> None:
+    """Compile libraries that are not in the cache, at ``path`` or in that folder. They are sealed afterwards.
+
+    Raises:
+        SoftwareGpusUnavailable: the compiler fails, or the cache cannot be written.
+    """
+    with _cached(path.parent):
+        if not _intact(libraries):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(path.with_suffix(".lock")):
+                if not _intact(libraries):  # another process may have compiled them while this one waited
+                    compile_()
 
 
 def open_library(path: Path, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
@@ -95,7 +104,7 @@ def open_library(path: Path, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
         raise SoftwareGpusUnavailable(why, remedy) from error
 
 
-def intact(libraries: Sequence[Path]) -> bool:
+def _intact(libraries: Sequence[Path]) -> bool:
     """Whether libraries have the content that :func:`seal` noted. Loading a damaged one can end the process."""
     note = libraries[0].with_suffix(".sha256")
     return all(each.exists() for each in (note, *libraries)) and note.read_bytes() == _digest(libraries).encode()
@@ -126,7 +135,7 @@ def _compile(compiler: Compiler, installation: Installation, source: Path, libra
 
 
 @contextlib.contextmanager
-def cached(folder: Path) -> Iterator[None]:
+def _cached(folder: Path) -> Iterator[None]:
     """Say in one line what is wrong with the folder of a cache."""
     try:
         yield
@@ -136,7 +145,7 @@ def cached(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     """Hold a lock that ends with the process, also where it is killed."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

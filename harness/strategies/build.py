@@ -47,15 +47,13 @@ def build(program: Definition, host: str, variables: dict[str, Any] | None = Non
         values: dict[str, Any] = dict(variables)
         for argument in program.arguments:
             tensor = tf.convert_to_tensor(leaf_at(inputs, argument.name))
-            values[argument.name] = tensor if argument.broadcast else _move_axis(tf, tensor, program.axis, 0)
+            values[argument.name] = tensor if argument.broadcast else _move_axis(tensor, program.axis, 0)
         for index, step in enumerate(program.steps):
-            values[f"v{index}"] = unconverted(step.apply)(tf, values)
-        return unconverted(pack)(
-            (path, _move_axis(tf, values[name], 0, program.axis)) for path, name in program.outputs
-        )
+            values[f"v{index}"] = unconverted(step.apply)(values)
+        return unconverted(pack)((path, _move_axis(values[name], 0, program.axis)) for path, name in program.outputs)
 
-    signature = _signature(tf, program)
-    run = _traced(tf, fn, signature) if program.traced else fn
+    signature = _signature(program)
+    run = _traced(fn, signature) if program.traced else fn
     return Built(program, run, tuple(variables.values()), signature)
 
 
@@ -68,7 +66,7 @@ def unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
     return kept
 
 
-def _traced(tf: Any, fn: Callable[..., Any], signature: dict[str, Any]) -> Callable[..., Any]:
+def _traced(fn: Callable[..., Any], signature: dict[str, Any]) -> Callable[..., Any]:
     # One signature, so that one graph serves every batch size.
     graph = tf.function(lambda inputs: fn(**inputs), input_signature=[signature], autograph=False)
 
@@ -78,13 +76,13 @@ def _traced(tf: Any, fn: Callable[..., Any], signature: dict[str, Any]) -> Calla
     return traced
 
 
-def _move_axis(tf: Any, tensor: Any, source: int, target: int) -> Any:
+def _move_axis(tensor: Any, source: int, target: int) -> Any:
     order = list(range(len(tensor.shape)))
     order.insert(target % len(order), order.pop(source))
     return tensor if source == target else tf.transpose(tensor, order)
 
 
-def _signature(tf: Any, program: Definition) -> dict[str, Any]:
+def _signature(program: Definition) -> dict[str, Any]:
     specs = {}
     for argument in program.arguments:
         shape: list[int | None] = list(argument.shape)

@@ -87,7 +87,7 @@ class StagedProgram(Compact):
         def run(values: dict[str, Any]) -> Any:
             values = {**values, **own}
             for index in range(first, end):
-                values[f"v{index}"] = unconverted(program.steps[index].apply)(tf, values)
+                values[f"v{index}"] = unconverted(program.steps[index].apply)(values)
             if end == len(program.steps):
                 return unconverted(pack)((path, values[name]) for path, name in program.outputs)
             return {name: value for name, value in values.items() if name in needed and name not in variables}

@@ -13,7 +13,8 @@ import pytest
 
 import harness
 from harness.faults.fault import soft_placement
-from harness.faults.samples import dense, integers, losses, sample, shares
+from harness.faults.samples import integers, sample, shares
+from harness.faults.slips import Towers
 from harness.records import Verdict
 
 pytest_plugins = ["four_devices"]
@@ -73,7 +74,7 @@ def test_a_weighted_mean_is_the_work_of_the_host(
 ) -> None:
     import tensorflow as tf
 
-    per_row, _ = losses()
+    per_row = Towers(four_cpus).losses
     weights = [size / _ROWS for size in shares(_ROWS, 4)]
 
     def mean(x: Any) -> Any:
@@ -88,7 +89,7 @@ def test_a_weighted_mean_is_the_work_of_the_host(
 def test_work_before_the_split_and_after_the_join_is_the_work_of_the_host(four_cpus: harness.Devices) -> None:
     import tensorflow as tf
 
-    model, _ = dense()
+    model = Towers(four_cpus).model
 
     def normalised(x: Any) -> Any:
         mean, variance = tf.nn.moments(x, axes=[0])
@@ -175,7 +176,7 @@ def test_a_device_whose_work_tensorflow_found_needless_is_not_unused(four_cpus: 
 def test_two_rows_need_two_devices_whatever_the_size_of_a_table_beside_them(four_cpus: harness.Devices) -> None:
     import tensorflow as tf
 
-    model, _ = dense()
+    model = Towers(four_cpus).model
 
     def reference(x: Any, table: Any) -> Any:
         return model(x) + tf.reduce_mean(table)
@@ -204,7 +205,7 @@ def test_texts_alone_are_in_their_place(four_cpus: harness.Devices) -> None:
 def test_results_of_other_types_are_compared_as_what_they_are(four_cpus: harness.Devices) -> None:
     import tensorflow as tf
 
-    model, _ = dense()
+    model = Towers(four_cpus).model
 
     def reference(x: Any) -> Any:
         hidden = model(x)
@@ -225,7 +226,8 @@ def test_symbolic_gradients_inside_a_function_are_in_their_place(four_cpus: harn
     """``tf.gradients`` still puts backward ops beside their forward ops, as TensorFlow 1 did."""
     import tensorflow as tf
 
-    per_row, variables = losses()
+    towers = Towers(four_cpus)
+    per_row, variables = towers.losses, [towers.w, towers.b]
 
     def loss(x: Any) -> Any:
         return tf.reduce_sum(per_row(x))
@@ -248,7 +250,8 @@ def test_symbolic_gradients_inside_a_function_are_in_their_place(four_cpus: harn
 def test_a_function_traced_for_any_batch_before_has_the_reference_s_gradients(four_cpus: harness.Devices) -> None:
     import tensorflow as tf
 
-    model, variables = dense()
+    towers = Towers(four_cpus)
+    model, variables = towers.model, [towers.w, towers.b]
     on_all = harness.make_parallel(model, four_cpus)
     parallel = tf.function(lambda x: on_all(x=x), input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     parallel(sample(4, 3))
@@ -312,7 +315,7 @@ def test_a_gradient_that_is_nothing_but_rounding_proves_nothing_and_spoils_nothi
 def test_threads_that_are_older_than_the_verification_are_watched_too(four_cpus: harness.Devices) -> None:
     import tensorflow as tf
 
-    model, _ = dense()
+    model = Towers(four_cpus).model
     compiled = tf.function(model)
     started = Barrier(4)
 

@@ -7,16 +7,19 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from harness.hardware.delivery import Delivery, judge_delivery
+from harness.hardware.blame import Trials
+from harness.hardware.delivery import judge_delivery
 from harness.hardware.machine import Mismatch, Pattern
 from harness.hardware.patterns import STEP, words
-from harness.records import Card
+from harness.records import Card, Finding
 
 _PATTERN, _WORDS = Pattern(7, STEP), 16
 
 
 class _Machine:
     """Two cards; what ``wrong`` makes is garbage from its second time on, every other time, and it does not notice."""
+
+    cards = tuple(Card(label, "x") for label in ("GPU:0", "GPU:1"))
 
     def __init__(self, wrong: str) -> None:
         self._wrong, self._times = wrong, 0
@@ -33,21 +36,23 @@ class _Machine:
         return buffer
 
 
-def _judged(wrong: str) -> Delivery:
-    made = cast("Any", _Machine(wrong))
-    cards = {label: Card(label, "x") for label in ("GPU:0", "GPU:1")}
+def _judged(wrong: str) -> tuple[Finding | None, Trials]:
+    made, trials = cast("Any", _Machine(wrong)), Trials()
     arrived = Mismatch(_WORDS, 0, 0)
     sent = made.fill("GPU:0", _WORDS * 8, _PATTERN)
-    return judge_delivery(made, cards, sent, "GPU:0", "GPU:1", arrived, _PATTERN, _WORDS * 8)
+    return judge_delivery(made, sent, "GPU:0", "GPU:1", arrived, _PATTERN, _WORDS * 8, trials), trials
 
 
 @pytest.mark.parametrize("card", ["GPU:0", "GPU:1"])
 def test_a_card_that_makes_the_pattern_wrong_at_times_is_to_blame_and_not_the_path(card: str) -> None:
-    seen = _judged(card)
-    assert not seen.wrong
-    assert seen.memory is not None
-    assert seen.memory.device == card
+    memory, trials = _judged(card)
+    assert not trials.trials[0].wrong
+    assert memory is not None
+    assert memory.device == card
 
 
 def test_a_path_between_cards_that_make_it_right_is_to_blame() -> None:
-    assert _judged("none").wrong
+    memory, trials = _judged("none")
+    assert memory is None
+    assert trials.trials[0].wrong
+    assert trials.details == {"GPU:0 -> GPU:1": "zeros arrived instead of all 16 words"}

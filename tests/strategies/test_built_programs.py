@@ -97,7 +97,7 @@ def test_the_row_wise_test_finds_a_function_that_mixes_rows(monkeypatch: pytest.
         (Argument("x", (3,)),), (Variable("w0", (3,), "gain"),), (Gain("x", "w0"),), (("", "v0"),), rows=4
     )
     assert_row_wise(program)
-    monkeypatch.setattr(Gain, "apply", lambda self, tf, values: values["x"] - tf.reduce_mean(values["x"], axis=0))
+    monkeypatch.setattr(Gain, "apply", lambda self, values: values["x"] - tf.reduce_mean(values["x"], axis=0))
     with pytest.raises(AssertionError):
         assert_row_wise(program)
 

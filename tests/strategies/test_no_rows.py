@@ -61,7 +61,7 @@ def take_a_gradient_of_a_pool() -> None:
     def gradient(x: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            result = Pool("x", "max").apply(tf, {"x": x})
+            result = Pool("x", "max").apply({"x": x})
         return tape.gradient(result, x)
 
     assert gradient(tf.ones([0, 4, 3])).shape == (0, 4, 3)
@@ -71,8 +71,8 @@ def convolve_nothing() -> None:
     import tensorflow as tf
 
     values = {"x": tf.ones([0, 4, 3]), "k": tf.ones([2, 3, 4]), "b": tf.ones([4])}
-    values["v0"] = Conv1d("x", "k").apply(tf, values)
-    assert Bias("v0", "b").apply(tf, values).shape == (0, 4, 4)
+    values["v0"] = Conv1d("x", "k").apply(values)
+    assert Bias("v0", "b").apply(values).shape == (0, 4, 4)
 
 
 @pytest.mark.parametrize(

@@ -157,9 +157,9 @@ NO_KERNEL: list[Step] = [
 def test_what_is_left_out_for_integers_has_no_kernel(step: Step) -> None:
     numbers = np.arange(1, 25).reshape(2, 4, 3)
     floats = {"x": tf.constant(numbers / 8), "k": tf.ones((2, 3, 4), tf.float64)}
-    step.apply(tf, floats)
+    step.apply(floats)
     with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError, TypeError, ValueError)):
-        step.apply(tf, {name: tf.cast(value, tf.int64) for name, value in floats.items()})
+        step.apply({name: tf.cast(value, tf.int64) for name, value in floats.items()})
 
 
 def test_half_precision_has_no_kinks_unless_it_is_exact() -> None:

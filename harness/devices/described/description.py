@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from harness.devices.described.fault_tables import CUDA_VERSION, VERSION, Fault, FaultTable
+from harness.devices.toml_file import Table
 
 #: The version of the schema in this module. Earlier ones stay readable.
 SCHEMA_VERSION = 1
@@ -19,11 +20,7 @@ _CAPABILITY = r"^\d{1,2}\.\d$"
 _LINE, _PERHAPS_EMPTY = r"^[^\x00-\x1f\x7f]+$", r"^[^\x00-\x1f\x7f]*$"
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class CardsTable(_Table):
+class CardsTable(Table):
     """``[cards]``: one model, whose figures are the defaults. ``[[card]]`` says what differs on a card."""
 
     count: int = Field(ge=1, le=MOST_CARDS, description=f"an integer from 1 to {MOST_CARDS}")
@@ -50,7 +47,7 @@ class CardsTable(_Table):
     )
 
 
-class CardTable(_Table):
+class CardTable(Table):
     """``[[card]]``: what differs on one card."""
 
     card: int = Field(ge=0, description="the slot of the card: an integer, 0 or more")
@@ -65,7 +62,7 @@ class CardTable(_Table):
     board_part: str | None = Field(default=None, pattern=_LINE, description="a number, such as '692-2G506-0200-000'")
 
 
-class SoftwareTable(_Table):
+class SoftwareTable(Table):
     """``[software]``: what the driver and CUDA's libraries report about themselves."""
 
     driver: str = Field(default="570.86.15", pattern=VERSION, description="a version, such as '570.86.15'")
@@ -77,7 +74,7 @@ class SoftwareTable(_Table):
     )
 
 
-class Description(_Table):
+class Description(Table):
     """A whole file."""
 
     # Not a Literal: that would take true for 1.
@@ -90,28 +87,28 @@ class Description(_Table):
     fault: list[Fault] = Field(default_factory=list, description="tables [[fault]], each with a kind")
 
 
-#: What `cards.without` can name.
-SENSORS = (
-    "clock_max_mhz",
-    "clock_mhz",
-    "ecc_corrected",
-    "ecc_uncorrected",
-    "nvlinks_active",
-    "nvlinks_total",
-    "pcie_generation",
-    "pcie_generation_max",
-    "pcie_replays",
-    "pcie_width",
-    "pcie_width_max",
-    "power_limit_w",
-    "power_w",
-    "remapped_rows",
-    "temperature_c",
-    "temperature_slowdown_c",
-    "throttle_reasons",
-    "utilization_percent",
-    "xid",
-)
+#: What `cards.without` can name, with the keys of each in ``softgpu/driver_source/nvml.cc``.
+SENSORS: dict[str, tuple[str, ...]] = {
+    "clock_max_mhz": ("clock_max", "clock"),
+    "clock_mhz": ("clock",),
+    "ecc_corrected": ("ecc_corrected",),
+    "ecc_uncorrected": ("ecc_uncorrected",),
+    "nvlinks_active": ("nvlinks",),
+    "nvlinks_total": ("nvlinks",),
+    "pcie_generation": ("pcie_generation",),
+    "pcie_generation_max": ("pcie_generation_max",),
+    "pcie_replays": ("pcie_replays",),
+    "pcie_width": ("pcie_width",),
+    "pcie_width_max": ("pcie_width_max",),
+    "power_limit_w": ("power_limit", "power_default", "power"),
+    "power_w": ("power",),
+    "remapped_rows": ("remapped_rows", "field.230"),
+    "temperature_c": ("temperature",),
+    "temperature_slowdown_c": ("slowdown_c",),
+    "throttle_reasons": ("throttle",),
+    "utilization_percent": ("utilization",),
+    "xid": ("event_types",),
+}
 
 FAULT_TABLES: tuple[type[FaultTable], ...] = get_args(get_args(Fault)[0])
 #: The kinds of fault that a description can name.

@@ -19,7 +19,6 @@ _WORDS = 2**20 // 8
 _ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 #: Keys that say where a fault is.
 _PLACE = ("card", "pair", "cards", "op", "dtype", "word", "bit", "call", "algorithm", "library")
-_COPIES = (tables.Zeros, tables.PairFlip, tables.Stale, tables.Shifted)
 _SAME = (
     "a fault that changes the machine; this one is hidden by sensors that are off (cards.sensors, cards.without), by "
     "another fault, or by [software]"
@@ -79,7 +78,7 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
 
 def hides(fault: tables.FaultTable, later: tables.FaultTable) -> str | None:
     """Return what is accepted where a later fault takes the place of ``fault``, or undoes it; else ``None``."""
-    if isinstance(fault, _COPIES) and isinstance(later, _COPIES) and fault.pair == later.pair:
+    if isinstance(fault, tables.OnPair) and isinstance(later, tables.OnPair) and fault.pair == later.pair:
         if later.probability == 1 or fault.kind == later.kind:
             return (
                 "one fault for each pair, or faults of different kinds, the later ones with a probability below 1; a "

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Union, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from harness.devices.described.nvml_errors import NVML_ERRORS, NvmlErrorName
+from harness.devices.toml_file import Table
 
 #: Errors of the memory that were corrected long ago: a healthy card has some.
 OLD_CORRECTED = 3
@@ -24,20 +25,23 @@ _MOST = 10**12
 
 FloatType = Literal["float16", "bfloat16", "float32", "float64"]
 NumberType = Literal["int8", "uint8", "int16", "uint16", "int32", "int64", "complex64", "complex128", FloatType]
+_Probability = Annotated[float, Field(gt=0, le=1, description="a number above 0, up to 1")]
 
 
-class FaultTable(BaseModel):
-    """Base of all faults: unknown keys are refused, and a quoted number is not a number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+class FaultTable(Table):
+    """Base of all faults."""
 
 
 class _OnCard(FaultTable):
     card: int = Field(ge=0, description=_CARD)
 
 
-class _OnPair(FaultTable):
+class OnPair(FaultTable):
+    """A fault of the copies from one card to another."""
+
     pair: list[int] = Field(min_length=2, max_length=2, description="two cards, [from, to], such as [1, 3]")
+    kind: str
+    probability: _Probability = 1.0
 
 
 class LinkWidth(_OnCard):
@@ -144,49 +148,45 @@ class NoWrite(_OnCard):
 
     kind: Literal["no-write"]
     op: str = Field(default="MatMul", pattern=_OP, description="the name of an op, such as 'MatMul'")
-    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
+    probability: _Probability = 1.0
 
 
 class Nondeterministic(_OnCard):
     """Sums of floats differ from run to run by their last bit."""
 
     kind: Literal["nondeterministic"]
-    probability: float = Field(default=0.5, gt=0, le=1, description="a number above 0, up to 1")
+    probability: _Probability = 0.5
 
 
-class Stale(_OnPair):
+class Stale(OnPair):
     """A copy from the first card to the second one does not arrive: the old content stays."""
 
     kind: Literal["stale"]
-    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
 
 
-class Shifted(_OnPair):
+class Shifted(OnPair):
     """A copy from the first card to the second one arrives 8 bytes too far."""
 
     kind: Literal["shifted"]
-    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
 
 
-class Zeros(_OnPair):
+class Zeros(OnPair):
     """A copy from the first card to the second one delivers zeros."""
 
     kind: Literal["zeros"]
-    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
 
 
-class PairFlip(_OnPair):
+class PairFlip(OnPair):
     """A copy from the first card to the second one flips a bit."""
 
     kind: Literal["pair-flip"]
-    probability: float = Field(default=1.0, gt=0, le=1, description="a number above 0, up to 1")
 
 
 class BitFlip(_OnCard):
     """A result computed on the card sometimes has a flipped bit."""
 
     kind: Literal["bit-flip"]
-    probability: float = Field(default=0.05, gt=0, le=1, description="a number above 0, up to 1")
+    probability: _Probability = 0.05
     op: str | None = Field(
         default=None, pattern=_OP, description="the name of an op, such as 'MatMul'; default: matrix products"
     )

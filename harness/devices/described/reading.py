@@ -45,10 +45,9 @@ def _check_together(path: Path | str, made: Description) -> None:
         if own.model is None and own.compute_capability is not None:
             accepted = "none without the model of this card"
             raise InvalidDescription(path, f"card[{number}].compute_capability", own.compute_capability, accepted)
-    sensors = set(SENSORS)
     for name in cards.without:
-        if name not in sensors:
-            raise InvalidDescription(path, "cards.without", name, "sensors: " + ", ".join(sorted(sensors)))
+        if name not in SENSORS:
+            raise InvalidDescription(path, "cards.without", name, "sensors: " + ", ".join(sorted(SENSORS)))
     for bridge in cards.bridges:
         between = set(bridge[:2])
         if len(bridge) != 3 or len(between) != 2 or not between <= set(range(cards.count)) or bridge[2] < 1:

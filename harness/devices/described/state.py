@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.devices.described import fault_tables as tables
-from harness.devices.described.description import Description
+from harness.devices.described.description import SENSORS, Description
 from harness.devices.described.models import NVLINK_SHARE, PCIE_LANE_GBS, Model
 from harness.devices.described.nvml_errors import NVML_ERRORS
 from harness.devices.described.order import (
@@ -31,29 +31,7 @@ from harness.softgpu.described import DescribedGpus, total_mib
 _MIB = 2**20
 #: The address of the switch that joins the cards.
 _SWITCH = "0000:05:00.0"
-#: Sensors of a description by the keys of ``softgpu/driver_source/nvml.cc``.
-_KEYS = {
-    "clock_max_mhz": ("clock_max", "clock"),
-    "clock_mhz": ("clock",),
-    "ecc_corrected": ("ecc_corrected",),
-    "ecc_uncorrected": ("ecc_uncorrected",),
-    "nvlinks_active": ("nvlinks",),
-    "nvlinks_total": ("nvlinks",),
-    "pcie_generation": ("pcie_generation",),
-    "pcie_generation_max": ("pcie_generation_max",),
-    "pcie_replays": ("pcie_replays",),
-    "pcie_width": ("pcie_width",),
-    "pcie_width_max": ("pcie_width_max",),
-    "power_limit_w": ("power_limit", "power_default", "power"),
-    "power_w": ("power",),
-    "remapped_rows": ("remapped_rows", "field.230"),
-    "temperature_c": ("temperature",),
-    "temperature_slowdown_c": ("slowdown_c",),
-    "throttle_reasons": ("throttle",),
-    "utilization_percent": ("utilization",),
-    "xid": ("event_types",),
-}
-#: What faults add to sensors.
+#: What faults add to the sensors of a description.
 _GROWTH = {
     "ecc_corrected": ("ecc_corrected_per_s", "ecc_corrected_old"),
     "ecc_uncorrected": ("ecc_uncorrected_per_s", "ecc_uncorrected_old"),
@@ -65,8 +43,6 @@ _NOT_SUPPORTED = f"!{NVML_ERRORS['NVML_ERROR_NOT_SUPPORTED']}"
 _OVER_C, _IDLE_C = 10.0, 34.0
 _PRODUCTS = "MatMul,BatchMatMulV2,BatchMatMulV3,Einsum,_FusedMatMul,Conv2D,Conv2DBackpropInput,Conv2DBackpropFilter"
 _SUMS = f"{_PRODUCTS},Sum,Mean,AddN"
-
-_COPIES = (tables.Zeros, tables.PairFlip, tables.Stale, tables.Shifted)
 
 
 def gpus_of(description: Description, path: Path | str, only: str | None = None) -> DescribedGpus:
@@ -133,7 +109,7 @@ def _cards(description: Description) -> dict[str, object]:
         if description.cards.sensors:
             card |= _sensors(description, slot)
             for sensor in description.cards.without:
-                card |= dict.fromkeys(_KEYS[sensor], _NOT_SUPPORTED)
+                card |= dict.fromkeys(SENSORS[sensor], _NOT_SUPPORTED)
                 for key in _GROWTH.get(sensor, ()):
                     card.pop(key, None)
         errors = _nvml_errors(description, slot)
@@ -285,7 +261,7 @@ def _executed(description: Description, visible: tuple[int, ...]) -> Iterator[st
                 yield f"{line} device={visible.index(slot)}"
             for end, factor in _slower_links(fault, description, visible):
                 yield f"link from={visible.index(slot)} to={end} factor={factor}"
-        elif isinstance(fault, _COPIES) and set(fault.pair) <= set(visible):
+        elif isinstance(fault, tables.OnPair) and set(fault.pair) <= set(visible):
             ends = f"from={visible.index(fault.pair[0])} to={visible.index(fault.pair[1])}"
             mode = fault.kind.removeprefix("pair-")
             yield f"copy {ends} mode={mode} p={fault.probability}"

@@ -162,7 +162,7 @@ class _Course:
             except DeviceMemoryFull as full:
                 if buffers.pop(full.device, None) is None:
                     raise
-                self._lacks_memory(next(card for card in self.cards if card.label == full.device), full)
+                self._lacks_memory(self.account.cards[full.device], full)
 
     def _lacks_memory(self, card: Card, full: DeviceMemoryFull) -> None:
         """Report a card, and measure no rates there: TensorFlow waits for 10 s before it refuses memory."""

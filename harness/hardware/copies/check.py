@@ -48,8 +48,8 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     sizes = _fitting(machine, wanted)
     course = Course(machine, account, context.seed, timed_once=software)
     course.run(sizes)
-    cards = {card.label: card for card in machine.cards}
-    account.add(*copying_findings(blame_copying(course.trials), cards, course.details))
+    cards = account.cards
+    account.add(*copying_findings(blame_copying(course.trials.trials), cards, course.trials.details))
     _judge(course, sizes, find, context)
     count = len(cards)
     account.scope.append(
@@ -74,7 +74,7 @@ def _fitting(machine: Machine, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _judge(course: Course, sizes: tuple[int, ...], find: ProfileOf, context: CheckContext) -> None:
     account = course.account
-    cards = {card.label: card for card in course.machine.cards}
+    cards = account.cards
     peaks = {label: peak for label in cards if (peak := course.machine.reading(label).pcie_peak_gbs) is not None}
     for copy in course.copies:
         size = copy.size_bytes or 0

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import combinations
 
 from harness.hardware.account import Account
-from harness.hardware.blame import Trial
+from harness.hardware.blame import Trials
 from harness.hardware.delivery import judge_delivery
 from harness.hardware.finding import finding
 from harness.hardware.machine import HOST, Buffer, Machine, Mismatch, Pattern
@@ -40,8 +40,7 @@ class Course:
     first: int
     timed_once: bool = False
     copies: list[Figure] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
-    details: dict[str, str] = field(default_factory=dict)
+    trials: Trials = field(default_factory=Trials)
     #: The cards whose PCIe links had their full width and speed during copies with the host.
     full_links: set[str] = field(default_factory=set)
 
@@ -105,11 +104,10 @@ class Course:
     def _arrived_with_host(self, way: str, label: str, wrong: Mismatch) -> None:
         if not wrong.count:
             return
-        card = next(card for card in self.machine.cards if card.label == label)
         self.account.add_once(
             finding(
                 "corruption",
-                card,
+                self.account.cards[label],
                 way,
                 expected="the data that was sent",
                 found=f"{wrong.count:,} words differ, the first is word {wrong.first_word}",
@@ -140,10 +138,6 @@ class Course:
         self.copies.append(bandwidth(BOTH, one, other, size, 2 * size / taken_s / 1e9))
 
     def _arrived(self, sent: Buffer, source: str, target: str, mismatch: Mismatch, pattern: Pattern, size: int) -> None:
-        cards = {card.label: card for card in self.machine.cards}
-        seen = judge_delivery(self.machine, cards, sent, source, target, mismatch, pattern, size)
-        self.trials.append(Trial(target, seen.wrong, source=source))
-        if seen.wrong:
-            self.details.setdefault(f"{source} -> {target}", seen.text(size // 8))
-        self.account.add_once(seen.memory)
+        found = judge_delivery(self.machine, sent, source, target, mismatch, pattern, size, self.trials)
+        self.account.add_once(found)
         self.account.count(target, source, values=size // 8, ops=3)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import (
+    Trials,
     blame_computing,
     blame_copying,
     computing_findings,
     copying_findings,
     unseen_rate,
 )
-from harness.hardware.corruption.measure import COPIED_BYTES, Trials, compute, copy, prepare
+from harness.hardware.corruption.measure import COPIED_BYTES, compute, copy, prepare
 from harness.hardware.machine import Machine
 from harness.plural import plural
 
@@ -22,7 +23,7 @@ def run(context: CheckContext) -> CheckOutcome:
 
 
 def _check(machine: Machine, account: Account, context: CheckContext) -> str:
-    cards = {card.label: card for card in machine.cards}
+    cards = account.cards
     programs = prepare(machine, context.seed)
     computed = Trials()
     compute(machine, programs, context.level, computed)
@@ -38,8 +39,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     account.count(*cards, values=count // 2 * (size + 1), ops=count, programs=len(programs))
 
     copied = Trials()
-    for delivery in copy(machine, context.level, context.seed, copied):
-        account.add_once(delivery.memory)
+    for found in copy(machine, context.level, context.seed, copied):
+        account.add_once(found)
     copies = len(copied.trials)
     account.add(*copying_findings(blame_copying(copied.trials), cards, copied.details))
     account.count(*(cards if copies else ()), values=copies * COPIED_BYTES // 8, ops=2 * copies)

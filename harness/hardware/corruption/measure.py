@@ -10,14 +10,16 @@ import numpy as np
 
 from harness.checking.check import Level
 from harness.hardware.bits import changed_bits
-from harness.hardware.blame import Trial
-from harness.hardware.delivery import Delivery, judge_delivery
+from harness.hardware.blame import Trial, Trials
+from harness.hardware.delivery import judge_delivery
 from harness.hardware.known_answers import KnownAnswer, digest, digest_of, digest_weights, known_answers
 from harness.hardware.machine import Buffer, Job, Machine, Pattern
 from harness.hardware.patterns import STEP, next_first
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from harness.records import Finding
 
 #: Rounds by level. In a round each card runs every program and a digest of its result once: in quick 240 runs each, in
 #: which a card that is wrong with p = 0.05 is missed once in 200,000 times.
@@ -27,14 +29,6 @@ LIMIT_S = {Level.QUICK: 2.5, Level.STANDARD: 14.0, Level.DEEP: 150.0}
 #: How often each ordered pair is copied, and how much.
 COPIES = {Level.QUICK: 8, Level.STANDARD: 40, Level.DEEP: 200}
 COPIED_BYTES = 64 * 2**10
-
-
-@dataclass(slots=True)
-class Trials:
-    """The trials so far, and details of the first wrong one by card, index or pair."""
-
-    trials: list[Trial] = field(default_factory=list)
-    details: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -116,26 +110,20 @@ def _compare(
     into.trials.append(Trial(card, on_card != on_host, index, found=None, program=f"digest of {name}"))
 
 
-def copy(machine: Machine, level: Level, seed: int, into: Trials) -> list[Delivery]:
+def copy(machine: Machine, level: Level, seed: int, into: Trials) -> list[Finding]:
     """Copy between every ordered pair of cards, each time another pattern, and compare it on the target by ops there.
 
-    Return the deliveries that name faulty memory.
+    Return the findings about faulty memory.
     """
-    cards = {card.label: card for card in machine.cards}
+    labels = [card.label for card in machine.cards]
     faulty, first = [], seed
     for _ in range(COPIES[level]):
-        for source in cards:
+        for source in labels:
             first = next_first(first)
             pattern = Pattern(first, STEP)
             made = machine.fill(source, COPIED_BYTES, pattern)
-            for target in cards:
-                if target == source:
-                    continue
-                mismatch = machine.mismatch(machine.move(made, target), pattern)
-                seen = judge_delivery(machine, cards, made, source, target, mismatch, pattern, COPIED_BYTES)
-                into.trials.append(Trial(target, seen.wrong, source=source))
-                if seen.wrong:
-                    into.details.setdefault(f"{source} -> {target}", seen.text(COPIED_BYTES // 8))
-                if seen.memory is not None:
-                    faulty.append(seen)
-    return faulty
+            for target in labels:
+                if target != source:
+                    mismatch = machine.mismatch(machine.move(made, target), pattern)
+                    faulty.append(judge_delivery(machine, made, source, target, mismatch, pattern, COPIED_BYTES, into))
+    return list(filter(None, faulty))

@@ -38,7 +38,7 @@ def main() -> None:
     had: list[list[Any]] = [[] for _ in parts]
     for number, device in enumerate(parts):
         while len(had[number]) * given["chunk_mib"] < given["tried_mib"]:
-            chunk = _chunk(tf, device.name, given["chunk_mib"], _value(number, len(had[number])))
+            chunk = _chunk(device.name, given["chunk_mib"], _value(number, len(had[number])))
             if chunk is None:
                 break
             had[number].append(chunk)
@@ -58,7 +58,7 @@ def main() -> None:
     )
 
 
-def _chunk(tf: Any, device: str, size_mib: int, value: int) -> Any | None:
+def _chunk(device: str, size_mib: int, value: int) -> Any | None:
     """Allocate ``size_mib`` filled with ``value``; ``None`` if TensorFlow refuses."""
     try:
         with tf.device(device):

@@ -33,7 +33,7 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     operation = product(side, figure)
     trials = work(machine, loads, operation, side, one_s, context.level, account.count)
     _judge(loads, operation, find, account, context)
-    cards = {card.label: card for card in machine.cards}
+    cards = account.cards
     details = dict.fromkeys(
         [*cards, *(f"index {at}" for at in range(len(cards)))], f"{figure} of side {side:,}, under load"
     )

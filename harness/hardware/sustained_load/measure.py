@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from harness.checking.check import Level
 from harness.hardware.blame import Trial
 from harness.hardware.machine import Buffer, Job, Machine, Operation, Reading
+from harness.hardware.profile_rates import times_s
 from harness.lazy import tf
 from harness.records import Card, Series
 
@@ -116,13 +117,8 @@ def side_for(machine: Machine, label: str, figure: str) -> tuple[int, float]:
     side, before_s = _SMALLEST, math.inf
     while True:
         buffers = matrices(machine, label, side)
-        machine.run(product(side, figure), label, buffers)
-        times = []
-        for _ in range(3):
-            began = machine.clock_s()
-            machine.run(product(side, figure), label, buffers)
-            times.append(max(machine.clock_s() - began, 1e-6))
-        taken_s = min(times)
+        run = partial(machine.run, product(side, figure), label, buffers)
+        taken_s = max(min(times_s(machine, run, 3)), 1e-6)
         if (taken_s >= _LONG_ENOUGH_S and taken_s >= _GROWN * before_s) or side >= _LARGEST:
             return side, taken_s
         side, before_s = side * 2, taken_s

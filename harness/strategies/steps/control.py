@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.lazy import tf
 from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
 
 #: What a branch depends on: the sign of ``w``, whether the batch has rows, the number of axes.
@@ -36,7 +37,7 @@ class Branch(Step):
         )
         return Value(x.shape, x.dtype, max(x.bound * w.bound, x.bound + v.bound))
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         x, w, v = (values[name] for name in self.reads)
         if self.on == "static":
             return x * w if len(x.shape) == 2 else x + v
@@ -98,7 +99,7 @@ class Loop(Step):
         self.require(x.batched and fits, f"w {w.shape}, v {v.shape} for {x.shape}", "(i, j) and (j, i)")
         return Value(x.shape, x.dtype, max(x.bound, 2 * w.shape[1] * v.bound))
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         x, w = values[self.x], values[self.w]
 
         def body(h: Any) -> Any:

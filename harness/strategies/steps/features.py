@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import log, prod, sqrt
 from typing import Any
 
+from harness.lazy import tf
 from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
 
 #: Activations whose values and gradients stay integers.
@@ -42,7 +43,7 @@ class Activation(Step):
         bound = x.bound if self.fn in EXACT_ACTIVATIONS else _SMOOTH[self.fn](x.bound, x.shape[-1] if x.shape else 1)
         return Value(x.shape, x.dtype, bound, levelled="softmax" in self.fn)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         home = tf if self.fn in ("tanh", "sigmoid", "sin", "abs") else tf.nn
         return getattr(home, self.fn)(values[self.x])
 
@@ -78,7 +79,7 @@ class Combine(Step):
             levelled=x.levelled or y.levelled,
         )
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         x, y = values[self.x], values[self.y]
         if self.how == "concat":
             return tf.concat([x, y], axis=-1)
@@ -117,7 +118,7 @@ class Select(Step):
         )
         return Value(x.shape, x.dtype, max(x.bound, y.bound), levelled=x.levelled or y.levelled)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         on, x = values[self.on], values[self.x]
         which = on if on.dtype == tf.bool else on > 0
         for _ in range(len(x.shape) - len(on.shape)):
@@ -148,7 +149,7 @@ class Normalise(Step):
         bound = 1.0 if self.how == "length" else sqrt(x.shape[-1])
         return Value(x.shape, x.dtype, bound, levelled=self.how == "layer")
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         x = values[self.x]
         if self.how == "layer":
             mean, variance = tf.nn.moments(x, axes=-1, keepdims=True)
@@ -176,7 +177,7 @@ class Reduce(Step):
         bound = {"sum": x.bound * length, "logsumexp": x.bound + log(length)}.get(self.how, x.bound)
         return Value(x.shape[: self.axis] + x.shape[self.axis + 1 :], x.dtype, bound)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return getattr(tf, f"reduce_{self.how}")(values[self.x], axis=self.axis + 1)
 
     def edges(self, types: Types) -> tuple[Edge, ...] | None:
@@ -198,7 +199,7 @@ class Reshape(Step):
         self.require(x.batched and prod(self.shape) == x.size, f"shape={self.shape}", f"{x.size} features per row")
         return Value(self.shape, x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         x = values[self.x]
         # With -1 for the rows, TensorFlow could not derive them if both they and a feature size are 0.
         return tf.reshape(x, tf.concat([tf.shape(x)[:1], tf.constant(self.shape, tf.int32)], axis=0))
@@ -218,5 +219,5 @@ class Transpose(Step):
         self.require(x.batched and fits, f"order={self.order}", f"a permutation of the axes of {x.shape}")
         return Value(tuple(x.shape[axis] for axis in self.order), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return tf.transpose(values[self.x], [0, *(axis + 1 for axis in self.order)])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.lazy import tf
 from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
 
 
@@ -23,7 +24,7 @@ class Gather(Step):
         self.require(x.batched and fits, f"indices={self.indices}", f"indices into the last axis of {x.shape}")
         return Value((*x.shape[:-1], len(self.indices)), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return tf.gather(values[self.x], tf.constant(self.indices, tf.int32), axis=-1)
 
     def edges(self, _types: Types) -> tuple[Edge, ...] | None:
@@ -47,7 +48,7 @@ class Slice(Step):
         )
         return Value((*x.shape[:-1], self.size), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return values[self.x][..., self.start : self.start + self.size]
 
 
@@ -63,7 +64,7 @@ class Pick(Step):
         _require_ids(self, ids, x.shape[0] if x.batched and x.shape else 0)
         return Value((*ids.shape, *x.shape[1:]), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return tf.gather(values[self.x], values[self.ids], axis=1, batch_dims=1)
 
     def edges(self, types: Types) -> tuple[Edge, ...] | None:
@@ -86,7 +87,7 @@ class Embed(Step):
         _require_ids(self, ids, 0 if table.batched or len(table.shape) < 2 else table.shape[0])
         return Value((*ids.shape, *table.shape[1:]), table.dtype, table.bound)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         table = values[self.table] if self.at_variable else tf.convert_to_tensor(values[self.table])
         return tf.gather(table, values[self.ids])
 
@@ -116,7 +117,7 @@ class Remap(Step):
         )
         return Value(ids.shape, ids.dtype, self.below - 1, below=self.below)
 
-    def apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return (values[self.ids] * self.times + self.plus) % self.below
 
 
@@ -133,7 +134,7 @@ class Argmax(Step):
         self.require(x.stable, f"x={self.x!r} may differ by an ulp", "an argument, integers or exact values")
         return Value(x.shape[:-1], "int32", x.shape[-1] - 1, below=x.shape[-1])
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return tf.argmax(values[self.x], axis=-1, output_type=tf.int32)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
+from harness.lazy import tf
 from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
 
 
@@ -25,7 +26,7 @@ class Dense(Step):
         self.require(x.batched and x.shape[-1:] == (inner,), f"x has features {x.shape}", f"{inner} last features")
         return Value((*x.shape[:-1], outer), x.dtype, inner * x.bound * w.bound)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return tf.matmul(values[self.x], values[self.w], transpose_b=self.transposed)
 
     def edges(self, types: Types) -> tuple[Edge, ...] | None:
@@ -48,7 +49,7 @@ class Bias(Step):
         self.require(not self.fused or len(b.shape) == 1, f"b has shape {b.shape}", "a vector, for a fused bias")
         return Value(x.shape, x.dtype, x.bound + b.bound)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         x, b = values[self.x], values[self.b]
         return tf.nn.bias_add(x, b) if self.fused else x + b
 
@@ -68,7 +69,7 @@ class Gain(Step):
         _require_suffix(self, x, g, "g")
         return Value(x.shape, x.dtype, x.bound * g.bound)
 
-    def apply(self, _tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return values[self.x] * values[self.g]
 
     def edges(self, types: Types) -> tuple[Edge, ...] | None:
@@ -125,7 +126,7 @@ class Einsum(Step):
         )
         return sizes
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return tf.einsum(self.equation, values[self.x], values[self.y])
 
     def edges(self, types: Types) -> tuple[Edge, ...] | None:
@@ -179,7 +180,7 @@ class Conv1d(_Convolution):
 
     AXES = 1
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return tf.nn.conv1d(values[self.x], values[self.k], self.stride, self.padding)
 
 
@@ -189,7 +190,7 @@ class Conv2d(_Convolution):
 
     AXES = 2
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         return tf.nn.conv2d(values[self.x], values[self.k], self.stride, self.padding)
 
 
@@ -215,7 +216,7 @@ class Pool(Step):
         self.require(self.how in ("max", "avg"), f"how={self.how!r}", "'max' or 'avg'")
         return Value((x.shape[0] // 2, x.shape[1]), x.dtype, x.bound)
 
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
+    def apply(self, values: Mapping[str, Any]) -> Any:
         pool = tf.nn.max_pool1d if self.how == "max" else tf.nn.avg_pool1d
         return pool(values[self.x], 2, 2, "VALID")
 

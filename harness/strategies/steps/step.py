@@ -98,8 +98,8 @@ class Step(Compact, ABC):
         """Return the properties of the result; raise InvalidProgram if the operands do not fit the step."""
 
     @abstractmethod
-    def apply(self, tf: Any, values: Mapping[str, Any]) -> Any:
-        """Compute the result, batch axis first; ``tf`` is the module ``tensorflow``."""
+    def apply(self, values: Mapping[str, Any]) -> Any:
+        """Compute the result, batch axis first."""
 
     def edges(self, _types: Types) -> tuple[Edge, ...] | None:
         """Return how gradients flow, or ``None`` where the arithmetic is not that of integers."""
