@@ -49,7 +49,7 @@ _MODULES = {
     "ops": "framework.ops",  # _EagerTensorBase._numpy, through which Python reads every tensor; Graph
     "execute": "eager.execute",  # record_gradient
     "gradients_util": "ops.gradients_util",  # gradients in graphs
-    "script_ops": "ops.script_ops",  # tf.numpy_function, which runs no op in eager code
+    "script_ops": "ops.script_ops",  # tf.numpy_function, which runs no op in eager code; EagerFunc of tf.py_function
     "control_flow_state": "ops.control_flow_state",  # the gradients of results that nobody reads
     "function_context": "eager.polymorphic_function.function_context",  # what a tf.function is traced anew for
     "concrete_function": "eager.polymorphic_function.concrete_function",  # keeps the backward functions of a trace
@@ -72,6 +72,8 @@ def interface() -> Interface:
     traces = found.concrete_function
     _check_attributes(traces, traces.__name__, ["ConcreteFunction", "_DelayedRewriteGradientFunctions"])
     found.trace, found.rewriting = traces.ConcreteFunction, traces._DelayedRewriteGradientFunctions
+    _check_attributes(found.script_ops, found.script_ops.__name__, ["EagerFunc"])
+    found.python_function = found.script_ops.EagerFunc
     found.attr_value = _module("tensorflow.core.framework.attr_value_pb2")
     check_interface(found)
     unknown = untested(_module("tensorflow").__version__)

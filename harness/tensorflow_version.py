@@ -100,6 +100,7 @@ PRIVATE_SIGNATURES = {
     "rewriting.forward_backward": "self num_doutputs",
     "graph._create_op_helper": "self op compute_device",
     "graph._original_op": "self op",
+    "python_function.__init__": "self func Tout is_grad_func",
     "variable.sparse_read": "self indices name",
     "variable.gather_nd": "self indices name",
 }

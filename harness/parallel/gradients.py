@@ -125,9 +125,9 @@ def _leave(*, raised: bool) -> None:
     sweep()
     if thread.strangers and not raised:
         warnings.warn(
-            f"colocate_gradients: {plural(thread.strangers, 'gradient')} belong to ops that ran "
-            "before the context was entered, "
-            "so that their devices are unknown and TensorFlow placed them; enter the context before the forward pass",
+            f"colocate_gradients: TensorFlow placed {plural(thread.strangers, 'gradient')} of ops that ran before the "
+            "context was entered, or in a thread outside of it, so that their devices are unknown; "
+            "enter the context before the forward pass",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -98,6 +98,24 @@ def leave() -> None:
     runtime.of_thread.op_callbacks = [callback for callback in runtime.of_thread.op_callbacks if callback is not note]
 
 
+def update() -> None:
+    """Note ops of this thread, where it is within the context, as long as something records them."""
+    callbacks = runtime.of_thread.op_callbacks
+    if type(callbacks) is Callbacks:
+        callbacks.update()
+
+
+def run_within(run: Callable[..., Any], *arguments: Any) -> Any:
+    """Call ``run`` within the context, whichever thread this is."""
+    if active():
+        return run(*arguments)
+    enter()
+    try:
+        return run(*arguments)
+    finally:
+        leave()
+
+
 def active() -> bool:
     """Whether ops of this thread are noted, and gradients that it asks for colocated."""
     return thread.pinned or in_context()

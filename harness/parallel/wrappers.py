@@ -18,7 +18,6 @@ from harness._tensorflow import interface
 from harness.parallel import graphs
 from harness.parallel.places import Sums, device_of_input, entered, spec_of
 from harness.parallel.recording import (
-    Callbacks,
     active,
     eager_only,
     in_context,
@@ -26,8 +25,10 @@ from harness.parallel.recording import (
     notes,
     pinned_if,
     place_of,
+    run_within,
     runtime,
     thread,
+    update,
 )
 
 #: The attribute of a trace in which the copy for colocated gradients is, and those in which backward functions are.
@@ -122,7 +123,11 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
             sums = _sums()
             sums.consume(out_grads)
             with pinned_if(pinned), entered(device, runtime.context):
-                grads = backward_function(*sums.zeros_here(out_grads, device))
+                arrived = sums.zeros_here(out_grads, device)
+                if not thread.plays:
+                    # A forward accumulator records the ops that follow, and nothing said so when it was opened.
+                    update()
+                grads = backward_function(*arrived)
             return sums.note(grads, places, is_new=op_type == "ReadVariableOp")
 
         original(op_type, output_tensors, input_tensors, backward, *rest, **named)
@@ -198,12 +203,18 @@ def _sum_there(original: Callable[..., Any]) -> Callable[..., Any]:
     return aggregate
 
 
+def _python_within(original: Callable[..., Any]) -> Callable[..., Any]:
+    def make(made: Any, func: Callable[..., Any], *rest: Any, **named: Any) -> None:
+        """Keep that the function of a ``tf.py_function`` is within the context: a graph runs it in another thread."""
+        original(made, functools.partial(run_within, func) if active() else func, *rest, **named)
+
+    return make
+
+
 def _tape_seen(original: Callable[..., Any]) -> Callable[..., Any]:
     def open_or_close(*tape: Any, **named: Any) -> Any:
         result = original(*tape, **named)
-        callbacks = runtime.of_thread.op_callbacks
-        if type(callbacks) is Callbacks:
-            callbacks.update()
+        update()
         return result
 
     return open_or_close
@@ -233,6 +244,7 @@ _WRAPPERS = (
     ("trace", "_select_forward_and_backward_functions", _own_backward),
     ("rewriting", "forward_backward", _own_backward),
     ("op_callbacks", "should_invoke_op_callbacks", _without_notes),
+    ("python_function", "__init__", _python_within),
     ("tape", "push_new_tape", _tape_seen),
     ("tape", "push_tape", _tape_seen),
     ("tape", "pop_tape", _tape_seen),

@@ -14,7 +14,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import backprop, context, execute, imperative_grad, record, tape
 from tensorflow.python.eager.polymorphic_function import concrete_function, function_context
 from tensorflow.python.framework import op_callbacks, ops
-from tensorflow.python.ops import control_flow_state, gradients_util, resource_variable_ops
+from tensorflow.python.ops import control_flow_state, gradients_util, resource_variable_ops, script_ops
 from tower_programs import Towers, elsewhere, loss_of, numbers, on_each
 
 from harness import Devices, TensorFlowInterfaceChanged, UsageError, colocate_gradients, trace
@@ -39,6 +39,7 @@ REPLACED = [
     (concrete_function.ConcreteFunction, "_select_forward_and_backward_functions"),
     (concrete_function._DelayedRewriteGradientFunctions, "forward_backward"),
     (op_callbacks, "should_invoke_op_callbacks"),
+    (script_ops.EagerFunc, "__init__"),
     (ops.Graph, "_create_op_helper"),
     (ops.Graph, "_original_op"),
     (resource_variable_ops.BaseResourceVariable, "sparse_read"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from contextlib import ExitStack
 from typing import Any
@@ -12,6 +13,7 @@ from tensorflow.python.eager import context, record
 from tower_programs import Towers, elsewhere, loss_of, numbers, on_each
 
 from harness import Devices, colocate_gradients, trace
+from harness.parallel.recording import in_context
 
 
 @pytest.fixture
@@ -230,3 +232,85 @@ def test_tapes_that_are_stopped_or_belong_to_another_thread_leave_no_op_without_
             loss = loss_of(on_each(towers.devices, towers.dense, towers.x))
         assert elsewhere(trace(lambda: tape.gradient(loss, [towers.w, towers.b]))) == []
         assert elsewhere(trace(step)) == []
+
+
+@pytest.mark.parametrize("way", ["step", "forward pass"])
+def test_a_forward_accumulator_plays_ops_of_a_custom_gradient_back_where_they_ran(devices: Devices, way: str) -> None:
+    first, last = devices[0], devices[-1]
+    x = tf.Variable(numbers(4, 4))
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def doubled(x: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            with tf.device(first.name):
+                return tf.reverse(2.0 * upstream, [0])
+
+        return tf.reverse(2.0 * x, [0]), gradient
+
+    def forward() -> Any:
+        with tf.device(last.name):
+            return doubled(tf.identity(x))
+
+    def step(forward: Any = forward) -> Any:
+        with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
+            y = forward()
+        return accumulator.jvp(y)
+
+    def moved(call: Any) -> int:
+        """How often a matrix is reversed on the first device: by the gradient, and where that is played back."""
+        call()  # TensorFlow traces what it needs for each op, and opens tapes for that
+        ran = trace(call).ops
+        return sum(op.type == "ReverseV2" and op.device == first.parsed for op in ran)
+
+    mended = colocate_gradients(step) if way == "step" else functools.partial(step, colocate_gradients(forward))
+    assert (moved(step), moved(mended)) == (1, 2)
+    assert mended().numpy().tobytes() == step().numpy().tobytes()
+
+
+def test_the_function_of_a_py_function_is_within_the_context_in_a_graph_too(towers: Towers) -> None:
+    """A graph runs it, and its gradient, in threads of TensorFlow's own."""
+
+    def predict(x: Any, w: Any) -> Any:
+        return tf.concat(on_each(towers.devices, lambda rows: tf.tanh(tf.matmul(rows, w)), x), axis=0)
+
+    def around() -> Any:
+        with tf.GradientTape() as tape:
+            y = tf.py_function(predict, [towers.x, towers.w], tf.float32)
+            loss = tf.reduce_sum(tf.ensure_shape(y, towers.x.shape) ** 2)
+        return tape.gradient(loss, towers.w)
+
+    def inside() -> Any:
+        def gradient(x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(predict(x, towers.w) ** 2)
+            return tape.gradient(loss, towers.w)
+
+        return tf.py_function(gradient, [towers.x], tf.float32)
+
+    def places(call: Any) -> set[Any]:
+        return {op.device for op in trace(tf.function(call)).ops if op.type == "TanhGrad" and op.device}
+
+    for step in (around, inside):
+        assert len(places(step)) == 1
+        assert places(colocate_gradients(step)) == {device.parsed for device in towers.devices}
+        assert tf.function(colocate_gradients(step))().numpy().tobytes() == tf.function(step)().numpy().tobytes()
+    assert not noted()
+
+
+def test_a_py_function_that_fails_leaves_nothing_behind_in_its_thread(devices: Devices) -> None:
+    seen: list[bool] = []
+
+    def fails(x: Any) -> Any:
+        seen.append(in_context())
+        raise ZeroDivisionError
+
+    def called(x: Any) -> Any:
+        seen.append(in_context())
+        return x
+
+    for _ in range(8):  # TensorFlow has several threads
+        with pytest.raises(tf.errors.UnknownError, match="ZeroDivisionError"):
+            tf.function(colocate_gradients(lambda: tf.py_function(fails, [1.0], tf.float32)))()
+        tf.function(lambda: tf.py_function(called, [1.0], tf.float32))()
+    assert seen == [True, False] * 8
+    assert len(devices)
