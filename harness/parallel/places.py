@@ -34,15 +34,30 @@ def device_of_argument(op: Any) -> str:
         if not given:
             break
         if hasattr(given[0], "numpy"):
-            return given[0].device or ""
+            return "" if _is_argument(given[0], op.graph) else given[0].device or ""
         op = given[0].op
     return str(op.device)
 
 
 def device_of_input(tensor: Any) -> str | None:
     """As :func:`device_of`; of an argument of a function, where the caller has it, whatever scope first read it."""
-    op = None if hasattr(tensor, "numpy") else getattr(tensor, "op", None)
+    if hasattr(tensor, "numpy"):
+        return "" if _is_argument(tensor, interface().ops.get_default_graph()) else device_of(tensor)
+    op = getattr(tensor, "op", None)
     return device_of(tensor) if op is None or op.type != "Placeholder" else device_of_argument(op)
+
+
+def _is_argument(tensor: Any, graph: Any) -> bool:
+    """Whether it is a variable that is passed to the function that is being traced, or to one around that.
+
+    One trace serves all such variables, wherever they are. So the choice is left to TensorFlow, which takes the device
+    of the call. While a function is traced, they are its inputs themselves; later, placeholders are.
+    """
+    while graph is not None and tensor.dtype.name == "resource":
+        if any(given is tensor for given in getattr(graph, "inputs", ())):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
 
 
 #: A scope that changes nothing. It is entered for most ops, and so made once.

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness._tensorflow import interface
 from harness.parallel import graphs
-from harness.parallel.places import Sums, device_of_input, entered, spec_of
+from harness.parallel.places import Sums, device_of, device_of_input, entered, spec_of
 from harness.parallel.recording import (
     active,
     eager_only,
@@ -113,9 +113,10 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
         if runtime.context.executing_eagerly():
             # The scope of the call, not a device: ops inside a function may have devices of their own, or none.
             device = runtime.context.device_name or ""
+            places = tuple(map(device_of, input_tensors))
         else:
             device = (output_tensors[0].device or "") if len(output_tensors) else ""
-        places = tuple(map(device_of_input, input_tensors))
+            places = tuple(map(device_of_input, input_tensors))
 
         def backward(*out_grads: Any) -> Any:
             if not pinned and not active():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -175,6 +176,55 @@ def test_gradients_of_a_variable_are_added_in_a_graph_where_it_is_however_it_is_
     assert places == {last.parsed.index}, sums
     with as_written():
         assert same_bits(tf.function(colocate_gradients(program))(), tf.function(program)())
+
+
+@MODES
+@pytest.mark.parametrize("within", ["nothing", "a loop", "a function"])
+def test_gradients_of_variables_that_one_function_is_called_with_are_added_where_it_is_called(
+    devices: Devices, within: str, mode: str
+) -> None:
+    """One trace serves the variables of all towers. A variable that it carries is the same for all."""
+    first = devices[0]
+    with tf.device(first.name):
+        shared = tf.Variable(numbers(6, 6))
+    own = []
+    for device in devices:
+        with tf.device(device.name):
+            own.append(tf.Variable(numbers(6, 6, seed=1)))
+
+    def layer(x: Any, w: Any) -> Any:
+        return tf.tanh(tf.matmul(x, w)) * tf.sin(tf.matmul(x, w))
+
+    def forward(x: Any, w: Any) -> Any:
+        if within == "a function":
+            return tf.function(layer)(x, w)
+        if within == "a loop":
+            return tf.while_loop(lambda n, _: n < 2, lambda n, y: (n + 1, layer(y, w)), (0, x))[1]
+        return layer(x, w)
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    def tower(x: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(forward(x, w)) + tf.reduce_sum(layer(x, shared))
+        return tape.gradient(loss, [w, shared])
+
+    def step() -> Any:
+        gradients = []
+        for device, w in zip(devices, own, strict=True):
+            with tf.device(device.name):
+                gradients.append(tower(numbers(3, 6), w))
+        return gradients
+
+    def sums(call: Callable[[], Any]) -> Counter[Any]:
+        run = trace(in_mode(mode, call))
+        return Counter(op.device for op in run.ops if op.type == "AddN" and op.device is not None)
+
+    of_own = sums(step)[devices[-1].parsed] - 1
+    assert sums(step) == {device.parsed: of_own + 1 for device in devices}
+    expected = Counter({device.parsed: of_own for device in devices}) + Counter({first.parsed: len(devices)})
+    assert sums(colocate_gradients(step)) == expected
+    with as_written():
+        assert same_bits(in_mode(mode, colocate_gradients(step))(), in_mode(mode, step)())
 
 
 @MODES
