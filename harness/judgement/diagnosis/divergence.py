@@ -39,6 +39,7 @@ from harness.judgement.diagnosis.siblings import (
     turn_of,
     unlike_siblings,
     unread_result,
+    wrong_indices,
     zeros_instead,
 )
 
@@ -92,7 +93,7 @@ def located(question: Question, cause: Cause) -> Cause:
         if cause.place in lines_of_step(step, search.shared):
             return replace(cause, place=place_of_step(step, search.shared))
         return replace(cause, sentence=f"{cause}; {sentence}", place=place_of_step(step, search.shared))
-    if cause.at_join:
+    if cause.at_join or (origin is not None and cause.rows and search.is_bad_elsewhere(origin.step, cause.rows)):
         origin = None
     known = (
         origin is not None
@@ -131,9 +132,12 @@ def _origin(search: Search) -> Origin | None:
     if (odd := odd_part(search, found)) is not None:
         found, contrast = odd
         alike = [found]
-    elif (reading := odd_reading(search, found)) is not None:
+    elif (reading := odd_reading(search, found, expected)) is not None:
         found, contrast = reading
         alike = [found]
+    elif (choice := wrong_indices(search, found)) is not None:
+        found, contrast = choice
+        alike = []
     elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
         found, alike, contrast = (
             moving,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.recorded import named, steps_of
+from harness.judgement.diagnosis.recorded import Step, named, steps_of
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import listed
 
@@ -29,7 +30,7 @@ def last_steps(question: Question) -> Iterator[Cause]:
         return
     steps = [step for step in steps_of(question, question.reference) if step.computes]
     ends = [next((step for step in reversed(steps) if leaf.explained_by(step.result)), None) for leaf in wrong]
-    if end := all(ends) and ends[0]:
+    if (end := all(ends) and ends[0]) and not _runs_all(question, _following(steps, end)):
         following = next((step for step in steps if set(end.outputs) & set(step.inputs)), None)
         more = f", starting with {named(following)}" if following is not None else ""
         yield Cause(
@@ -37,6 +38,25 @@ def last_steps(question: Question) -> Iterator[Cause]:
             place_of(question, wrong[0]),
             tuple(question.wrong),
         )
+
+
+def _following(steps: Sequence[Step], end: Step) -> Counter[str]:
+    """How many steps of each type there are after one that read its result, and the results of these."""
+    reached, found = set(end.outputs), Counter[str]()
+    for step in steps:
+        if reached.intersection(step.inputs):
+            reached.update(step.outputs)
+            found[step.kind] += 1
+    return found
+
+
+def _runs_all(question: Question, wanted: Counter[str]) -> bool:
+    """Whether a device of the program runs as many steps of each of these types."""
+    run: dict[str, Counter[str]] = defaultdict(Counter)
+    for step in steps_of(question, question.parallel):
+        if not step.gradient_of:
+            run[step.device][step.kind] += 1
+    return any(own >= wanted for own in run.values())
 
 
 def in_a_row(question: Question) -> Iterator[Cause]:

@@ -149,6 +149,8 @@ class Search:
                 "differs" in read and not self.offsets.intersection(step.inputs)
             )
             partner = None if strays and partner.rows.numbers not in read_rows else partner
+        if not data and partner is not None and partner.how == "local" and array.dtype.kind in "iu":
+            return "own"  # made of shapes, such as a number of rows
         partner = partner or self.in_group(step, port)
         if partner is not None:
             self.partner[name] = partner
@@ -240,6 +242,12 @@ class Search:
             if partner.rows is not None:
                 self.rows[name] = partner.rows
         return True
+
+    def is_bad_elsewhere(self, step: Step, rows: Sequence[int]) -> bool:
+        """Whether the same step differs as well on a device that has none of these rows of the batch."""
+        group = self.groups[id(step)]
+        others = [own for each in group if self.is_bad(each) and (own := self.rows_of_device(each))]
+        return any(not set(own).intersection(rows) for own in others)
 
     def roots(self) -> list[int]:
         """The wrong outputs, and what is written to wrong variables."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
+from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, by_chance, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.neighbours import beside, reach_of
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
@@ -67,6 +67,8 @@ def _chosen(shards: PerShard) -> dict[int, Join] | None:
         if join is None:
             return None
         chosen[id(leaf)] = join
+    if any(by_chance(shards, leaf, chosen) for leaf in question.wrong):
+        return None
     if not any(leaf.part == "gradients" for leaf in question.wrong):
         return chosen or None
     every = []
@@ -192,8 +194,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
             return Cause(f"{name} is {count} times too small: sums of {count} shards are averaged", joined, wrong)
         return Cause(
             f"{name} is averaged over shards, but it is not a mean over rows: the average of {count} shards' "
-            "results is "
-            "not the batch's",
+            "results is not the batch's",
             joined,
             wrong,
             "add up its parts, such as sums and counts, over the shards, and compute it once from the totals",
