@@ -167,6 +167,14 @@ def _origin(search: Search) -> Origin | None:
     lost = "" if known or lacking else overwriting(search, found)
     contrast = known or lacking or lost or overflowing(search, found)
     contrast = contrast or unlike_reference(search, found, expected)
+    added = (
+        all(each.gradient_of != found.gradient_of for each in search.whole)
+        if found.gradient_of
+        else expected is None and all(each.kind != found.kind for each in search.whole)
+    )
+    stops = search.question.seen_reference.stopped if added and found.gradient_of and not contrast else []
+    if len(stops) > len(search.question.seen.stopped):
+        contrast = f"the reference computes no gradient of {found.gradient_of} there: it stops one at {stops[-1]}"
     local = not (pairing or relation or lacking) and (
         (bool(found.outputs) and all(search.status[name] == "local" for name in found.outputs))
         or (not contrast and _on_own_rows(search, found, expected))
@@ -186,9 +194,7 @@ def _origin(search: Search) -> Origin | None:
         shared=search.shared,
         turn=turn_of(search, found),
         confirmed=bool(anew or beside or lost),
-        added=all(each.gradient_of != found.gradient_of for each in search.whole)
-        if found.gradient_of
-        else expected is None and all(each.kind != found.kind for each in search.whole),
+        added=added,
         again=(made := from_reference(search, found)) is not None and found.gave(made),
         uncompared=of_variable
         or any(search.status.get(name) == "given" and name in search.maker for name in found.inputs),

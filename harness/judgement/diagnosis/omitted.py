@@ -100,8 +100,8 @@ def addend(question: Question) -> Iterator[Cause]:
             return
         if all(leaf.explained_by(leaf.of(result)) for leaf in wrong):
             yield Cause(
-                f"an addend of {listed([leaf.name for leaf in wrong])} is left out: the result of {without.addend}, "
-                "which the reference adds to others, is missing",
+                f"an addend of {listed([leaf.name for leaf in wrong])} is left out: {without.addend}, which the "
+                "reference adds to others, is missing",
                 place_of(question, wrong[0]),
                 tuple(question.wrong),
             )
@@ -123,7 +123,7 @@ class _Without:
         if not first <= self.number < self.seen:
             return None
         left_out = inputs[self.number - first]
-        self.addend = left_out.op.type
+        self.addend = "an input" if left_out.op.type == "Placeholder" else f"the result of {left_out.op.type}"
         self.busy = True
         try:
             return [outputs[0] - left_out]

@@ -175,12 +175,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
         who = _shard(question, layout, join.at)
         if join.name == "only":
             others = "part of the other shard is" if count == 2 else f"parts of the other {count - 1} shards are"
-            return Cause(
-                f"{name} counts {who} alone; the {others} lost",
-                joined,
-                wrong,
-                at_join=True,
-            )
+            return Cause(f"{name} counts {who} alone; the {others} lost", joined, wrong, at_join=True)
         return Cause(f"the part of {who} is missing from {name}{alone(join.name)}", joined, wrong, at_join=True)
     if join.name == "mean":
         if (right is not None and right.name == "weighted") or (right is None and _weighted(shards, leaf)):
@@ -225,7 +220,8 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
         who = _shard(question, layout, join.at)
         return Cause(f"the part of {who} is counted twice in {name}", joined, wrong)
     if join.name in ("max", "min"):
-        return Cause(f"{name} is the {join.name}imum over the shards' results", joined, wrong)
+        single = "" if _several(leaf) else ", which is that of one shard alone"
+        return Cause(f"{name} is the {join.name}imum over the shards' results{single}", joined, wrong)
     if join.name in ("concat", "stack") and (join.name == "stack" or join.at != layout.axis):
         how = f"joined along axis {join.at}" if join.name == "concat" else f"stacked along a new axis {join.at}"
         text = f"{name} is {how}, but the batch is split along axis {layout.axis}"
