@@ -47,7 +47,8 @@ def words_of_other_buckets(devices: Devices, wrong: bool) -> Made:
 
     def features(words: Any, x: Any, *, lower: bool = True) -> Any:
         words = tf.strings.lower(words) if lower else words
-        return tf.gather(table.read_value(), tf.strings.to_hash_bucket_fast(words, 16)) * x
+        buckets = tf.strings.to_hash_bucket_fast(words, 16)
+        return tf.gather(table.read_value(), buckets) * x
 
     def parallel(words: Any, x: Any) -> Any:
         return tf.concat(on_both(devices, lambda _, own, rows: features(own, rows, lower=not wrong), words, x), 0)
@@ -194,7 +195,7 @@ def test_rows_that_are_worked_on_one_by_one_are_no_shards(devices: Devices) -> N
 
 @pytest.mark.parametrize(
     ("threshold", "lost", "said", "not_said"),
-    [(0.9, False, "", "missing"), (0.5, True, "whose result no op reads", "first op"), (0.5, False, "matches", "")],
+    [(0.9, False, "", "missing"), (0.5, True, "alone", "in every element"), (0.5, False, "matches", "")],
 )
 def test_a_share_of_the_rows_is_that_without_a_shard_by_chance(
     devices: Devices, threshold: float, lost: bool, said: str, not_said: str

@@ -128,7 +128,7 @@ def _origin(search: Search) -> Origin | None:
         return None
     if found.kind in MOVES and (chosen := choosing(search, found)) is not None:
         found = chosen
-    expected, pair = expected_after(search, found), None
+    expected, pair, choice = expected_after(search, found), None, None
     if (odd := odd_part(search, found)) is not None:
         found, contrast = odd
         alike = [found]
@@ -185,7 +185,7 @@ def _origin(search: Search) -> Origin | None:
     count = sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before)
     return Origin(
         step=found,
-        unlike=_unlike(search, found) if relation is None and not (anew or lost) else (),
+        unlike=_unlike(search, found) if relation is None and not (anew or lost or choice) else (),
         devices=tuple(sorted(filter(None, devices))),
         count=count,
         local=local,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,20 +165,3 @@ def shard_leaves(leaves: Sequence[Any], layout: Layout, number: int) -> list[Any
     for index, (axis, shards) in layout.cuts.items():
         own[index] = tf.gather(own[index], list(shards[number]), axis=axis)
     return own
-
-
-def are_counts(leaf: Leaf, rows: int) -> bool:
-    """Whether a number and the reference's are counts, or shares of the rows, whose ratio says little."""
-    if leaf.found is None or leaf.expected is None or leaf.found.size != 1 or leaf.expected.size != 1:
-        return False
-    both = np.stack([leaf.found.astype(np.float64), leaf.expected.astype(np.float64)]) * rows
-    return bool(np.all(np.abs(both - np.round(both)) <= 1e-5 * np.abs(both)))
-
-
-def by_chance(shards: PerShard, leaf: Leaf, chosen: Mapping[int, Join]) -> bool:
-    """Whether nothing but one share of the rows, of which there are few, says that a shard is left out, say."""
-    join = chosen.get(id(leaf))
-    if join is None or join.name not in CHANCES or leaf.part == "state" or not are_counts(leaf, shards.layout.rows):
-        return False
-    others = [each for each in shards.question.wrong if each is not leaf and chosen.get(id(each)) == join]
-    return all(are_counts(each, shards.layout.rows) for each in others)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.joins import are_counts
+from harness.judgement.diagnosis.chance import are_counts
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import factor_text, listed
@@ -19,7 +19,7 @@ from harness.judgement.tolerance import epsilon_of
 _NEAR = 1e-3
 
 
-def ratio_of(leaf: Leaf, rows: int | None = None) -> float | None:
+def ratio_of(leaf: Leaf, rows: int | None, count: int) -> float | None:
     """The factor by which a result, or the change of a variable, exceeds the reference's; ``None`` if by none."""
     found, expected = leaf.found, leaf.expected
     if found is None or expected is None or found.shape != expected.shape or not found.size:
@@ -44,7 +44,9 @@ def ratio_of(leaf: Leaf, rows: int | None = None) -> float | None:
         return None
     if found.size == 1:
         # One number is some factor of any other: only a factor that means something counts.
-        return ratio if _simple(ratio) or (rows and _whole(rows / ratio) and not are_counts(leaf, rows)) else None
+        told = not rows or not are_counts(leaf, rows)
+        simple = _simple(ratio) and (told or not ratio or count in (round(ratio), round(1.0 / ratio)))
+        return ratio if simple or (told and rows and _whole(rows / ratio)) else None
     return ratio
 
 
@@ -60,7 +62,7 @@ def _simple(ratio: float) -> bool:
 def one_factor(question: Question) -> Iterator[Cause]:
     """All differing results are a factor of the reference's, those of one step the same factor."""
     count = len(question.devices)
-    ratios = {id(leaf): ratio_of(leaf, _rows(question)) for leaf in question.wrong}
+    ratios = {id(leaf): ratio_of(leaf, _rows(question), count) for leaf in question.wrong}
     known = [ratio for ratio in ratios.values() if ratio is not None]
     if not known or len(known) < len(question.wrong):
         return

@@ -249,10 +249,10 @@ class Search:
         return True
 
     def is_bad_elsewhere(self, step: Step, rows: Sequence[int]) -> bool:
-        """Whether the same step differs as well on a device that has none of these rows of the batch."""
+        """Whether a step differs on a device with these rows of the batch, and as well on one with none of them."""
         group = self.groups[id(step)]
-        others = [own for each in group if self.is_bad(each) and (own := self.rows_of_device(each))]
-        return any(not set(own).intersection(rows) for own in others)
+        places = [own for each in group if self.is_bad(each) and (own := self.rows_of_device(each))]
+        return len({bool(set(own).intersection(rows)) for own in places}) > 1
 
     def roots(self) -> list[int]:
         """The wrong outputs, and what is written to wrong variables."""

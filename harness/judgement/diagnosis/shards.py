@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, by_chance, shard_leaves
+from harness.judgement.diagnosis.chance import by_chance
+from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.neighbours import beside, reach_of
 from harness.judgement.diagnosis.question import Cause, Leaf, Question

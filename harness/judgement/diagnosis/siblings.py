@@ -87,7 +87,7 @@ def wrong_indices(search: Search, step: Step) -> tuple[Step, str] | None:
             rows, mine = search.rows_of_device(choice), search.read(choice, 1)
             if other is None or mine is None or not mine.ndim or _has_part(other.results[0], choice.results[0], rows):
                 continue
-            theirs = made.get(other.inputs[1])
+            theirs = made.get(other.inputs[1], other.constants.get(1))
             parts = _parts(theirs, mine, rows)
             if parts and not any(equal(mine, part) for part in parts):
                 at = tuple(index[0] for index in np.nonzero(mine != parts[-1]))
