@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.recorded import Step, named, steps_of
+from harness.judgement.diagnosis.recorded import MOVES, Step, named, steps_of
 from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import listed
 
 #: So many addends are left out, and so many outputs fed to the reference, one after the other.
@@ -30,7 +30,7 @@ def last_steps(question: Question) -> Iterator[Cause]:
         return
     steps = [step for step in steps_of(question, question.reference) if step.computes]
     ends = [next((step for step in reversed(steps) if leaf.explained_by(step.result)), None) for leaf in wrong]
-    if (end := all(ends) and ends[0]) and not _runs_all(question, _following(steps, end)):
+    if (end := all(ends) and ends[0]) and not _goes_on(question, end):
         following = next((step for step in steps if set(end.outputs) & set(step.inputs)), None)
         more = f", starting with {named(following)}" if following is not None else ""
         yield Cause(
@@ -40,23 +40,20 @@ def last_steps(question: Question) -> Iterator[Cause]:
         )
 
 
-def _following(steps: Sequence[Step], end: Step) -> Counter[str]:
-    """How many steps of each type there are after one that read its result, and the results of these."""
-    reached, found = set(end.outputs), Counter[str]()
-    for step in steps:
-        if reached.intersection(step.inputs):
-            reached.update(step.outputs)
-            found[step.kind] += 1
-    return found
-
-
-def _runs_all(question: Question, wanted: Counter[str]) -> bool:
-    """Whether a device of the program runs as many steps of each of these types."""
-    run: dict[str, Counter[str]] = defaultdict(Counter)
-    for step in steps_of(question, question.parallel):
-        if not step.gradient_of:
-            run[step.device][step.kind] += 1
-    return any(own >= wanted for own in run.values())
+def _goes_on(question: Question, end: Step) -> bool:
+    """Whether another op than the type of ``end`` makes an output of the program, but for joins."""
+    search = searched(question)
+    waiting, seen = [name for name, leaf in search.wrong_outputs() if leaf.part == "outputs"], set[int]()
+    while waiting:
+        step = search.maker.get(waiting.pop())
+        if step is None or id(step) in seen:
+            continue
+        seen.add(id(step))
+        if step.kind in MOVES:
+            waiting += step.inputs
+        elif step.kind != end.kind and step.computes:
+            return True
+    return False
 
 
 def in_a_row(question: Question) -> Iterator[Cause]:
