@@ -20,7 +20,7 @@ from harness.evidence.op_types import dtype_name, output_dtypes
 from harness.evidence.placed import executed_ops, kernels_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
 from harness.evidence.roles import role_of
-from harness.evidence.sizes import Shape, transfers_of
+from harness.evidence.sizes import Shape, shapes_of, transfers_of
 from harness.evidence.steps import Recording, Step
 from harness.evidence.trace import Trace
 from harness.evidence.transfers import Part, Transfers
@@ -62,6 +62,8 @@ class _Builder:
         #: What the work of eager ops is estimated from, by name, and what works out that of a function's.
         self.eager_work: dict[str, tuple[str, Sequence[Shape], Sequence[Shape]]] = {}
         self.work: list[Callable[[], dict[str, float]]] = []
+        #: The shapes of what the ops of functions make.
+        self.shapes: list[Callable[[], dict[str, list[Shape]]]] = []
         #: The same for the lines of the user's program.
         self.eager_places: dict[str, tuple[str, ...]] = {}
         self.places: list[Callable[[], dict[str, tuple[str, ...]]]] = []
@@ -91,6 +93,7 @@ class _Builder:
             {f"argument[{index}]": kind for index, kind in enumerate(self.recording.kinds)},
             self.find_collectives,
             self.find_work,
+            self.find_shapes,
             self.find_places,
         )
 
@@ -100,6 +103,12 @@ class _Builder:
     def find_work(self) -> dict[str, float]:
         found = {name: estimate(*shapes) for name, shapes in self.eager_work.items()}
         for part in self.work:
+            found.update(part())
+        return found
+
+    def find_shapes(self) -> dict[str, Sequence[Shape]]:
+        found: dict[str, Sequence[Shape]] = {name: results for name, (_, _, results) in self.eager_work.items()}
+        for part in self.shapes:
             found.update(part())
         return found
 
@@ -217,6 +226,7 @@ class _Builder:
         self.transfers.append(partial(transfers_of, body, name, step.shapes))
         self.collectives.append(partial(collectives_of, body, name, step.shapes))
         self.work.append(partial(work_of, body, written.ops, name, step.shapes))
+        self.shapes.append(partial(shapes_of, body, name, step.shapes))
 
     def graph_of(self, call: Step) -> Graph:
         """What a call ran, as the user wrote it."""

@@ -52,6 +52,18 @@ def sizes_of(graph: Any, tensors: Sequence[str], shapes: Sequence[Shape]) -> dic
     return sizes
 
 
+def shapes_of(graph: CollectedGraph, name: str, shapes: Sequence[Shape] = ()) -> dict[str, list[Shape]]:
+    """The shapes of what each op of one executed function makes; arguments as for ``transfers_of``."""
+    whole = imported(graph.after, shapes)
+    operations = () if whole is None else whole.get_operations()
+    return {f"{name}/{user_path(op.name)}": [shape_of(tensor) for tensor in op.outputs] for op in operations}
+
+
+def shape_of(tensor: Any) -> Shape:
+    """The shape of a tensor of a graph."""
+    return None if tensor.shape.rank is None else tuple(tensor.shape)
+
+
 def imported(graph: Any, shapes: Sequence[Shape]) -> Any | None:
     """The ``tf.Graph`` of a definition, whose tensors have shapes; ``None`` where TensorFlow does not import it."""
     import tensorflow as tf

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from harness.evidence.collectives import Collective
     from harness.evidence.diff import TraceDiff
+    from harness.evidence.sizes import Shape
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Trace:
     arguments: Mapping[str, tuple[object, ...]] = field(default_factory=dict, compare=False, repr=False)
     find_collectives: Callable[[], list[Collective]] = field(default=list, compare=False, repr=False)
     find_work: Callable[[], dict[str, float]] = field(default=dict, compare=False, repr=False)
+    find_shapes: Callable[[], dict[str, Sequence[Shape]]] = field(default=dict, compare=False, repr=False)
     find_places: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict, compare=False, repr=False)
 
     @cached_property
@@ -52,6 +54,11 @@ class Trace:
     def places(self) -> Mapping[str, tuple[str, ...]]:
         """The line of the user's program that made each op (``towers.py:41``), and where its function was called."""
         return self.find_places()
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Sequence[Shape]]:
+        """The shapes of what each op made, by its name, where they are known."""
+        return self.find_shapes()
 
     @property
     def unproven(self) -> tuple[Op, ...]:

@@ -8,7 +8,7 @@ from math import prod, sqrt
 from harness._tensorflow import CollectedGraph
 from harness.evidence.op_types import written_type
 from harness.evidence.placed import user_path
-from harness.evidence.sizes import Shape, imported
+from harness.evidence.sizes import Shape, imported, shape_of
 from harness.evidence.userops import UserOp
 
 #: Arithmetic operations per element of an elementwise function, which is made of some ten instructions; else one.
@@ -61,8 +61,8 @@ def work_of(
     found: dict[str, float] = {}
     made: dict[str, Shape] = {}
     for op in whole.get_operations():
-        path, outputs = user_path(op.name), [_shape(tensor) for tensor in op.outputs]
-        found[f"{name}/{path}"] = estimate(written_type(op.type), map(_shape, op.inputs), outputs)
+        path, outputs = user_path(op.name), [shape_of(tensor) for tensor in op.outputs]
+        found[f"{name}/{path}"] = estimate(written_type(op.type), map(shape_of, op.inputs), outputs)
         if outputs:
             made[path] = outputs[0]
     for each in written:
@@ -71,11 +71,6 @@ def work_of(
             made[each.path] = max(read, key=lambda shape: _elements(shape) or 0, default=None)
             found[f"{name}/{each.path}"] = estimate(each.type, read, [made[each.path]])
     return found
-
-
-def _shape(tensor: object) -> Shape:
-    shape = getattr(tensor, "shape")  # noqa: B009 - a tensor has one
-    return None if shape.rank is None else tuple(shape)
 
 
 def _elements(shape: Shape) -> int | None:

@@ -2,7 +2,7 @@
 
 A split or a join may stand anywhere. A join looks like a slip of indentation where no scope puts another one elsewhere,
 it is on another device than the first, what it joins comes from several devices, and nothing on the devices goes on
-with it.
+with it. What joins columns of unequal width, as of a layer on two devices, is part of the model.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
     """What is out of place, each op once."""
     provenance = Provenance(wiring)
     found: list[tuple[str | None, Shards]] = []
-    for whole, family in provenance.families():
-        ops = [wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
+    for cut in provenance.cuts():
+        ops = [wiring.by_name[name] for name, part in cut.family.items() if part != SEVERAL]
         if len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1:
-            found.append((whole, Shards(family, provenance, devices, trace)))
+            found.append((cut.whole, Shards(cut, provenance, devices, trace)))
     # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
     judged = [
         each for whole, each in found if not any(other.made_apart(whole) for _, other in found if other is not each)
@@ -50,7 +50,7 @@ def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:
     """The joins of the parts of one family that look like slips."""
     places = {op.device for op in shards.worked} & shards.devices
     towers = places - {shards.host, shards.first}
-    if len(places) < 2:
+    if len(places) < 2 or shards.differ_in_width:
         return
     whole = {shards.part(op) for op in shards.worked}
     joins = [

@@ -77,6 +77,8 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
         if op.requested is None or not moved(op):
             continue
         if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS | PYTHON):
+            if _fused(wiring, op):
+                continue
             message = "the op did not run on the device that its scope requests; soft placement moves ops silently"
             if op.unit is not None:
                 message = "XLA compiled the function for one device and ignored the device scopes inside"
@@ -96,6 +98,26 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                         "in a scope of the CPU"
                     )
             yield Misplaced(op, op.requested, message)
+
+
+def _fused(wiring: Wiring, op: Op) -> bool:
+    """Whether TensorFlow made an op a part of the product before it, which ran where its own scope asked for.
+
+    Such as an activation: the optimizer of graphs does not look at the devices of the two.
+    """
+    kind = (op.executed_type or "").removeprefix("_Fused")
+    if kind == op.executed_type:
+        return False
+    before, seen = list(op.inputs), set(op.inputs)
+    while before:
+        maker = wiring.by_name.get(before.pop())
+        if maker is None or (maker.executed_type not in (None, op.executed_type)):
+            continue
+        if maker.type == kind:
+            return maker.requested is not None and op.device is not None and op.device.matches(maker.requested)
+        before += [name for name in maker.inputs if name not in seen]
+        seen.update(maker.inputs)
+    return False
 
 
 def _floating(dtypes: Iterable[str]) -> bool:
@@ -191,7 +213,7 @@ def _unused(
 
 def _lines_of_parts(trace: Trace, wiring: Wiring) -> str | None:
     """Where the parts of a batch are worked on: those lines that do it outside of all scopes, if there are some."""
-    families = (family for _, family in Provenance(wiring).families())
+    families = (cut.family for cut in Provenance(wiring).cuts())
     ops = [wiring.by_name[name] for family in families for name, part in family.items() if part != SEVERAL]
     work = [op for op in ops if op.role == "forward" and op.type not in SLICES and computes(op)]
     return lines(trace, [op for op in work if op.requested is None] or work)
@@ -205,7 +227,7 @@ def _asked_for_host_data(wiring: Wiring, others: bool) -> set[DeviceName]:
     """
     groups: Iterable[Iterable[Op]] = [wiring.ops]
     if others:
-        families = (family for _, family in Provenance(wiring).families())
+        families = (cut.family for cut in Provenance(wiring).cuts())
         groups = [[wiring.by_name[name] for name, part in family.items() if part != SEVERAL] for family in families]
     asked: set[DeviceName] = set()
     for ops in groups:

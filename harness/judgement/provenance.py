@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.evidence.op import Op
 from harness.judgement.arithmetic import SPLITS
@@ -28,6 +28,14 @@ _VIEWS = frozenset({"Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", 
 _CUTS = SPLITS | {"DynamicPartition"}
 #: An output of an op by its number; ``None`` for all of them.
 _Part = tuple[str, int | None]
+
+
+class Cut(NamedTuple):
+    """A tensor that is cut into parts: its name where it is one, the parts by their numbers, and what works on them."""
+
+    whole: str | None
+    parts: Mapping[_Part, int]
+    family: Family
 
 
 class Provenance:
@@ -59,11 +67,11 @@ class Provenance:
             op = self.wiring.by_name.get(name)
         return name, port
 
-    def families(self) -> Iterator[tuple[str | None, Family]]:
-        """One after the other, where there are at least two parts, with the name of the tensor that was cut."""
+    def cuts(self) -> Iterator[Cut]:
+        """One after the other, where there are at least two parts."""
         for (kind, key), parts in self._cuts().items():
             if len(parts) > 1:
-                yield self._whole(kind, key), self._followed(parts)
+                yield Cut(self._whole(kind, key), parts, self._followed(parts))
 
     def _whole(self, kind: str, key: Any) -> str | None:
         """The tensor that the parts of a family were cut from, where it is one: the op or argument that made it."""

@@ -17,7 +17,7 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, moved, on_device
-from harness.judgement.provenance import SEVERAL, SLICES, Family, Provenance
+from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
 from harness.judgement.strays import Misplaced
 
 #: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
@@ -39,8 +39,8 @@ LOOKUP_MESSAGE = (
 class Shards:
     """The parts of one family, and where the work on each of them was done."""
 
-    def __init__(self, family: Family, provenance: Provenance, devices: Devices, trace: Trace) -> None:
-        self.family = family
+    def __init__(self, cut: Cut, provenance: Provenance, devices: Devices, trace: Trace) -> None:
+        self.parts, self.family = cut.parts, cut.family
         self.provenance = provenance
         self.wiring = provenance.wiring
         self.devices = {device.parsed for device in devices}
@@ -62,6 +62,13 @@ class Shards:
         # Integers and texts are in host memory wherever their op is, and indices anywhere: they count if nothing else
         # is computed, and where a scope asks for them.
         self.worked = floating or worked or [op for op in self.ops if self._asked(op) and op.name not in checks]
+
+    @cached_property
+    def differ_in_width(self) -> bool:
+        """Whether the parts are of different sizes along another axis than the rows, as those of a layer are."""
+        results = [(self.trace.shapes.get(name, ()), port or 0) for name, port in self.parts]
+        shapes = [known[port] if port < len(known) else None for known, port in results]
+        return None not in shapes and len({tuple(shape or ())[1:] for shape in shapes}) > 1
 
     def part(self, op: Op) -> int:
         """The part that an op works on, or SEVERAL."""
@@ -307,10 +314,13 @@ class Shards:
     def _meets(self, end: Op, op: Op) -> bool:
         """Whether work on several parts, other than a sum, goes on where ``op`` is because a scope says so.
 
-        A sum counts if it adds what the device made of its own part, as where a state is handed on.
+        A sum counts if it adds what the device made of its own part, as where a state is handed on. Of columns of
+        unequal width, which are parts of a model and no shards, any join counts.
         """
-        if self.family[end.name] != SEVERAL or end.requested is None or end.device != op.device:
+        if self.family[end.name] != SEVERAL or end.requested is None or end.device != self.place(op):
             return False
+        if self.differ_in_width:
+            return True
         goes_on = any(computes(reader) and reader.device == end.device for reader in self.wiring.followers(end))
         if end.type in _SUMS:
             added = [name for name, _ in self.provenance.sources[end.name] if name in self.family]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, named, writes_to
+from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
 from harness.judgement.diagnosis.wording import factor_text, rows_text
 from harness.judgement.state import named_variables
 from harness.lazy import tf
@@ -297,7 +297,7 @@ def mispaired(search: Search, step: Step) -> str:
     if step.kind in MOVES or any(word in step.kind for word in _PRODUCTS):
         return ""
     right = search.rows_of_device(step)
-    read = [(name, search.rows[name]) for name in step.inputs if name in search.rows]
+    read = [(name, search.rows[name]) for name in step.inputs if name in search.rows and not _by_chance(search, name)]
     # Those that belong on the device first.
     read.sort(key=lambda each: (each[1].numbers != right, each[1].numbers))
     for (mine, rows), (theirs, others) in pairwise(read):
@@ -310,6 +310,12 @@ def mispaired(search: Search, step: Step) -> str:
                 f"{order or (', as every shard does: the offset of the shard is missing' if anew else '')}"
             )
     return ""
+
+
+def _by_chance(search: Search, name: int) -> bool:
+    """Whether rows of two different numbers, as of a mask, are equal to rows of the reference, some of them twice."""
+    array, numbers = search.value(name) if name in search.maker else None, search.rows[name].numbers
+    return array is not None and len(set(numbers)) < len(numbers) and is_common(array)
 
 
 def _for_all(search: Search, step: Step, rows: Rows) -> bool:

@@ -39,6 +39,7 @@ from harness.judgement.diagnosis.siblings import (
     turn_of,
     unlike_siblings,
     unread_result,
+    wrong_indices,
     zeros_instead,
 )
 
@@ -92,7 +93,7 @@ def located(question: Question, cause: Cause) -> Cause:
         if cause.place in lines_of_step(step, search.shared):
             return replace(cause, place=place_of_step(step, search.shared))
         return replace(cause, sentence=f"{cause}; {sentence}", place=place_of_step(step, search.shared))
-    if cause.at_join:
+    if cause.at_join or (origin is not None and cause.rows and search.is_bad_elsewhere(origin.step, cause.rows)):
         origin = None
     known = (
         origin is not None
@@ -127,13 +128,16 @@ def _origin(search: Search) -> Origin | None:
         return None
     if found.kind in MOVES and (chosen := choosing(search, found)) is not None:
         found = chosen
-    expected, pair = expected_after(search, found), None
+    expected, pair, choice = expected_after(search, found), None, None
     if (odd := odd_part(search, found)) is not None:
         found, contrast = odd
         alike = [found]
-    elif (reading := odd_reading(search, found)) is not None:
+    elif (reading := odd_reading(search, found, expected)) is not None:
         found, contrast = reading
         alike = [found]
+    elif (choice := wrong_indices(search, found)) is not None:
+        found, contrast = choice
+        alike = []
     elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
         found, alike, contrast = (
             moving,
@@ -163,6 +167,14 @@ def _origin(search: Search) -> Origin | None:
     lost = "" if known or lacking else overwriting(search, found)
     contrast = known or lacking or lost or overflowing(search, found)
     contrast = contrast or unlike_reference(search, found, expected)
+    added = (
+        all(each.gradient_of != found.gradient_of for each in search.whole)
+        if found.gradient_of
+        else expected is None and all(each.kind != found.kind for each in search.whole)
+    )
+    stops = search.question.seen_reference.stopped if added and found.gradient_of and not contrast else []
+    if len(stops) > len(search.question.seen.stopped):
+        contrast = f"the reference computes no gradient of {found.gradient_of} there: it stops one at {stops[-1]}"
     local = not (pairing or relation or lacking) and (
         (bool(found.outputs) and all(search.status[name] == "local" for name in found.outputs))
         or (not contrast and _on_own_rows(search, found, expected))
@@ -173,7 +185,7 @@ def _origin(search: Search) -> Origin | None:
     count = sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before)
     return Origin(
         step=found,
-        unlike=_unlike(search, found) if relation is None and not (anew or lost) else (),
+        unlike=_unlike(search, found) if relation is None and not (anew or lost or choice) else (),
         devices=tuple(sorted(filter(None, devices))),
         count=count,
         local=local,
@@ -182,9 +194,7 @@ def _origin(search: Search) -> Origin | None:
         shared=search.shared,
         turn=turn_of(search, found),
         confirmed=bool(anew or beside or lost),
-        added=all(each.gradient_of != found.gradient_of for each in search.whole)
-        if found.gradient_of
-        else expected is None and all(each.kind != found.kind for each in search.whole),
+        added=added,
         again=(made := from_reference(search, found)) is not None and found.gave(made),
         uncompared=of_variable
         or any(search.status.get(name) == "given" and name in search.maker for name in found.inputs),

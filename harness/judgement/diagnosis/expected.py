@@ -20,10 +20,12 @@ def expected_after(search: Search, step: Step) -> Step | None:
         if (partner := search.partner.get(tensor)) is not None and partner.step is not None
         for name in partner.step.outputs
     }
-    alike = [each for each in search.whole if (each.kind, each.gradient_of) == (step.kind, step.gradient_of)]
-    reader = next((each for each in alike if read.intersection(each.inputs)), None)
+    alike = [each for each in search.whole if _is_like(step, each)]
+    equals = _equals(search, read, alike)
+    readers = [each for each in alike if equals.intersection(each.inputs)]
+    reader = counterpart(search, step, readers or alike) or next(iter(readers), None)
     if reader is not None or not read:
-        return reader or counterpart(search, step, alike) or _beside(search, step, alike)
+        return reader or _beside(search, step, alike)
     reached = set(read)
     for other in search.whole:
         if reached.intersection(other.inputs) and bool(other.gradient_of) >= bool(step.gradient_of):
@@ -31,6 +33,20 @@ def expected_after(search: Search, step: Step) -> Step | None:
                 return other
             reached.update(other.outputs)
     return None
+
+
+def _is_like(step: Step, other: Step) -> bool:
+    """Whether two steps are of one type, and make numbers of one type."""
+    made = {each.results[0].dtype for each in (step, other) if each.results and each.results[0] is not None}
+    return (other.kind, other.gradient_of) == (step.kind, step.gradient_of) and len(made) < 2
+
+
+def _equals(search: Search, read: set[int], readers: Sequence[Step]) -> set[int]:
+    """These results of the reference, and those that are equal to one of them, of what ``readers`` read."""
+    made = {name: result for each in search.whole for name, result in zip(each.outputs, each.results, strict=True)}
+    known = [result for name in read if (result := made.get(name)) is not None and result.size > 1]
+    others = {name for each in readers for name in each.inputs if made.get(name) is not None}
+    return read | {name for name in others if any(equal(made[name], one) for one in known)}  # type: ignore[arg-type]
 
 
 def _beside(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:

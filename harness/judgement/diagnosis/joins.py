@@ -75,6 +75,10 @@ class Join:
 WITHOUT = ("sum without", "mean without", "weighted without", "mean of the others", "weighted of the others")
 
 
+#: Joins that one number may be by chance.
+CHANCES = frozenset({"only", *WITHOUT, "twice", "max", "min"})
+
+
 def alone(name: str) -> str:
     """What a join that leaves a shard out does with the other ones, to be said after that."""
     return ": the others are averaged alone" if name.endswith("of the others") else ""

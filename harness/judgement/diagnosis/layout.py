@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.judgement.diagnosis.observed import Piece
 from harness.judgement.diagnosis.question import Question
-from harness.judgement.diagnosis.wording import listed
+from harness.judgement.diagnosis.wording import listed, rows_and_shards, rows_text
 
 #: As many ways to split are tried.
 _MOST = 4
@@ -55,10 +55,21 @@ class Layout:
             {key: cut for key, cut in self.cuts.items() if key != leaf}, self.main, self.rows, self.place, True
         )
 
+    def is_of_devices(self, question: Question) -> bool:
+        """Whether there is one shard for each device, and not smaller parts, such as micro-batches."""
+        return len(question.devices) == len(self.shards)
+
+    def whose(self, question: Question, shards: Sequence[int]) -> str:
+        """The rows of some shards, and these, where each is that of a device."""
+        rows = sorted(row for number in shards for row in self.shards[number])
+        if len(self.shards) > len(question.devices):
+            return rows_text(rows)
+        return rows_and_shards(rows, shards, self.devices(question, shards))
+
     def devices(self, question: Question, shards: Sequence[int]) -> str:
         """The devices of some shards, in brackets, where there is one for each shard."""
         devices = list(question.devices)
-        if len(devices) != len(self.shards):
+        if not self.is_of_devices(question):
             return ""
         return f" ({listed([devices[shard].parsed.short for shard in shards])})"
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.recorded import named, steps_of
+from harness.judgement.diagnosis.recorded import MOVES, Step, named, steps_of
 from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import listed
 
 #: So many addends are left out, and so many outputs fed to the reference, one after the other.
@@ -29,7 +30,7 @@ def last_steps(question: Question) -> Iterator[Cause]:
         return
     steps = [step for step in steps_of(question, question.reference) if step.computes]
     ends = [next((step for step in reversed(steps) if leaf.explained_by(step.result)), None) for leaf in wrong]
-    if end := all(ends) and ends[0]:
+    if (end := all(ends) and ends[0]) and not _goes_on(question, end):
         following = next((step for step in steps if set(end.outputs) & set(step.inputs)), None)
         more = f", starting with {named(following)}" if following is not None else ""
         yield Cause(
@@ -37,6 +38,22 @@ def last_steps(question: Question) -> Iterator[Cause]:
             place_of(question, wrong[0]),
             tuple(question.wrong),
         )
+
+
+def _goes_on(question: Question, end: Step) -> bool:
+    """Whether another op than the type of ``end`` makes an output of the program, but for joins."""
+    search = searched(question)
+    waiting, seen = [name for name, leaf in search.wrong_outputs() if leaf.part == "outputs"], set[int]()
+    while waiting:
+        step = search.maker.get(waiting.pop())
+        if step is None or id(step) in seen:
+            continue
+        seen.add(id(step))
+        if step.kind in MOVES:
+            waiting += step.inputs
+        elif step.kind != end.kind and step.computes:
+            return True
+    return False
 
 
 def in_a_row(question: Question) -> Iterator[Cause]:
@@ -80,8 +97,8 @@ def addend(question: Question) -> Iterator[Cause]:
             return
         if all(leaf.explained_by(leaf.of(result)) for leaf in wrong):
             yield Cause(
-                f"an addend of {listed([leaf.name for leaf in wrong])} is left out: the result of {without.addend}, "
-                "which the reference adds to others, is missing",
+                f"an addend of {listed([leaf.name for leaf in wrong])} is left out: {without.addend}, which the "
+                "reference adds to others, is missing",
                 place_of(question, wrong[0]),
                 tuple(question.wrong),
             )
@@ -103,7 +120,7 @@ class _Without:
         if not first <= self.number < self.seen:
             return None
         left_out = inputs[self.number - first]
-        self.addend = left_out.op.type
+        self.addend = "an input" if left_out.op.type == "Placeholder" else f"the result of {left_out.op.type}"
         self.busy = True
         try:
             return [outputs[0] - left_out]

@@ -85,7 +85,7 @@ class Cause:
     """Why results differ: a sentence without a full stop, the place, and the leaves that it explains by itself.
 
     ``evidence`` are lines to be read before those of the results that differ. ``at_join``: what the shards compute is
-    right, and what is made of it is not.
+    right, and what is made of it is not. ``rows``: of the batch, where it is about these alone.
     """
 
     sentence: str
@@ -94,6 +94,7 @@ class Cause:
     next_step: str = ""
     evidence: tuple[str, ...] = ()
     at_join: bool = False
+    rows: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.sentence} ({self.place})" if self.place else self.sentence

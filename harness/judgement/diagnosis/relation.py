@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 _MOVES = MOVES - {"AddN"}
 #: So many wrong results after the first one are compared with the reference's.
 _MOST = 24
-#: A fraction with a larger denominator is reported as a decimal number.
+#: A fraction with a larger denominator is no simple one.
 _LARGEST = 1000
+#: One with larger numbers is reported as a decimal number.
+_WRITTEN = 64
 #: Joins of what the reference gives for the shards, and how they are reported.
 _JOINED = (
     ("mean", "the mean over the shards"),
@@ -168,4 +170,4 @@ def _fraction(factor: float) -> tuple[int, str]:
     if not near or abs(float(near) - factor) > 1e-6 * abs(factor):
         return _LARGEST**2, factor_text(round(factor, 6))
     size = abs(near.numerator) + near.denominator
-    return size, str(near)
+    return size, str(near) if size <= _WRITTEN else factor_text(factor)

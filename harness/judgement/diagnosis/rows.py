@@ -11,7 +11,7 @@ from harness.judgement.diagnosis.joins import Join, PerShard
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
-from harness.judgement.diagnosis.wording import first_upper, listed, rows_and_shards, rows_text, sizes_text
+from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
 
 #: Of so many shards at most, a message gives the order in which they are joined.
@@ -301,11 +301,12 @@ def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
                 shards, what = claims[0]
                 rows = sorted(row for number in shards for row in layout.shards[number])
                 one = len(rows) == 1
-                whose = rows_and_shards(rows, shards, layout.devices(question, shards))
-                sentence = f"{whose} {'is' if one else 'are'} {what}; the other shards are right"
+                whose, others = layout.whose(question, shards), "shards" if layout.is_of_devices(question) else "rows"
+                sentence = f"{whose} {'is' if one else 'are'} {what}; the other {others} are right"
                 if anyhow:
-                    sentence = f"only {whose} {'differs' if one else 'differ'}; the other shards are right"
-                yield Cause(first_upper(sentence), place_of(question, question.wrong[0]), tuple(question.wrong))
+                    sentence = f"only {whose} {'differs' if one else 'differ'}; the other {others} are right"
+                place = place_of(question, question.wrong[0])
+                yield Cause(first_upper(sentence), place, tuple(question.wrong), rows=tuple(rows))
                 return
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.judgement.diagnosis.chance import are_counts
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import factor_text, listed
@@ -18,7 +19,7 @@ from harness.judgement.tolerance import epsilon_of
 _NEAR = 1e-3
 
 
-def ratio_of(leaf: Leaf, rows: int | None = None) -> float | None:
+def ratio_of(leaf: Leaf, rows: int | None, count: int) -> float | None:
     """The factor by which a result, or the change of a variable, exceeds the reference's; ``None`` if by none."""
     found, expected = leaf.found, leaf.expected
     if found is None or expected is None or found.shape != expected.shape or not found.size:
@@ -43,16 +44,10 @@ def ratio_of(leaf: Leaf, rows: int | None = None) -> float | None:
         return None
     if found.size == 1:
         # One number is some factor of any other: only a factor that means something counts.
-        return ratio if _simple(ratio) or (rows and _whole(rows / ratio) and not _are_counts(leaf, rows)) else None
+        told = not rows or not are_counts(leaf, rows)
+        simple = _simple(ratio) and (told or not ratio or count in (round(ratio), round(1.0 / ratio)))
+        return ratio if simple or (told and rows and _whole(rows / ratio)) else None
     return ratio
-
-
-def _are_counts(leaf: Leaf, rows: int) -> bool:
-    """Whether a number and the reference's are counts, or shares of the rows, whose ratio says little."""
-    assert leaf.found is not None
-    assert leaf.expected is not None
-    both = np.stack([leaf.found.astype(np.float64), leaf.expected.astype(np.float64)]) * rows
-    return bool(np.all(np.abs(both - np.round(both)) <= 1e-5 * np.abs(both)))
 
 
 def _whole(size: float) -> bool:
@@ -67,7 +62,7 @@ def _simple(ratio: float) -> bool:
 def one_factor(question: Question) -> Iterator[Cause]:
     """All differing results are a factor of the reference's, those of one step the same factor."""
     count = len(question.devices)
-    ratios = {id(leaf): ratio_of(leaf, _rows(question)) for leaf in question.wrong}
+    ratios = {id(leaf): ratio_of(leaf, _rows(question), count) for leaf in question.wrong}
     known = [ratio for ratio in ratios.values() if ratio is not None]
     if not known or len(known) < len(question.wrong):
         return
@@ -91,8 +86,8 @@ def one_factor(question: Question) -> Iterator[Cause]:
             yield Cause(f"{what} {verb} changed {count} times as much: {why}", place, wrong)
         else:
             yield Cause(
-                f"{what} {verb} {count} times too large: the parts of {count} shards are added up although each is "
-                "already a mean, or covers the whole batch",
+                f"{what} {verb} {count} times too large, as if the parts of {count} shards were added up although each "
+                "is already a mean, or covers the whole batch",
                 place,
                 wrong,
                 "divide by the number of shards, or weight each by its share of the rows",
@@ -117,14 +112,13 @@ def one_factor(question: Question) -> Iterator[Cause]:
             wrong,
             "divide by the number of rows of the whole batch",
         )
-    elif all(leaf.part == "state" for leaf in wrong) and abs(ratio - round(ratio)) < 1e-3 and round(ratio) > 1:
-        often = written(question, wrong[0]) >= round(ratio)
-        text = "updated {} times instead of once" if often else "changed {} times as much as in the single-device run"
-        yield Cause(f"{what} {verb} {text.format(round(ratio))}", place, wrong)
     elif any(leaf.found is not None and leaf.found.size > 1 for leaf in wrong) or _simple(ratio):
-        yield Cause(
-            f"{what} {verb} {factor_text(ratio)} times the single-device result, in every element", place, wrong
-        )
+        text = f"{factor_text(ratio)} times the single-device result, in every element"
+        if all(leaf.part == "state" for leaf in wrong):
+            text = f"changed {factor_text(ratio)} times as much as in the single-device run"
+            if abs(ratio - round(ratio)) < 1e-3 and 1 < round(ratio) <= written(question, wrong[0]):
+                text = f"updated {round(ratio)} times instead of once"
+        yield Cause(f"{what} {verb} {text}", place, wrong)
 
 
 def _has_number(question: Question, number: int) -> bool:

@@ -17,10 +17,9 @@ from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.lookup import Rows
 from harness.judgement.diagnosis.partners import Partner, Partners
 from harness.judgement.diagnosis.question import Array, Leaf, Question
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, run_recorded, writes_to
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal, is_common, run_recorded, writes_to
 from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
 from harness.judgement.runs import projections
-from harness.judgement.tolerance import epsilon_of
 
 #: What these make does not depend on the numbers that they read.
 _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
@@ -138,17 +137,19 @@ class Search:
         likely = self.likely(step, port)
         partner = self.partners.of(array, likely)
         read_rows = {self.rows[each].numbers for each in step.inputs if each in self.rows}
-        if partner is not None and partner.rows is not None and step.kind in MOVES and _is_common(array):
+        if partner is not None and partner.rows is not None and step.kind in MOVES and is_common(array):
             all_read = {row for rows in read_rows for row in rows}
             within = [all_read] if all_read else [{*rows.numbers} for rows in likely]
             partner = partner if any(within_these.issuperset(partner.rows.numbers) for within_these in within) else None
         elif partner is not None and partner.rows is not None and step.kind not in MOVES:
-            single = array.dtype.kind == "b" or array.ndim < 2 or _is_common(array)
+            single = array.dtype.kind == "b" or array.ndim < 2 or is_common(array)
             # Single numbers, and rows chosen by a wrong index, are found anywhere: they have to be those of the inputs.
             strays = (single and len(read_rows) == 1) or (
                 "differs" in read and not self.offsets.intersection(step.inputs)
             )
             partner = None if strays and partner.rows.numbers not in read_rows else partner
+        if not data and partner is not None and partner.how == "local" and array.dtype.kind in "iu":
+            return "own"  # made of shapes, such as a number of rows
         partner = partner or self.in_group(step, port)
         if partner is not None:
             self.partner[name] = partner
@@ -157,7 +158,7 @@ class Search:
             return partner.how
         if step.kind in MOVES and "differs" not in read:
             return "local" if "local" in read else "moved"
-        if self.is_finer(step, array):
+        if self.is_finer(step, array) or self.is_averaged(step):
             return "part"
         own = not data or name in self.offsets
         return "own" if own and array.dtype.kind in "iub" else "differs"
@@ -200,6 +201,12 @@ class Search:
         known = all(self.status.get(name, "given") in ("same", "given") for name in step.inputs)
         return known and len(read) == 1 and shard > set(*read) and len(*read) not in array.shape[:1]
 
+    def is_averaged(self, step: Step) -> bool:
+        """Whether a step adds up what the reference averages: it may divide later."""
+        known = self.partner.get(step.inputs[0]) if step.kind == "Sum" and not step.gradient_of else None
+        made = known.step.outputs if known is not None and known.step is not None else ()
+        return any(each.kind == "Mean" and each.inputs[0] in made for each in self.whole if made)
+
     def likely(self, step: Step, port: int) -> list[Rows]:
         """The rows that a result may well have: those of what the step reads, then those of its device's shard."""
         axis, shards = self.shards
@@ -240,6 +247,12 @@ class Search:
             if partner.rows is not None:
                 self.rows[name] = partner.rows
         return True
+
+    def is_bad_elsewhere(self, step: Step, rows: Sequence[int]) -> bool:
+        """Whether a step differs on a device with these rows of the batch, and as well on one with none of them."""
+        group = self.groups[id(step)]
+        places = [own for each in group if self.is_bad(each) and (own := self.rows_of_device(each))]
+        return len({bool(set(own).intersection(rows)) for own in places}) > 1
 
     def roots(self) -> list[int]:
         """The wrong outputs, and what is written to wrong variables."""
@@ -316,11 +329,3 @@ class Search:
                     found.append(maker)
                     waiting.append(maker)
         return sorted(found, key=lambda each: -self.order[id(each)])
-
-
-def _is_common(array: Array) -> bool:
-    """Whether rows are equal by chance: those of whole numbers, and those of at most two different numbers."""
-    if array.dtype.kind in "iu":
-        return True
-    number = epsilon_of(array.dtype) and not np.iscomplexobj(array)
-    return bool(number and array.size and np.all((array == np.min(array)) | (array == np.max(array))))

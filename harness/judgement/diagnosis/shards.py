@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.judgement.diagnosis.chance import by_chance
 from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.neighbours import beside, reach_of
@@ -67,6 +68,8 @@ def _chosen(shards: PerShard) -> dict[int, Join] | None:
         if join is None:
             return None
         chosen[id(leaf)] = join
+    if any(by_chance(shards, leaf, chosen) for leaf in question.wrong):
+        return None
     if not any(leaf.part == "gradients" for leaf in question.wrong):
         return chosen or None
     every = []
@@ -173,12 +176,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
         who = _shard(question, layout, join.at)
         if join.name == "only":
             others = "part of the other shard is" if count == 2 else f"parts of the other {count - 1} shards are"
-            return Cause(
-                f"{name} counts {who} alone; the {others} lost",
-                joined,
-                wrong,
-                at_join=True,
-            )
+            return Cause(f"{name} counts {who} alone; the {others} lost", joined, wrong, at_join=True)
         return Cause(f"the part of {who} is missing from {name}{alone(join.name)}", joined, wrong, at_join=True)
     if join.name == "mean":
         if (right is not None and right.name == "weighted") or (right is None and _weighted(shards, leaf)):
@@ -192,8 +190,7 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
             return Cause(f"{name} is {count} times too small: sums of {count} shards are averaged", joined, wrong)
         return Cause(
             f"{name} is averaged over shards, but it is not a mean over rows: the average of {count} shards' "
-            "results is "
-            "not the batch's",
+            "results is not the batch's",
             joined,
             wrong,
             "add up its parts, such as sums and counts, over the shards, and compute it once from the totals",
@@ -224,7 +221,8 @@ def _cause(question: Question, layout: Layout, shards: PerShard, leaf: Leaf, joi
         who = _shard(question, layout, join.at)
         return Cause(f"the part of {who} is counted twice in {name}", joined, wrong)
     if join.name in ("max", "min"):
-        return Cause(f"{name} is the {join.name}imum over the shards' results", joined, wrong)
+        single = "" if _several(leaf) else ", which is that of one shard alone"
+        return Cause(f"{name} is the {join.name}imum over the shards' results{single}", joined, wrong)
     if join.name in ("concat", "stack") and (join.name == "stack" or join.at != layout.axis):
         how = f"joined along axis {join.at}" if join.name == "concat" else f"stacked along a new axis {join.at}"
         text = f"{name} is {how}, but the batch is split along axis {layout.axis}"

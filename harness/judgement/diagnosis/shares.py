@@ -11,7 +11,7 @@ from harness.judgement.diagnosis.joins import PerShard
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
-from harness.judgement.diagnosis.wording import factor_text, first_upper, rows_and_shards, rows_text
+from harness.judgement.diagnosis.wording import factor_text, first_upper, rows_text
 from harness.judgement.tolerance import epsilon_of
 
 #: How far a share may be from a whole number of times.
@@ -73,7 +73,15 @@ def _odd(
     else:
         verb = "counts" if len(rows) == 1 else "count"
         sentence = f"{_whose(question, rows)} {verb} {factor_text(share)} times as much in {name} as the other rows"
-    yield Cause(first_upper(sentence), place, tuple(question.wrong), at_join=bool(name) and not others[0])
+    lost = bool(name) and not others[0] and _of_shards(question, rows)
+    yield Cause(first_upper(sentence), place, tuple(question.wrong), at_join=lost, rows=tuple(rows))
+
+
+def _of_shards(question: Question, rows: Sequence[int]) -> bool:
+    """Whether these are all rows of some shards."""
+    layout: Layout | None = next(iter(partitions(question)), None)
+    shards = [own for own in layout.shards if set(own) & set(rows)] if layout is not None else []
+    return sorted(row for own in shards for row in own) == sorted(rows)
 
 
 def _whose(question: Question, rows: Sequence[int]) -> str:
@@ -83,9 +91,9 @@ def _whose(question: Question, rows: Sequence[int]) -> str:
     if layout is None:
         return text
     shards = [number for number, own in enumerate(layout.shards) if set(own) & set(rows)]
-    if sorted(row for number in shards for row in layout.shards[number]) != sorted(rows):
+    if not _of_shards(question, rows):
         return text
-    return rows_and_shards(rows, shards, layout.devices(question, shards))
+    return layout.whose(question, shards)
 
 
 def _shares(leaf: Leaf) -> Array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import numpy as np
 
 from harness.devices.name import DeviceName
 from harness.judgement.arithmetic import SPLITS
+from harness.judgement.diagnosis.expected import counterpart
 from harness.judgement.diagnosis.origins import named_steps
+from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, titled
 from harness.judgement.diagnosis.wording import listed
 
@@ -64,6 +67,48 @@ def choosing(search: Search, join: Step) -> Step | None:
             elif search.status[name] == "differs" and step.place:
                 found.append(step)
     return min(found, key=lambda step: search.order[id(step)], default=None)
+
+
+def wrong_indices(search: Search, step: Step) -> tuple[Step, str] | None:
+    """A step that chooses other rows than the reference's step in its place, of which this one reads, and by which."""
+    made = {name: result for each in search.whole for name, result in zip(each.outputs, each.results, strict=True)}
+    waiting, seen = [step], {id(step)}
+    while waiting:
+        for name in waiting.pop().inputs:
+            choice = search.maker.get(name)
+            if choice is None or id(choice) in seen or choice.kind not in MOVES:
+                continue
+            seen.add(id(choice))
+            waiting.append(choice)
+            alike = [each for each in search.whole if (each.kind, each.gradient_of) == (choice.kind, "")]
+            if choice.kind not in _CHOICES or choice.gradient_of or not choice.place or not alike:
+                continue
+            other = counterpart(search, choice, alike) or (alike[0] if len(alike) == 1 else None)
+            rows, mine = search.rows_of_device(choice), search.read(choice, 1)
+            if other is None or mine is None or not mine.ndim or _has_part(other.results[0], choice.results[0], rows):
+                continue
+            theirs = made.get(other.inputs[1], other.constants.get(1))
+            parts = _parts(theirs, mine, rows)
+            if parts and not any(equal(mine, part) for part in parts):
+                at = tuple(index[0] for index in np.nonzero(mine != parts[-1]))
+                maker = search.maker.get(choice.inputs[1])
+                by = f", made by {named(maker)}" if maker is not None and maker.place != choice.place else ""
+                numbers = f"{mine[at]} instead of {parts[-1][at]}"
+                return choice, f"it chooses other rows than the reference: {numbers}{by}"
+    return None
+
+
+def _has_part(theirs: Array | None, mine: Array | None, rows: Sequence[int]) -> bool:
+    """Whether a result is that of the reference, or has these rows of it; or is not known."""
+    return mine is None or theirs is None or any(equal(mine, part) for part in _parts(theirs, mine, rows))
+
+
+def _parts(theirs: Array | None, mine: Array, rows: Sequence[int]) -> list[Array]:
+    """A result of the reference, and these rows of it, as far as they have the shape of ``mine``."""
+    if theirs is None or not theirs.ndim:
+        return []
+    own = [theirs[list(rows)]] if rows and max(rows) < len(theirs) else []
+    return [part for part in (theirs, *own) if part.shape == mine.shape]
 
 
 def rearranging(search: Search, join: Step) -> Step | None:
@@ -142,12 +187,19 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
     return None
 
 
-def odd_reading(search: Search, step: Step) -> tuple[Step, str] | None:
+def odd_reading(search: Search, step: Step, expected: Step | None) -> tuple[Step, str] | None:
     """The first step that reads a result of another op of the reference than the same step on other devices does.
 
     It leads to a step whose inputs seem to be equal: what it made is in the reference too, in another place.
+    ``expected`` is what the reference runs there: where all devices do it in another way, what that reads tells which
+    of them reads the right result.
     """
-    right = next((each for each in search.groups[id(step)] if not search.is_bad(each)), None)
+    group = search.groups[id(step)]
+    right = next((each for each in group if not search.is_bad(each)), None)
+    if right is None and expected is not None:
+        like = [each for each in group if _read_there(search, each).intersection(expected.inputs)]
+        unlike = [each for each in group if each not in like and _read_there(search, each)]
+        step, right = (unlike[0], like[0]) if unlike and like else (step, None)
     found = None
     while right is not None:
         pairs = zip(step.inputs, right.inputs, strict=False)
@@ -166,6 +218,12 @@ def odd_reading(search: Search, step: Step) -> tuple[Step, str] | None:
         step, other = search.maker[odd[0]], search.maker[odd[1]]
         right = other if (step.kind, step.places) == (other.kind, other.places) else None
     return found if found is not None and found[0].place else None
+
+
+def _read_there(search: Search, step: Step) -> set[int]:
+    """The results of the reference's ops that have what a step reads."""
+    partners = (search.partner.get(name) for name in step.inputs)
+    return {name for known in partners if known and known.step is not None for name in known.step.outputs}
 
 
 def _of_other_ops(search: Search, mine: int, theirs: int) -> bool:
