@@ -50,7 +50,7 @@ def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:
     """The joins of the parts of one family that look like slips."""
     places = {op.device for op in shards.worked} & shards.devices
     towers = places - {shards.host, shards.first}
-    if len(places) < 2 or shards.differ_in_width:
+    if len(places) < 2:
         return
     whole = {shards.part(op) for op in shards.worked}
     joins = [
@@ -59,7 +59,8 @@ def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:
     for op in joins:
         # A join outside of all scopes is on the first GPU, where there is one.
         alone = all(other.requested is None or other.device in (op.device, shards.host) for other in joins)
-        if alone and op.device in towers and op.requested is not None and not _goes_on(shards, op):
+        slips = alone and op.device in towers and op.requested is not None and not _goes_on(shards, op)
+        if slips and not shards.differ_in_width:
             yield Misplaced(op, shards.host, _JOINED)
 
 

@@ -65,7 +65,10 @@ class Shards:
 
     @cached_property
     def differ_in_width(self) -> bool:
-        """Whether the parts are of different sizes along another axis than the rows, as those of a layer are."""
+        """Whether the parts are of different sizes along another axis than the rows, as those of a layer are.
+
+        It takes shapes, for which TensorFlow has to import the graph again. So it is asked last.
+        """
         results = [(self.trace.shapes.get(name, ()), port or 0) for name, port in self.parts]
         shapes = [known[port] if port < len(known) else None for known, port in results]
         return None not in shapes and len({tuple(shape or ())[1:] for shape in shapes}) > 1
@@ -319,14 +322,13 @@ class Shards:
         """
         if self.family[end.name] != SEVERAL or end.requested is None or end.device != self.place(op):
             return False
-        if self.differ_in_width:
-            return True
         goes_on = any(computes(reader) and reader.device == end.device for reader in self.wiring.followers(end))
+        meets = goes_on if end.type in JOINS else computes(end)
         if end.type in _SUMS:
             added = [name for name, _ in self.provenance.sources[end.name] if name in self.family]
             others = [name for name in added if self.family[name] not in (SEVERAL, self.part(op))]
-            return goes_on and any(self.wiring.by_name[name].device == end.device for name in others)
-        return goes_on if end.type in JOINS else computes(end)
+            meets = goes_on and any(self.wiring.by_name[name].device == end.device for name in others)
+        return meets or self.differ_in_width
 
     def _ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
         """The forward ops, on this part or on several, with which the work that ``goes_on`` from an op ends."""
