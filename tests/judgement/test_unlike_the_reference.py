@@ -124,7 +124,7 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
             another_attribute,
             "exclusive=True where the reference has exclusive=False",
         ),
-        (sixteen_bits, lambda x: tf.matmul(x, W), sixteen_bits, "T=float16 where the reference has T=float32"),
+        (sixteen_bits, lambda x: tf.matmul(x, W), sixteen_bits, "computes in float16 instead of float32"),
         (labels_of_the_first_rows, contrastive, None, r"pairs rows 2 and 3 of MatMul .* with rows 0 and 1 of Range"),
         (
             rows_in_another_order,

@@ -79,7 +79,7 @@ def test_a_program_that_has_loaded_the_real_driver_is_told_to_configure_first(
 ) -> None:
     loaded, message = printed(driver, before)
     assert loaded == f"the real {library} was loaded"
-    assert f"has loaded the machine's own {library}" in message
+    assert f"has already loaded the machine's own {library}" in message
     assert "in a fresh process, call harness.configure before anything looks for GPUs" in message
 
 
