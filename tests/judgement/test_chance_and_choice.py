@@ -1,4 +1,4 @@
-"""What one number seems to show by chance, and what is said of rows that are chosen by wrong numbers."""
+"""Causes that one number suggests by chance are not reported, and a gather by wrong indices is named."""
 
 from __future__ import annotations
 

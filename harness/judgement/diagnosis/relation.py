@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _MOVES = MOVES - {"AddN"}
 #: So many wrong results after the first one are compared with the reference's.
 _MOST = 24
-#: A fraction with a larger denominator is no simple one.
+#: The largest denominator of a fraction that counts as simple.
 _LARGEST = 1000
-#: One with larger numbers is reported as a decimal number.
+#: A fraction whose numerator and denominator add up to more is reported as a decimal number.
 _WRITTEN = 64
 #: Joins of what the reference gives for the shards, and how they are reported.
 _JOINED = (

@@ -44,9 +44,9 @@ def ratio_of(leaf: Leaf, rows: int | None, count: int) -> float | None:
         return None
     if found.size == 1:
         # One number is some factor of any other: only a factor that means something counts.
-        told = not rows or not are_counts(leaf, rows)
-        simple = _simple(ratio) and (told or not ratio or count in (round(ratio), round(1.0 / ratio)))
-        return ratio if simple or (told and rows and _whole(rows / ratio)) else None
+        clear = not rows or not are_counts(leaf, rows)
+        simple = _simple(ratio) and (clear or not ratio or count in (round(ratio), round(1.0 / ratio)))
+        return ratio if simple or (clear and rows and _whole(rows / ratio)) else None
     return ratio
 
 
