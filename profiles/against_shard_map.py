@@ -7,8 +7,9 @@
 Each example is a chain of three dense layers of random sizes and activations, on four logical CPUs. JAX's side compiles
 the sharded program and the same program on one device, both with gradients, and compares values and gradients. The
 harness's side is ``verify`` of ``make_parallel``, in graph mode and in both modes, which proves besides where every op
-ran. TensorFlow's side builds both graphs with gradients and runs each once, which is what any check in graph mode needs
-at least. All sides take the same examples, in random order, each building its program anew.
+ran. TensorFlow's sides build both graphs with gradients and run each once, which is what any check in graph mode needs
+at least, and run both programs with gradients in eager mode too, which any check in both modes needs besides. All sides
+take the same examples, in random order, each building its program anew.
 """
 
 from __future__ import annotations
@@ -123,8 +124,8 @@ def with_verify(one: Example, devices: Any, modes: tuple[str, ...]) -> None:
         raise SystemExit(str(found))
 
 
-def with_tensorflow(one: Example, devices: Any) -> None:
-    """Build both graphs of the example with gradients, and run each once."""
+def with_tensorflow(one: Example, devices: Any, *, eager: bool) -> None:
+    """Build both graphs of the example with gradients, and run each once; and with ``eager`` once without a graph."""
     import tensorflow as tf
 
     weights, *both = programs(one, devices)
@@ -137,6 +138,8 @@ def with_tensorflow(one: Example, devices: Any) -> None:
 
     x = tf.constant(one.x)
     for fn in both:
+        if eager:
+            step(fn, x)
         tf.function(step).get_concrete_function(fn, x)(x)
 
 
@@ -156,7 +159,8 @@ def main() -> None:
     devices = harness.configure(f"cpu:{_DEVICES}")
     sides: dict[str, Callable[[Example], None]] = {
         "jax: shard_map, jit": with_jax,
-        "TensorFlow alone, graphs": lambda one: with_tensorflow(one, devices),
+        "TensorFlow alone, graphs": lambda one: with_tensorflow(one, devices, eager=False),
+        "TensorFlow alone, both modes": lambda one: with_tensorflow(one, devices, eager=True),
         "verify, graph mode": lambda one: with_verify(one, devices, ("graph",)),
         "verify, both modes": lambda one: with_verify(one, devices, ("eager", "graph")),
     }

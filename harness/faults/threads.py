@@ -43,17 +43,8 @@ def _threads(model: Callable[[Towers, Any], Any]) -> Callable[[Devices], Case]:
 
 
 def _function_in_threads(devices: Devices) -> Case:
-    """One ``tf.function``, traced before, called by all threads.
-
-    It has variables of its own: with those of a second ``Towers``, TensorFlow sometimes raised "Error while creating
-    shape" or hung in these threads on software GPUs.
-    """
-    w, b = tf.Variable(sample(3, 5, seed=1)), tf.Variable(sample(5, seed=2))
-
-    def model(x: Any) -> Any:
-        return tf.tanh(tf.matmul(x, w) + b)
-
-    compiled = tf.function(model, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    """One ``tf.function``, traced before, called by all threads."""
+    compiled = tf.function(Towers(devices).model, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     compiled(sample(2, 3))
     return _threads(lambda _, x: compiled(x))(devices)
 

@@ -90,8 +90,8 @@ class _Noting:
             self.used.add(id(variable))
 
     def _note_table(self, handle: Any) -> None:
-        kinds = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
-        table = _holder(handle, lambda each: isinstance(each, kinds))
+        made = _instances({tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable})
+        table = next((each for each in made if each._resource_handle is handle), None)
         if table is not None and all(each is not table for each, _, _ in self.snapshot.tables):
             dtypes = (table.key_dtype.as_datatype_enum, table.value_dtype.as_datatype_enum)
             attributes = ("Tkeys", dtypes[0], "Tvalues", dtypes[1])
@@ -108,9 +108,7 @@ class _Noting:
         """The variable that keeps this handle, where only a function that was traced before knows it."""
         if handle._id not in self._owners:
             # To look through all objects for one variable takes as long as for all of them.
-            objects = gc.get_objects()
-            kinds = {kind for kind in {*map(type, objects)} if self._is_variable(kind)}
-            kept = [each for each in objects if type(each) in kinds]
+            kept = filter(lambda each: self._is_variable(type(each)), _instances({self.private.variable}))
             self._owners = {getattr(getattr(each, "_handle", None), "_id", None): ref(each) for each in kept}
         known = self._owners.get(handle._id)
         return known and known()
@@ -127,9 +125,15 @@ class _Noting:
         return data is not None and data.is_set and data.shape_and_type[0].dtype not in (_RESOURCE, _VARIANT)
 
 
-def _holder(handle: Any, wanted: Callable[[Any], bool]) -> Any:
-    """The object that keeps this handle in an attribute; ``None`` if there is none that is ``wanted``."""
-    holders = gc.get_referrers(handle)
-    attributes = [each for each in holders if type(each) is dict and "__builtins__" not in each]
-    holders += gc.get_referrers(*attributes) if attributes else []
-    return next(filter(wanted, holders), None)
+def _instances(kinds: set[type]) -> list[Any]:
+    """All objects of these classes, and of those derived from them, that Python keeps.
+
+    Each refers to its class. A list of all objects would refer to tuples that other threads are filling, too, which
+    Python then refuses to fill: TensorFlow raises "Error while creating shape", and leaves its function locked.
+    """
+    found, new = set(kinds), list(kinds)
+    while new:
+        derived: set[type] = {*new.pop().__subclasses__()} - found
+        found |= derived
+        new += derived
+    return [each for each in gc.get_referrers(*found) if type(each) in found]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import itertools
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -306,13 +308,13 @@ def test_variables_that_only_traced_functions_know_are_looked_for_once(
     # Neither a closure nor an attribute leads to what an iterator gives.
     hidden = itertools.repeat(counting.get_concrete_function(tf.TensorSpec((8, 3))))
     looked: list[int] = []
-    objects = gc.get_objects
+    referrers = gc.get_referrers
 
-    def get_objects(*generation: int) -> list[Any]:
+    def get_referrers(*objects: Any) -> list[Any]:
         looked.append(1)
-        return objects(*generation)
+        return referrers(*objects)
 
-    monkeypatch.setattr(gc, "get_objects", get_objects)
+    monkeypatch.setattr(gc, "get_referrers", get_referrers)
 
     def verified(times: int) -> Verification:
         def program(x: Any) -> Any:
@@ -328,3 +330,37 @@ def test_variables_that_only_traced_functions_know_are_looked_for_once(
     found = verified(2)
     assert "updated twice instead of once" in found.reason, found
     assert all(np.all(total.numpy() == 0.0) for total in totals)
+
+
+def test_other_threads_may_fill_tuples_while_variables_are_looked_for(devices: Devices) -> None:
+    total = tf.Variable(tf.zeros([3]))
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def counting(x: Any) -> Any:
+        total.assign_add(tf.ones([3]))
+        return tf.tanh(x)
+
+    hidden = itertools.repeat(counting.get_concrete_function(tf.TensorSpec((8, 3))))
+
+    def program(x: Any) -> Any:
+        stop = threading.Event()
+
+        def fill() -> int:
+            """More elements than Python makes room for at first, so that each tuple is resized."""
+            filled = 0
+            while not stop.wait(0.001):
+                filled += len(tuple(stop.wait(0.001) for _ in range(12)))
+            return filled
+
+        with ThreadPoolExecutor(1) as pool:
+            filling = pool.submit(fill)
+            try:
+                rows = next(hidden)(x)
+            finally:
+                stop.set()
+            filling.result()
+        return rows
+
+    reference = lambda x: next(hidden)(x)  # noqa: E731
+    found = verify(program, reference, {"x": X}, devices=devices[:1], modes=("eager",))
+    assert found.passed, found

@@ -79,7 +79,7 @@ def sentence_of(origin: Origin) -> str:
     if origin.local:
         return text + "it computes across the rows of its shard alone, but the reference across all rows of the batch"
     if origin.unlike:
-        text += f"what it reads from {named_steps(origin.unlike)} has no counterpart in the reference either"
+        text += f"the reference has no equal of what it reads from {named_steps(origin.unlike)}"
     elif origin.contrast:
         return text + origin.contrast
     elif origin.uncompared:
