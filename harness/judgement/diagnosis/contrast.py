@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
-from harness.judgement.diagnosis.wording import factor_text, rows_text
+from harness.judgement.diagnosis.wording import attribute_text, constant_text, constant_texts, rows_text
 from harness.judgement.state import named_variables
-from harness.lazy import tf
 from harness.plural import plural
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ _WHOLE: dict[str, Callable[[list[Any]], Any]] = {
     "AddN": lambda read: np.sum(read, axis=0),
     "Mul": lambda read: read[0] * read[1],
 }
-#: So many elements of a constant are named.
-_FEW = 4
 
 
 def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
@@ -53,13 +50,14 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
         if step.inputs[number] in search.inputs or theirs is None:
             continue
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype or not equal(mine, theirs):
-            return f"it reads the constant {_value(mine)} where the reference reads {_value(theirs)}"
+            here, there = constant_texts(mine, theirs)
+            return f"it reads the constant {here} where the reference reads {there}"
     for number, theirs_read in enumerate(other.inputs[: len(step.inputs)]):
         if text := _reads_another(search, step, number, theirs_read):
             return text
     for name, value in step.attributes.items():
         if name in other.attributes and name not in _SHAPING and value != other.attributes[name]:
-            here, there = (_plain(name, each) for each in (value, other.attributes[name]))
+            here, there = (attribute_text(name, each) for each in (value, other.attributes[name]))
             return f"it has {name}={here} where the reference has {name}={there}"
     return ""
 
@@ -97,7 +95,7 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
         return ""
     there = f"where the reference reads {_part(search, maker, theirs)}"
     if (constant := step.constants.get(number)) is not None:
-        return f"it reads the constant {_value(constant)} {there}" if mine not in search.inputs else ""
+        return f"it reads the constant {constant_text(constant)} {there}" if mine not in search.inputs else ""
     partner, own = search.partner.get(mine), search.value(mine) if mine in search.maker else None
     if maker.kind not in GIVEN and (name := _input_of(search, mine)):
         return f"it reads {name} {there}"
@@ -216,7 +214,7 @@ def overwriting(search: Search, step: Step) -> str:
 def overflowing(search: Search, step: Step) -> str:
     """Whether whole numbers are too large for their dtype: with more bits the same op gives others."""
     made = step.results[0] if step.results else None
-    if step.kind not in _WHOLE or made is None or made.dtype.kind not in "iu" or made.dtype.itemsize > _FEW:
+    if step.kind not in _WHOLE or made is None or made.dtype.kind not in "iu" or made.dtype.itemsize > 4:
         return ""
     known = [array.astype(np.int64) for array in _values_read(search, step)]
     if not known:
@@ -351,19 +349,3 @@ def _rows(search: Search, name: int, known: Rows) -> str:
             break
         name, maker = before, search.maker[before]
     return f"{rows_text(known.numbers, 'position' if known.axis else 'row')} of {named(maker)}"
-
-
-def _value(constant: np.ndarray) -> str:
-    if constant.size == 1:
-        value = constant.reshape(-1)[0]
-        return factor_text(float(value)) if constant.dtype.kind == "f" else str(value)
-    if constant.size <= _FEW:
-        return str(constant.tolist())
-    return f"array of shape {list(constant.shape)}"
-
-
-def _plain(name: str, value: object) -> str:
-    """Write the value of an attribute. Those such as ``T`` and ``out_type`` hold the number of a dtype."""
-    if isinstance(value, int) and not isinstance(value, bool) and (name in ("T", "SrcT", "DstT") or "type" in name):
-        return str(tf.dtypes.as_dtype(value).name)
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -20,6 +20,7 @@ from harness.judgement.diagnosis.contrast import (
 )
 from harness.judgement.diagnosis.expected import expected_after
 from harness.judgement.diagnosis.lockstep import first_unlike
+from harness.judgement.diagnosis.moves import other_move
 from harness.judgement.diagnosis.neighbours import without_neighbours
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
 from harness.judgement.diagnosis.place import place_of_function
@@ -50,6 +51,8 @@ _MOST_LINES = 2
 FIRST_OP = "the first op whose result differs from the reference's is"
 #: How the sentence about a gradient that is lost begins.
 STOP = "the gradient stops at"
+#: What is reported of an op that moves data otherwise, if nothing tells how.
+REARRANGED = "its inputs are equal, but the reference rearranges them differently"
 
 
 def first_difference(question: Question) -> Iterator[Cause]:
@@ -139,11 +142,7 @@ def _origin(search: Search) -> Origin | None:
         found, contrast = choice
         alike = []
     elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
-        found, alike, contrast = (
-            moving,
-            [],
-            "its inputs are equal, but the reference rearranges them differently",
-        )
+        found, alike, contrast = moving, [], REARRANGED
     elif (stale := stale_read(search, found, expected)) is not None:
         found, contrast = stale
         alike = []
@@ -154,6 +153,9 @@ def _origin(search: Search) -> Origin | None:
         contrast = unlike_siblings(search, found)
         alike = [each for each in search.groups[id(found)] if search.is_bad(each)]
     expected = expected if pair else expected_after(search, found)
+    move = None if contrast not in ("", REARRANGED) else other_move(search, found, expected)
+    if move is not None:
+        found, alike, contrast = move
     pairing = mispaired(search, found)
     relation = None if contrast or pairing else related(search, found)
     if relation is not None:
@@ -185,7 +187,7 @@ def _origin(search: Search) -> Origin | None:
     count = sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before)
     return Origin(
         step=found,
-        unlike=_unlike(search, found) if relation is None and not (anew or lost or choice) else (),
+        unlike=_unlike(search, found) if relation is None and not (anew or lost or choice or move) else (),
         devices=tuple(sorted(filter(None, devices))),
         count=count,
         local=local,

@@ -57,12 +57,15 @@ class Call:
         run = getattr(tf.raw_ops, self.kind)
         arguments: dict[str, Any] = {}
         wanted = op_arguments(self.kind, "input")
+        known = inspect.signature(run).parameters
+        # Python may have another name for an argument, such as "axis", in the same place.
+        other_names = (name for name in known if name not in {*pairs, *(argument.name for argument in wanted)})
         for argument in wanted:
             # Eager code may leave the number of tensors out.
             count = pairs.get(argument.number_attr, len(given) - (len(wanted) - len(arguments) - 1))
-            arguments[argument.name] = given[:count] if argument.number_attr else given[0]
+            name = argument.name if argument.name in known else next(other_names)
+            arguments[name] = given[:count] if argument.number_attr else given[0]
             given = given[count:] if argument.number_attr else given[1:]
-        known = inspect.signature(run).parameters
         return run(**arguments, **{name: value for name, value in pairs.items() if name in known})
 
 

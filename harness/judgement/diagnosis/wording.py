@@ -1,10 +1,16 @@
-"""Numbers and lists as people write them."""
+"""Numbers, constants and lists as people write them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from harness.lazy import tf
+
 _MOST = 6
+#: So many elements of a constant are named.
+_FEW = 4
 
 
 def rows_text(rows: Sequence[int], noun: str = "row") -> str:
@@ -47,3 +53,29 @@ def first_upper(text: str) -> str:
 def factor_text(factor: float) -> str:
     """A factor with four digits, or with as many as it takes to tell it from 1."""
     return next((text for digits in range(4, 17) if float(text := f"{factor:.{digits}g}") != 1.0), f"{factor:g}")
+
+
+def constant_texts(mine: np.ndarray, theirs: np.ndarray) -> tuple[str, str]:
+    """Two constants that differ: numbers, few of them as lists, of more the shapes, or else the first that differs."""
+    if max(mine.size, theirs.size) <= _FEW or mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+        return constant_text(mine), constant_text(theirs)
+    at = [int(index[0]) for index in np.nonzero(mine != theirs)]
+    one, other = (constant_text(each[tuple(at)]) for each in (mine, theirs))
+    return f"{constant_text(mine)} with {one} at {at}", f"one with {other}"
+
+
+def constant_text(constant: np.ndarray) -> str:
+    """The number, a few of them as a list, or else the shape."""
+    if constant.size == 1:
+        value = constant.reshape(-1)[0]
+        return factor_text(float(value)) if constant.dtype.kind == "f" else str(value)
+    if constant.size <= _FEW:
+        return str(constant.tolist())
+    return f"array of shape {list(constant.shape)}"
+
+
+def attribute_text(name: str, value: object) -> str:
+    """Write the value of an attribute. Those such as ``T`` and ``out_type`` hold the number of a dtype."""
+    if isinstance(value, int) and not isinstance(value, bool) and (name in ("T", "SrcT", "DstT") or "type" in name):
+        return str(tf.dtypes.as_dtype(value).name)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

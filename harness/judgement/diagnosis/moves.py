@@ -1,0 +1,123 @@
+"""Ops that only move data, on the way to one whose result differs: the one that moves the right data in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.devices.name import DeviceName
+from harness.judgement.diagnosis.question import Array
+from harness.judgement.diagnosis.recorded import MOVES, Step, equal
+from harness.judgement.diagnosis.replays import Call
+from harness.judgement.diagnosis.wording import attribute_text, constant_texts
+from harness.lazy import tf
+
+if TYPE_CHECKING:
+    from harness.judgement.diagnosis.search import Search
+
+#: The op of the reference that has a result; ``(None,)`` for what was given, ``None`` where there is none.
+_Origin = tuple["Step | None"] | None
+#: So many ops of the reference are tried, where none is known to be the one in the place of the program's.
+_MOST = 20
+
+
+def other_move(search: Search, step: Step, expected: Step | None) -> tuple[Step, list[Step], str] | None:
+    """The first such op on the way to ``step``, or ``step`` itself; on which devices it is; how the right one differs.
+
+    That is the one in its place on a device that does it right, or else in the reference, whose step in the place of
+    ``step`` is ``expected``. Of the same data, it makes what the reference has.
+    """
+    group = [each for each in search.groups[id(step)] if each is not step and not search.is_bad(each)]
+    right = next((each for each in group if step.kind not in MOVES or all(_origins(search, each))), None)
+    if right is not None:
+        where = f", and on {DeviceName.parse(right.device).short}"
+        return _first(search, step, right, search.maker, where)
+    makers = {name: each for each in search.whole for name in each.outputs}
+    alike = [expected] if expected is not None and expected.kind == step.kind else []
+    if step.kind in MOVES:
+        alike += [each for each in search.whole if (each.kind, each.gradient_of) == (step.kind, "")][:_MOST]
+    found = (_first(search, step, other, makers, " where the reference reads") for other in alike)
+    return next(filter(None, found), None)
+
+
+def _first(
+    search: Search, step: Step, beside: Step, makers: Mapping[int, Step], where: str
+) -> tuple[Step, list[Step], str] | None:
+    found, waiting, seen = [], [(step, beside)], {id(step)}
+    while waiting:
+        one, other = waiting.pop()
+        if one.kind in MOVES and one.place and (text := _difference(search, one, other, makers, where)):
+            found.append((one, other, text))
+        for mine, theirs in zip(one.inputs, other.inputs, strict=False):
+            before, there = search.maker.get(mine), makers.get(theirs)
+            if before is None or there is None or id(before) in seen or mine not in search.from_data:
+                continue
+            if before.kind in MOVES and (before.kind, before.gradient_of) == (there.kind, ""):
+                seen.add(id(before))
+                waiting.append((before, there))
+    if not found:
+        return None
+    first, other, text = min(found, key=lambda each: search.order[id(each[0])])
+    alike = [each for each in search.groups[id(first)] if _difference(search, each, other, makers, where) == text]
+    return first, alike or [first], text
+
+
+def _difference(search: Search, one: Step, other: Step, makers: Mapping[int, Step], where: str) -> str:
+    """What ``one`` reads, or has as an attribute, and ``other`` not, if by that alone it does not make the same."""
+    right = _origins(search, other, other.results if makers is not search.maker else None)
+    mine = _origins(search, one)
+    if not all(right) or mine == right or len(one.inputs) != len(other.inputs):
+        return ""
+    if any(each and each[0] for each in mine) and mine != [_origin(search, name) for name in one.inputs[:1]]:
+        return ""  # it is right by itself, and read in the place of another one
+    read: list[Array] = []
+    text = ""
+    for number, name in enumerate(one.inputs):
+        own, theirs = search.read(one, number), _read(other, number, makers)
+        data = name in search.from_data
+        if own is None or (theirs is None and not data):
+            return ""
+        if not data and theirs is not None:
+            if (own.shape, own.dtype) != (theirs.shape, theirs.dtype) or not equal(own, theirs):
+                what = "" if name in search.maker else "the constant "
+                here, there = constant_texts(own, theirs)
+                text = text or f"it reads {what}{here}{where} {there}"
+            own = _of_any_rows(theirs) if one.kind == "Reshape" and name in search.maker else theirs
+        read.append(own)
+    for attribute, value in one.attributes.items():
+        if not text and attribute in other.attributes and value != other.attributes[attribute]:
+            here, there = (attribute_text(attribute, each) for each in (value, other.attributes[attribute]))
+            text = f"it has {attribute}={here}{where.replace('reads', 'has')} {there}"
+    try:
+        made = Call(one.kind, tuple(read), other.given, one.device).results(one.device) if text else []
+    except (tf.errors.OpError, TypeError, ValueError, KeyError, AttributeError):
+        return ""  # such as another number of rows
+    return text if made and _origins(search, one, made) == right else ""
+
+
+def _origins(search: Search, step: Step, results: Sequence[Array | None] | None = None) -> list[_Origin]:
+    """Of each result, or of these in their place: the op of the reference that has it, or rows of it."""
+    if results is None:
+        return [_origin(search, name) for name in step.outputs]
+    arrays = enumerate(results)
+    known = [None if each is None else search.partners.of(each, search.likely(step, port)) for port, each in arrays]
+    return [(each.step,) if each is not None and each.how == "same" else None for each in known]
+
+
+def _origin(search: Search, name: int) -> _Origin:
+    partner = search.partner.get(name)
+    return (partner.step,) if partner is not None and partner.how == "same" else None
+
+
+def _of_any_rows(shape: Array) -> Array:
+    """A shape that was computed, for another number of rows."""
+    return np.concatenate([np.full_like(shape[:1], -1), shape[1:]])
+
+
+def _read(step: Step, number: int, makers: Mapping[int, Step]) -> Array | None:
+    """What a step reads, of either program."""
+    name = step.inputs[number]
+    maker = makers.get(name)
+    return step.constants.get(number) if maker is None else maker.results[maker.outputs.index(name)]
