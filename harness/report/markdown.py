@@ -19,6 +19,7 @@ from harness.report.verdicts import (
     needs_attention,
     not_run,
     replay_of,
+    spec_and_devices,
 )
 
 #: Findings shown of one check; ``run.json`` has all of them.
@@ -44,7 +45,7 @@ def report_markdown(record: RunRecord) -> str:
 
 
 def _head(record: RunRecord) -> Iterator[str]:
-    devices = f" on {escaped(record.spec)}" if record.spec else ""
+    devices = f" on {escaped(spec_and_devices(record))}" if record.spec else ""
     yield f"# {record.verdict}{devices}"
     if not record.complete:
         missing = not_run(record)

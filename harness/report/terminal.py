@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines
 from harness.report.printable import device_label, one_line, shortened
-from harness.report.verdicts import STYLES, finished
+from harness.report.verdicts import STYLES, finished, spec_and_devices
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,7 +166,7 @@ def print_verdict(console: Console, record: RunRecord) -> None:
         for verdict in Verdict
         if (number := sum(each.verdict is verdict and each.check in record.planned for each in record.results))
     )
-    devices = f" on {record.spec}" if record.spec else ""
+    devices = f" on {spec_and_devices(record)}" if record.spec else ""
     devices += " (a described machine, not hardware)" if record.described else ""
     rest = "" if record.complete else "; INTERRUPTED: the record is incomplete"
     unplanned = (each for each in record.results if each.check not in record.planned)

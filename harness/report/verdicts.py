@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from harness.plural import plural
@@ -51,6 +52,13 @@ def finished(record: RunRecord) -> str:
     """Say how many of the planned checks have a result: ``17 checks``, or ``5 of 17 checks`` where some have none."""
     planned, missing = plural(len(record.planned), "check"), len(not_run(record))
     return f"{len(record.planned) - missing:,} of {planned}" if missing else planned
+
+
+def spec_and_devices(record: RunRecord) -> str:
+    """Give the device spec and, where it leaves them to the machine, the devices of TensorFlow: ``auto (2 CPUs)``."""
+    kinds = Counter(card.kind for card in record.cards if card.device)
+    devices = " and ".join(plural(number, kind) for kind, number in kinds.items())
+    return f"{record.spec} ({devices})" if devices and record.spec in ("auto", "gpu") else record.spec
 
 
 def command_name(record: RunRecord) -> str:

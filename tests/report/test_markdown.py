@@ -12,7 +12,7 @@ from harness.report.markdown import MOST_FINDINGS, escaped, report_markdown
 
 def test_the_verdict_is_first_and_then_what_is_wrong_and_what_to_do() -> None:
     text = report_markdown(samples.eight_cards())
-    assert text.startswith("# FAIL on gpu\n")
+    assert text.startswith("# FAIL on gpu (8 GPUs)\n")
     assert "**Described machine**" in text
     heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert heads == ["Findings and next steps", "What was exercised", "Figures", "Environment"]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.records import CheckResult, Exercised, Finding, RunRecord, Verdict, exit_code, overall
+from harness.records import Card, CheckResult, Exercised, Finding, RunRecord, Verdict, exit_code, overall
+from harness.report.markdown import report_markdown
 from harness.report.terminal import FINDINGS_SHOWN, console_for, print_report
 
 CPU1 = "/job:localhost/replica:0/task:0/device:CPU:1"
@@ -129,3 +130,15 @@ def test_checks_that_were_skipped_for_one_reason_are_told_together() -> None:
     lines = printed(record(*skipped, other)).splitlines()
     assert lines[lines.index("SKIP one, two") + 1] == "  no GPU"
     assert lines[lines.index("SKIP three") + 1] == "  no NCCL"
+
+
+def test_the_verdict_says_which_devices_there_were_where_the_spec_leaves_them_to_the_machine() -> None:
+    cards = (
+        *(Card(f"CPU:{number}", "a processor", device=f"/device:CPU:{number}") for number in range(2)),
+        Card("nvml:0", "a GPU"),
+    )
+    for spec, expected in (("auto", "auto (2 CPUs)"), ("gpu", "gpu (2 CPUs)"), ("cpu:2", "cpu:2")):
+        run = replace(record(PASSED), spec=spec, cards=cards)
+        assert f"PASS on {expected}: 1 check in " in printed(run)
+        assert report_markdown(run).startswith(f"# PASS on {expected}\n")
+    assert "PASS on auto: 1 check in " in printed(replace(record(PASSED), spec="auto"))
