@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,6 +18,8 @@ from harness.lazy import tf
 
 #: Numbers of dtypes, as ``tensorflow/core/framework/types.proto`` has them.
 _RESOURCE, _VARIANT = 20, 21
+#: Held by the thread that looks through Python's objects.
+_looking = threading.Lock()
 
 
 @contextmanager
@@ -136,4 +139,13 @@ def _instances(kinds: set[type]) -> list[Any]:
         derived: set[type] = {*new.pop().__subclasses__()} - found
         found |= derived
         new += derived
-    return [each for each in gc.get_referrers(*found) if type(each) in found]
+    with _looking:
+        enabled = gc.isenabled()
+        # As Python goes through its objects, a tensor makes the dict of its attributes. If that starts the garbage
+        # collector, which moves objects to another list, Python 3.11 goes on in the wrong list, and crashes.
+        gc.disable()
+        try:
+            return [each for each in gc.get_referrers(*found) if type(each) in found]
+        finally:
+            if enabled:
+                gc.enable()

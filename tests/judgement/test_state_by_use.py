@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from harness import Devices, Verdict, Verification, make_parallel, verify
 from harness._tensorflow import interface
+from harness.judgement.uses import _instances
 
 X = np.random.default_rng(7).normal(size=(8, 3)).astype(np.float32)
 
@@ -364,3 +365,21 @@ def test_other_threads_may_fill_tuples_while_variables_are_looked_for(devices: D
     reference = lambda x: next(hidden)(x)  # noqa: E731
     found = verify(program, reference, {"x": X}, devices=devices[:1], modes=("eager",))
     assert found.passed, found
+
+
+def test_objects_are_looked_through_while_tensors_make_the_dicts_of_their_attributes() -> None:
+    gc.collect()
+    thresholds = gc.get_threshold()
+    total = tf.Variable(tf.zeros([3]))
+    try:
+        gc.set_threshold(10**6)
+        tensors = [tf.constant(float(number)) for number in range(300)]
+        for number, tensor in enumerate(tensors):
+            tensor.number = number
+        # More dicts are made than may be before the garbage collector starts.
+        gc.set_threshold(gc.get_count()[0] + 100)
+        found = _instances({type(total)})
+    finally:
+        gc.set_threshold(*thresholds)
+    assert any(each is total for each in found)
+    assert gc.isenabled()
