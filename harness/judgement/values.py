@@ -151,8 +151,13 @@ def _compare_floats(
             moved, sensitivity = bound, rounded()
             more, rule = errors.measured(sensitivity, coarse), f"{rule}{sensitivity.note}"
             bound = lambda block: np.maximum(moved(block), more(block))  # noqa: E731
+
+    def could_hide_a_fault(seen: _Seen) -> bool:
+        bounded = seen.decisive or seen.no_numbers or not found.size
+        return not bounded and seen.widest_bound > _widest_bound(coarse) * scale()
+
     seen = errors.seen(bound, coarse)
-    if rounded is not None and rule.startswith("rounding") and not seen.wrong and not seen.decisive:
+    if rounded is not None and rule.startswith("rounding") and not seen.wrong and could_hide_a_fault(seen):
         # Moved inputs may have crossed a step, such as one at 1.0, and both programs have stood on the same side of it.
         narrow = errors.measured(rounded(), coarse)
         if not errors.exceed(narrow):
@@ -176,7 +181,7 @@ def _compare_floats(
     )
     if seen.wrong:
         judged.findings.append(_worst(subject, found, expected, seen.worst, seen.wrong, seen.worst_bound, rule))
-    elif found.size and not (seen.decisive or seen.no_numbers) and seen.widest_bound > _widest_bound(coarse) * scale():
+    elif could_hide_a_fault(seen):
         judged.undecided.append(
             f"{subject.where} ({subject.mode}): ill-conditioned; rounding alone can change it by "
             f"{seen.widest_bound:.3g}, which could hide a fault"
