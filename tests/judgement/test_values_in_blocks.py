@@ -17,6 +17,34 @@ from harness.judgement.values import Judged, Subject, compare
 SHAPE = (25, 40)
 
 
+@pytest.mark.parametrize(("scale", "asked"), [(1.0, 0), (1e-4, 1)])
+def test_the_rounding_of_each_op_is_measured_only_where_rounding_could_hide_a_fault(scale: float, asked: int) -> None:
+    """Gradients that are nothing but rounding error, among gradients of this magnitude; a replay of each op is slow."""
+    random = np.random.default_rng(1)
+    expected = (1e-9 * random.normal(size=SHAPE)).astype(np.float32)
+    change = np.full(SHAPE, 1e-5, np.float32)
+    replayed: list[int] = []
+
+    def rounded() -> Sensitivity:
+        replayed.append(1)
+        return Sensitivity(change, 4)
+
+    judged = Judged()
+    compare(
+        judged,
+        Subject("gradient-value", "gradient for variable bias", "eager"),
+        -expected,
+        expected,
+        exact=False,
+        measure=lambda _: Sensitivity(change, 4),
+        rounded=rounded,
+        scale=lambda: scale,
+    )
+    assert len(replayed) == asked
+    assert len(judged.undecided) == asked
+    assert not judged.findings
+
+
 def compared(found: Any, expected: Any, block: int, monkeypatch: pytest.MonkeyPatch) -> Judged:
     monkeypatch.setattr(tolerance, "_BLOCK", block)
     judged = Judged()
