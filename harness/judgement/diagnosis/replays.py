@@ -63,7 +63,7 @@ class Call:
         for argument in wanted:
             # Eager code may leave the number of tensors out.
             count = pairs.get(argument.number_attr, len(given) - (len(wanted) - len(arguments) - 1))
-            name = argument.name if argument.name in known else next(other_names)
+            name = argument.name if argument.name in known else next(other_names, argument.name)
             arguments[name] = given[:count] if argument.number_attr else given[0]
             given = given[count:] if argument.number_attr else given[1:]
         return run(**arguments, **{name: value for name, value in pairs.items() if name in known})
