@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from harness import Devices, Verdict, verify
 from harness.faults.samples import sample
+from harness.judgement.diagnosis.wording import constant_texts
 
 Model = Callable[[Any, Any], Any]
 
@@ -143,3 +144,19 @@ def test_shapes_of_the_shards_are_no_cause(devices: Devices) -> None:
     found = verify(program(2.9), reference, inputs, devices=devices)
     assert "it reads the constant 2.9 where the reference reads 3" in found.reason, found
     assert "Reshape" not in found.reason, found
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "expected"),
+    [
+        ([1.0 + 1e-7, 2.0, 3.0, 4.0, 9.0], [1.0, 2.0, 3.0, 4.0, 5.0], "9 at [4]"),
+        ([np.nan, 2.0, 3.0, 4.0, 9.0], [np.nan, 2.0, 3.0, 4.0, 5.0], "9 at [4]"),
+        ([1, 2, 3, 4, 5], [1, 7, 3, 4, 5], "2 at [1]"),
+        ([True, True, False, True, True], [True, True, True, True, True], "False at [2]"),
+    ],
+)
+def test_of_large_constants_the_element_that_differs_most_is_given(mine: Any, theirs: Any, expected: str) -> None:
+    dtype = np.float32 if isinstance(mine[1], float) else None
+    here, there = constant_texts(np.array(mine, dtype), np.array(theirs, dtype))
+    assert here == f"array of shape [5] with {expected}"
+    assert there.startswith("one with ")

@@ -1,4 +1,4 @@
-"""Ops that only move data, on the way to one whose result differs: the one that moves the right data in another way."""
+"""Ops that only move data, such as a slice or a roll: which of them moves the right data in a wrong way."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 #: The op of the reference that has a result; ``(None,)`` for what was given, ``None`` where there is none.
 _Origin = tuple["Step | None"] | None
-#: So many ops of the reference are tried, where none is known to be the one in the place of the program's.
+#: How many ops of the reference are tried if it is not known which one belongs in the place of the program's op.
 _MOST = 20
 
 
 def other_move(search: Search, step: Step, expected: Step | None) -> tuple[Step, list[Step], str] | None:
-    """The first such op on the way to ``step``, or ``step`` itself; on which devices it is; how the right one differs.
+    """Find the first op that moves data in a wrong way: one of those before ``step``, or ``step`` itself.
 
-    That is the one in its place on a device that does it right, or else in the reference, whose step in the place of
-    ``step`` is ``expected``. Of the same data, it makes what the reference has.
+    The op is compared with the same op on a device that does ``step`` right. If there is no such device, it is compared
+    with the reference, whose op in the place of ``step`` is ``expected``.
+
+    Returns the op, the same op on all devices that do it in this wrong way, and the text that says what differs.
     """
     group = [each for each in search.groups[id(step)] if each is not step and not search.is_bad(each)]
     right = next((each for each in group if step.kind not in MOVES or all(_origins(search, each))), None)
@@ -65,13 +67,13 @@ def _first(
 
 
 def _difference(search: Search, one: Step, other: Step, makers: Mapping[int, Step], where: str) -> str:
-    """What ``one`` reads, or has as an attribute, and ``other`` not, if by that alone it does not make the same."""
+    """Say which constant or attribute of ``one`` is unlike that of ``other``, if the latter makes its result right."""
     right = _origins(search, other, other.results if makers is not search.maker else None)
     mine = _origins(search, one)
     if not all(right) or mine == right or len(one.inputs) != len(other.inputs):
         return ""
     if any(each and each[0] for each in mine) and mine != [_origin(search, name) for name in one.inputs[:1]]:
-        return ""  # it is right by itself, and read in the place of another one
+        return ""  # its result is right, but is read where another one should be
     read: list[Array] = []
     text = ""
     for number, name in enumerate(one.inputs):

@@ -56,16 +56,23 @@ def factor_text(factor: float) -> str:
 
 
 def constant_texts(mine: np.ndarray, theirs: np.ndarray) -> tuple[str, str]:
-    """Two constants that differ: numbers, few of them as lists, of more the shapes, or else the first that differs."""
+    """Write two constants that differ. Of large ones of one shape, give the element that differs most."""
     if max(mine.size, theirs.size) <= _FEW or mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         return constant_text(mine), constant_text(theirs)
-    at = [int(index[0]) for index in np.nonzero(mine != theirs)]
+    unequal = mine != theirs
+    if mine.dtype.kind in "iufc":
+        # Others may differ by rounding alone.
+        with np.errstate(invalid="ignore", over="ignore"):
+            unequal = np.where(
+                (mine == theirs) | ((mine != mine) & (theirs != theirs)), 0.0, np.abs(mine - 1.0 * theirs)
+            )
+    at = [int(index) for index in np.unravel_index(int(np.argmax(unequal)), mine.shape)]
     one, other = (constant_text(each[tuple(at)]) for each in (mine, theirs))
     return f"{constant_text(mine)} with {one} at {at}", f"one with {other}"
 
 
 def constant_text(constant: np.ndarray) -> str:
-    """The number, a few of them as a list, or else the shape."""
+    """Write a number, up to four as a list, and of more the shape."""
     if constant.size == 1:
         value = constant.reshape(-1)[0]
         return factor_text(float(value)) if constant.dtype.kind == "f" else str(value)
