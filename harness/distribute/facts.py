@@ -131,7 +131,7 @@ def _drawing(run: Callable[[], Any], layers: Sequence[Any]) -> tuple[str, ...]:
 
     Numbers from a fixed seed are the same on all replicas.
     """
-    one, other = (observe(run, ()) for _ in range(2))
+    one, other = (observe(run, ())[0] for _ in range(2))
     if one.error or other.error:
         # It only runs as a graph. Keras gives layers that may draw a seed generator.
         return tuple(f"layer {layer.name}" for layer in layers if getattr(layer, "seed_generator", None) is not None)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.judgement.diagnosis.lookup import shaped_like
+from harness.judgement.diagnosis.question import handle_of
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
 from harness.judgement.diagnosis.wording import attribute_text, constant_text, constant_texts, rows_text
 from harness.judgement.state import named_variables
@@ -89,39 +91,38 @@ def _other_values(search: Search, step: Step) -> str:
 def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     """What an op reads where the reference's op reads something else, if both are known, and are not equal."""
     mine = step.inputs[number]
-    maker = next((each for each in search.whole if theirs in each.outputs), None)
-    wanted = maker.results[maker.outputs.index(theirs)] if maker is not None else None
+    maker, wanted = search.maker_there.get(theirs), search.value(theirs)
     if maker is None or wanted is None or wanted.size < 2 or maker.kind in ("Const", "VarHandleOp"):
         return ""
     there = f"where the reference reads {_part(search, maker, theirs)}"
     if (constant := step.constants.get(number)) is not None:
         return f"it reads the constant {constant_text(constant)} {there}" if mine not in search.inputs else ""
-    partner, own = search.partner.get(mine), search.value(mine) if mine in search.maker else None
+    partner, own = search.partner.get(mine), search.value(mine)
     if maker.kind not in GIVEN and (name := _input_of(search, mine)):
         return f"it reads {name} {there}"
     if partner is None or partner.how != "same" or own is None:
         return ""
-    if any(equal(own, rows) for rows in _same_rows(wanted, partner.rows, own)):
+
+    def is_own(array: np.ndarray | None) -> bool:
+        return any(equal(own, rows) for rows in shaped_like(own, array, partner.rows))
+
+    if is_own(wanted):
         return ""
     if maker.kind in GIVEN:
         read, right = _variable_of(search, own), _variable_of(search, wanted)
         if read and right and read != right:
             return f"it reads {read} where the reference reads {right}"
-        old = next((leaf for leaf in search.question.leaves if leaf.start is not None and equal(leaf.start, own)), None)
-        new = old is not None and old.expected is not None and equal(old.expected, wanted)
-        name = old.name.removesuffix(" after the call") if old is not None else ""
-        return f"it reads the value that {name} has before the call, {there}, the value after the call" if new else ""
-    if partner.step is None and any(
-        equal(own, rows) for array in search.upstream for rows in _same_rows(array, partner.rows, own)
-    ):
+        old = next((leaf for leaf in search.question.leaves if equal(leaf.start, own)), None)
+        if old is None or not equal(old.expected, wanted):
+            return ""
+        name = old.name.removesuffix(" after the call")
+        return f"it reads the value that {name} has before the call, {there}, the value after the call"
+    if partner.step is None and any(map(is_own, search.upstream)):
         return f"it reads the gradient of the output {there}"
     if partner.step is None or partner.step.kind in GIVEN:
         return ""
     ports = zip(partner.step.outputs, partner.step.results, strict=True)
-    name_there = next(
-        (name for name, result in ports if any(equal(own, rows) for rows in _same_rows(result, partner.rows, own))),
-        None,
-    )
+    name_there = next((name for name, result in ports if is_own(result)), None)
     if name_there is None:
         return ""
     return f"its input equals the reference's {_part(search, partner.step, name_there)}, {there}"
@@ -145,38 +146,21 @@ def _input_of(search: Search, name: int) -> str:
 
 def _variable_of(search: Search, value: np.ndarray) -> str:
     """The variable that the reference reads, if one alone has this value."""
-    reads = {each.inputs[0] for each in search.whole if each.kind == "ReadVariableOp" and _is_value(each, value)}
+    reads = {each.inputs[0] for each in search.whole if each.kind == "ReadVariableOp" and equal(each.first, value)}
     question = search.question
     known = named_variables(question.reference.variables, question.snapshot.variables)
-    names = [name for variable, name in known if getattr(getattr(variable, "handle", None), "_id", None) in reads]
+    names = [name for variable, name in known if handle_of(variable) in reads]
     return names[0] if len(names) == len(reads) == 1 else ""
 
 
 def _unknown_variable(search: Search, step: Step) -> str:
     """The variable that a step reads, if the reference reads it nowhere, nor another one of this value."""
     reads = [each for each in search.whole if each.kind == "ReadVariableOp"]
-    made = step.results[0] if step.results else None
-    if made is None or any(each.inputs[0] == step.inputs[0] or _is_value(each, made) for each in reads):
+    if step.first is None or any(each.inputs[0] == step.inputs[0] or equal(each.first, step.first) for each in reads):
         return ""
     question = search.question
     known = named_variables(question.parallel.variables, question.snapshot.variables)
-    handles = {getattr(getattr(variable, "handle", None), "_id", None): name for variable, name in known}
-    return handles.get(step.inputs[0], "")
-
-
-def _is_value(step: Step, value: np.ndarray) -> bool:
-    made = step.results[0] if step.results else None
-    return made is not None and equal(made, value)
-
-
-def _same_rows(whole: np.ndarray | None, rows: Rows | None, own: np.ndarray) -> list[np.ndarray]:
-    """A result of the reference, and the rows of it, in the shape of ``own``, where they have as many elements."""
-    if whole is None:
-        return []
-    parts = [whole]
-    if rows is not None and whole.ndim > rows.axis and whole.shape[rows.axis] > max(rows.numbers, default=0):
-        parts.append(np.take(whole, rows.numbers, rows.axis))
-    return [part.reshape(own.shape) for part in parts if part.size == own.size]
+    return next((name for variable, name in known if handle_of(variable) == step.inputs[0]), "")
 
 
 def _part(search: Search, step: Step, name: int) -> str:
@@ -206,14 +190,14 @@ def overwriting(search: Search, step: Step) -> str:
     start, indices, rows = read
     total = start.copy()
     np.add.at(total, tuple(np.moveaxis(indices, -1, 0)), rows)
-    if not any(_is_value(each, total) for steps in (search.whole, *search.partners.shards) for each in steps):
+    if not any(equal(each.first, total) for steps in (search.whole, *search.partners.shards) for each in steps):
         return ""
     return "rows with equal indices overwrite one another, but the reference adds them up"
 
 
 def overflowing(search: Search, step: Step) -> str:
     """Whether whole numbers are too large for their dtype: with more bits the same op gives others."""
-    made = step.results[0] if step.results else None
+    made = step.first
     if step.kind not in _WHOLE or made is None or made.dtype.kind not in "iu" or made.dtype.itemsize > 4:
         return ""
     known = [array.astype(np.int64) for array in _values_read(search, step)]
@@ -230,8 +214,7 @@ def overflowing(search: Search, step: Step) -> str:
 def repeated_write(search: Search) -> Step | None:
     """The first write to a wrong variable that the reference does not make, where what is written is right."""
     for leaf in search.question.wrong:
-        handle = getattr(getattr(search.question.watched[leaf.index], "handle", None), "_id", None)
-        if leaf.part == "state" and handle is not None:
+        if leaf.part == "state" and (handle := handle_of(search.question.watched[leaf.index])) is not None:
             usual = len(writes_to(handle, search.whole))
             if usual and (more := writes_to(handle, search.steps)[usual:]):
                 return more[0]
@@ -247,7 +230,7 @@ def written_by_each_shard(search: Search, step: Step) -> tuple[Step, str] | None
             writes += [] if each.outputs else [each]
     names, count = [], len(search.partners.sizes)
     for leaf in (leaf for leaf in search.question.wrong if leaf.part == "state"):
-        handle = getattr(getattr(search.question.watched[leaf.index], "handle", None), "_id", None)
+        handle = handle_of(search.question.watched[leaf.index])
         often, usual = (len(writes_to(handle, steps)) for steps in (search.steps, search.whole))
         if usual and often == count * usual:
             names.append(leaf.name.removesuffix(" after the call"))
@@ -260,23 +243,12 @@ def written_by_each_shard(search: Search, step: Step) -> tuple[Step, str] | None
 
 def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, str] | None:
     """The read of a variable before a write, of whose value a step gets parts, where the reference's reads it after."""
-    waiting, seen = [step], {id(step)}
-    while waiting:
-        for name in waiting.pop().inputs:
-            maker = search.maker.get(name)
-            if maker is None or id(maker) in seen:
-                continue
-            seen.add(id(maker))
-            if maker.kind in MOVES:
-                waiting.append(maker)
-            elif maker.kind == "ReadVariableOp":
-                handle, (begin, end) = maker.inputs[0], (search.order[id(each)] for each in (maker, step))
-                between = [each for each in writes_to(handle, search.steps[:end]) if search.order[id(each)] > begin]
-                if between and not writes_to(handle, search.steps[:begin]) and _reads_after(search, handle, other):
-                    return (
-                        maker,
-                        f"it reads the variable before {named(between[0])} writes to it, the reference afterwards",
-                    )
+    for read in (search.maker[name] for name in search.behind_moves(step)):
+        if read.kind == "ReadVariableOp":
+            handle, (begin, end) = read.inputs[0], (search.order[id(each)] for each in (read, step))
+            between = writes_to(handle, search.steps[begin:end])
+            if between and not writes_to(handle, search.steps[:begin]) and _reads_after(search, handle, other):
+                return read, f"it reads the variable before {named(between[0])} writes to it, the reference afterwards"
     return None
 
 
@@ -312,7 +284,7 @@ def mispaired(search: Search, step: Step) -> str:
 
 def _by_chance(search: Search, name: int) -> bool:
     """Whether rows of two different numbers, as of a mask, are equal to rows of the reference, some of them twice."""
-    array, numbers = search.value(name) if name in search.maker else None, search.rows[name].numbers
+    array, numbers = search.value(name), search.rows[name].numbers
     return array is not None and len(set(numbers)) < len(numbers) and is_common(array)
 
 
@@ -327,7 +299,7 @@ def _for_all(search: Search, step: Step, rows: Rows) -> bool:
 def _other_columns(search: Search, step: Step) -> str:
     """Of a product of parts of two matrices: which columns of one it multiplies with other rows of the other one."""
     one, other = (search.rows.get(name) for name in step.inputs[:2])
-    left, right = (search.value(name) if name in search.maker else None for name in step.inputs[:2])
+    left, right = map(search.value, step.inputs[:2])
     if one is None or other is None or left is None or right is None:
         return ""
     across = [bool(step.attributes.get(name)) for name in ("transpose_a", "transpose_b")]

@@ -251,13 +251,12 @@ def _on_own_rows(search: Search, step: Step, other: Step | None) -> bool:
     """Whether a step is the reference's, on fewer rows of what that reads."""
     if other is None or other.kind != step.kind or step.kind in PYTHON or len(other.inputs) != len(step.inputs):
         return False
-    whole = {name: each for each in search.whole for name in each.outputs}
     fewer = False
     for number, (mine, theirs) in enumerate(zip(step.inputs, other.inputs, strict=True)):
         partner = search.partner.get(mine)
         if mine == theirs or (mine not in search.maker and number in step.constants):
             continue
-        wanted = whole.get(theirs)
+        wanted = search.maker_there.get(theirs)
         given = wanted is None or wanted.kind in GIVEN
         if partner is None or (partner.step is not wanted and not (partner.step is None and given)):
             return False

@@ -37,16 +37,15 @@ def expected_after(search: Search, step: Step) -> Step | None:
 
 def _is_like(step: Step, other: Step) -> bool:
     """Whether two steps are of one type, and make numbers of one type."""
-    made = {each.results[0].dtype for each in (step, other) if each.results and each.results[0] is not None}
+    made = {each.first.dtype for each in (step, other) if each.first is not None}
     return (other.kind, other.gradient_of) == (step.kind, step.gradient_of) and len(made) < 2
 
 
 def _equals(search: Search, read: set[int], readers: Sequence[Step]) -> set[int]:
     """These results of the reference, and those that are equal to one of them, of what ``readers`` read."""
-    made = {name: result for each in search.whole for name, result in zip(each.outputs, each.results, strict=True)}
-    known = [result for name in read if (result := made.get(name)) is not None and result.size > 1]
-    others = {name for each in readers for name in each.inputs if made.get(name) is not None}
-    return read | {name for name in others if any(equal(made[name], one) for one in known)}  # type: ignore[arg-type]
+    known = [result for name in read if (result := search.value(name)) is not None and result.size > 1]
+    others = {name for each in readers for name in each.inputs}
+    return read | {name for name in others if any(equal(search.value(name), one) for one in known)}
 
 
 def _beside(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
@@ -54,11 +53,11 @@ def _beside(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
     if len(alike) == 1:
         return alike[0]
     made = [search.maker[name] for name in step.inputs if name in search.maker]
-    read = [each.result for each in made if each.kind == "ReadVariableOp" and each.result is not None]
+    read = [each.result for each in made if each.kind == "ReadVariableOp"]
     there = {
         name
         for each in search.whole
-        if each.kind == "ReadVariableOp" and each.result is not None and any(equal(each.result, one) for one in read)
+        if each.kind == "ReadVariableOp" and any(equal(each.result, one) for one in read)
         for name in each.outputs
     }
     same = [each for each in alike if there.intersection(each.inputs)]

@@ -23,7 +23,7 @@ def first_unlike(search: Search, join: Step) -> tuple[Step, Step] | None:
     right = leaf.expected if leaf is not None else None
     if right is None or join.kind != "ConcatV2":
         return None
-    there = next((step for step in reversed(search.whole) if any(_is(each, right) for each in step.results)), None)
+    there = next((step for step in reversed(search.whole) if any(equal(each, right) for each in step.results)), None)
     parts = [(search.maker[name], search.value(name)) for name in join.inputs[:-1] if name in search.maker]
     known = [(step, part) for step, part in parts if part is not None and part.ndim == right.ndim]
     axis = int(join.constants.get(len(join.inputs) - 1, np.array(0))) % max(right.ndim, 1)
@@ -37,23 +37,17 @@ def first_unlike(search: Search, join: Step) -> tuple[Step, Step] | None:
 
 
 def _behind(search: Search, step: Step, there: Step, rows: Sequence[int], of: int) -> tuple[Step, Step] | None:
-    makers = {name: each for each in search.whole for name in each.outputs}
     while (step.kind, len(step.inputs)) == (there.kind, len(there.inputs)):
         for number, (mine, theirs) in enumerate(zip(step.inputs, there.inputs, strict=True)):
-            own, maker = search.read(step, number), makers.get(theirs)
-            right = maker.results[maker.outputs.index(theirs)] if maker is not None else None
-            if own is None or right is None or maker is None or mine not in search.from_data:
+            own, right = search.read(step, number), search.value(theirs)
+            if own is None or right is None or mine not in search.from_data:
                 continue
             if mine in search.maker and not _alike(own, right, rows, of):
-                step, there = search.maker[mine], maker
+                step, there = search.maker[mine], search.maker_there[theirs]
                 break
         else:
             return step, there
     return None
-
-
-def _is(one: Array | None, other: Array) -> bool:
-    return one is not None and equal(one, other)
 
 
 def _alike(own: Array, right: Array, rows: Sequence[int], of: int) -> bool:

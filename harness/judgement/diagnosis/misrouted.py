@@ -8,6 +8,7 @@ from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.recorded import MOVES
 from harness.judgement.diagnosis.search import Search, searched
+from harness.lazy import tf
 
 #: So many ways to give an input to the wrong shard are tried.
 _MOST_TRIES = 48
@@ -15,8 +16,6 @@ _MOST_TRIES = 48
 
 def of_another_shard(question: Question) -> Iterator[Cause]:
     """One of several inputs, such as lengths or labels, is given to shards that its rows do not belong to."""
-    import tensorflow as tf
-
     layout = next((each for each in partitions(question) if each.seen), None)
     outputs = [leaf for leaf in question.wrong if leaf.part != "gradients"]
     if layout is None or not outputs or not _may_read_others(searched(question)):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.devices.name import DeviceName
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import MOVES, Step, equal
-from harness.judgement.diagnosis.replays import Call
+from harness.judgement.diagnosis.replays import run_again
 from harness.judgement.diagnosis.wording import attribute_text, constant_texts
-from harness.lazy import tf
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
@@ -34,26 +32,22 @@ def other_move(search: Search, step: Step, expected: Step | None) -> tuple[Step,
     group = [each for each in search.groups[id(step)] if each is not step and not search.is_bad(each)]
     right = next((each for each in group if step.kind not in MOVES or all(_origins(search, each))), None)
     if right is not None:
-        where = f", and on {DeviceName.parse(right.device).short}"
-        return _first(search, step, right, search.maker, where)
-    makers = {name: each for each in search.whole for name in each.outputs}
+        return _first(search, step, right, f", and on {right.on}")
     alike = [expected] if expected is not None and expected.kind == step.kind else []
     if step.kind in MOVES:
         alike += [each for each in search.whole if (each.kind, each.gradient_of) == (step.kind, "")][:_MOST]
-    found = (_first(search, step, other, makers, " where the reference reads") for other in alike)
+    found = (_first(search, step, other, " where the reference reads") for other in alike)
     return next(filter(None, found), None)
 
 
-def _first(
-    search: Search, step: Step, beside: Step, makers: Mapping[int, Step], where: str
-) -> tuple[Step, list[Step], str] | None:
+def _first(search: Search, step: Step, beside: Step, where: str) -> tuple[Step, list[Step], str] | None:
     found, waiting, seen = [], [(step, beside)], {id(step)}
     while waiting:
         one, other = waiting.pop()
-        if one.kind in MOVES and one.place and (text := _difference(search, one, other, makers, where)):
+        if one.kind in MOVES and one.place and (text := _difference(search, one, other, where)):
             found.append((one, other, text))
         for mine, theirs in zip(one.inputs, other.inputs, strict=False):
-            before, there = search.maker.get(mine), makers.get(theirs)
+            before, there = search.maker.get(mine), search.maker.get(theirs) or search.maker_there.get(theirs)
             if before is None or there is None or id(before) in seen or mine not in search.from_data:
                 continue
             if before.kind in MOVES and (before.kind, before.gradient_of) == (there.kind, ""):
@@ -62,13 +56,13 @@ def _first(
     if not found:
         return None
     first, other, text = min(found, key=lambda each: search.order[id(each[0])])
-    alike = [each for each in search.groups[id(first)] if _difference(search, each, other, makers, where) == text]
+    alike = [each for each in search.groups[id(first)] if _difference(search, each, other, where) == text]
     return first, alike or [first], text
 
 
-def _difference(search: Search, one: Step, other: Step, makers: Mapping[int, Step], where: str) -> str:
+def _difference(search: Search, one: Step, other: Step, where: str) -> str:
     """Say which constant or attribute of ``one`` is unlike that of ``other``, if the latter makes its result right."""
-    right = _origins(search, other, other.results if makers is not search.maker else None)
+    right = _origins(search, other, other.results if id(other) not in search.order else None)
     mine = _origins(search, one)
     if not all(right) or mine == right or len(one.inputs) != len(other.inputs):
         return ""
@@ -77,7 +71,7 @@ def _difference(search: Search, one: Step, other: Step, makers: Mapping[int, Ste
     read: list[Array] = []
     text = ""
     for number, name in enumerate(one.inputs):
-        own, theirs = search.read(one, number), _read(other, number, makers)
+        own, theirs = search.read(one, number), search.read(other, number)
         data = name in search.from_data
         if own is None or (theirs is None and not data):
             return ""
@@ -92,10 +86,7 @@ def _difference(search: Search, one: Step, other: Step, makers: Mapping[int, Ste
         if not text and attribute in other.attributes and value != other.attributes[attribute]:
             here, there = (attribute_text(attribute, each) for each in (value, other.attributes[attribute]))
             text = f"it has {attribute}={here}{where.replace('reads', 'has')} {there}"
-    try:
-        made = Call(one.kind, tuple(read), other.given, one.device).results(one.device) if text else []
-    except (tf.errors.OpError, TypeError, ValueError, KeyError, AttributeError):
-        return ""  # such as another number of rows
+    made = run_again(one, read, other.given) if text else None  # impossible with another number of rows, say
     return text if made and _origins(search, one, made) == right else ""
 
 
@@ -116,10 +107,3 @@ def _origin(search: Search, name: int) -> _Origin:
 def _of_any_rows(shape: Array) -> Array:
     """A shape that was computed, for another number of rows."""
     return np.concatenate([np.full_like(shape[:1], -1), shape[1:]])
-
-
-def _read(step: Step, number: int, makers: Mapping[int, Step]) -> Array | None:
-    """What a step reads, of either program."""
-    name = step.inputs[number]
-    maker = makers.get(name)
-    return step.constants.get(number) if maker is None else maker.results[maker.outputs.index(name)]

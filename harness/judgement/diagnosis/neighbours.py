@@ -11,6 +11,7 @@ from harness.judgement.diagnosis.joins import Join
 from harness.judgement.diagnosis.layout import Layout
 from harness.judgement.diagnosis.question import Array, Leaf, Question
 from harness.judgement.diagnosis.recorded import Step, close
+from harness.lazy import tf
 from harness.plural import plural
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ def reach_of(question: Question, layout: Layout, leaves: Sequence[Leaf]) -> int:
 
     0 where they differ elsewhere too.
     """
-    import tensorflow as tf
-
     pairs = [(leaf, leaf.found, leaf.expected) for leaf in leaves if leaf.found is not None]
     known = [_beside_cuts(found, right, layout.axis, layout.sizes) for _, found, right in pairs if right is not None]
     reach, sizes = max(known, default=0), layout.sizes
@@ -50,9 +49,9 @@ def reach_of(question: Question, layout: Layout, leaves: Sequence[Leaf]) -> int:
 
 def without_neighbours(search: Search, step: Step, other: Step | None) -> str:
     """Of a step on each device that the reference runs once: whether its rows beside the cuts alone differ."""
-    parts = [each.results[0] for each in search.groups[id(step)] if each.results]
+    parts = [each.first for each in search.groups[id(step)] if each.results]
     known = [part for part in parts if part is not None and part.ndim]
-    right = other.results[0] if other is not None and other.kind == step.kind and other.results else None
+    right = other.first if other is not None and other.kind == step.kind else None
     if right is None or len(known) < max(len(parts), 2) or any(part.ndim != right.ndim for part in known):
         return ""
     for axis in range(right.ndim):

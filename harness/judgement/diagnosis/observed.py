@@ -16,10 +16,12 @@ from harness._tensorflow import op_callback
 from harness.evidence.places import place_of_call
 from harness.judgement.diagnosis.place import layer_of_call
 from harness.judgement.tolerance import epsilon_of_name
+from harness.lazy import tf
 
 _CUTS = frozenset({"Split", "SplitV", "StridedSlice", "Slice", "Unpack", "GatherV2", "GatherNd", "ReverseV2", "Roll"})
 _DRAWS = ("Random", "TruncatedNormal", "Multinomial", "CandidateSampler", "RngReadAndSkip", "StatelessShuffle")
-_WRITES = ("Assign", "ResourceStridedSliceAssign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
+#: Ops that write to a variable begin with these.
+WRITES = ("Assign", "ResourceStridedSliceAssign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: Rows of larger inputs are not looked for.
 _MOST_BYTES = 2**26
 
@@ -71,8 +73,6 @@ def draws_numbers(kind: str) -> bool:
 @contextmanager
 def eager_functions() -> Iterator[None]:
     """Have ``tf.function`` run its Python line by line in the body."""
-    import tensorflow as tf
-
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
     try:
@@ -83,22 +83,20 @@ def eager_functions() -> Iterator[None]:
         tf.config.run_functions_eagerly(before)
 
 
-def observe(run: Callable[[], Any], leaves: Sequence[Any]) -> Observed:
-    """Run a program once, whose inputs are ``leaves``, and note what it does."""
-    import tensorflow as tf
-
+def observe(run: Callable[[], Any], leaves: Sequence[Any]) -> tuple[Observed, Any]:
+    """Run a program once, whose inputs are ``leaves``: what it does and what it returns, ``None`` where it raises."""
     watcher = _Watcher(leaves)
     seen = watcher.seen
     with eager_functions(), op_callback(watcher.on_op):
         try:
-            outputs, _ = run()
+            made = run()
         except Exception as error:  # noqa: BLE001 - the program may raise anything; what was seen until then counts
             seen.error = f"{type(error).__name__}: {error}"
-            return seen
+            return seen, None
     seen.output_places = [
-        watcher.places.get(getattr(leaf, "_id", -1)) for leaf in tf.nest.flatten(outputs, expand_composites=False)
+        watcher.places.get(getattr(leaf, "_id", -1)) for leaf in tf.nest.flatten(made[0], expand_composites=False)
     ]
-    return seen
+    return seen, made
 
 
 class _Watcher:
@@ -137,7 +135,7 @@ class _Watcher:
             seen.random[kind, layer_of_call(), place] += 1
             if kind != "RngReadAndSkip" and (array := _array(outputs[0])) is not None and array.nbytes < _MOST_BYTES:
                 seen.drawn.append(array)
-        elif kind.startswith(_WRITES):
+        elif kind.startswith(WRITES):
             seen.writes[inputs[0]._id] += 1
             seen.write_places.setdefault(inputs[0]._id, place)
         elif kind == "ReadVariableOp":

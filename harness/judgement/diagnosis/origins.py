@@ -52,7 +52,7 @@ class Origin:
         """What running it again has shown: nothing, where it reads something else than the reference's op."""
         if not self.again or self.local or self.unlike or self.contrast or self.uncompared:
             return ()
-        on = f" on {DeviceName.parse(self.step.device).short}" if self.step.device else ""
+        on = f" on {self.step.on}" if self.step.device else ""
         return (f"run again from the reference's inputs, {named(self.step)}{on} gives this result too",)
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 from harness._tensorflow import op_callback
 from harness.devices.device import Devices
 from harness.judgement.diagnosis.observed import Observed, eager_functions, observe
-from harness.judgement.runs import Program, Result, as_result, to_array
+from harness.judgement.runs import Mode, Program, Result, as_result, to_array
 from harness.judgement.state import Snapshot
 from harness.judgement.tolerance import Sensitivity, epsilon_of
+from harness.lazy import tf
 from harness.records import Finding
 
 Part = Literal["outputs", "gradients", "state"]
@@ -104,7 +106,7 @@ class Cause:
 class Question:
     """One mode in which results differ, and the means to compute what else could have led to them."""
 
-    mode: str
+    mode: Mode
     leaves: list[Leaf]
     parallel: Program
     reference: Program
@@ -166,25 +168,19 @@ class Question:
         return self._observed(self.reference)[0]
 
     def _observed(self, program: Program) -> tuple[Observed, Result | None]:
-        plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
-        leaves = plain.leaves()
-        made: list[Any] = []
+        leaves = program.leaves()
+        with self.from_start():
+            seen, raw = observe(lambda: replace(program, gradients=False).step(*leaves), leaves)
+            return seen, None if raw is None else as_result(raw, self.watched)
 
-        def run() -> Any:
-            made.append(plain.step(*leaves))
-            return made[0]
-
+    @contextmanager
+    def from_start(self) -> Iterator[None]:
+        """Restore the state from before the call, before and after the body."""
         self.snapshot.restore()
         try:
-            seen = observe(run, leaves)
-            return seen, as_result(made[0], self.watched) if made else None
+            yield
         finally:
             self.snapshot.restore()
-
-    @cached_property
-    def expected(self) -> Result | None:
-        """The reference on the inputs as they are, in eager code."""
-        return self.run()
 
     def run(
         self,
@@ -199,24 +195,18 @@ class Question:
         ``fresh``: from the state before the call. Otherwise from that which the last run left.
         """
         single = self.reference
-        program = Program(
-            fn or single.fn,
-            single.inputs if inputs is None else inputs,
-            single.variables,
-            single.gradients if gradients is None else gradients,
-            single.seed,
-            scope=single.scope,
+        program = replace(
+            single,
+            fn=fn or single.fn,
+            inputs=single.inputs if inputs is None else inputs,
+            gradients=single.gradients if gradients is None else gradients,
         )
-        if fresh:
-            self.snapshot.restore()
-        try:
-            return as_result(program.step(*program.leaves()), self.watched)
-        except Exception as error:  # noqa: BLE001 - the user's program may refuse other inputs than its own
-            self.failed.append(f"{type(error).__name__}: {error}")
-            return None
-        finally:
-            if fresh:
-                self.snapshot.restore()
+        with self.from_start() if fresh else nullcontext():
+            try:
+                return as_result(program.step(*program.leaves()), self.watched)
+            except Exception as error:  # noqa: BLE001 - the user's program may refuse other inputs than its own
+                self.failed.append(f"{type(error).__name__}: {error}")
+                return None
 
     def result_in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any]) -> Result | None:
         """The same with what the variables are after it."""
@@ -238,27 +228,19 @@ class Question:
         def outside_of_loops(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> Any:
             return None if _in_loop(graph) else on_op(kind, inputs, attributes, outputs, graph)
 
-        single = self.reference
-        program = Program(fn, single.inputs, (), False, single.seed, scope=single.scope)
-        self.snapshot.restore()
-        try:
-            with eager_functions(), op_callback(on_op if loops else outside_of_loops):
-                return read(program.runner("graph")(*program.arguments("graph")))
-        except Exception as error:  # noqa: BLE001 - the user's program may refuse to be built as a graph
-            self.failed.append(f"{type(error).__name__}: {error}")
-            return None
-        finally:
-            self.snapshot.restore()
+        program = replace(self.reference, fn=fn, gradients=False, _graphs={})
+        with self.from_start():
+            try:
+                with eager_functions(), op_callback(on_op if loops else outside_of_loops):
+                    return read(program.runner("graph")(*program.arguments("graph")))
+            except Exception as error:  # noqa: BLE001 - the user's program may refuse to be built as a graph
+                self.failed.append(f"{type(error).__name__}: {error}")
+                return None
 
     def in_eager_code(self, program: Program, on_op: Callable[..., Any]) -> None:
         """Run a program from the same state, with no gradients, for ``on_op`` to see its ops."""
-        plain = Program(program.fn, program.inputs, program.variables, False, program.seed, program.scope)
-        self.snapshot.restore()
-        try:
-            with eager_functions(), op_callback(on_op):
-                plain.step(*plain.leaves())
-        finally:
-            self.snapshot.restore()
+        with self.from_start(), eager_functions(), op_callback(on_op):
+            replace(program, gradients=False).step(*program.leaves())
 
     @cached_property
     def reference_unsteady(self) -> bool:
@@ -272,8 +254,6 @@ class Question:
 
     def with_leaves(self, leaves: Sequence[Any]) -> dict[str, Any]:
         """The inputs, with other leaves."""
-        import tensorflow as tf
-
         packed: dict[str, Any] = tf.nest.pack_sequence_as(dict(self.reference.inputs), list(leaves))
         return packed
 
@@ -288,21 +268,20 @@ class Question:
     @cached_property
     def input_names(self) -> list[str]:
         """What the leaves of the inputs are called."""
-        import tensorflow as tf
-
         names = []
         for name, value in sorted(self.reference.inputs.items()):
             count = len(tf.nest.flatten(value))
             names += [name] if count == 1 else [f"{name}[{index}]" for index in range(count)]
         return names
 
-    def explained(self, predicted: Callable[[Leaf], Array | None]) -> list[Leaf]:
-        """The differing results that a prediction explains."""
-        return [leaf for leaf in self.wrong if leaf.explained_by(predicted(leaf))]
-
     def all_explained(self, predicted: Callable[[Leaf], Array | None]) -> bool:
         """Whether a prediction explains all of the differing results."""
         return bool(self.wrong) and all(leaf.explained_by(predicted(leaf)) for leaf in self.wrong)
+
+
+def handle_of(variable: Any) -> int | None:
+    """The id of a variable's handle, which is what ops read and write."""
+    return getattr(getattr(variable, "handle", None), "_id", None)
 
 
 def _in_loop(graph: Any) -> bool:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from harness._tensorflow import interface, op_callback
+from harness.devices.name import DeviceName
 from harness.evidence.places import places_of_call
 from harness.judgement.arithmetic import MOVEMENT
-from harness.judgement.diagnosis.observed import eager_functions
+from harness.judgement.diagnosis.observed import WRITES, eager_functions
 from harness.judgement.diagnosis.place import layer_of_call
 from harness.judgement.diagnosis.question import Array, Question
 from harness.judgement.runs import Program
@@ -30,7 +31,6 @@ MOVES = (MOVEMENT - TABLES) | {
 }
 #: What both programs start from.
 GIVEN = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
-_WRITES = ("Assign", "ResourceStridedSliceAssign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: What TensorFlow calls a traced function.
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(.+)_\d+$")
 #: Of larger programs, the first results alone are kept.
@@ -74,16 +74,23 @@ class Step:
         return self.places[0] if self.places else None
 
     @property
+    def on(self) -> str:
+        """The short name of its device; empty where it has none."""
+        return DeviceName.parse(self.device).short if self.device else ""
+
+    @property
+    def first(self) -> Array | None:
+        """The first result, where it has one of numbers or booleans."""
+        return self.results[0] if self.results else None
+
+    @property
     def result(self) -> Array | None:
         """The first result, where it is a floating one."""
-        first = self.results[0] if self.results else None
-        return first if first is not None and epsilon_of(first.dtype) else None
+        return self.first if self.first is not None and epsilon_of(self.first.dtype) else None
 
     def gave(self, results: Sequence[Array]) -> bool:
         """Whether these are its results, but for rounding."""
-        return len(results) == len(self.results) and all(
-            mine is not None and equal(other, mine) for other, mine in zip(results, self.results, strict=True)
-        )
+        return len(results) == len(self.results) and all(map(equal, results, self.results))
 
     @property
     def computes(self) -> bool:
@@ -254,12 +261,8 @@ def recording() -> Iterator[Recording]:
 def run_recorded(question: Question, program: Program, *, gradients: bool = False) -> tuple[Recording, Any, Any]:
     """The ops of a run from the state before the call, and the outputs and gradients that it returned."""
     plain = replace(program, gradients=gradients, _graphs={})
-    question.snapshot.restore()
-    try:
-        with recording() as steps:
-            outputs, found = plain.step(*plain.leaves())
-    finally:
-        question.snapshot.restore()
+    with question.from_start(), recording() as steps:
+        outputs, found = plain.step(*plain.leaves())
     return steps, outputs, found
 
 
@@ -276,7 +279,7 @@ def titled(step: Step) -> str:
 
 def writes_to(handle: int | None, steps: Iterable[Step]) -> list[Step]:
     """The steps that write to a variable."""
-    return [step for step in steps if step.kind.startswith(_WRITES) and step.inputs[0] == handle]
+    return [step for step in steps if step.kind.startswith(WRITES) and step.inputs[0] == handle]
 
 
 def steps_of(question: Question, program: Program) -> list[Step]:
@@ -284,16 +287,11 @@ def steps_of(question: Question, program: Program) -> list[Step]:
     return run_recorded(question, program)[0]
 
 
-def epsilon_of_tensor(tensor: Any) -> float:
-    """The epsilon of a floating tensor that has a value here, or 0.0."""
-    floating = tensor.dtype.is_floating or tensor.dtype.is_complex
-    return epsilon_of(tensor.dtype.as_numpy_dtype) if floating else 0.0
-
-
-def equal(one: Array, other: Array) -> bool:
-    """Whether two results are the same: floating numbers but for rounding, all others exactly."""
-    same = one.shape == other.shape and numbers_of(one) == numbers_of(other)
-    return same and _alike(one, other) and bool(np.all(close(one, other)))
+def equal(one: Array | None, other: Array | None) -> bool:
+    """Whether two results are known and the same: floating numbers but for rounding, all others exactly."""
+    if one is None or other is None or one.shape != other.shape or numbers_of(one) != numbers_of(other):
+        return False
+    return _alike(one, other) and bool(np.all(close(one, other)))
 
 
 def numbers_of(array: Array) -> np.dtype:

@@ -11,9 +11,11 @@ import numpy as np
 
 from harness.evidence.op_types import op_arguments
 from harness.judgement.arithmetic import MOVEMENT, PYTHON
+from harness.judgement.diagnosis.lookup import shaped_like
 from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import GIVEN, Step, equal
+from harness.lazy import tf
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
@@ -33,26 +35,19 @@ class Call:
     attributes: tuple[Any, ...]
     device: str
 
-    def again(self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None, **how: bool) -> Array:
+    def again(self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None) -> Array:
         """The first of :meth:`results`."""
-        return self.results(device, cast, inputs, **how)[0]
+        return self.results(device, cast, inputs)[0]
 
-    def results(
-        self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None, *, compiled: bool = False
-    ) -> list[Array]:
-        """What it gives on this device, with its floating numbers of another dtype, from other inputs, or by XLA."""
-        import tensorflow as tf
-
+    def results(self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None) -> list[Array]:
+        """What it gives on this device, with its floating numbers of another dtype, or from other inputs."""
         with tf.device(device):
             given = [tf.convert_to_tensor(each) for each in (self.inputs if inputs is None else inputs)]
             given = [tf.cast(each, cast) if cast is not None and each.dtype.is_floating else each for each in given]
-            run = tf.function(self._run, jit_compile=True) if compiled else self._run
-            made = run(given)
+            made = self._run(given)
         return [np.asarray(each.numpy()) for each in (made if isinstance(made, (list, tuple)) else [made])]
 
     def _run(self, given: list[Any]) -> Any:
-        import tensorflow as tf
-
         pairs = dict(zip(self.attributes[::2], self.attributes[1::2], strict=True))
         run = getattr(tf.raw_ops, self.kind)
         arguments: dict[str, Any] = {}
@@ -71,13 +66,16 @@ class Call:
 
 def from_reference(search: Search, step: Step) -> list[Array] | None:
     """What a step gives from the reference's inputs; ``None`` where it cannot be run again, or they are not known."""
-    import tensorflow as tf
-
     inputs = [_of_reference(search, step, number) for number in range(len(step.inputs))]
     if not repeats(step.kind) or any(value is None for value in inputs) or any(one is None for one in step.results):
         return None
+    return run_again(step, inputs, step.given)
+
+
+def run_again(step: Step, inputs: Sequence[Any], attributes: tuple[Any, ...]) -> list[Array] | None:
+    """What a step gives on its device from these inputs; ``None`` where it cannot be run again."""
     try:
-        return Call(step.kind, tuple(inputs), step.given, step.device).results(step.device)
+        return Call(step.kind, tuple(inputs), attributes, step.device).results(step.device)
     except (tf.errors.OpError, TypeError, ValueError, KeyError, AttributeError):
         return None  # an op that Python does not have, or that needs what it is not given here
 
@@ -87,16 +85,11 @@ def _of_reference(search: Search, step: Step, number: int) -> Array | None:
     name = step.inputs[number]
     if name in search.replaced:
         return search.replaced[name]
+    own, partner = search.read(step, number), search.partner.get(name)
     if name not in search.maker:
-        return search.inputs[name].numpy() if name in search.inputs else step.constants.get(number)
-    own, partner = search.value(name), search.partner.get(name)
+        return own
     if own is None or partner is None:
         return None
-    for result in partner.step.results if partner.step is not None else ():
-        rows = partner.rows
-        if result is None or (rows is not None and result.ndim <= rows.axis):
-            continue
-        other = result if rows is None else np.take(result, rows.numbers, rows.axis)
-        if other.size == own.size and equal(theirs := other.reshape(own.shape), own):
-            return theirs
-    return own
+    results = partner.step.results if partner.step is not None else ()
+    alike = (theirs for result in results for theirs in shaped_like(own, result, partner.rows) if equal(theirs, own))
+    return next(alike, own)

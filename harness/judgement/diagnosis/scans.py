@@ -14,7 +14,6 @@ from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import Step, close, named, slack
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.wording import rows_text
-from harness.judgement.tolerance import epsilon_of
 
 #: A carry that is read several times is reported up to so many.
 _MOST_TIMES = 16
@@ -41,17 +40,10 @@ def wrong_carry(question: Question) -> Iterator[Cause]:
     if not partners.aligned or len(partners.shards) < 2:
         return
     for number, whole in enumerate(search.whole):
-        parts = [steps[number].results[0] if steps[number].results else None for steps in partners.shards]
-        result = whole.results[0] if whole.results else None
-        if (
-            result is None
-            or not epsilon_of(result.dtype)
-            or not result.size
-            or not result.ndim
-            or any(part is None for part in parts)
-        ):
+        known = [part for steps in partners.shards if (part := steps[number].result) is not None]
+        result = whole.result
+        if result is None or not result.size or not result.ndim or len(known) < len(partners.shards):
             continue
-        known = [part for part in parts if part is not None]
         for law in _LAWS:
             for last in (False, True):
                 if (scan := _Scan.of(result, known, partners.sizes, law, last)) is not None:
@@ -83,13 +75,10 @@ class _Scan:
         rows = np.split(whole.astype(np.float64), np.cumsum(sizes)[:-1])
         order = list(range(len(parts)))[:: -1 if last else 1]
         own = [parts[shard].astype(np.float64) for shard in order]
-        carries = [_carry(rows[shard], part, law, whole) for shard, part in zip(order, own, strict=True)]
-        if any(carry is None for carry in carries):
-            return None
+        carries = (_carry(rows[shard], part, law, whole) for shard, part in zip(order, own, strict=True))
         known = [carry for carry in carries if carry is not None]
-        off = slack(whole)
-        none = [bool(np.allclose(carry, law.nothing, rtol=0.0, atol=off)) for carry in known]
-        if not none[0] or all(none):
+        none = [bool(np.allclose(carry, law.nothing, rtol=0.0, atol=slack(whole))) for carry in known]
+        if len(known) < len(parts) or not none[0] or all(none):
             return None
         return cls(law, order, own, known, [part[0 if last else -1] for part in own])
 
@@ -137,7 +126,7 @@ def _carry(whole: Array, part: Array, law: _Law, scale: Array) -> Array | None:
 
 def _with_carry(search: Search, step: Step, scan: _Scan) -> bool:
     """Whether a step makes the rows of a shard with the right carry, and not without."""
-    made = step.results[0]
+    made = step.first
     if made is None or search.is_bad(step):
         return False
     shapes = [part for part in scan.parts if part.shape == made.shape]
@@ -146,10 +135,10 @@ def _with_carry(search: Search, step: Step, scan: _Scan) -> bool:
 
 def _causes(question: Question, search: Search, whole: Step, scan: _Scan) -> Iterator[Cause]:
     wrong: dict[int, tuple[Step, str]] = {}
-    result = whole.results[0]
+    result = whole.result
     assert result is not None
     for step in search.steps:
-        made = step.results[0] if step.results else None
+        made = step.first
         if made is None or made.dtype != result.dtype or not step.place:
             continue
         for at, part in enumerate(scan.parts):

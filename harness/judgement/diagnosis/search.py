@@ -7,19 +7,19 @@ reference. Floating numbers are equal but for rounding, integers and booleans ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
 
-from harness.devices.name import DeviceName
 from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.lookup import Rows
 from harness.judgement.diagnosis.partners import Partner, Partners
-from harness.judgement.diagnosis.question import Array, Leaf, Question
+from harness.judgement.diagnosis.question import Array, Leaf, Question, handle_of
 from harness.judgement.diagnosis.recorded import MOVES, Step, equal, is_common, run_recorded, writes_to
 from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
 from harness.judgement.runs import projections
+from harness.lazy import tf
 
 #: What these make does not depend on the numbers that they read.
 _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
@@ -43,8 +43,6 @@ class Search:
     """The ops of the program, each with what its results are to the reference."""
 
     def __init__(self, question: Question) -> None:
-        import tensorflow as tf
-
         self.question = question
         backward = question.only_gradients
         whole, expected, _ = run_recorded(question, question.reference, gradients=backward)
@@ -63,7 +61,9 @@ class Search:
         self.partners = Partners(given, whole, *on_shards(question, backward=backward))
         self.whole = whole
         self.inputs = {leaf._id: leaf for leaf in question.parallel.leaves() if hasattr(leaf, "_id")}
+        #: What made a tensor of the program, and one of the reference.
         self.maker = {name: step for step in self.steps for name in step.outputs}
+        self.maker_there = {name: step for step in whole for name in step.outputs}
         self.order = {id(step): number for number, step in enumerate(self.steps)}
         self.groups = groups_of(self.steps)
         self.status: dict[int, _Status] = {}
@@ -88,21 +88,19 @@ class Search:
                 self.status[name] = "differs"
 
     def value(self, name: int) -> Array | None:
-        """The value of a tensor that an op made."""
-        step = self.maker[name]
-        return step.results[step.outputs.index(name)]
+        """The value of a tensor that an op of either program made, if it is known."""
+        step = self.maker.get(name) or self.maker_there.get(name)
+        return None if step is None else step.results[step.outputs.index(name)]
 
     def read(self, step: Step, number: int) -> Array | None:
-        """The value of an input of a step, if it is known."""
+        """The value of an input of a step of either program, if it is known."""
         name = step.inputs[number]
-        if name in self.maker:
-            return self.value(name)
-        return self.inputs[name].numpy() if name in self.inputs else step.constants.get(number)
+        if name in self.inputs:
+            return np.asarray(self.inputs[name].numpy())
+        return step.constants.get(number, self.value(name))
 
     def wrong_outputs(self) -> Iterator[tuple[int, Leaf]]:
         """The tensors of the outputs, and of the gradients, that differ."""
-        import tensorflow as tf
-
         made = {"outputs": self.flat, "gradients": self.gradients}
         for leaf in self.question.wrong:
             if leaf.part in made and leaf.index < len(made[leaf.part]):
@@ -172,16 +170,15 @@ class Search:
             made = {
                 id(known.step) for name in step.outputs if (known := self.partner.get(name)) and known.how == "same"
             }
-            parts, waiting = [], list(step.inputs) if step.computes else []
-            while waiting:
-                name = waiting.pop()
-                if self.status.get(name) == "local":
-                    parts.append(name)
-                    waiting += self.maker[name].inputs if self.maker[name].kind in MOVES else ()
+            local = self.tensors_behind(step, self._is_local_move) if step.computes else ()
+            parts = [name for name in local if self.status[name] == "local"]
             sources = [name for name in parts if self.maker[name].kind not in MOVES]
             if made.intersection(id(known.step) for name in sources if (known := self.partner.get(name))):
                 parts += [each for name in sources for each in self.maker[name].outputs]
                 self.status.update((name, "moved" if self.maker[name].kind in MOVES else "part") for name in parts)
+
+    def _is_local_move(self, name: int) -> bool:
+        return self.status[name] == "local" and self.maker[name].kind in MOVES
 
     def makes_offsets(self, step: Step) -> bool:
         """Whether a step makes integers of the data with another constant on each device, as indices in a part are."""
@@ -219,7 +216,7 @@ class Search:
 
     def rows_of_device(self, step: Step) -> tuple[int, ...]:
         """The rows of the batch that belong on the device of a step."""
-        return self.shards[1].get(DeviceName.parse(step.device).short, ()) if step.device else ()
+        return self.shards[1].get(step.on, ())
 
     def in_group(self, step: Step, port: int) -> Partner | None:
         """The partner of what the same step makes on all devices together."""
@@ -259,8 +256,8 @@ class Search:
         found = [name for name, _ in self.wrong_outputs()]
         for leaf in self.question.wrong:
             if leaf.part == "state":
-                handle = getattr(getattr(self.question.watched[leaf.index], "handle", None), "_id", None)
-                found += [name for step in writes_to(handle, self.steps) for name in step.inputs[1:]]
+                writes = writes_to(handle_of(self.question.watched[leaf.index]), self.steps)
+                found += [name for step in writes for name in step.inputs[1:]]
         return found
 
     def sources(self, step: Step) -> Iterable[int]:
@@ -286,7 +283,7 @@ class Search:
                 and equal(value, leaf.found)
                 for value in step.constants.values()
             ):
-                yield getattr(getattr(self.question.watched[leaf.index], "handle", None), "_id", None)
+                yield handle_of(self.question.watched[leaf.index])
 
     def first(self, roots: Iterable[int], bad: set[str]) -> Step | None:
         """The first step behind these tensors whose result is bad and that reads nothing bad."""
@@ -318,14 +315,28 @@ class Search:
         """Whether a tensor has some of the rows of a result of the reference."""
         return name in self.rows and len({*self.rows[name].numbers}) < self.rows[name].of
 
-    def behind(self, step: Step) -> list[Step]:
-        """The steps that only moved data, or made the program's own integers, on the way to what a step reads."""
-        found: list[Step] = []
-        waiting = [step]
+    def tensors_behind(self, step: Step, through: Callable[[int], bool]) -> Iterator[int]:
+        """What a step reads of other steps, and what those read that made a tensor that ``through`` is true of."""
+        waiting, seen = [step], set[int]()
         while waiting:
             for name in waiting.pop().inputs:
-                maker = self.maker.get(name)
-                if maker is not None and self.status[name] in ("moved", "own") and maker not in found:
-                    found.append(maker)
-                    waiting.append(maker)
-        return sorted(found, key=lambda each: -self.order[id(each)])
+                if name in self.maker and name not in seen:
+                    seen.add(name)
+                    yield name
+                    if through(name):
+                        waiting.append(self.maker[name])
+
+    def behind_moves(self, step: Step) -> Iterator[int]:
+        """What a step reads of other steps, and what those read that only move data."""
+        return self.tensors_behind(step, lambda name: self.maker[name].kind in MOVES)
+
+    def behind(self, step: Step) -> list[Step]:
+        """The steps that only moved data, or made the program's own integers, on the way to what a step reads."""
+
+        def is_passed(name: int) -> bool:
+            return self.status[name] in ("moved", "own")
+
+        found = {
+            id(self.maker[name]): self.maker[name] for name in filter(is_passed, self.tensors_behind(step, is_passed))
+        }
+        return sorted(found.values(), key=lambda each: -self.order[id(each)])

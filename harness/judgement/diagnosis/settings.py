@@ -17,10 +17,12 @@ import numpy as np
 from harness.devices.name import DeviceName
 from harness.evidence.places import place_of_call
 from harness.judgement.diagnosis.question import Array, Cause, Question
-from harness.judgement.diagnosis.recorded import epsilon_of_tensor, equal
+from harness.judgement.diagnosis.recorded import equal
 from harness.judgement.diagnosis.replays import Call, repeats
 from harness.judgement.diagnosis.wording import listed
-from harness.judgement.runs import MODES, Program, Result, as_result
+from harness.judgement.runs import Mode, Program, Result, as_result
+from harness.judgement.tolerance import epsilon_of_name
+from harness.lazy import tf
 from harness.plural import plural
 
 #: TensorFlow's optimizers of graphs that are on by default and may change what is computed.
@@ -114,8 +116,6 @@ def on_a_device(question: Question) -> Iterator[Cause]:
 
 
 def _in_halves(call: _Accused, device: str) -> Array:
-    import tensorflow as tf
-
     first, *rest = call.inputs
     return np.concatenate([call.again(device, inputs=(half, *rest)) for half in tf.split(first, 2)])
 
@@ -166,8 +166,6 @@ def _split(inputs: list[Array], rows: list[bool], shards: int) -> list[tuple[Arr
 
 @contextmanager
 def _without_tf32() -> Iterator[None]:
-    import tensorflow as tf
-
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
@@ -189,7 +187,7 @@ def _first_accused(question: Question, places: list[str]) -> _Accused | None:
         if (
             not inputs
             or any(each.dtype.name in ("resource", "string", "variant") for each in inputs)
-            or not epsilon_of_tensor(outputs[0])
+            or not epsilon_of_name(outputs[0].dtype.name)
         ):
             return
         device, place = outputs[0].device, place_of_call()
@@ -208,8 +206,6 @@ def _first_accused(question: Question, places: list[str]) -> _Accused | None:
         finally:
             busy = False
 
-    import tensorflow as tf
-
     question.in_eager_code(question.parallel, on_op)
     return accused[0] if accused else None
 
@@ -227,7 +223,8 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
         with _options(**{name: False}):
             if table.note(f"{name} off", lambda: _right(question, _run(question, question.mode))):
                 guilty = guilty or name
-    table.note("XLA (jit_compile=True)", lambda: _right(question, _compiled(question)))
+    compiled = replace(question.parallel, fn=tf.function(question.parallel.fn, jit_compile=True))
+    table.note("XLA (jit_compile=True)", lambda: _right(question, _run(question, "graph", compiled)))
     fewer = _fewer(len(question.devices))
     if fewer and question.maker is None:
         table.untried.append(
@@ -263,7 +260,7 @@ def _right_line_by_line(question: Question) -> bool:
 def _right_on(question: Question, shards: int) -> bool:
     """Whether the results are right where the program is made for fewer devices."""
     assert question.maker is not None
-    made = replace(question.parallel, fn=question.maker(question.devices[:shards]), _graphs={})
+    made = replace(question.parallel, fn=question.maker(question.devices[:shards]))
     result = _run(question, question.mode, made)
     if any(_shape(leaf.of(result)) != _shape(leaf.expected) for leaf in question.wrong):
         raise _CannotTry("its results then have other shapes")
@@ -274,28 +271,10 @@ def _shape(array: Array | None) -> tuple[int, ...] | None:
     return None if array is None else array.shape
 
 
-def _run(question: Question, mode: str, other: Program | None = None) -> Result:
-    program = other or question.parallel
-    program.forget_graphs()
-    question.snapshot.restore()
-    try:
-        known = next(each for each in MODES if each == mode)
-        return as_result(program.runner(known)(*program.arguments(known)), question.watched)
-    finally:
-        program.forget_graphs()
-        question.snapshot.restore()
-
-
-def _compiled(question: Question) -> Result:
-    import tensorflow as tf
-
-    program = question.parallel
-    own = replace(program, fn=tf.function(program.fn, jit_compile=True), _graphs={})
-    question.snapshot.restore()
-    try:
-        return as_result(own.runner("graph")(*own.arguments("graph")), question.watched)
-    finally:
-        question.snapshot.restore()
+def _run(question: Question, mode: Mode, other: Program | None = None) -> Result:
+    program = replace(other or question.parallel, _graphs={})
+    with question.from_start():
+        return as_result(program.runner(mode)(*program.arguments(mode)), question.watched)
 
 
 def _right(question: Question, result: Result) -> bool:
@@ -306,8 +285,6 @@ def _right(question: Question, result: Result) -> bool:
 @contextmanager
 def _options(**options: bool) -> Iterator[None]:
     """Set options of TensorFlow's graph optimization in the body."""
-    import tensorflow as tf
-
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options(options)
     try:

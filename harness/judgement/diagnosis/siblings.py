@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.devices.name import DeviceName
 from harness.judgement.arithmetic import SPLITS
 from harness.judgement.diagnosis.expected import counterpart
 from harness.judgement.diagnosis.origins import named_steps
@@ -41,7 +40,7 @@ def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
         for number in counts
         for _, leaf in search.wrong_outputs()
         for result in whole[number].results
-        if leaf.expected is not None and result is not None and equal(result, leaf.expected)
+        if equal(result, leaf.expected)
     }
     usual = max(counts, key=lambda number: (number in wanted, counts[number], number))
     odd = [(step, ops) for step, ops in parts if usual not in ops and ops and step.place]
@@ -55,46 +54,28 @@ def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
 
 def choosing(search: Search, join: Step) -> Step | None:
     """Of a step that only moves data: the first step behind it that makes wrong numbers, such as indices to rows."""
-    waiting, seen, found = [join], {id(join)}, []
-    while waiting:
-        for name in waiting.pop().inputs:
-            step = search.maker.get(name)
-            if step is None or id(step) in seen:
-                continue
-            seen.add(id(step))
-            if step.kind in MOVES:
-                waiting.append(step)
-            elif search.status[name] == "differs" and step.place:
-                found.append(step)
+    steps = (search.maker[name] for name in search.behind_moves(join) if search.status[name] == "differs")
+    found = (step for step in steps if step.kind not in MOVES and step.place)
     return min(found, key=lambda step: search.order[id(step)], default=None)
 
 
 def wrong_indices(search: Search, step: Step) -> tuple[Step, str] | None:
     """A step that chooses other rows than the reference's step in its place, of which this one reads, and by which."""
-    made = {name: result for each in search.whole for name, result in zip(each.outputs, each.results, strict=True)}
-    waiting, seen = [step], {id(step)}
-    while waiting:
-        for name in waiting.pop().inputs:
-            choice = search.maker.get(name)
-            if choice is None or id(choice) in seen or choice.kind not in MOVES:
-                continue
-            seen.add(id(choice))
-            waiting.append(choice)
-            alike = [each for each in search.whole if (each.kind, each.gradient_of) == (choice.kind, "")]
-            if choice.kind not in _CHOICES or choice.gradient_of or not choice.place or not alike:
-                continue
-            other = counterpart(search, choice, alike) or (alike[0] if len(alike) == 1 else None)
-            rows, mine = search.rows_of_device(choice), search.read(choice, 1)
-            if other is None or mine is None or not mine.ndim or _has_part(other.results[0], choice.results[0], rows):
-                continue
-            theirs = made.get(other.inputs[1], other.constants.get(1))
-            parts = _parts(theirs, mine, rows)
-            if parts and not any(equal(mine, part) for part in parts):
-                at = tuple(index[0] for index in np.nonzero(mine != parts[-1]))
-                maker = search.maker.get(choice.inputs[1])
-                by = f", made by {named(maker)}" if maker is not None and maker.place != choice.place else ""
-                numbers = f"{mine[at]} instead of {parts[-1][at]}"
-                return choice, f"it chooses other rows than the reference: {numbers}{by}"
+    for choice in (search.maker[name] for name in search.behind_moves(step)):
+        if choice.kind not in _CHOICES or choice.gradient_of or not choice.place:
+            continue
+        alike = [each for each in search.whole if (each.kind, each.gradient_of) == (choice.kind, "")]
+        other = counterpart(search, choice, alike) or (alike[0] if len(alike) == 1 else None)
+        rows, mine = search.rows_of_device(choice), search.read(choice, 1)
+        if other is None or mine is None or not mine.ndim or _has_part(other.results[0], choice.results[0], rows):
+            continue
+        parts = _parts(search.read(other, 1), mine, rows)
+        if parts and not any(equal(mine, part) for part in parts):
+            at = tuple(index[0] for index in np.nonzero(mine != parts[-1]))
+            maker = search.maker.get(choice.inputs[1])
+            by = f", made by {named(maker)}" if maker is not None and maker.place != choice.place else ""
+            numbers = f"{mine[at]} instead of {parts[-1][at]}"
+            return choice, f"it chooses other rows than the reference: {numbers}{by}"
     return None
 
 
@@ -113,17 +94,12 @@ def _parts(theirs: Array | None, mine: Array, rows: Sequence[int]) -> list[Array
 
 def rearranging(search: Search, join: Step) -> Step | None:
     """Of a step that joins right parts in a wrong way: the first step behind it that moves data as no other does."""
-    seen: set[int] = set()
-    waiting, found = [join], []
-    while waiting:
-        for name in waiting.pop().inputs:
-            step = search.maker.get(name)
-            if step is not None and id(step) not in seen:
-                seen.add(id(step))
-                waiting.append(step)
-                own = step.kind in MOVES - SPLITS and name in search.from_data and step.place
-                if own and (_moved(search, name) or reordered(search, name)):
-                    found.append(step)
+    found = []
+    for name in search.tensors_behind(join, lambda _: True):
+        step = search.maker[name]
+        own = step.kind in MOVES - SPLITS and name in search.from_data and step.place
+        if own and (_moved(search, name) or reordered(search, name)):
+            found.append(step)
     # In another shape rows stand in their order: where rows are chosen by their numbers, rather these are wrong.
     chosen = [step for step in found if step.kind in _CHOICES and step.inputs[1] in search.maker]
     found = [step for step in found if step.kind not in _SHAPES] if chosen else found
@@ -155,7 +131,7 @@ def unread_result(search: Search) -> str:
         if lost and step.place and any(read.intersection(each.outputs) for each in search.groups[id(step)]):
             if len(step.outputs) > 1:
                 return f"part {lost[-1]} of {named(step)}"
-            return f"the result of {named(step)} on {DeviceName.parse(step.device).short}"
+            return f"the result of {named(step)} on {step.on}"
     return ""
 
 
@@ -177,8 +153,8 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
         siblings = [each for each in search.groups[id(step)] if played.intersection(each.outputs)]
         if not (siblings or _has_gradient(search, step)):
             continue
-        lost = [each.device for each in search.groups[id(step)] if not played.intersection(each.outputs)]
-        on = f" on {listed([DeviceName.parse(device).short for device in dict.fromkeys(lost)])}" if siblings else ""
+        lost = [each.on for each in search.groups[id(step)] if not played.intersection(each.outputs)]
+        on = f" on {listed(list(dict.fromkeys(lost)))}" if siblings else ""
         if not steps.watched.intersection(step.inputs):
             return step, f"the gradient stops at {step.kind}{on}, which no tape records"
         readers = (each for each in steps if step.outputs[0] in each.inputs)
@@ -212,9 +188,8 @@ def odd_reading(search: Search, step: Step, expected: Step | None) -> tuple[Step
         lines = [pair for pair in zip_longest(mine.places, theirs.places) if pair[0] != pair[1]]
         if lines or mine.kind != theirs.kind:
             one, two = lines[0] if lines else (mine.place, theirs.place)
-            on = DeviceName.parse(right.device).short
             it = f"its input equals the result of {titled(mine)} ({one}) in the reference"
-            found = step, f"{it}, but on {on} that of {titled(theirs)} ({two})"
+            found = step, f"{it}, but on {right.on} that of {titled(theirs)} ({two})"
         step, other = search.maker[odd[0]], search.maker[odd[1]]
         right = other if (step.kind, step.places) == (other.kind, other.places) else None
     return found if found is not None and found[0].place else None
@@ -238,9 +213,8 @@ def _has_gradient(search: Search, step: Step) -> bool:
     partner = search.partner.get(step.outputs[0])
     if partner is None or partner.step is None or not search.whole.played.intersection(partner.step.outputs):
         return False
-    (result, *_), played = step.results, search.steps.played
-    others = (each for each in search.steps if played.intersection(each.outputs))
-    return result is not None and not any(each.result is not None and equal(result, each.result) for each in others)
+    others = (each for each in search.steps if search.steps.played.intersection(each.outputs))
+    return not any(equal(step.result, each.result) for each in others)
 
 
 def zeros_instead(search: Search) -> tuple[Step, str] | None:
@@ -252,8 +226,9 @@ def zeros_instead(search: Search) -> tuple[Step, str] | None:
             continue
         zeros = [step for step in parts if not np.any(step.result) and step.place]
         if 0 < len(zeros) < len(parts):
-            on = DeviceName.parse(zeros[0].device).short
-            return zeros[0], f"{titled(zeros[0])} on {on} makes zeros, which {join.kind} joins with the other parts"
+            return zeros[
+                0
+            ], f"{titled(zeros[0])} on {zeros[0].on} makes zeros, which {join.kind} joins with the other parts"
     return None
 
 
@@ -262,13 +237,12 @@ def unlike_siblings(search: Search, step: Step) -> str:
     right = next((each for each in search.groups[id(step)] if not search.is_bad(each)), None)
     if right is None:
         return ""
-    on = DeviceName.parse(right.device).short
     if step.kind == "ReadVariableOp" and not search.written(step) and (before := search.written(right)):
-        return f"no op writes to the variable first, but {named_steps(before)} does on {on}"
+        return f"no op writes to the variable first, but {named_steps(before)} does on {right.on}"
     for mine, theirs in zip(step.inputs, right.inputs, strict=False):
         one, other = search.maker.get(mine), search.maker.get(theirs)
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):
-            return f"it reads the result of {named(one)}, and on {on} that of {named(other)}"
+            return f"it reads the result of {named(one)}, and on {right.on} that of {named(other)}"
     return ""
 
 

@@ -73,8 +73,6 @@ def _explains(leaf: Leaf, shards: list[list[_Scattered]], sizes: list[int], at: 
             places = indices[..., 0] if indices.ndim > joined.ndim - 1 and indices.shape[-1] == 1 else indices
             if places.ndim == 1 and len(places) == len(joined):
                 np.add.at(predicted, places, joined)
-                if leaf.explained_by(predicted) and any(
-                    each is not None and equal(each, joined) for step in steps for each in step.results
-                ):
+                if leaf.explained_by(predicted) and any(equal(each, joined) for step in steps for each in step.results):
                     return True
     return False
