@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.lookup import shaped_like
+from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
 from harness.judgement.diagnosis.question import handle_of
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
 from harness.judgement.diagnosis.wording import attribute_text, constant_text, constant_texts, rows_text
@@ -16,7 +16,6 @@ from harness.judgement.state import named_variables
 from harness.plural import plural
 
 if TYPE_CHECKING:
-    from harness.judgement.diagnosis.lookup import Rows
     from harness.judgement.diagnosis.search import Search
 
 #: These pair all rows of one input with all rows of another.
@@ -66,16 +65,12 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
 
 def _other_values(search: Search, step: Step) -> str:
     """For how many keys a table has other values than the reference's, as far as the keys are those of one shard."""
-    mine = step.results[0]
-    looked_up = [each.results[0] for each in search.whole if each.kind == step.kind]
+    mine = step.first
     parts = [
         part
-        for theirs in looked_up
-        if theirs is not None
-        for part in (
-            theirs,
-            *(theirs[list(rows)] for rows in search.shards[1].values() if rows and max(rows) < len(theirs)),
-        )
+        for each in search.whole
+        for rows in ((), *search.shards[1].values())
+        for part in (whole_and_rows(each.first, Rows(0, rows, 0)) if each.kind == step.kind else ())
         if mine is not None and part.shape == mine.shape and not equal(mine, part)
     ]
     found = [(int(np.count_nonzero(mine != part)), part) for part in parts]
@@ -104,7 +99,8 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
         return ""
 
     def is_own(array: np.ndarray | None) -> bool:
-        return any(equal(own, rows) for rows in shaped_like(own, array, partner.rows))
+        parts = (part for part in whole_and_rows(array, partner.rows) if part.size == own.size)
+        return any(equal(own, part.reshape(own.shape)) for part in parts)
 
     if is_own(wanted):
         return ""
@@ -213,11 +209,10 @@ def overflowing(search: Search, step: Step) -> str:
 
 def repeated_write(search: Search) -> Step | None:
     """The first write to a wrong variable that the reference does not make, where what is written is right."""
-    for leaf in search.question.wrong:
-        if leaf.part == "state" and (handle := handle_of(search.question.watched[leaf.index])) is not None:
-            usual = len(writes_to(handle, search.whole))
-            if usual and (more := writes_to(handle, search.steps)[usual:]):
-                return more[0]
+    for _, handle in search.wrong_variables():
+        usual = len(writes_to(handle, search.whole))
+        if usual and (more := writes_to(handle, search.steps)[usual:]):
+            return more[0]
     return None
 
 
@@ -229,8 +224,7 @@ def written_by_each_shard(search: Search, step: Step) -> tuple[Step, str] | None
             reached.update(each.outputs)
             writes += [] if each.outputs else [each]
     names, count = [], len(search.partners.sizes)
-    for leaf in (leaf for leaf in search.question.wrong if leaf.part == "state"):
-        handle = handle_of(search.question.watched[leaf.index])
+    for leaf, handle in search.wrong_variables():
         often, usual = (len(writes_to(handle, steps)) for steps in (search.steps, search.whole))
         if usual and often == count * usual:
             names.append(leaf.name.removesuffix(" after the call"))

@@ -131,21 +131,17 @@ def _origin(search: Search) -> Origin | None:
         return None
     if found.kind in MOVES and (chosen := choosing(search, found)) is not None:
         found = chosen
-    expected, pair, choice = expected_after(search, found), None, None
-    if (odd := odd_part(search, found)) is not None:
+    expected, alike = expected_after(search, found), list[Step]()
+    pair = choice = None
+    if (odd := odd_part(search, found) or odd_reading(search, found, expected)) is not None:
         found, contrast = odd
-        alike = [found]
-    elif (reading := odd_reading(search, found, expected)) is not None:
-        found, contrast = reading
         alike = [found]
     elif (choice := wrong_indices(search, found)) is not None:
         found, contrast = choice
-        alike = []
     elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
-        found, alike, contrast = moving, [], REARRANGED
+        found, contrast = moving, REARRANGED
     elif (stale := stale_read(search, found, expected)) is not None:
         found, contrast = stale
-        alike = []
     elif found.kind in MOVES and (pair := first_unlike(search, found)) is not None:
         (found, expected), contrast = pair, ""
         alike = [found]

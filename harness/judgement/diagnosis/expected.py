@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 def expected_after(search: Search, step: Step) -> Step | None:
     """The op of the reference that computes with what this one reads."""
-    tensors = {name for each in (step, *search.behind(step)) for name in each.inputs}
-    read = {
-        name
-        for tensor in tensors
-        if (partner := search.partner.get(tensor)) is not None and partner.step is not None
-        for name in partner.step.outputs
-    }
+    read = {name for each in (step, *search.behind(step)) for name in search.read_there(each)}
     alike = [each for each in search.whole if _is_like(step, each)]
     equals = _equals(search, read, alike)
     readers = [each for each in alike if equals.intersection(each.inputs)]

@@ -104,14 +104,14 @@ class Lookup(Generic[Owner]):
                 yield known.owner, Rows(0, (number,), len(known.array))
 
 
-def shaped_like(own: Array, whole: Array | None, rows: Rows | None) -> list[Array]:
-    """A result of the reference, and these rows of it, in the shape of ``own``, where they have as many elements."""
+def whole_and_rows(whole: Array | None, rows: Rows | None) -> list[Array]:
+    """A result of the reference, if it is known, and these rows of it, if it has them."""
     if whole is None:
         return []
     parts = [whole]
     if rows is not None and whole.ndim > rows.axis and whole.shape[rows.axis] > max(rows.numbers, default=0):
         parts.append(np.take(whole, rows.numbers, rows.axis))
-    return [part.reshape(own.shape) for part in parts if part.size == own.size]
+    return parts
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

@@ -18,7 +18,9 @@ def of_another_shard(question: Question) -> Iterator[Cause]:
     """One of several inputs, such as lengths or labels, is given to shards that its rows do not belong to."""
     layout = next((each for each in partitions(question) if each.seen), None)
     outputs = [leaf for leaf in question.wrong if leaf.part != "gradients"]
-    if layout is None or not outputs or not _may_read_others(searched(question)):
+    if layout is None or not outputs or sorted(layout.covered) != list(range(layout.rows)):
+        return
+    if not _may_read_others(searched(question)):
         return
     leaves = question.reference.leaves()
     cuts = {index: cut for index, cut in layout.cuts.items() if len({len(rows) for rows in cut[1]}) == 1}
@@ -26,11 +28,7 @@ def of_another_shard(question: Question) -> Iterator[Cause]:
         if whole is not None and whole.shape[layout.axis : layout.axis + 1] == (layout.rows,):
             cuts.setdefault(index, layout.cuts[layout.main])
     tried = [
-        (index, given)
-        for wrong in (_all_shards, _one_shard)
-        for index in cuts
-        for given in wrong(len(layout.shards))
-        if sorted(layout.covered) == list(range(layout.rows))
+        (index, given) for wrong in (_all_shards, _one_shard) for index in cuts for given in wrong(len(layout.shards))
     ]
     for index, given in tried[:_MOST_TRIES]:
         axis, shards = cuts[index]

@@ -70,12 +70,10 @@ class Partners:
         The gradient of a mean over the rows is like this.
         """
         wanted = self.whole[number].result
-        parts = [steps[number].result for steps in self.shards]
-        arrays = [part for part in parts if part is not None]
-        if not self.whole[number].gradient_of or wanted is None or not wanted.any() or len(arrays) < len(parts):
+        if not self.whole[number].gradient_of or wanted is None or not wanted.ndim or not wanted.any():
             return False
-        made = Join("concat").of(_shares(arrays, self.sizes), self.sizes) if wanted.ndim else None
-        return made is not None and equal(made, wanted)
+        parts = self.parts(number)
+        return bool(parts) and equal(Join("concat").of(_shares(parts, self.sizes), self.sizes), wanted)
 
     def of(self, array: Array, likely: Sequence[Rows] = ()) -> Partner | None:
         """The partner of a tensor of the program, or ``None``; of equal rows, those that are ``likely``."""
@@ -96,15 +94,16 @@ class Partners:
     def _step(self, number: int | None) -> Step | None:
         return None if number is None else self.whole[number]
 
+    def parts(self, number: int, port: int = 0) -> list[Array]:
+        """What an op of the reference gives for each shard; nothing where a value is not known."""
+        known = [array for steps in self.shards if (array := steps[number].results[port]) is not None]
+        return known if len(known) == len(self.shards) else []
+
     def joinable(self, number: int, port: int) -> bool:
         """Whether some join of the shards' results of an op of the reference gives its result for the batch."""
         if (number, port) not in self._joinable:
-            wanted = self.whole[number].results[port]
-            parts = [steps[number].results[port] for steps in self.shards]
-            arrays = [part for part in parts if part is not None]
-            self._joinable[number, port] = (
-                wanted is None or len(arrays) < len(parts) or _join_gives(arrays, wanted, self.sizes)
-            )
+            wanted, parts = self.whole[number].results[port], self.parts(number, port)
+            self._joinable[number, port] = wanted is None or not parts or _join_gives(parts, wanted, self.sizes)
         return self._joinable[number, port]
 
     def of_group(self, arrays: Sequence[Array], *, backward: bool = False) -> Partner | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.evidence.op_types import op_arguments
 from harness.judgement.arithmetic import MOVEMENT, PYTHON
-from harness.judgement.diagnosis.lookup import shaped_like
+from harness.judgement.diagnosis.lookup import whole_and_rows
 from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import GIVEN, Step, equal
@@ -91,5 +91,5 @@ def _of_reference(search: Search, step: Step, number: int) -> Array | None:
     if own is None or partner is None:
         return None
     results = partner.step.results if partner.step is not None else ()
-    alike = (theirs for result in results for theirs in shaped_like(own, result, partner.rows) if equal(theirs, own))
-    return next(alike, own)
+    parts = (part for result in results for part in whole_and_rows(result, partner.rows) if part.size == own.size)
+    return next((theirs for part in parts if equal(theirs := part.reshape(own.shape), own)), own)

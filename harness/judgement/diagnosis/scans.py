@@ -40,13 +40,12 @@ def wrong_carry(question: Question) -> Iterator[Cause]:
     if not partners.aligned or len(partners.shards) < 2:
         return
     for number, whole in enumerate(search.whole):
-        known = [part for steps in partners.shards if (part := steps[number].result) is not None]
         result = whole.result
-        if result is None or not result.size or not result.ndim or len(known) < len(partners.shards):
+        if result is None or not result.size or not result.ndim or not (parts := partners.parts(number)):
             continue
         for law in _LAWS:
             for last in (False, True):
-                if (scan := _Scan.of(result, known, partners.sizes, law, last)) is not None:
+                if (scan := _Scan.of(result, parts, partners.sizes, law, last)) is not None:
                     yield from _causes(question, search, whole, scan)
 
 

@@ -108,6 +108,17 @@ class Search:
                     if (name := getattr(part, "_id", None)) in self.maker:
                         yield name, leaf
 
+    def wrong_variables(self) -> Iterator[tuple[Leaf, int | None]]:
+        """The variables that differ, with their handles."""
+        for leaf in self.question.wrong:
+            if leaf.part == "state":
+                yield leaf, handle_of(self.question.watched[leaf.index])
+
+    def read_there(self, step: Step) -> set[int]:
+        """The results of the reference's ops that have what a step reads."""
+        partners = (self.partner.get(name) for name in step.inputs)
+        return {name for known in partners if known and known.step is not None for name in known.step.outputs}
+
     def judge(self, step: Step) -> None:
         """Say of each result what it is to the reference."""
         data = step.kind == "ReadVariableOp" or any(name in self.from_data for name in step.inputs)
@@ -253,12 +264,8 @@ class Search:
 
     def roots(self) -> list[int]:
         """The wrong outputs, and what is written to wrong variables."""
-        found = [name for name, _ in self.wrong_outputs()]
-        for leaf in self.question.wrong:
-            if leaf.part == "state":
-                writes = writes_to(handle_of(self.question.watched[leaf.index]), self.steps)
-                found += [name for step in writes for name in step.inputs[1:]]
-        return found
+        writes = (step for _, handle in self.wrong_variables() for step in writes_to(handle, self.steps))
+        return [*(name for name, _ in self.wrong_outputs()), *(name for step in writes for name in step.inputs[1:])]
 
     def sources(self, step: Step) -> Iterable[int]:
         """What a step reads; of a variable, what was written to it before."""
@@ -275,15 +282,11 @@ class Search:
         """The variable that a step reads; an op that is given one reads it unseen, and its values tell which."""
         if step.kind == "ReadVariableOp":
             yield step.inputs[0]
-        for leaf in self.question.wrong if step.constants else ():
-            if leaf.part == "state" and any(
-                leaf.found is not None
-                and value.size > 1
-                and value.dtype == leaf.found.dtype
-                and equal(value, leaf.found)
-                for value in step.constants.values()
-            ):
-                yield handle_of(self.question.watched[leaf.index])
+        values = [value for value in step.constants.values() if value.size > 1]
+        for leaf, handle in self.wrong_variables() if values else ():
+            found = leaf.found
+            if found is not None and any(value.dtype == found.dtype and equal(value, found) for value in values):
+                yield handle
 
     def first(self, roots: Iterable[int], bad: set[str]) -> Step | None:
         """The first step behind these tensors whose result is bad and that reads nothing bad."""
@@ -336,7 +339,5 @@ class Search:
         def is_passed(name: int) -> bool:
             return self.status[name] in ("moved", "own")
 
-        found = {
-            id(self.maker[name]): self.maker[name] for name in filter(is_passed, self.tensors_behind(step, is_passed))
-        }
-        return sorted(found.values(), key=lambda each: -self.order[id(each)])
+        found = {self.maker[name] for name in self.tensors_behind(step, is_passed) if is_passed(name)}
+        return sorted(found, key=lambda each: -self.order[id(each)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from harness.judgement.arithmetic import SPLITS
 from harness.judgement.diagnosis.expected import counterpart
+from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
 from harness.judgement.diagnosis.origins import named_steps
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, titled
@@ -69,7 +69,7 @@ def wrong_indices(search: Search, step: Step) -> tuple[Step, str] | None:
         rows, mine = search.rows_of_device(choice), search.read(choice, 1)
         if other is None or mine is None or not mine.ndim or _has_part(other.results[0], choice.results[0], rows):
             continue
-        parts = _parts(search.read(other, 1), mine, rows)
+        parts = _alike(search.read(other, 1), mine, rows)
         if parts and not any(equal(mine, part) for part in parts):
             at = tuple(index[0] for index in np.nonzero(mine != parts[-1]))
             maker = search.maker.get(choice.inputs[1])
@@ -79,17 +79,14 @@ def wrong_indices(search: Search, step: Step) -> tuple[Step, str] | None:
     return None
 
 
-def _has_part(theirs: Array | None, mine: Array | None, rows: Sequence[int]) -> bool:
+def _has_part(theirs: Array | None, mine: Array | None, rows: tuple[int, ...]) -> bool:
     """Whether a result is that of the reference, or has these rows of it; or is not known."""
-    return mine is None or theirs is None or any(equal(mine, part) for part in _parts(theirs, mine, rows))
+    return mine is None or theirs is None or any(equal(mine, part) for part in _alike(theirs, mine, rows))
 
 
-def _parts(theirs: Array | None, mine: Array, rows: Sequence[int]) -> list[Array]:
+def _alike(theirs: Array | None, mine: Array, rows: tuple[int, ...]) -> list[Array]:
     """A result of the reference, and these rows of it, as far as they have the shape of ``mine``."""
-    if theirs is None or not theirs.ndim:
-        return []
-    own = [theirs[list(rows)]] if rows and max(rows) < len(theirs) else []
-    return [part for part in (theirs, *own) if part.shape == mine.shape]
+    return [part for part in whole_and_rows(theirs, Rows(0, rows, 0)) if part.shape == mine.shape]
 
 
 def rearranging(search: Search, join: Step) -> Step | None:
@@ -173,8 +170,8 @@ def odd_reading(search: Search, step: Step, expected: Step | None) -> tuple[Step
     group = search.groups[id(step)]
     right = next((each for each in group if not search.is_bad(each)), None)
     if right is None and expected is not None:
-        like = [each for each in group if _read_there(search, each).intersection(expected.inputs)]
-        unlike = [each for each in group if each not in like and _read_there(search, each)]
+        like = [each for each in group if search.read_there(each).intersection(expected.inputs)]
+        unlike = [each for each in group if each not in like and search.read_there(each)]
         step, right = (unlike[0], like[0]) if unlike and like else (step, None)
     found = None
     while right is not None:
@@ -193,12 +190,6 @@ def odd_reading(search: Search, step: Step, expected: Step | None) -> tuple[Step
         step, other = search.maker[odd[0]], search.maker[odd[1]]
         right = other if (step.kind, step.places) == (other.kind, other.places) else None
     return found if found is not None and found[0].place else None
-
-
-def _read_there(search: Search, step: Step) -> set[int]:
-    """The results of the reference's ops that have what a step reads."""
-    partners = (search.partner.get(name) for name in step.inputs)
-    return {name for known in partners if known and known.step is not None for name in known.step.outputs}
 
 
 def _of_other_ops(search: Search, mine: int, theirs: int) -> bool:
@@ -226,9 +217,8 @@ def zeros_instead(search: Search) -> tuple[Step, str] | None:
             continue
         zeros = [step for step in parts if not np.any(step.result) and step.place]
         if 0 < len(zeros) < len(parts):
-            return zeros[
-                0
-            ], f"{titled(zeros[0])} on {zeros[0].on} makes zeros, which {join.kind} joins with the other parts"
+            where = f"{titled(zeros[0])} on {zeros[0].on}"
+            return zeros[0], f"{where} makes zeros, which {join.kind} joins with the other parts"
     return None
 
 
