@@ -66,11 +66,12 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
 def _other_values(search: Search, step: Step) -> str:
     """For how many keys a table has other values than the reference's, as far as the keys are those of one shard."""
     mine = step.first
+    looked_up = [each.first for each in search.whole if each.kind == step.kind]
     parts = [
         part
-        for each in search.whole
+        for theirs in looked_up
         for rows in ((), *search.shards[1].values())
-        for part in (whole_and_rows(each.first, Rows(0, rows, 0)) if each.kind == step.kind else ())
+        for part in whole_and_rows(theirs, Rows(0, rows, 0))
         if mine is not None and part.shape == mine.shape and not equal(mine, part)
     ]
     found = [(int(np.count_nonzero(mine != part)), part) for part in parts]

@@ -163,13 +163,11 @@ class Recording(list[Step]):
 
     def on_gradient(self, kind: str, attributes: Any, run: Callable[[], Any]) -> Any:
         """Note whose gradient the ops are that ``run`` runs."""
-        known = self._by_attributes.get(id(attributes))
-        if known is not None:
-            self.played.update(known[1].outputs)
-        places, device, layer = (
-            (known[1].places, known[1].device, known[1].layer) if known is not None else ((), "", None)
-        )
-        return self._within(kind, places, device, layer, run)
+        _, step = self._by_attributes.get(id(attributes), (None, None))
+        if step is None:
+            return self._within(kind, (), "", None, run)
+        self.played.update(step.outputs)
+        return self._within(kind, step.places, step.device, step.layer, run)
 
     def on_region(self, name: str, inputs: Any, outputs: Any) -> Callable[[Callable[[], Any]], Any]:
         """Note the same for a custom gradient, or another region with its own backward function."""

@@ -65,11 +65,9 @@ class _Scan:
     @classmethod
     def of(cls, whole: Array, parts: Sequence[Array], sizes: Sequence[int], law: _Law, last: bool) -> _Scan | None:
         """The scan along the first axis, if each part is the whole one's but for a carry, and the first has none."""
-        if len(whole) != sum(sizes) or any(
-            len(part) != size or size < 2 for part, size in zip(parts, sizes, strict=True)
-        ):
+        if len(whole) != sum(sizes) or min(sizes) < 2:
             return None
-        if any(part.shape[1:] != whole.shape[1:] for part in parts):
+        if any(part.shape != (size, *whole.shape[1:]) for part, size in zip(parts, sizes, strict=True)):
             return None
         rows = np.split(whole.astype(np.float64), np.cumsum(sizes)[:-1])
         order = list(range(len(parts)))[:: -1 if last else 1]
@@ -140,20 +138,16 @@ def _causes(question: Question, search: Search, whole: Step, scan: _Scan) -> Ite
         made = step.first
         if made is None or made.dtype != result.dtype or not step.place:
             continue
+        status, made = search.status[step.outputs[0]], made.astype(np.float64)
+        alone = status == "local" and any(_with_carry(search, each, scan) for each in search.groups[id(step)])
         for at, part in enumerate(scan.parts):
-            status = search.status[step.outputs[0]]
-            alone = status == "local" and any(_with_carry(search, each, scan) for each in search.groups[id(step)])
-            if (
-                made.shape == part.shape
-                and at
-                and alone
-                and np.all(close(made.astype(np.float64), part, slack(result)))
-            ):
+            if made.shape != part.shape:
+                continue
+            if at and alone and np.all(close(made, part, slack(result))):
                 wrong[at] = step, "left out"
-            if made.shape == part.shape and status == "differs":
-                carry = _carry(made.astype(np.float64), part, scan.law, result)
-                if carry is not None and (text := scan.told(at, carry, 4.0 * slack(result))) is not None:
-                    wrong[at] = step, text
+            carry = _carry(made, part, scan.law, result) if status == "differs" else None
+            if carry is not None and (text := scan.told(at, carry, 4.0 * slack(result))) is not None:
+                wrong[at] = step, text
     if wrong:
         first = min(wrong)
         step, text = wrong[first]
