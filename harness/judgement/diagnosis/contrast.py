@@ -48,9 +48,7 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
         return ""
     for number, mine in step.constants.items():
         theirs = other.constants.get(number)
-        if step.inputs[number] in search.inputs or theirs is None:
-            continue
-        if mine.shape != theirs.shape or mine.dtype != theirs.dtype or not equal(mine, theirs):
+        if theirs is not None and step.inputs[number] not in search.inputs and not equal(mine, theirs):
             here, there = constant_texts(mine, theirs)
             return f"it reads the constant {here} where the reference reads {there}"
     for number, theirs_read in enumerate(other.inputs[: len(step.inputs)]):
@@ -87,7 +85,7 @@ def _other_values(search: Search, step: Step) -> str:
 def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     """What an op reads where the reference's op reads something else, if both are known, and are not equal."""
     mine = step.inputs[number]
-    maker, wanted = search.maker_there.get(theirs), search.value(theirs)
+    maker, wanted = search.makers.get(theirs), search.value(theirs)
     if maker is None or wanted is None or wanted.size < 2 or maker.kind in ("Const", "VarHandleOp"):
         return ""
     there = f"where the reference reads {_part(search, maker, theirs)}"
@@ -127,18 +125,12 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
 
 def _input_of(search: Search, name: int) -> str:
     """The input of the program that a tensor is, or has rows of."""
-    names, leaves = search.question.input_names, search.question.parallel.leaves()
-    if name in search.inputs:
-        return next((text for text, leaf in zip(names, leaves, strict=True) if getattr(leaf, "_id", None) == name), "")
     partner = search.partner.get(name)
-    while partner is not None and partner.step is None and partner.how == "same" and name in search.maker:
-        step = search.maker[name]
-        if step.kind not in MOVES or not step.inputs:
-            return ""
-        name = next((each for each in step.inputs if each in search.inputs or each in search.from_data), 0)
-        if name in search.inputs:
-            return _input_of(search, name)
-    return ""
+    given = partner is not None and partner.step is None and partner.how == "same"
+    while given and name in search.maker and search.maker[name].kind in MOVES:
+        name = next((each for each in search.maker[name].inputs if each in search.from_data), 0)
+    known = zip(search.question.input_names, search.question.parallel.leaves(), strict=True)
+    return next((text for text, leaf in known if getattr(leaf, "_id", None) == name), "")
 
 
 def _variable_of(search: Search, value: np.ndarray) -> str:

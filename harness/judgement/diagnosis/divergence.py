@@ -142,7 +142,7 @@ def _origin(search: Search) -> Origin | None:
         found, contrast = moving, REARRANGED
     elif (stale := stale_read(search, found, expected)) is not None:
         found, contrast = stale
-    elif found.kind in MOVES and (pair := first_unlike(search, found)) is not None:
+    elif (pair := first_unlike(search, found)) is not None:
         (found, expected), contrast = pair, ""
         alike = [found]
     else:
@@ -252,7 +252,7 @@ def _on_own_rows(search: Search, step: Step, other: Step | None) -> bool:
         partner = search.partner.get(mine)
         if mine == theirs or (mine not in search.maker and number in step.constants):
             continue
-        wanted = search.maker_there.get(theirs)
+        wanted = search.makers.get(theirs)
         given = wanted is None or wanted.kind in GIVEN
         if partner is None or (partner.step is not wanted and not (partner.step is None and given)):
             return False

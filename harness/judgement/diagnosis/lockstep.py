@@ -43,7 +43,7 @@ def _behind(search: Search, step: Step, there: Step, rows: Sequence[int], of: in
             if own is None or right is None or mine not in search.from_data:
                 continue
             if mine in search.maker and not _alike(own, right, rows, of):
-                step, there = search.maker[mine], search.maker_there[theirs]
+                step, there = search.maker[mine], search.makers[theirs]
                 break
         else:
             return step, there

@@ -47,7 +47,7 @@ def _first(search: Search, step: Step, beside: Step, where: str) -> tuple[Step, 
         if one.kind in MOVES and one.place and (text := _difference(search, one, other, where)):
             found.append((one, other, text))
         for mine, theirs in zip(one.inputs, other.inputs, strict=False):
-            before, there = search.maker.get(mine), search.maker.get(theirs) or search.maker_there.get(theirs)
+            before, there = search.maker.get(mine), search.makers.get(theirs)
             if before is None or there is None or id(before) in seen or mine not in search.from_data:
                 continue
             if before.kind in MOVES and (before.kind, before.gradient_of) == (there.kind, ""):
@@ -76,7 +76,7 @@ def _difference(search: Search, one: Step, other: Step, where: str) -> str:
         if own is None or (theirs is None and not data):
             return ""
         if not data and theirs is not None:
-            if (own.shape, own.dtype) != (theirs.shape, theirs.dtype) or not equal(own, theirs):
+            if not equal(own, theirs):
                 what = "" if name in search.maker else "the constant "
                 here, there = constant_texts(own, theirs)
                 text = text or f"it reads {what}{here}{where} {there}"

@@ -112,11 +112,13 @@ class Partners:
         ``backward``: of gradients, which are those of means of the shards or of the batch.
         """
         for how, joined in _joined(arrays, (1,) * len(arrays), ("sum", "max", "min")):
-            if how in ("max", "min") and any(equal(array, joined) for array in arrays):
+            extreme = how in ("max", "min")
+            if extreme and any(equal(array, joined) for array in arrays):
                 continue
             for other, number in self.table.of_shape(joined):
                 mean = backward and how == "sum" and equal((joined / len(arrays)).astype(joined.dtype), other)
-                if mean or equal(joined, other) or (not backward and self._is_multiple(joined, other, how)):
+                simple = not (backward or extreme)
+                if mean or equal(joined, other) or (simple and self._is_multiple(joined, other, how)):
                     return Partner("part", self._step(number))
         return None
 
@@ -138,9 +140,7 @@ class Partners:
 
         What shards give row by row may be divided by the rows of the batch, in order to be added up later.
         """
-        if how in ("max", "min"):
-            return False
-        if one.shape != other.shape or not epsilon_of(one.dtype) or np.iscomplexobj(one):
+        if not epsilon_of(one.dtype) or np.iscomplexobj(one):
             return False
         have, want = one.astype(np.float64), other.astype(np.float64)
         if not (np.all(np.isfinite(have)) and np.all(np.isfinite(want)) and np.any(want) and np.any(have)):

@@ -61,9 +61,9 @@ class Search:
         self.partners = Partners(given, whole, *on_shards(question, backward=backward))
         self.whole = whole
         self.inputs = {leaf._id: leaf for leaf in question.parallel.leaves() if hasattr(leaf, "_id")}
-        #: What made a tensor of the program, and one of the reference.
+        #: What made a tensor of the program, and one of either program.
         self.maker = {name: step for step in self.steps for name in step.outputs}
-        self.maker_there = {name: step for step in whole for name in step.outputs}
+        self.makers = self.maker | {name: step for step in whole for name in step.outputs}
         self.order = {id(step): number for number, step in enumerate(self.steps)}
         self.groups = groups_of(self.steps)
         self.status: dict[int, _Status] = {}
@@ -89,7 +89,7 @@ class Search:
 
     def value(self, name: int) -> Array | None:
         """The value of a tensor that an op of either program made, if it is known."""
-        step = self.maker.get(name) or self.maker_there.get(name)
+        step = self.makers.get(name)
         return None if step is None else step.results[step.outputs.index(name)]
 
     def read(self, step: Step, number: int) -> Array | None:
