@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,42 +25,28 @@ def repeats(kind: str) -> bool:
     return kind not in MOVEMENT | GIVEN | PYTHON and not draws_numbers(kind)
 
 
-@dataclass(frozen=True)
-class Call:
-    """An op of the program: its type, what it was given, where; ``attributes`` are names and values in turn."""
-
-    kind: str
-    inputs: tuple[Any, ...]
-    attributes: tuple[Any, ...]
-    device: str
-
-    def again(self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None) -> Array:
-        """The first of :meth:`results`."""
-        return self.results(device, cast, inputs)[0]
-
-    def results(self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None) -> list[Array]:
-        """What it gives on this device, with its floating numbers of another dtype, or from other inputs."""
-        with tf.device(device):
-            given = [tf.convert_to_tensor(each) for each in (self.inputs if inputs is None else inputs)]
-            given = [tf.cast(each, cast) if cast is not None and each.dtype.is_floating else each for each in given]
-            made = self._run(given)
-        return [np.asarray(each.numpy()) for each in (made if isinstance(made, (list, tuple)) else [made])]
-
-    def _run(self, given: list[Any]) -> Any:
-        pairs = dict(zip(self.attributes[::2], self.attributes[1::2], strict=True))
-        run = getattr(tf.raw_ops, self.kind)
-        arguments: dict[str, Any] = {}
-        wanted = op_arguments(self.kind, "input")
-        known = inspect.signature(run).parameters
-        # Python may have another name for an argument, such as "axis", in the same place.
-        other_names = (name for name in known if name not in {*pairs, *(argument.name for argument in wanted)})
+def results_of(
+    kind: str, inputs: Sequence[Any], attributes: Sequence[Any], device: str, cast: Any = None
+) -> list[Array]:
+    """What an op gives on this device, its floating inputs cast if asked; ``attributes``: names and values in turn."""
+    pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
+    run = getattr(tf.raw_ops, kind)
+    arguments: dict[str, Any] = {}
+    wanted = op_arguments(kind, "input")
+    known = inspect.signature(run).parameters
+    # Python may have another name for an argument, such as "axis", in the same place.
+    other_names = (name for name in known if name not in {*pairs, *(argument.name for argument in wanted)})
+    with tf.device(device):
+        given = [tf.convert_to_tensor(each) for each in inputs]
+        given = [tf.cast(each, cast) if cast is not None and each.dtype.is_floating else each for each in given]
         for argument in wanted:
             # Eager code may leave the number of tensors out.
             count = pairs.get(argument.number_attr, len(given) - (len(wanted) - len(arguments) - 1))
             name = argument.name if argument.name in known else next(other_names, argument.name)
             arguments[name] = given[:count] if argument.number_attr else given[0]
             given = given[count:] if argument.number_attr else given[1:]
-        return run(**arguments, **{name: value for name, value in pairs.items() if name in known})
+        made = run(**arguments, **{name: value for name, value in pairs.items() if name in known})
+    return [np.asarray(each.numpy()) for each in (made if isinstance(made, (list, tuple)) else [made])]
 
 
 def from_reference(search: Search, step: Step) -> list[Array] | None:
@@ -72,10 +57,10 @@ def from_reference(search: Search, step: Step) -> list[Array] | None:
     return run_again(step, inputs, step.given)
 
 
-def run_again(step: Step, inputs: Sequence[Any], attributes: tuple[Any, ...]) -> list[Array] | None:
+def run_again(step: Step, inputs: Sequence[Any], attributes: Sequence[Any]) -> list[Array] | None:
     """What a step gives on its device from these inputs; ``None`` where it cannot be run again."""
     try:
-        return Call(step.kind, tuple(inputs), attributes, step.device).results(step.device)
+        return results_of(step.kind, inputs, attributes, step.device)
     except (tf.errors.OpError, TypeError, ValueError, KeyError, AttributeError):
         return None  # an op that Python does not have, or that needs what it is not given here
 

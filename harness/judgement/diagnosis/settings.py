@@ -7,7 +7,7 @@ graph is accused where eager code gives the right results, and the graph does to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +18,7 @@ from harness.devices.name import DeviceName
 from harness.evidence.places import place_of_call
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import equal
-from harness.judgement.diagnosis.replays import Call, repeats
+from harness.judgement.diagnosis.replays import repeats, results_of
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import Mode, Program, Result, as_result
 from harness.judgement.tolerance import epsilon_of_name
@@ -65,12 +65,20 @@ class Table:
 
 
 @dataclass(frozen=True)
-class _Accused(Call):
+class _Accused:
     """One op of the program, with its first result, the line that called it, and how often it did on this device."""
 
+    kind: str
+    inputs: tuple[Any, ...]
+    attributes: tuple[Any, ...]
+    device: str
     result: Array
     place: str | None
     occurrence: int
+
+    def again(self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None) -> Array:
+        """Its first result on this device, with its floating numbers of another dtype, or from other inputs."""
+        return results_of(self.kind, self.inputs if inputs is None else inputs, self.attributes, device, cast)[0]
 
 
 def on_a_device(question: Question) -> Iterator[Cause]:
