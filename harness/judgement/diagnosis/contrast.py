@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -241,10 +241,9 @@ def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, st
 
 def _reads_after(search: Search, handle: int, other: Step | None) -> bool:
     """Whether the reference reads a variable again, after it wrote to it, before its step ``other``."""
-    end = next((number for number, each in enumerate(search.whole) if each is other), len(search.whole))
-    before = search.whole[:end]
-    first = next((number for number, each in enumerate(before) if writes_to(handle, [each])), len(before))
-    return any(each.kind == "ReadVariableOp" and each.inputs[0] == handle for each in before[first:])
+    before = takewhile(lambda each: each is not other, search.whole)
+    after_write = dropwhile(lambda each: not writes_to(handle, [each]), before)
+    return any(each.kind == "ReadVariableOp" and each.inputs[0] == handle for each in after_write)
 
 
 def mispaired(search: Search, step: Step) -> str:

@@ -103,7 +103,7 @@ def located(question: Question, cause: Cause) -> Cause:
         and cause.place in lines_of_step(origin.step, origin.shared, origin.turn)
         and not (origin.elsewhere or origin.contrast)
     )
-    if origin is None or origin.place is None or known or (origin.joins and not origin.contrast):
+    if origin is None or origin.place is None or known or (origin.step.kind in MOVES and not origin.contrast):
         steps = (step for step in search.steps if step.place == cause.place)
         places = {place for step in steps if (place := place_of_step(step, search.shared)) != cause.place}
         cause = replace(cause, place=places.pop()) if len(places) == 1 else cause

@@ -156,17 +156,14 @@ class _Watcher:
                 continue
             shape = tuple(tensor.shape)
             for axis in range(array.ndim):
-                unpacked = axis == 0 and len(shape) == array.ndim - 1 and shape == array.shape[1:]
-                if not unpacked and (
-                    len(shape) != array.ndim
-                    or any(a != b for i, (a, b) in enumerate(zip(shape, array.shape, strict=True)) if i != axis)
-                ):
+                unpacked = axis == 0 and shape == array.shape[1:]
+                with_all_rows = (*shape[:axis], array.shape[axis], *shape[axis + 1 :])
+                if not unpacked and (len(shape) != array.ndim or with_all_rows != array.shape):
                     continue
                 value = tensor.numpy()
                 rows = self.rows(index, axis, value[np.newaxis] if unpacked else value)
                 if rows is not None:
-                    source = inputs[0]._id if len(inputs) else 0
-                    self.seen.pieces.append(Piece(index, axis, rows, source, place))
+                    self.seen.pieces.append(Piece(index, axis, rows, inputs[0]._id, place))
                     self.origin[tensor._id] = index
 
     def rows(self, index: int, axis: int, value: NDArray[Any]) -> tuple[int, ...] | None:

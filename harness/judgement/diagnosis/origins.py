@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.devices.name import DeviceName
-from harness.judgement.diagnosis.recorded import MOVES, Step, named, titled
+from harness.judgement.diagnosis.recorded import Step, named, titled
 from harness.judgement.diagnosis.wording import listed
 
 
@@ -41,11 +41,6 @@ class Origin:
     def place(self) -> str | None:
         """Its line, and the one of the program from which it was called."""
         return place_of_step(self.step, self.shared, self.turn)
-
-    @property
-    def joins(self) -> bool:
-        """Whether it only joins or moves the results of other ops."""
-        return self.step.kind in MOVES
 
     @property
     def evidence(self) -> tuple[str, ...]:
