@@ -26,14 +26,16 @@ def rows_of(leaf: Leaf) -> list[int] | None:
         return None
     if found.ndim != expected.ndim or not expected.size:
         return None
-    epsilon, text = epsilon_of(found.dtype), found.dtype.kind in "OSU"
-    if text != (expected.dtype.kind in "OSU") or not (text or epsilon or found.dtype.kind in "iub"):
+    if found.dtype.kind in "OSU":
+        return _places(_comparable(found), _comparable(expected))
+    epsilon = epsilon_of(found.dtype)
+    if found.dtype.kind not in "fciub" and not epsilon:
         return None
     have, want = (_comparable(array).reshape(len(array), expected[0].size) for array in (found, expected))
-    off = 0.0 if text else (1e-4 if 0.0 < epsilon < 1e-5 else 64.0 * epsilon) * float(np.max(np.abs(want)))
+    off = (1e-4 if 0.0 < epsilon < 1e-5 else 64.0 * epsilon) * float(np.max(np.abs(want)))
     places: list[int] = []
     for number, row in enumerate(have):
-        error = np.max(want != row if text else np.abs(want - row), axis=1)
+        error = np.max(np.abs(want - row), axis=1)
         near = np.flatnonzero(error <= off)
         if not len(near):
             return None
@@ -48,6 +50,17 @@ def _comparable(array: Array) -> Array:
     if array.dtype.kind in "OSU":
         return array.astype("S") if array.dtype.kind == "O" else array
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+
+
+def _places(found: Array, expected: Array) -> list[int] | None:
+    """For each row of texts, the row of the reference that it is; ``None`` where one is in no row."""
+    places: list[int] = []
+    for number, row in enumerate(found):
+        near = [other for other, wanted in enumerate(expected) if np.array_equal(row, wanted)]
+        if not near:
+            return None
+        places.append(number if number in near else near[0])
+    return places
 
 
 def _telling(leaf: Leaf) -> bool:
