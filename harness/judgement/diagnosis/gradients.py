@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import Program, as_result
@@ -16,13 +17,12 @@ def missing(question: Question) -> Iterator[Cause]:
     lost = [leaf for leaf in question.wrong if leaf.part == "gradients" and leaf.found is None]
     if not lost or any(leaf.part != "gradients" for leaf in question.wrong):
         return
-    wrong = tuple(question.wrong)
     names = [leaf.name.removeprefix("gradient for ") for leaf in lost]
     count = len(question.parallel.source_names()) - len(question.parallel.variables)
     unread = [
         leaf.name.removeprefix("gradient for ")
         for leaf in lost
-        if leaf.index >= count and _handle(question.parallel.variables[leaf.index - count]) not in question.seen.read
+        if leaf.index >= count and handle_of(question.parallel.variables[leaf.index - count]) not in question.seen.read
     ]
     seen, reference = question.seen, question.seen_reference
     stops = len(seen.stopped) > len(reference.stopped)
@@ -30,24 +30,19 @@ def missing(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"{listed(unread)} {'gets' if len(unread) == 1 else 'get'} no gradient: the program never reads "
             f"{'it' if len(unread) == 1 else 'them'}, only a copy that was made outside of the tape",
-            None,
-            wrong,
-            "read the variable inside the program, in each shard's scope",
+            next_step="read the variable inside the program, in each shard's scope",
         )
         return
     what = f"the gradient for {names[0]} is" if len(names) == 1 else f"the gradients for {listed(names)} are"
     if stops:
-        sentence = f"{what} stopped by tf.stop_gradient"
-        yield Cause(sentence, seen.stopped[-1], wrong)
+        yield Cause(f"{what} stopped by tf.stop_gradient", seen.stopped[-1])
     elif len(seen.host_calls) > len(reference.host_calls):
-        sentence = f"{what} lost in a Python callback, which has none"
-        yield Cause(sentence, seen.host_calls[-1], wrong)
+        yield Cause(f"{what} lost in a Python callback, which has none", seen.host_calls[-1])
     else:
-        sentence = (
-            f"{what} lost: the results are made outside of the tape, or by something "
-            "that has no gradient, such as .numpy(), an integer or an assignment"
+        yield Cause(
+            f"{what} lost: the results are made outside of the tape, or by something that has no gradient, such as "
+            ".numpy(), an integer or an assignment"
         )
-        yield Cause(sentence, None, wrong)
 
 
 def ignored(question: Question) -> Iterator[Cause]:
@@ -64,9 +59,7 @@ def ignored(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"{listed(names)} {'does' if len(names) == 1 else 'do'} not depend on the ops that follow: a custom "
             "gradient ignores its upstream gradient",
-            None,
-            tuple(wrong),
-            "multiply by the upstream gradient, the argument of the backward function",
+            next_step="multiply by the upstream gradient, the argument of the backward function",
         )
 
 
@@ -78,8 +71,3 @@ def _gradients(program: Program, question: Question) -> Sequence[Array | None]:
         return as_result(other.step(*other.leaves())).gradients
     finally:
         question.snapshot.restore()
-
-
-def _handle(variable: object) -> object:
-    held = variable if hasattr(variable, "handle") else getattr(variable, "value", None)
-    return getattr(getattr(held, "handle", None), "_id", None)

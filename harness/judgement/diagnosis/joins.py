@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,28 +34,22 @@ class Join:
         ):
             return None
         wide = [part.astype(np.complex128 if np.iscomplexobj(part) else np.float64) for part in parts]
-        value = self._number(wide, sizes)
-        return None if value is None else value.astype(first.dtype)
-
-    def _number(self, parts: list[Array], sizes: Sequence[int]) -> Array | None:
         if self.name in ("max", "min"):
-            return np.asarray(getattr(np, self.name)(parts, axis=0))
-        weights = self._weights(sizes)
-        return np.asarray(sum(part * weight for part, weight in zip(parts, weights, strict=True) if weight))
+            value = getattr(np, self.name)(wide, axis=0)
+        else:
+            weights = self._weights(sizes)
+            value = sum(part * weight for part, weight in zip(wide, weights, strict=True) if weight)
+        return np.asarray(value).astype(first.dtype)
 
     def _weights(self, sizes: Sequence[int]) -> list[float]:
         """What each part is multiplied with before they are added up."""
-        how, _, part = self.name.partition(" ")
-        chosen = [at for at in range(len(sizes)) if not part or at != self.at]
-        whole = sum(sizes[at] for at in chosen) if part == "of the others" else sum(sizes)
-        count = len(chosen) if part == "of the others" else len(sizes)
-        if how == "only":
-            return [float(at == self.at) for at in range(len(sizes))]
-        if how == "twice":
-            return [1.0 + (at == self.at) for at in range(len(sizes))]
-        shares = {"sum": [1.0] * len(sizes), "mean": [1.0 / count] * len(sizes)}
-        weights = shares.get(how, [size / whole for size in sizes])
-        return [weight if at in chosen else 0.0 for at, weight in enumerate(weights)]
+        how, _, without = self.name.partition(" ")
+        if how in ("only", "twice"):
+            return [float(how == "twice") + (at == self.at) for at in range(len(sizes))]
+        every = list(sizes) if how == "weighted" else [1] * len(sizes)
+        kept = [0 if without and at == self.at else each for at, each in enumerate(every)]
+        whole = 1 if how == "sum" else sum(kept if without == "of the others" else every)
+        return [each / whole for each in kept]
 
     def tensor(self, parts: Sequence[Any], sizes: Sequence[int]) -> Any:
         """The same of tensors, for gradients."""
@@ -90,9 +84,7 @@ def joins(parts: Sequence[Array], leaf: Leaf) -> Iterator[Join]:
     yield from (Join("concat", axis) for axis in range(rank))
     yield from (Join(name) for name in ("mean", "sum", "weighted"))
     shares = leaf.part == "state" or not rank or all(part.shape == parts[0].shape for part in parts)
-    some = (
-        [Join(name, number) for name in ("only", *WITHOUT, "twice") for number in range(len(parts))] if shares else []
-    )
+    some = [Join(name, at) for name in ("only", *WITHOUT, "twice") for at in range(len(parts))] if shares else []
     extremes = [Join("max"), Join("min")]
     # What is added to a variable is rather the part of one shard than the largest of all.
     yield from (*some, *extremes) if leaf.part == "state" else (*extremes, *some)
@@ -135,14 +127,13 @@ class PerShard:
 
     def parts(self, leaf: Leaf) -> list[Array] | None:
         """The leaf's values of the shards; of a variable, how much each changes it."""
-        values = [leaf.of(result) for result in self.results]
-        if any(value is None for value in values):
+        values = [value for result in self.results if (value := leaf.of(result)) is not None]
+        if len(values) < len(self.results):
             return None
-        known = [value for value in values if value is not None]
-        return [value - leaf.start for value in known] if leaf.start is not None else known
+        return values if leaf.start is None else [value - leaf.start for value in values]
 
-    def join_that_gives(self, leaf: Leaf, wanted: Leaf) -> Join | None:
-        """The join that makes what ``wanted`` has found."""
+    def join_that_gives(self, leaf: Leaf) -> Join | None:
+        """The join that makes what was found."""
         parts = self.parts(leaf)
         if not parts:
             return None
@@ -152,16 +143,21 @@ class PerShard:
                 if value.shape != leaf.start.shape:
                     continue
                 value = (value + leaf.start).astype(leaf.start.dtype)
-            if wanted.explained_by(value):
+            if leaf.explained_by(value):
                 return join
         return None
 
 
-def shard_leaves(leaves: Sequence[Any], layout: Layout, number: int) -> list[Any]:
-    """The leaves of the inputs, those that are split cut down to one shard."""
+def with_rows(leaves: Sequence[Any], rows: Mapping[int, tuple[int, Sequence[int]]]) -> list[Any]:
+    """The leaves of the inputs, some of them with other rows: by the leaf's number the axis, and which."""
     import tensorflow as tf
 
     own = list(leaves)
-    for index, (axis, shards) in layout.cuts.items():
-        own[index] = tf.gather(own[index], list(shards[number]), axis=axis)
+    for index, (axis, numbers) in rows.items():
+        own[index] = tf.gather(own[index], tf.constant(list(numbers), tf.int32), axis=axis)
     return own
+
+
+def shard_leaves(leaves: Sequence[Any], layout: Layout, number: int) -> list[Any]:
+    """The leaves of the inputs, those that are split cut down to one shard."""
+    return with_rows(leaves, {index: (axis, shards[number]) for index, (axis, shards) in layout.cuts.items()})

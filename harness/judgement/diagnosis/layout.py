@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from harness.judgement.diagnosis.observed import Piece
 from harness.judgement.diagnosis.question import Question
@@ -50,10 +52,9 @@ class Layout:
         return [row for rows in self.shards for row in rows]
 
     def without(self, leaf: int) -> Layout:
-        """The same with one leaf left whole."""
-        return Layout(
-            {key: cut for key, cut in self.cuts.items() if key != leaf}, self.main, self.rows, self.place, True
-        )
+        """The same with one leaf of several left whole."""
+        cuts = {key: cut for key, cut in self.cuts.items() if key != leaf}
+        return replace(self, cuts=cuts, main=self.main if self.main in cuts else next(iter(cuts)))
 
     def is_of_devices(self, question: Question) -> bool:
         """Whether there is one shard for each device, and not smaller parts, such as micro-batches."""
@@ -69,9 +70,8 @@ class Layout:
     def devices(self, question: Question, shards: Sequence[int]) -> str:
         """The devices of some shards, in brackets, where there is one for each shard."""
         devices = list(question.devices)
-        if not self.is_of_devices(question):
-            return ""
-        return f" ({listed([devices[shard].parsed.short for shard in shards])})"
+        of_devices = self.is_of_devices(question)
+        return f" ({listed([devices[shard].parsed.short for shard in shards])})" if of_devices else ""
 
 
 def partitions(question: Question) -> Iterator[Layout]:
@@ -115,11 +115,10 @@ def partitions(question: Question) -> Iterator[Layout]:
 
 def _distinct(pieces: Sequence[Piece]) -> list[Piece]:
     """Each piece once, as a program may cut the same ones again."""
-    kept: list[Piece] = []
+    kept: dict[tuple[int, ...], Piece] = {}
     for piece in pieces:
-        if piece.rows and (not kept or piece.rows not in [each.rows for each in kept]):
-            kept.append(piece)
-    return kept
+        kept.setdefault(piece.rows, piece)
+    return [piece for rows, piece in kept.items() if rows]
 
 
 def _finest(pieces: Sequence[Piece]) -> list[Piece]:
@@ -142,16 +141,10 @@ def _usual(question: Question) -> Iterator[Layout]:
     ]
     if not rows:
         return
-    count = len(question.devices)
     main, most = max(rows, key=lambda each: each[1])
-    shares = [most // count + (index < most % count) for index in range(count)]
-    last = [most // count] * (count - 1) + [most - most // count * (count - 1)]
-    done = []
-    for sizes in (shares, last):
-        sizes = [size for size in sizes if size]
-        if len(sizes) < 2 or sizes in done:
-            continue
-        done.append(sizes)
-        starts = [sum(sizes[:index]) for index in range(len(sizes))]
-        shards = tuple(tuple(range(start, start + size)) for start, size in zip(starts, sizes, strict=True))
-        yield Layout({index: (0, shards) for index, size in rows if size == most}, main, most, None, False)
+    numbers, count = np.arange(most), len(question.devices)
+    # What does not divide evenly is shared out, or all of it is in the last shard.
+    ways = (np.array_split(numbers, count), np.split(numbers, [most // count * at for at in range(1, count)]))
+    for shards in dict.fromkeys(tuple(tuple(part.tolist()) for part in way if len(part)) for way in ways):
+        if len(shards) > 1:
+            yield Layout({index: (0, shards) for index, size in rows if size == most}, main, most, None, False)

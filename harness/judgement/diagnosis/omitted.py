@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.judgement.diagnosis.leaves import explains
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, named, steps_of
 from harness.judgement.diagnosis.scales import place_of
@@ -36,7 +37,6 @@ def last_steps(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"{wrong[0].name} is the result of {named(end)}: what follows it in the reference is left out{more}",
             place_of(question, wrong[0]),
-            tuple(question.wrong),
         )
 
 
@@ -82,8 +82,7 @@ def in_a_row(question: Question) -> Iterator[Cause]:
             f"{wrong[0].name} is computed from {source_name} instead of from {name}: what should run side by side runs "
             "in sequence",
             place_of(question, wrong[0]),
-            tuple(question.wrong),
-            f"give {name} to each of them",
+            next_step=f"give {name} to each of them",
         )
 
 
@@ -95,12 +94,11 @@ def addend(question: Question) -> Iterator[Cause]:
         result = question.result_in_graph(question.reference.fn, without.on_op)
         if result is None or without.seen <= number:
             return
-        if all(leaf.explained_by(leaf.of(result)) for leaf in wrong):
+        if explains(result, wrong):
             yield Cause(
                 f"an addend of {listed([leaf.name for leaf in wrong])} is left out: {without.addend}, which the "
                 "reference adds to others, is missing",
                 place_of(question, wrong[0]),
-                tuple(question.wrong),
             )
             return
 
@@ -109,11 +107,10 @@ class _Without:
     """While a graph is built: one addend of a sum of several floating tensors, which is left out."""
 
     def __init__(self, number: int) -> None:
-        self.number, self.seen = number, 0
-        self.addend, self.busy = "", False
+        self.number, self.seen, self.addend = number, 0, ""
 
     def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> Any:
-        if self.busy or graph is None or kind not in ("AddN", "AddV2") or not outputs[0].dtype.is_floating:
+        if graph is None or kind not in ("AddN", "AddV2") or not outputs[0].dtype.is_floating:
             return None
         first = self.seen
         self.seen += len(inputs)
@@ -121,8 +118,4 @@ class _Without:
             return None
         left_out = inputs[self.number - first]
         self.addend = "an input" if left_out.op.type == "Placeholder" else f"the result of {left_out.op.type}"
-        self.busy = True
-        try:
-            return [outputs[0] - left_out]
-        finally:
-            self.busy = False
+        return [outputs[0] - left_out]

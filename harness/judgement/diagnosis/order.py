@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from harness.judgement.diagnosis.leaves import explains, variables_text
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
-from harness.judgement.diagnosis.wording import listed
 from harness.judgement.diagnosis.writing import applying, writes
 from harness.judgement.runs import Result
 
@@ -42,17 +42,15 @@ def _with_other_values(question: Question, states: Sequence[Leaf]) -> Iterator[C
     ]
     for kept in [*([leaf] for leaf in others[:_MOST]), *([others] if len(others) > 1 else [])]:
         for when, instead in (("before", "after"), ("after", "before")):
-            result = _keeping(question, kept, updated=when == "after")
-            if result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in states):
+            if explains(_keeping(question, kept, updated=when == "after"), states):
                 values, its, it = (
                     ("value", "its update", "it") if len(kept) == 1 else ("values", "their updates", "them")
                 )
                 yield Cause(
-                    f"the update of {_names(states)} reads the {values} of {_names(kept)} from {when} {its}; the "
-                    f"reference reads the {values} from {instead} {it}",
+                    f"the update of {variables_text(states)} reads the {values} of {variables_text(kept)} from {when} "
+                    f"{its}; the reference reads the {values} from {instead} {it}",
                     place_of(question, states[0]),
-                    tuple(question.wrong),
-                    "make the two updates in the reference's order",
+                    next_step="make the two updates in the reference's order",
                 )
                 return
 
@@ -62,8 +60,8 @@ def _keeping(question: Question, kept: Sequence[Leaf], *, updated: bool) -> Resu
     variables = [question.watched[leaf.index] for leaf in kept]
     known = {id(variable) for variable in variables}
 
-    def write(variable: Any, _: Any, perform: Callable[[], Any]) -> Any:
-        return variable if id(variable) in known else perform()
+    def write(variable: Any, value: Any, perform: Callable[[Any], Any]) -> Any:
+        return variable if id(variable) in known else perform(value)
 
     def program(**inputs: Any) -> Any:
         for variable, leaf in zip(variables, kept, strict=True):
@@ -79,13 +77,12 @@ def _stale(question: Question, states: Sequence[Leaf]) -> Iterator[Cause]:
     """Several updates, none of which changes what the others are computed from."""
     for optimizers in (True, False):
         result, updates = _postponed(question, optimizers)
-        if result is not None and updates > 1 and all(leaf.explained_by(leaf.of(result)) for leaf in question.wrong):
+        if updates > 1 and explains(result, question.wrong):
             yield Cause(
-                f"the gradients are stale: the {updates} updates of {_names(states)} use gradients from before the "
-                "first update",
+                f"the gradients are stale: the {updates} updates of {variables_text(states)} use gradients from before "
+                "the first update",
                 place_of(question, states[0]),
-                tuple(question.wrong),
-                "compute the gradients of each update after the previous update",
+                next_step="compute the gradients of each update after the previous update",
             )
             return
 
@@ -97,8 +94,8 @@ def _postponed(question: Question, optimizers: bool) -> tuple[Result | None, int
     def apply(original: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> None:
         pending.append(partial(original, optimizer, list(grads), variables))
 
-    def write(variable: Any, _: Any, perform: Callable[[], Any]) -> Any:
-        pending.append(perform)
+    def write(variable: Any, value: Any, perform: Callable[[Any], Any]) -> Any:
+        pending.append(partial(perform, value))
         return variable
 
     def program(**inputs: Any) -> Any:
@@ -110,7 +107,3 @@ def _postponed(question: Question, optimizers: bool) -> tuple[Result | None, int
 
     result = question.run(program, gradients=False)
     return result, len(pending) if optimizers else max(question.seen_reference.writes.values())
-
-
-def _names(leaves: Sequence[Leaf]) -> str:
-    return listed([leaf.name.removesuffix(" after the call") for leaf in leaves[:4]])

@@ -50,8 +50,7 @@ def numbered_in_shard(question: Question) -> Iterator[Cause]:
         yield Cause(
             sentence,
             place,
-            tuple(question.wrong),
-            f"add the number of {'rows in the shards' if batch else 'positions in the parts'} before them",
+            next_step=f"add the number of {'rows in the shards' if batch else 'positions in the parts'} before them",
             at_join=not batch,
         )
         return

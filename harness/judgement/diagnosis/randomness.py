@@ -9,24 +9,24 @@ import numpy as np
 
 from harness.judgement.diagnosis.joins import PerShard
 from harness.judgement.diagnosis.layout import partitions
+from harness.judgement.diagnosis.leaves import explains
 from harness.judgement.diagnosis.observed import Observed, draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import Result, as_result
 
+_PER_SHARD = "random numbers are drawn once per shard instead of once for the batch"
+_OWN = "each shard draws its own"
+_ONCE = "draw them once for the whole batch, and split them"
+
 
 def draws(seen: Observed) -> str:
     """The random ops that ran, with their layers and places; empty where none did."""
-    return (
-        listed(
-            [
-                f"{op}{f' in layer {layer}' if layer else ''}{f' ({place})' if place else ''}"
-                for op, layer, place in list(seen.random)[:3]
-            ]
-        )
-        if seen.random
-        else ""
-    )
+    texts = [
+        f"{op}{f' in layer {layer}' if layer else ''}{f' ({place})' if place else ''}"
+        for op, layer, place in list(seen.random)[:3]
+    ]
+    return listed(texts) if texts else ""
 
 
 def drawn_per_shard(question: Question) -> Iterator[Cause]:
@@ -35,28 +35,21 @@ def drawn_per_shard(question: Question) -> Iterator[Cause]:
         return
     place = next((place for _, _, place in question.seen.random if place), None)
     what = draws(question.seen)
-    wrong = tuple(question.wrong)
     if question.unsteady:
         yield Cause(
             f"random numbers are drawn without a seed that is set before each call, so that two runs differ: {what}",
             None if place and place in what else place,
-            wrong,
-            "draw them once for the whole batch from a seeded generator, and split them",
+            next_step="draw them once for the whole batch from a seeded generator, and split them",
         )
         return
     for layout in partitions(question):
-        for fresh, how in ((True, "every shard draws the same random numbers"), (False, "each shard draws its own")):
+        for fresh, how in ((True, "every shard draws the same random numbers"), (False, _OWN)):
             shards = PerShard.run(question, layout, fresh=fresh)
             if shards is None or not all(
-                leaf.part == "gradients" or shards.join_that_gives(leaf, leaf) is not None for leaf in wrong
+                leaf.part == "gradients" or shards.join_that_gives(leaf) is not None for leaf in question.wrong
             ):
                 continue
-            yield Cause(
-                f"random numbers are drawn once per shard instead of once for the batch ({how}): {what}",
-                None,
-                wrong,
-                "draw them once for the whole batch, and split them",
-            )
+            yield Cause(f"{_PER_SHARD} ({how}): {what}", next_step=_ONCE)
             return
     yield from _of_another_seed(question, what)
 
@@ -74,15 +67,9 @@ def _of_another_seed(question: Question, what: str) -> Iterator[Cause]:
     numbers = [part[0] if count == 1 else np.concatenate(part) for part in parts]
     if any(number.shape != array.shape for number, array in zip(numbers, wanted, strict=True)):
         return
-    result = _with_numbers(question, numbers)
-    if result is not None and question.all_explained(lambda leaf: leaf.of(result)):
-        sentence = f"random numbers are drawn with a different seed from the reference's: {what}"
-        if count > 1:
-            sentence = (
-                "random numbers are drawn once per shard instead of once for the batch (each shard draws its own)"
-            )
-            sentence = f"{sentence}: {what}"
-        yield Cause(sentence, None, tuple(question.wrong), "draw them once for the whole batch, and split them")
+    if explains(_with_numbers(question, numbers), question.wrong):
+        seeded = "random numbers are drawn with a different seed from the reference's"
+        yield Cause(f"{seeded if count == 1 else f'{_PER_SHARD} ({_OWN})'}: {what}", next_step=_ONCE)
 
 
 def _with_numbers(question: Question, numbers: Sequence[Array]) -> Result | None:

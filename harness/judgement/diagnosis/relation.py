@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.judgement.diagnosis.joins import Join
+from harness.judgement.diagnosis.leaves import factor_of
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named
 from harness.judgement.diagnosis.wording import factor_text
@@ -144,24 +145,24 @@ def _joined(parts: list[Array], mine: Array, sizes: Sequence[int]) -> str | None
         )
     if not epsilon_of(mine.dtype) or any(equal(part, parts[0]) for part in parts[1:]):
         return None
+    if any(equal(part, mine) for part in parts):
+        return None  # what a shard has itself is no join
     made = ((text, Join(name).of(parts, sizes)) for name, text in _JOINED)
-    found = next((text for text, value in made if value is not None and equal(value, mine)), None)
-    # What a shard has itself is no join.
-    return None if any(equal(part, mine) for part in parts) else found
+    return next((text for text, value in made if value is not None and equal(value, mine)), None)
 
 
 def _factor(mine: Array, theirs: Array) -> float | None:
     """By which all elements differ, where there are several."""
     if not epsilon_of(mine.dtype) or mine.size < 2:
         return None
-    have, want = mine.astype(np.float64), theirs.astype(np.float64)
-    square = float(np.sum(want * want))
+    want = theirs.astype(np.float64)
     # Equal numbers are a multiple of any others.
-    if not np.isfinite(square) or np.count_nonzero(want) < 2 or np.ptp(want) <= 1e-4 * np.max(np.abs(want)):
+    if np.count_nonzero(want) < 2 or not np.ptp(want) > 1e-4 * np.max(np.abs(want)):
         return None
-    factor = float(np.sum(have * want)) / square
-    telling = abs(factor) > 1e-6 and abs(factor - 1.0) > 1e-4
-    return factor if telling and equal((factor * want).astype(mine.dtype), mine) else None
+    factor = factor_of(mine.astype(np.float64), want)
+    if factor is None or abs(factor) <= 1e-6 or abs(factor - 1.0) <= 1e-4:
+        return None
+    return factor if equal((factor * want).astype(mine.dtype), mine) else None
 
 
 def _fraction(factor: float) -> tuple[int, str]:

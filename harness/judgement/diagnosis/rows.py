@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.judgement.diagnosis.joins import Join, PerShard
+from harness.judgement.diagnosis.joins import Join, PerShard, with_rows
 from harness.judgement.diagnosis.layout import Layout, partitions
+from harness.judgement.diagnosis.leaves import explains, factor_of, variables_text
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
@@ -26,18 +27,16 @@ def rows_of(leaf: Leaf) -> list[int] | None:
     if found.ndim != expected.ndim or not expected.size:
         return None
     if found.dtype.kind in "OSU":
-        return _places(_texts(found), _texts(expected))
-    close = 1e-4 if epsilon_of(found.dtype) and epsilon_of(found.dtype) < 1e-5 else 64.0 * epsilon_of(found.dtype)
-    wide = np.complex128 if np.iscomplexobj(found) else np.float64
-    if found.dtype.kind not in "fciub" and not epsilon_of(found.dtype):
+        return _places(_comparable(found), _comparable(expected))
+    epsilon = epsilon_of(found.dtype)
+    if found.dtype.kind not in "fciub" and not epsilon:
         return None
-    have = found.astype(wide).reshape(found.shape[0], expected[0].size)
-    want = expected.astype(wide).reshape(expected.shape[0], expected[0].size)
-    scale = float(np.max(np.abs(want))) if want.size else 0.0
+    have, want = (_comparable(array).reshape(len(array), expected[0].size) for array in (found, expected))
+    off = (1e-4 if 0.0 < epsilon < 1e-5 else 64.0 * epsilon) * float(np.max(np.abs(want)))
     places: list[int] = []
     for number, row in enumerate(have):
         error = np.max(np.abs(want - row), axis=1)
-        near = np.flatnonzero(error <= close * scale)
+        near = np.flatnonzero(error <= off)
         if not len(near):
             return None
         follow = places[-1] + 1 if places else number
@@ -46,9 +45,11 @@ def rows_of(leaf: Leaf) -> list[int] | None:
     return places
 
 
-def _texts(array: Array) -> Array:
-    """An array of texts with the texts in place of references to them."""
-    return array.astype("S") if array.dtype.kind == "O" else array
+def _comparable(array: Array) -> Array:
+    """Texts in place of references to them, and numbers with as many bits as there are."""
+    if array.dtype.kind in "OSU":
+        return array.astype("S") if array.dtype.kind == "O" else array
+    return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
 
 
 def _places(found: Array, expected: Array) -> list[int] | None:
@@ -65,7 +66,7 @@ def _places(found: Array, expected: Array) -> list[int] | None:
 def _telling(leaf: Leaf) -> bool:
     """Whether the rows of the reference can be told apart."""
     assert leaf.expected is not None
-    rows = {row.tobytes() for row in (_texts(leaf.expected) if leaf.expected.dtype.kind in "OSU" else leaf.expected)}
+    rows = {row.tobytes() for row in _comparable(leaf.expected)}
     return len(rows) > max(1, int(leaf.expected.shape[0]) // 2)
 
 
@@ -98,7 +99,7 @@ def moved(question: Question) -> Iterator[Cause]:
                 and set(range(count)) - set(places)
                 == set().union(*(shard for shard in rows if not shard & set(places)))
             )
-            yield Cause(f"{first_upper(text)}{reason}", place, tuple(question.wrong), at_join=at_join)
+            yield Cause(f"{first_upper(text)}{reason}", place, at_join=at_join)
             return
 
 
@@ -108,42 +109,40 @@ def _numbered_by_shard(question: Question, leaf: Leaf, layout: Layout | None) ->
     if layout is None or expected is None or expected.dtype.kind not in "iub" or expected[0].size != 1:
         return False
     shards = PerShard.run(question, layout)
-    return shards is not None and shards.join_that_gives(leaf, leaf) == Join("concat", layout.axis)
+    return shards is not None and shards.join_that_gives(leaf) == Join("concat", layout.axis)
 
 
 def _others_follow(question: Question, leaf: Leaf, places: list[int], count: int) -> bool:
     """Whether the other outputs are moved alike, or follow from it in another way (gradients of these rows)."""
-    for other in question.wrong:
-        if other is leaf or other.part != "outputs":
-            continue
-        mine = rows_of(other)
-        if mine != places and other.expected is not None and other.expected.shape[:1] == (count,):
-            return False
-    return True
+    others = [other for other in question.wrong if other is not leaf and other.part == "outputs"]
+    return all(
+        other.expected is None or other.expected.shape[:1] != (count,) or rows_of(other) == places for other in others
+    )
+
+
+def dropped_text(rows: Sequence[int], count: int) -> str:
+    """``Rows 4 to 7 of 8 were dropped``."""
+    return f"{rows_text(rows)} of {count} {'was' if len(rows) == 1 else 'were'} dropped"
 
 
 def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str, bool]:
+    """What became of the rows, and whether some are lost."""
     missing = sorted(set(range(count)) - set(places))
     doubled = sorted({row for row in places if places.count(row) > 1})
     if not places:
         return f"all {count} rows were dropped", True
-    if missing and not doubled and places == sorted(places):
-        verb = "was" if len(missing) == 1 else "were"
-        return f"{rows_text(missing)} of {count} {verb} dropped", True
-    if doubled and not missing:
-        verb = "occurs" if len(doubled) == 1 else "occur"
-        return f"{rows_text(doubled)} of {count} {verb} more than once", True
-    if doubled and any(place != row for row, place in enumerate(places) if row not in missing):
-        verb = "occurs" if len(doubled) == 1 else "occur"
-        lost = f"{rows_text(missing)} {'is' if len(missing) == 1 else 'are'} missing"
-        return f"{rows_text(doubled)} of {count} {verb} more than once, and {lost}", True
+    if missing and not doubled:
+        other = "" if places == sorted(places) else ", and the others are in a different order"
+        return f"{dropped_text(missing, count)}{other}", True
     if doubled:
+        again = f"{rows_text(doubled)} of {count} {'occurs' if len(doubled) == 1 else 'occur'} more than once"
+        if not missing:
+            return again, True
+        if any(place != row for row, place in enumerate(places) if row not in missing):
+            return f"{again}, and {rows_text(missing)} {'is' if len(missing) == 1 else 'are'} missing", True
         instead = sorted({places[row] for row in missing if row < len(places)}) or doubled
         verb = "takes" if len(instead) == 1 else "take"
         return f"{first_upper(rows_text(instead))} {verb} the place of {rows_text(missing)}", True
-    if missing:
-        verb = "was" if len(missing) == 1 else "were"
-        return f"{rows_text(missing)} of {count} {verb} dropped, and the others are in a different order", True
     if places == list(range(count))[::-1]:
         return f"the {count} rows are in reverse order", False
     # With one row a shard, rows that are shifted are whole shards too.
@@ -187,7 +186,7 @@ def written_elsewhere(question: Question) -> Iterator[Cause]:
             continue
         kept = [row for row, place in enumerate(places) if place >= count]
         others = [row for row, place in enumerate(places) if place < count and place != row]
-        name = leaf.name.removesuffix(" after the call")
+        name = variables_text([leaf])
         what = []
         if others:
             verb = "gets" if len(others) == 1 else "get"
@@ -197,7 +196,7 @@ def written_elsewhere(question: Question) -> Iterator[Cause]:
             keep = "keeps its old value" if len(kept) == 1 else "keep their old values"
             what.append(f"{rows_text(kept)} of {name} {keep}" if not others else f"{rows_text(kept)} {keep}")
         if what:
-            yield Cause(first_upper(listed(what)), place_of(question, leaf), tuple(question.wrong))
+            yield Cause(first_upper(listed(what)), place_of(question, leaf))
             return
 
 
@@ -226,22 +225,18 @@ def padded(question: Question) -> Iterator[Cause]:
             else tf.concat([leaf, tf.gather(tf.zeros_like(leaf) if zero else leaf, index)], 0)
             for leaf, array in zip(leaves, arrays, strict=True)
         ]
-        result = question.run(inputs=question.with_leaves(own), gradients=False)
-        if result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in outputs):
+        if explains(question.run(inputs=question.with_leaves(own), gradients=False), outputs):
             yield Cause(
                 f"the batch of {rows} rows is padded to {rows + more} with {how}, and these rows count in "
                 f"{outputs[0].name}",
                 place_of(question, outputs[0]),
-                tuple(question.wrong),
-                "remove the rows that were added, or split into parts of different sizes",
+                next_step="remove the rows that were added, or split into parts of different sizes",
             )
             return
 
 
 def empty_shard(question: Question) -> Iterator[Cause]:
     """A shard without rows, of which the reference's results are not numbers either."""
-    import tensorflow as tf
-
     pieces = [piece for piece in question.seen.pieces if not piece.rows]
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
     if not pieces or not outputs:
@@ -250,14 +245,14 @@ def empty_shard(question: Question) -> Iterator[Cause]:
     piece, whole = pieces[0], arrays[pieces[0].leaf]
     assert whole is not None
     rows = whole.shape[piece.axis]
-    own = [
-        leaf
-        if array is None or array.ndim <= piece.axis or array.shape[piece.axis] != rows
-        # As many columns as there were, and no rows.
-        else tf.gather(leaf, tf.constant([], tf.int32), axis=piece.axis)
-        for leaf, array in zip(question.reference.leaves(), arrays, strict=True)
-    ]
-    result = question.run(inputs=question.with_leaves(own), gradients=False)
+    # As many columns as there were, and no rows.
+    none = {
+        index: (piece.axis, ())
+        for index, array in enumerate(arrays)
+        if array is not None and array.shape[piece.axis : piece.axis + 1] == (rows,)
+    }
+    inputs = question.with_leaves(with_rows(question.reference.leaves(), none))
+    result = question.run(inputs=inputs, gradients=False)
     values = [None if result is None else leaf.of(result) for leaf in outputs]
     if all(
         value is not None and leaf.found is not None and np.isnan(value).all() and np.isnan(leaf.found).any()
@@ -267,8 +262,7 @@ def empty_shard(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"a shard is empty: {rows} rows are split over {count} devices, and {outputs[0].name} of 0 rows is NaN",
             piece.place,
-            tuple(question.wrong),
-            "skip the empty shards, or divide by the number of rows of the whole batch",
+            next_step="skip the empty shards, or divide by the number of rows of the whole batch",
         )
 
 
@@ -277,37 +271,34 @@ def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
     for layout in partitions(question):
         if layout.axis != 0 or len(layout.sizes) < 2:
             continue
-        claims: list[tuple[list[int], str]] = []
-        for leaf in question.wrong:
-            if leaf.part != "outputs" or leaf.found is None or leaf.expected is None:
-                break
-            if leaf.found.shape != leaf.expected.shape or not leaf.found.ndim or leaf.found.shape[0] != layout.rows:
-                break
-            wrong = _wrong_rows(leaf)
-            shards = [number for number, rows in enumerate(layout.shards) if set(rows) & set(wrong)]
-            if not shards or len(shards) == len(layout.shards):
-                break
-            rows = sorted(row for number in shards for row in layout.shards[number])
-            if not set(wrong) <= set(rows):
-                break  # the parts that were seen are not all of the batch
-            what = _of_rows(leaf, rows)
-            if what is None:
-                if not anyhow or not set(rows) <= set(wrong):
-                    break
-                what = "wrong"
-            claims.append((shards, what))
-        else:
-            if claims and all(claim == claims[0] for claim in claims):
-                shards, what = claims[0]
-                rows = sorted(row for number in shards for row in layout.shards[number])
-                one = len(rows) == 1
-                whose, others = layout.whose(question, shards), "shards" if layout.is_of_devices(question) else "rows"
-                sentence = f"{whose} {'is' if one else 'are'} {what}; the other {others} are right"
-                if anyhow:
-                    sentence = f"only {whose} {'differs' if one else 'differ'}; the other {others} are right"
-                place = place_of(question, question.wrong[0])
-                yield Cause(first_upper(sentence), place, tuple(question.wrong), rows=tuple(rows))
-                return
+        claims = [_claim(leaf, layout, anyhow=anyhow) for leaf in question.wrong]
+        if not claims or claims[0] is None or any(claim != claims[0] for claim in claims):
+            continue
+        shards, rows, what = claims[0]
+        one = len(rows) == 1
+        whose, others = layout.whose(question, shards), "shards" if layout.is_of_devices(question) else "rows"
+        sentence = f"{whose} {'is' if one else 'are'} {what}; the other {others} are right"
+        if anyhow:
+            sentence = f"only {whose} {'differs' if one else 'differ'}; the other {others} are right"
+        yield Cause(first_upper(sentence), place_of(question, question.wrong[0]), rows=tuple(rows))
+        return
+
+
+def _claim(leaf: Leaf, layout: Layout, *, anyhow: bool) -> tuple[list[int], list[int], str] | None:
+    """The shards of which an output is wrong, and of no others, their rows, and what became of these."""
+    if leaf.part != "outputs" or leaf.found is None or leaf.expected is None:
+        return None
+    if leaf.found.shape != leaf.expected.shape or leaf.found.shape[:1] != (layout.rows,):
+        return None
+    wrong = set(_wrong_rows(leaf))
+    shards = [number for number, rows in enumerate(layout.shards) if wrong.intersection(rows)]
+    rows = sorted(row for number in shards for row in layout.shards[number])
+    if not shards or len(shards) == len(layout.shards) or not wrong.issubset(rows):
+        return None  # none or all of them, or the parts that were seen are not all of the batch
+    what = _of_rows(leaf, rows)
+    if what is None and anyhow and wrong.issuperset(rows):
+        what = "wrong"
+    return None if what is None else (shards, rows, what)
 
 
 def _wrong_rows(leaf: Leaf) -> list[int]:
@@ -315,11 +306,9 @@ def _wrong_rows(leaf: Leaf) -> list[int]:
     assert leaf.expected is not None
     if leaf.found.dtype.kind in "OSU":
         return [row for row, one in enumerate(leaf.found) if not np.array_equal(one, leaf.expected[row])]
-    wide = np.complex128 if np.iscomplexobj(leaf.found) else np.float64
-    with np.errstate(invalid="ignore"):
-        error = np.abs(leaf.found.astype(wide) - leaf.expected.astype(wide)).reshape(leaf.found.shape[0], -1)
-        scale = np.max(np.abs(leaf.expected.astype(wide)))
-    bad = ~(error <= max(1e-5, 8.0 * epsilon_of(leaf.found.dtype)) * scale)
+    have, want = _comparable(leaf.found), _comparable(leaf.expected)
+    off = max(1e-5, 8.0 * epsilon_of(leaf.found.dtype)) * np.max(np.abs(want))
+    bad = ~(np.abs(have - want).reshape(len(have), -1) <= off)
     return [int(row) for row in np.flatnonzero(bad.any(axis=1))]
 
 
@@ -343,9 +332,7 @@ def _of_rows(leaf: Leaf, rows: Sequence[int]) -> str | None:
         predicted[list(rows)] = values
         return leaf.explained_by(predicted)
 
-    square = float(np.sum(want * want))
-    if part.size > 1 and square:
-        ratio = float(np.sum(have * want)) / square
+    if part.size > 1 and (ratio := factor_of(have, want)) is not None:
         if tried(ratio * want):
             return f"{ratio:.4g} times {'that' if len(rows) == 1 else 'those'} of the single-device run"
         offset = float(np.mean(have - want))

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from harness.judgement.diagnosis.chance import are_counts
-from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.leaves import (
+    changes_of,
+    explained_by_change,
+    explains,
+    factor_of,
+    handle_of,
+    variables_text,
+)
+from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import factor_text, listed
 from harness.judgement.fields import in_fields
@@ -21,28 +29,20 @@ _NEAR = 1e-3
 
 def ratio_of(leaf: Leaf, rows: int | None, count: int) -> float | None:
     """The factor by which a result, or the change of a variable, exceeds the reference's; ``None`` if by none."""
-    found, expected = leaf.found, leaf.expected
-    if found is None or expected is None or found.shape != expected.shape or not found.size:
+    if (changes := changes_of(leaf, whole=True)) is None or not all(np.all(np.isfinite(each)) for each in changes):
         return None
-    if np.iscomplexobj(found) or (found.dtype.kind not in "fiu" and not epsilon_of(found.dtype)):
+    have, want = changes
+    if (ratio := factor_of(have, want)) is None:
         return None
-    base: Array | float = 0.0 if leaf.start is None else leaf.start.astype(np.float64)
-    have, want = found.astype(np.float64) - base, expected.astype(np.float64) - base
-    if not (np.all(np.isfinite(have)) and np.all(np.isfinite(want))):
-        return None
-    square = float(np.sum(want * want))
-    if square == 0.0:
-        return None
-    ratio = float(np.sum(have * want)) / square
-    predicted = base + ratio * want
-    if not epsilon_of(found.dtype):
+    predicted = ratio * want
+    if leaf.found is not None and leaf.found.dtype.kind in "iu":
         # Of small whole numbers, many are near to a multiple of others.
         if np.any(np.abs(predicted - np.round(predicted)) > _NEAR):
             return None
         predicted = np.round(predicted)
-    if not leaf.explained_by(predicted.astype(found.dtype)):
+    if not explained_by_change(leaf, predicted):
         return None
-    if found.size == 1:
+    if have.size == 1:
         # One number is some factor of any other: only a factor that means something counts.
         clear = not rows or not are_counts(leaf, rows)
         simple = _simple(ratio) and (clear or not ratio or count in (round(ratio), round(1.0 / ratio)))
@@ -62,20 +62,17 @@ def _simple(ratio: float) -> bool:
 def one_factor(question: Question) -> Iterator[Cause]:
     """All differing results are a factor of the reference's, those of one step the same factor."""
     count = len(question.devices)
-    ratios = {id(leaf): ratio_of(leaf, _rows(question), count) for leaf in question.wrong}
-    known = [ratio for ratio in ratios.values() if ratio is not None]
-    if not known or len(known) < len(question.wrong):
+    wrong, rows = question.wrong, _rows(question)
+    known = [ratio for leaf in wrong if (ratio := ratio_of(leaf, rows, count)) is not None]
+    if not known or len(known) < len(wrong) or any(abs(each - known[0]) > 1e-4 * abs(known[0]) for each in known):
         return
     ratio = known[0]
-    if any(abs(each - ratio) > 1e-4 * abs(ratio) for each in known):
-        return
-    wrong = tuple(question.wrong)
     what = listed([leaf.name for leaf in wrong]) if len(wrong) < 4 else f"{len(wrong)} results"
     verb = "is" if len(wrong) == 1 else "are"
-    place = _place(question, wrong)
+    place = place_of(question, wrong[0])
     if abs(ratio) < 1e-12:
         why = "the gradient is stopped" if wrong[0].part == "gradients" else "the result of the devices does not arrive"
-        yield Cause(f"{what} {verb} zero: {why}", place, wrong)
+        yield Cause(f"{what} {verb} zero: {why}", place)
     elif abs(ratio - count) < 1e-3 * count and count > 1:
         if all(leaf.part == "state" for leaf in wrong):
             why = (
@@ -83,34 +80,31 @@ def one_factor(question: Question) -> Iterator[Cause]:
                 if 0 < written(question, wrong[0]) < count
                 else f"the update is made once for each of the {count} shards, not once for the batch"
             )
-            yield Cause(f"{what} {verb} changed {count} times as much: {why}", place, wrong)
+            yield Cause(f"{what} {verb} changed {count} times as much: {why}", place)
         else:
             yield Cause(
                 f"{what} {verb} {count} times too large, as if the parts of {count} shards were added up although each "
                 "is already a mean, or covers the whole batch",
                 place,
-                wrong,
-                "divide by the number of shards, or weight each by its share of the rows",
+                next_step="divide by the number of shards, or weight each by its share of the rows",
             )
     elif abs(ratio * count - 1.0) < 1e-3 and count > 1:
         yield Cause(
             f"{what} {verb} {count} times too small, as if a sum over {count} shards were divided by {count} although "
             "the parts add up to the whole",
             place,
-            wrong,
         )
     elif (
         ratio > 0
         and not _simple(ratio)
-        and (rows := _rows(question))
+        and rows
         and _whole(size := rows / ratio)
         and _has_number(question, round(size))
     ):
         yield Cause(
             f"{what} {verb} divided by {round(size)} rows, but the batch has {rows}",
             place,
-            wrong,
-            "divide by the number of rows of the whole batch",
+            next_step="divide by the number of rows of the whole batch",
         )
     elif any(leaf.found is not None and leaf.found.size > 1 for leaf in wrong) or _simple(ratio):
         text = f"{factor_text(ratio)} times the single-device result, in every element"
@@ -118,7 +112,7 @@ def one_factor(question: Question) -> Iterator[Cause]:
             text = f"changed {factor_text(ratio)} times as much as in the single-device run"
             if abs(ratio - round(ratio)) < 1e-3 and 1 < round(ratio) <= written(question, wrong[0]):
                 text = f"updated {round(ratio)} times instead of once"
-        yield Cause(f"{what} {verb} {text}", place, wrong)
+        yield Cause(f"{what} {verb} {text}", place)
 
 
 def _has_number(question: Question, number: int) -> bool:
@@ -133,24 +127,19 @@ def _rows(question: Question) -> int | None:
     return max(sizes, default=None)
 
 
-def _place(question: Question, wrong: tuple[Leaf, ...]) -> str | None:
-    return place_of(question, wrong[0])
-
-
 def place_of(question: Question, leaf: Leaf) -> str | None:
     """Where the program under test makes a result, or writes to a variable."""
     seen = question.seen
     if leaf.part == "outputs" and leaf.index < len(seen.output_places):
         return seen.output_places[leaf.index]
     if leaf.part == "state":
-        handle = getattr(getattr(question.watched[leaf.index], "handle", None), "_id", None)
-        return seen.write_places.get(handle) if handle is not None else None
+        return seen.write_places.get(handle_of(question.watched[leaf.index]))
     return None
 
 
 def written(question: Question, leaf: Leaf) -> int:
     """How often the program under test writes to a variable in one call."""
-    return question.seen.writes[getattr(getattr(question.watched[leaf.index], "handle", None), "_id", 0)]
+    return question.seen.writes[handle_of(question.watched[leaf.index])]
 
 
 def other_dtype(question: Question) -> Iterator[Cause]:
@@ -172,14 +161,13 @@ def other_dtype(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"{leaf.name} is cast to {found.dtype}: its values match the reference's, which are {expected.dtype}",
             place_of(question, leaf),
-            tuple(question.wrong),
-            f"return {expected.dtype} from both programs",
+            next_step=f"return {expected.dtype} from both programs",
         )
 
 
 def of_another(question: Question) -> Iterator[Cause]:
     """Each variable that differs is changed as the reference changes another one."""
-    partner: dict[str, str] = {}
+    partner: dict[str, Leaf] = {}
     for leaf in question.wrong:
         if leaf.part != "state" or leaf.start is None or leaf.found is None:
             return
@@ -188,16 +176,15 @@ def of_another(question: Question) -> Iterator[Cause]:
                 continue
             if np.array_equal(other.expected, other.start) or not epsilon_of(leaf.found.dtype):
                 continue
-            change = other.expected.astype(np.float64) - other.start
-            if leaf.explained_by((leaf.start + change).astype(leaf.found.dtype)):
-                partner[leaf.name] = other.name
+            if explained_by_change(leaf, other.expected.astype(np.float64) - other.start):
+                partner[leaf.name] = other
     if partner and len(partner) == len(question.wrong):
-        (mine, others), *_ = ((each.removesuffix(" after the call") for each in pair) for pair in partner.items())
+        first = question.wrong[0]
         yield Cause(
-            f"{mine} gets the update of {others}: the gradients of another member, or another layer, are applied to it",
-            place_of(question, question.wrong[0]),
-            tuple(question.wrong),
-            "pair each variable with its own gradient",
+            f"{variables_text([first])} gets the update of {variables_text([partner[first.name]])}: the gradients of "
+            "another member, or another layer, are applied to it",
+            place_of(question, first),
+            next_step="pair each variable with its own gradient",
         )
 
 
@@ -217,7 +204,6 @@ def swapped(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"{listed(names)} are in the wrong order: {names[0]} has the value of {partner[names[0]]}",
             place_of(question, question.wrong[0]),
-            tuple(question.wrong),
             at_join=True,
         )
 
@@ -237,30 +223,23 @@ def _gradients_follow(question: Question, partner: dict[str, str]) -> bool:
         other = {number[name]: number[theirs] for name, theirs in partner.items()}
         return tf.nest.pack_sequence_as(outputs, [flat[other.get(at, at)] for at in range(len(flat))])
 
-    result = question.run(exchanged)
-    return result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in rest)
+    return explains(question.run(exchanged), rest)
 
 
 def rearranged(question: Question) -> Iterator[Cause]:
     """Outputs are transposed, or joined along another axis, so that elements stand elsewhere."""
-    count = len(question.devices)
-    how: list[str] = []
+    how = []
     for leaf in question.wrong:
-        if leaf.found is None or leaf.expected is None or leaf.part != "outputs":
-            return
-        text = _rearrangement(question, leaf, count)
-        if text is None:
+        if (text := _rearrangement(question, leaf)) is None:
             return
         how.append(text)
     if how:
-        yield Cause(f"{question.wrong[0].name} {how[0]}", place_of(question, question.wrong[0]), tuple(question.wrong))
+        yield Cause(f"{question.wrong[0].name} {how[0]}", place_of(question, question.wrong[0]))
 
 
-def _rearrangement(question: Question, leaf: Leaf, count: int) -> str | None:
+def _rearrangement(question: Question, leaf: Leaf) -> str | None:
     found, expected = leaf.found, leaf.expected
-    assert found is not None
-    assert expected is not None
-    if found.size != expected.size:
+    if found is None or expected is None or leaf.part != "outputs" or found.size != expected.size:
         return None
     for one in range(expected.ndim):
         for other in range(one + 1, expected.ndim):
@@ -269,7 +248,8 @@ def _rearrangement(question: Question, leaf: Leaf, count: int) -> str | None:
                 if any(step.result is not None and leaf.explained_by(step.result) for step in stacks):
                     return f"is transposed: the results of the shards are stacked along axis {other} instead of {one}"
                 return f"is transposed: its axes {one} and {other} are exchanged"
-    for parts in _counts(found, count):
+    count = len(question.devices)
+    for parts in sorted({count, *(size for size in found.shape if size > 1), *range(2, 9)}, key=lambda n: n != count):
         for axis in range(expected.ndim):
             if expected.shape[axis] % parts:
                 continue
@@ -287,25 +267,18 @@ def _rearrangement(question: Question, leaf: Leaf, count: int) -> str | None:
     return None
 
 
-def _counts(found: Array, count: int) -> list[int]:
-    return sorted({count, *(size for size in found.shape if size > 1), *range(2, 9)}, key=lambda parts: parts != count)
-
-
 def off_by_a_constant(question: Question) -> Iterator[Cause]:
     """Each element is off by the same number."""
     offsets = []
     for leaf in question.wrong:
-        found, expected = leaf.found, leaf.expected
-        if found is None or expected is None or found.shape != expected.shape or found.size < 2:
+        if (changes := changes_of(leaf)) is None or changes[0].size < 2:
             return
-        if not epsilon_of(found.dtype) or np.iscomplexobj(found):
-            return
-        with np.errstate(invalid="ignore"):
-            offset = float(np.mean(found.astype(np.float64) - expected.astype(np.float64)))
-        if not np.isfinite(offset) or not leaf.explained_by((expected.astype(np.float64) + offset).astype(found.dtype)):
+        have, want = changes
+        offset = float(np.mean(have - want))
+        if not np.isfinite(offset) or not explained_by_change(leaf, want + offset):
             return
         offsets.append(offset)
     if offsets:
-        wrong = tuple(question.wrong)
+        wrong = question.wrong
         sentence = f"every element of {listed([leaf.name for leaf in wrong])} is off by {factor_text(offsets[0])}"
-        yield Cause(sentence, place_of(question, wrong[0]), wrong)
+        yield Cause(sentence, place_of(question, wrong[0]))

@@ -9,10 +9,10 @@ import numpy as np
 
 from harness.judgement.diagnosis.joins import PerShard
 from harness.judgement.diagnosis.layout import Layout, partitions
+from harness.judgement.diagnosis.leaves import changes_of, explained_by_change
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import factor_text, first_upper, rows_text
-from harness.judgement.tolerance import epsilon_of
 
 #: How far a share may be from a whole number of times.
 _NEAR = 1e-3
@@ -64,86 +64,70 @@ def _odd(
     if abs(usual) <= _NEAR or len(others) != 1:
         return
     rows = [row for share, part in zip(shares, parts, strict=True) if abs(share - others[0]) <= _NEAR for row in part]
+    layout, own = _shards(question, rows)
+    whose = layout.whose(question, own) if layout is not None and own else rows_text(rows)
     share = others[0] / usual
     if not name:
         what = "zero" if not others[0] else f"{factor_text(share)} times those of the single-device run"
-        sentence = f"the gradients of {_whose(question, rows)} are {what}; those of the other rows are right"
+        sentence = f"the gradients of {whose} are {what}; those of the other rows are right"
     elif not others[0]:
-        sentence = f"{_whose(question, rows)} {'does' if len(rows) == 1 else 'do'} not count in {name}"
+        sentence = f"{whose} {'does' if len(rows) == 1 else 'do'} not count in {name}"
     else:
         verb = "counts" if len(rows) == 1 else "count"
-        sentence = f"{_whose(question, rows)} {verb} {factor_text(share)} times as much in {name} as the other rows"
-    lost = bool(name) and not others[0] and _of_shards(question, rows)
-    yield Cause(first_upper(sentence), place, tuple(question.wrong), at_join=lost, rows=tuple(rows))
+        sentence = f"{whose} {verb} {factor_text(share)} times as much in {name} as the other rows"
+    yield Cause(first_upper(sentence), place, at_join=bool(name and own) and not others[0], rows=tuple(rows))
 
 
-def _of_shards(question: Question, rows: Sequence[int]) -> bool:
-    """Whether these are all rows of some shards."""
-    layout: Layout | None = next(iter(partitions(question)), None)
-    shards = [own for own in layout.shards if set(own) & set(rows)] if layout is not None else []
-    return sorted(row for own in shards for row in own) == sorted(rows)
-
-
-def _whose(question: Question, rows: Sequence[int]) -> str:
-    """The rows, and the shards that they are all rows of."""
-    layout: Layout | None = next(iter(partitions(question)), None)
-    text = rows_text(rows)
-    if layout is None:
-        return text
-    shards = [number for number, own in enumerate(layout.shards) if set(own) & set(rows)]
-    if not _of_shards(question, rows):
-        return text
-    return layout.whose(question, shards)
+def _shards(question: Question, rows: Sequence[int]) -> tuple[Layout | None, list[int]]:
+    """How the batch is split, and the shards that these are all rows of, if they are."""
+    layout = next(partitions(question), None)
+    shards = [at for at, own in enumerate(layout.shards) if set(own) & set(rows)] if layout is not None else []
+    whole = layout is not None and sorted(row for at in shards for row in layout.shards[at]) == sorted(rows)
+    return layout, shards if whole else []
 
 
 def _shares(leaf: Leaf) -> Array | None:
     """The factor of each row's gradient; NaN where the gradient is zero."""
-    found, expected = leaf.found, leaf.expected
-    if found is None or expected is None or found.shape != expected.shape or found.ndim < 1 or len(found) < 2:
+    if (changes := changes_of(leaf)) is None or not changes[0].ndim or len(changes[0]) < 2:
         return None
-    if not epsilon_of(found.dtype) or np.iscomplexobj(found):
-        return None
-    have, want = (each.astype(np.float64).reshape(len(each), -1) for each in (found, expected))
+    have, want = (each.reshape(len(each), -1) for each in changes)
     squares = np.sum(want * want, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(squares > 0.0, np.sum(have * want, axis=1) / squares, np.nan)
+    shares = np.where(squares > 0.0, np.sum(have * want, axis=1) / squares, np.nan)
     predicted = np.nan_to_num(shares)[:, np.newaxis] * want
-    return shares if leaf.explained_by(predicted.reshape(found.shape).astype(found.dtype)) else None
+    return shares if explained_by_change(leaf, predicted.reshape(changes[0].shape)) else None
+
+
+def _terms(shards: PerShard, leaf: Leaf) -> tuple[Array, Array, Array] | None:
+    """The shards' results, one after the other, what was found and what was expected, if they have one shape."""
+    parts, changes = shards.parts(leaf), changes_of(leaf)
+    if not parts or changes is None or any(part.shape != changes[0].shape for part in parts):
+        return None
+    return np.stack([part.astype(np.float64) for part in parts]), *changes
 
 
 def _follows(shards: PerShard, leaf: Leaf, times: Array) -> bool:
     """Whether a result, with too few elements to tell, is such a sum of the shards' results, as the reference's is."""
-    parts, found, expected = shards.parts(leaf), leaf.found, leaf.expected
-    if not parts or found is None or expected is None or any(part.shape != found.shape for part in parts):
+    if (terms := _terms(shards, leaf)) is None:
         return False
-    if not epsilon_of(found.dtype) or np.iscomplexobj(found):
-        return False
-    start = np.zeros(found.shape) if leaf.start is None else leaf.start.astype(np.float64)
-    table = np.stack([part.astype(np.float64) for part in parts])
+    parts, _, expected = terms
+    off = 1e-8 + 1e-4 * np.abs(leaf.expected)  # type: ignore[arg-type]
     for scale in (1.0, 1.0 / len(parts)):
-        right, own = (start + scale * np.tensordot(each, table, 1) for each in (np.ones(len(parts)), times))
-        if np.allclose(right, expected, rtol=1e-4):
-            return leaf.explained_by(own.astype(found.dtype))
+        if np.all(np.abs(scale * np.sum(parts, axis=0) - expected) <= off):
+            return explained_by_change(leaf, scale * np.tensordot(times, parts, 1))
     return False
 
 
 def _coefficients(shards: PerShard, leaf: Leaf) -> Array | None:
     """How often each shard's result is added up, in whole numbers; ``None`` where that is not what was found."""
-    parts, found, expected = shards.parts(leaf), leaf.found, leaf.expected
-    if not parts or found is None or expected is None or any(part.shape != found.shape for part in parts):
+    if (terms := _terms(shards, leaf)) is None:
         return None
-    if not epsilon_of(found.dtype) or np.iscomplexobj(found) or found.size <= len(parts):
+    parts, found, expected = terms
+    table = parts.reshape(len(parts), -1).T
+    if found.size <= len(parts) or not np.all(np.isfinite(table)) or np.linalg.matrix_rank(table) < len(parts):
         return None
-    table = np.stack([part.astype(np.float64).ravel() for part in parts], axis=1)
-    start = np.zeros(found.shape) if leaf.start is None else leaf.start.astype(np.float64)
-    if not np.all(np.isfinite(table)) or np.linalg.matrix_rank(table) < len(parts):
-        return None
-    right, own = (
-        np.linalg.lstsq(table, (array.astype(np.float64) - start).ravel(), rcond=None)[0] for array in (expected, found)
-    )
+    right, own = (np.linalg.lstsq(table, array.ravel(), rcond=None)[0] for array in (expected, found))
     if not np.all(np.abs(right) > _NEAR) or np.ptp(right) > _NEAR * np.max(np.abs(right)):
         return None
     times = np.round(own / right)
-    predicted = start + (table @ (times * right)).reshape(found.shape)
     near = np.allclose(own / right, times, atol=20 * _NEAR)
-    return times if near and leaf.explained_by(predicted.astype(found.dtype)) else None
+    return times if near and explained_by_change(leaf, (table @ (times * right)).reshape(found.shape)) else None

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from harness.judgement.diagnosis.leaves import explains, factor_of, handle_of
 from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import factor_text
 from harness.judgement.diagnosis.writing import applying
-from harness.judgement.runs import as_result
 from harness.judgement.state import named_variables
 from harness.judgement.tolerance import epsilon_of, epsilon_of_name
 
@@ -31,10 +31,9 @@ class _Terms:
         self.reads: list[Any] = []
         #: Of each term its value and its gradients for what was read.
         self.found: list[list[Any]] = []
-        self.busy = False
 
     def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
-        if self.busy or graph is None or not outputs:
+        if graph is None or not outputs:
             return
         if kind == "ReadVariableOp":
             self.reads.append(outputs[0])
@@ -49,13 +48,9 @@ class _Terms:
         if kind in _SUMS and own and outputs[0].shape.rank == 0 and outputs[0].dtype.is_floating:
             import tensorflow as tf
 
-            self.busy = True
-            try:
-                term = tf.add_n(own)
-                slopes = tf.gradients(term, self.reads, unconnected_gradients="zero")
-                self.found.append([term, *map(tf.convert_to_tensor, slopes)])
-            finally:
-                self.busy = False
+            term = tf.add_n(own)
+            slopes = tf.gradients(term, self.reads, unconnected_gradients="zero")
+            self.found.append([term, *map(tf.convert_to_tensor, slopes)])
 
 
 def _once_per_shard(count: int) -> tuple[float, str]:
@@ -77,8 +72,7 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
                 yield Cause(
                     f"a term that depends on variables alone, such as a regulariser, is {how}",
                     place_of(question, question.wrong[0]),
-                    tuple(question.wrong),
-                    "add it once, outside of the shards, or divide it by their number",
+                    next_step="add it once, outside of the shards, or divide it by their number",
                 )
                 return
 
@@ -96,8 +90,7 @@ def _follow(question: Question, leaves: Sequence[Leaf], more: float, slopes: Seq
     if any(leaf.part != "state" for leaf in leaves):
         return False
     with applying(apply):
-        result = question.run(gradients=False)
-    return result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in leaves)
+        return explains(question.run(gradients=False), leaves)
 
 
 def added_in_each(question: Question) -> Iterator[Cause]:
@@ -105,26 +98,19 @@ def added_in_each(question: Question) -> Iterator[Cause]:
     count = len(question.devices)
     if any(leaf.part != "outputs" for leaf in question.wrong):
         return
-    number = 0
-    while number < _MOST_SUMS:
-        for factor, how in (
-            _once_per_shard(count),
-            (0.0, "left out"),
-        ):
+    for number in range(_MOST_SUMS):
+        for factor, how in (_once_per_shard(count), (0.0, "left out")):
             addends = _Addends(number, factor)
-            raw = question.in_graph(question.reference.fn, addends.on_op)
-            if raw is None or addends.seen <= number:
+            result = question.result_in_graph(question.reference.fn, addends.on_op)
+            if result is None or addends.seen <= number:
                 return
-            result = as_result(raw, question.watched)
-            if question.all_explained(lambda leaf, result=result: leaf.of(result)):  # type: ignore[misc]
+            if explains(result, question.wrong):
                 yield Cause(
                     f"an addend that depends on variables alone, such as a bias, is {how}",
                     place_of(question, question.wrong[0]),
-                    tuple(question.wrong),
-                    "add it once, after the parts are joined",
+                    next_step="add it once, after the parts are joined",
                 )
                 return
-        number += 1
 
 
 class _Addends(_Terms):
@@ -137,20 +123,13 @@ class _Addends(_Terms):
 
     def on_op(self, kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> Any:
         super().on_op(kind, inputs, attributes, outputs, graph)
-        if self.busy or graph is None or not outputs or outputs[0]._id in self.free or outputs[0].shape.rank == 0:
+        if graph is None or not outputs or outputs[0]._id in self.free or outputs[0].shape.rank == 0:
             return None
         own = [tensor for tensor in inputs if tensor._id in self.free]
         if kind not in _ADDENDS or not own or not outputs[0].dtype.is_floating:
             return None
         self.seen += 1
-        if self.seen != self.number + 1:
-            return None
-        self.busy = True
-        try:
-            more = sum(own[1:], own[0]) * (self.factor - 1.0)
-            return [outputs[0] + more]
-        finally:
-            self.busy = False
+        return [outputs[0] + sum(own[1:], own[0]) * (self.factor - 1.0)] if self.seen == self.number + 1 else None
 
 
 def _is_off_by(leaf: Leaf, more: float, term: Array, slopes: Sequence[Array]) -> bool:
@@ -165,12 +144,8 @@ def _is_off_by(leaf: Leaf, more: float, term: Array, slopes: Sequence[Array]) ->
     if leaf.part == "state" and leaf.found is not None and leaf.found.shape == expected.shape and expected.size > 1:
         # A step of gradient descent: some rate times the slope.
         error = leaf.found.astype(np.float64) - expected
-        squares = [float(np.sum(np.square(change.astype(np.float64)))) for change in changes]
-        weights = tuple(
-            float(np.sum(error * change)) / square / more
-            for change, square in zip(changes, squares, strict=True)
-            if square
-        )
+        rates = [factor_of(error, change.astype(np.float64)) for change in changes]
+        weights = tuple(rate / more for rate in rates if rate is not None)
     return any(
         leaf.explained_by((expected + more * weight * change).astype(expected.dtype))
         for change in changes
@@ -182,18 +157,13 @@ def unused(question: Question) -> Iterator[Cause]:
     """The results are the reference's with a variable that the program never reads set to 0, or to 1."""
     read = question.seen_reference.read - question.seen.read
     for variable, name in named_variables(question.reference.variables, question.snapshot.variables):
-        if getattr(getattr(variable, "handle", None), "_id", None) not in read:
+        if handle_of(variable) not in read:
             continue
         for value in (0, 1):
-            result = question.run(_with(variable, value, question.reference.fn), gradients=False)
             rest = [leaf for leaf in question.wrong if leaf.part == "outputs"]
-            if result is not None and rest and all(leaf.explained_by(leaf.of(result)) for leaf in rest):
-                yield Cause(
-                    f"{name} is never read: {rest[0].name} has the value that it would have if the "
-                    f"variable were {value}",
-                    place_of(question, rest[0]),
-                    tuple(question.wrong),
-                )
+            if explains(question.run(_with(variable, value, question.reference.fn), gradients=False), rest):
+                sentence = f"{rest[0].name} has the value that it would have if the variable were {value}"
+                yield Cause(f"{name} is never read: {sentence}", place_of(question, rest[0]))
                 return
 
 
@@ -224,13 +194,13 @@ def lower_precision(question: Question) -> Iterator[Cause]:
         if (before, after) in question.seen_reference.coarser:
             continue
         shares = [_of_rounding(leaf, epsilon_of_name(after)) for leaf in question.wrong]
-        if shares and all(share is not None for share in shares):
-            largest = max(share for share in shares if share is not None)
+        known = [share for share in shares if share is not None]
+        if known and len(known) == len(shares):
+            largest = max(known)
             yield Cause(
                 f"part of the program computes in {after} instead of {before}: the errors, up to "
                 f"{factor_text(largest)} of the largest element, are {after}'s rounding",
                 place,
-                tuple(question.wrong),
             )
             return
 
@@ -240,14 +210,10 @@ def _of_rounding(leaf: Leaf, coarse: float) -> float | None:
     found, expected = leaf.found, leaf.expected
     if found is None or expected is None or found.shape != expected.shape or not epsilon_of(found.dtype):
         return None
-    wide = np.complex128 if np.iscomplexobj(found) else np.float64
-    error = np.abs(found.astype(wide) - expected.astype(wide))
-    if not np.all(np.isfinite(error)):
+    wide, fine = np.complex128 if np.iscomplexobj(found) else np.float64, epsilon_of(found.dtype)
+    want = expected.astype(wide)
+    error = np.abs(found.astype(wide) - want)
+    if not np.all(np.isfinite(error)) or np.any(error > leaf.sensitivity().bound(want, fine) * (coarse / fine)):
         return None
-    bound = leaf.sensitivity().bound(expected.astype(wide), epsilon_of(found.dtype)) * (
-        coarse / epsilon_of(found.dtype)
-    )
-    if np.any(error > bound):
-        return None
-    scale = float(np.max(np.abs(expected.astype(wide)))) if expected.size else 0.0
+    scale = float(np.max(np.abs(want), initial=0.0))
     return float(np.max(error)) / scale if scale else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.devices.name import DeviceName
+from harness.judgement.diagnosis.joins import Join
 from harness.judgement.diagnosis.origins import place_of_step
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import Step, equal, named
@@ -26,8 +27,7 @@ def part(question: Question) -> Iterator[Cause]:
         if step.kind in _JOINS and search.status[step.outputs[0]] not in ("same", "part"):
             found = next(_twice(search, step), None) or (_left_out(search, step) if step.kind == "AddN" else None)
             if found is not None:
-                sentence, place = found
-                yield Cause(sentence, place, tuple(question.wrong))
+                yield Cause(*found)
                 return
 
 
@@ -88,16 +88,15 @@ def _right(search: Search, step: Step, first: int, again: int) -> tuple[int, Ste
     for number in (again, first):
         if step.kind == "AddN":
             for each in _unread(search, step.inputs[number]):
-                part, own = each.results[0], search.value(step.inputs[number])
-                if part is None or own is None or part.shape != own.shape:
+                part, mine = each.results[0], search.value(step.inputs[number])
+                if part is None or mine is None or part.shape != mine.shape:
                     continue
-                if any(equal((joined - own + part).astype(joined.dtype), result) for result in wanted):
+                if any(equal((joined - mine + part).astype(joined.dtype), result) for result in wanted):
                     return number, each
-        elif (at := _place_of_part(search, step, number)) is not None:
-            rest = np.ones(joined.shape, bool)
-            rest[at] = False
-            if any(equal(joined[rest], result[rest]) and not equal(joined, result) for result in wanted):
-                return number, None
+        elif (own := _of_part(search, step, number)) is not None and any(
+            equal(joined[~own], result[~own]) and not equal(joined, result) for result in wanted
+        ):
+            return number, None
     return None
 
 
@@ -115,35 +114,16 @@ def _unread(search: Search, name: int) -> list[Step]:
     return [step for step in search.groups[id(search.maker[name])] if not read.intersection(step.outputs)]
 
 
-def _place_of_part(search: Search, step: Step, number: int) -> tuple[slice, ...] | None:
-    """Where in the result of a join one of its parts is."""
-    parts = [search.value(name) for name in step.inputs if name in search.maker]
-    joined = step.results[0]
-    assert joined is not None
-    part = parts[number] if number < len(parts) else None
-    if part is None:
+def _of_part(search: Search, step: Step, number: int) -> Array | None:
+    """Which elements of the result of a join are those of one of its parts."""
+    read = [search.read(step, at) for at in range(len(step.inputs))]
+    # The last input of this one is the axis.
+    parts = [part for part in (read[:-1] if step.kind == "ConcatV2" else read) if part is not None]
+    joined, name = step.results[0], "stack" if step.kind == "Pack" else "concat"
+    if joined is None or len(parts) < len(read) - (name == "concat"):
         return None
     for axis in range(joined.ndim):
-        sizes = [_length(each, joined, axis) for each in parts[: number + 1]]
-        if any(size is None for size in sizes):
-            continue
-        start = sum(size for size in sizes[:-1] if size is not None)
-        at = tuple(
-            slice(start, start + (sizes[-1] or 0)) if each == axis else slice(None) for each in range(joined.ndim)
-        )
-        if joined[at].size == part.size and equal(joined[at].reshape(part.shape), part):
-            return at
+        made = Join(name, axis).of(parts, ())
+        if made is not None and equal(made, joined):
+            return Join(name, axis).of([np.full(part.shape, at == number) for at, part in enumerate(parts)], ())
     return None
-
-
-def _length(part: Array | None, joined: Array, axis: int) -> int | None:
-    """How much of an axis of a result a part takes; ``None`` where it is no part along it."""
-    if part is None:
-        return None
-    if part.ndim == joined.ndim - 1:
-        return 1 if part.shape == joined.shape[:axis] + joined.shape[axis + 1 :] else None
-    if part.ndim != joined.ndim or any(
-        a != b for at, (a, b) in enumerate(zip(part.shape, joined.shape, strict=True)) if at != axis
-    ):
-        return None
-    return int(part.shape[axis])

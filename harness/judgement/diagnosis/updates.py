@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
+from harness.judgement.diagnosis.leaves import explains, factor_of, handle_of, variables_text
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.scales import place_of
-from harness.judgement.diagnosis.wording import listed
+from harness.judgement.diagnosis.scales import place_of, written
 from harness.judgement.diagnosis.writing import applying, writes
 from harness.judgement.runs import Result
 
@@ -40,51 +39,50 @@ def repeated(question: Question) -> Iterator[Cause]:
 
 def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     """The optimizer gets each shard's gradients in turn, or joins them in the wrong way."""
+    import tensorflow as tf
+
     for layout in partitions(question):
         gathered = _gathered(question, layout)
         if not gathered:
             continue
         count = len(layout.sizes)
         place = place_of(question, states[0]) or layout.place
-        wrong = tuple(question.wrong)
         for factor, what in ((1.0, ""), (1 / count, f", to 1/{count} of each shard's gradients")):
             in_turn = _applied(question, [(each[0], _scaled(each[1], factor), each[2]) for each in gathered])
-            if _state_explained(states, in_turn) and _outputs_follow(question, layout, in_turn):
+            if explains(in_turn, states) and _outputs_follow(question, layout):
                 yield Cause(
                     f"the optimizer is applied {count} times, once for each shard{what}, instead of once for the batch",
                     place,
-                    wrong,
-                    _ONCE,
+                    next_step=_ONCE,
                 )
                 return
         for join, sentence in (
-            ("sum", "the shards' gradients are added up although each is a mean"),
+            (Join("sum"), "the shards' gradients are added up although each is a mean"),
             (
-                "mean",
+                Join("mean"),
                 "the shards' gradients have equal weight although the shards differ in size"
                 if len(set(layout.sizes)) > 1
                 else "each shard's gradients are clipped, or changed in another way that is not linear, before they "
                 "are averaged",
             ),
-            *((f"only {number}", f"the update uses shard {number} alone") for number in range(count)),
+            *((Join("only", number), f"the update uses shard {number} alone") for number in range(count)),
             *(
-                (f"{name} {number}", f"the part of shard {number} is missing from the update{alone(name)}")
+                (Join(name, number), f"the part of shard {number} is missing from the update{alone(name)}")
                 for name in WITHOUT
                 for number in range(count)
             ),
         ):
-            name, _, at = join.rpartition(" ")
-            joined = _joined(gathered, Join(name, int(at)) if name else Join(join), layout.sizes)
+            joined = _joined(gathered, join, layout.sizes)
             if joined is not None:
                 result = _applied(question, [joined])
-                if _state_explained(states, result) and _outputs_follow(question, layout, result):
-                    own = _own_gradients(question)
-                    if own and _equal(joined[1], own):
+                if explains(result, states) and _outputs_follow(question, layout):
+                    own = _applied_by(question)
+                    if len(own) == 1 and _equal(joined[1], own[0][1]):
                         # Then nothing is wrong with the sum or the mean, but with what the optimizer makes of it.
-                        if any(map(_sparse, own)):
-                            yield Cause(_DENSE, place, wrong, "give both dense gradients, or both IndexedSlices")
+                        if any(isinstance(grad, tf.IndexedSlices) for grad in own[0][1]):
+                            yield Cause(_DENSE, place, next_step="give both dense gradients, or both IndexedSlices")
                         return
-                    yield Cause(sentence, place, wrong)
+                    yield Cause(sentence, place)
                     return
 
 
@@ -101,27 +99,26 @@ def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         ) -> Any:
             return original(optimizer, _scaled(grads, share), variables)
 
-        def write(variable: Any, _: Any, perform: Callable[[], Any], share: float = share) -> Any:
+        def write(variable: Any, value: Any, perform: Callable[[Any], Any], share: float = share) -> Any:
             before = variable.read_value()
-            done = perform()
+            done = perform(value)
             if variable.dtype.is_floating:
                 value = before + (variable.read_value() - before) * tf.cast(share, variable.dtype)
                 tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
             return done
 
-        with applying(apply) if _optimizers_used(question) else writes(write):
+        with applying(apply) if _applied_by(question) else writes(write):
             running = PerShard._run(question, layout, False)
         if (
             running is not None
-            and _state_explained(states, running.results[-1])
-            and all(running.join_that_gives(leaf, leaf) for leaf in outputs)
+            and explains(running.results[-1], states)
+            and all(running.join_that_gives(leaf) for leaf in outputs)
         ):
             yield Cause(
                 f"the training step ran once for each of the {len(layout.sizes)} shards, one after the other and with "
                 f"1/{len(layout.sizes)} of the gradient, instead of once for the batch",
                 place_of(question, states[0]) or layout.place,
-                tuple(question.wrong),
-                _ONCE,
+                next_step=_ONCE,
             )
             return
 
@@ -140,6 +137,8 @@ def _scaled(grads: Sequence[Any], factor: float) -> list[Any]:
 
 def _more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     """The whole step runs twice, or once per device, on the whole batch."""
+    if len(states) < len(question.wrong):
+        return
     question.snapshot.restore()
     try:
         for times in range(2, max(3, len(question.devices) + 1)):
@@ -148,14 +147,10 @@ def _more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
             result = question.run(gradients=False, fresh=False)
             if result is None:
                 return
-            if _state_explained(states, result) and len(states) == len(question.wrong):
-                often = "twice" if times == 2 else f"{times} times"
-                names = listed([leaf.name.removesuffix(" after the call") for leaf in states[:4]])
-                yield Cause(
-                    f"{names} {'is' if len(states) == 1 else 'are'} updated {often} instead of once",
-                    place_of(question, states[0]),
-                    tuple(question.wrong),
-                )
+            if explains(result, question.wrong):
+                are, often = "is" if len(states) == 1 else "are", "twice" if times == 2 else f"{times} times"
+                sentence = f"{variables_text(states)} {are} updated {often} instead of once"
+                yield Cause(sentence, place_of(question, states[0]))
                 return
     finally:
         question.snapshot.restore()
@@ -165,7 +160,7 @@ def _some_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     """The same update of some variables is made several times, and what else differs is computed from them."""
     often: dict[int, int] = {}
     for leaf in states if len(question.wrong) > 1 else ():
-        handle = _handle(question, leaf)
+        handle = handle_of(question.watched[leaf.index])
         usual, seen = question.seen_reference.writes[handle], question.seen.writes[handle]
         if usual and seen > usual and not seen % usual:
             often[leaf.index] = seen // usual
@@ -173,34 +168,27 @@ def _some_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         return
     times = {id(question.watched[index]): number for index, number in often.items()}
 
-    def write(variable: Any, _: Any, perform: Callable[[], Any]) -> Any:
-        return [perform() for _ in range(times.get(id(variable), 1))][-1]
+    def write(variable: Any, value: Any, perform: Callable[[Any], Any]) -> Any:
+        return [perform(value) for _ in range(times.get(id(variable), 1))][-1]
 
     def program(**inputs: Any) -> Any:
         with writes(write):
             return question.reference.fn(**inputs)
 
-    result = question.run(program)
-    if result is not None and question.all_explained(lambda leaf: leaf.of(result)):
+    if explains(question.run(program), question.wrong):
         again = [leaf for leaf in states if leaf.index in often]
-        usual = question.seen_reference.writes[_handle(question, again[0])]
-        names = listed([leaf.name.removesuffix(" after the call") for leaf in again[:4]])
+        usual = question.seen_reference.writes[handle_of(question.watched[again[0].index])]
         are, them = ("is", "it") if len(again) == 1 else ("are", "them")
         yield Cause(
-            f"{names} {are} updated {often[again[0].index] * usual} times instead of "
+            f"{variables_text(again)} {are} updated {often[again[0].index] * usual} times instead of "
             f"{usual if usual > 1 else 'once'}; what else differs is computed from {them}",
             place_of(question, again[0]),
-            tuple(question.wrong),
         )
-
-
-def _handle(question: Question, leaf: Leaf) -> int:
-    return getattr(getattr(question.watched[leaf.index], "handle", None), "_id", 0)
 
 
 def _applied_again(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     """The optimizer gets the right gradients, but several times."""
-    if len(states) < len(question.wrong) or not _optimizers_used(question):
+    if len(states) < len(question.wrong) or not _applied_by(question):
         return
     for times in range(2, max(3, len(question.devices) + 1)):
 
@@ -209,35 +197,30 @@ def _applied_again(question: Question, states: list[Leaf]) -> Iterator[Cause]:
 
         with applying(again):
             result = question.run(gradients=False)
-        if _state_explained(states, result):
-            yield Cause(
-                f"the optimizer applies the same gradients {times} times instead of once",
-                place_of(question, states[0]),
-                tuple(question.wrong),
-            )
+        if explains(result, states):
+            sentence = f"the optimizer applies the same gradients {times} times instead of once"
+            yield Cause(sentence, place_of(question, states[0]))
             return
 
 
 def _never(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     if len(states) == len(question.wrong) and all(leaf.explained_by(leaf.start) for leaf in states):
-        names = listed([leaf.name.removesuffix(" after the call") for leaf in states[:4]])
-        handle = getattr(getattr(question.watched[states[0].index], "handle", None), "_id", None)
         one = len(states) == 1
         never = f"the program never writes to {'it' if one else 'them'}"
-        if question.seen.writes[handle or 0]:
+        if written(question, states[0]):
             never = "it keeps its value" if one else "they keep their values"
-        verb = "is" if one else "are"
-        yield Cause(f"{names} {verb} not updated: {never}", place_of(question, states[0]), tuple(question.wrong))
+        sentence = f"{variables_text(states)} {'is' if one else 'are'} not updated: {never}"
+        yield Cause(sentence, place_of(question, states[0]))
 
 
 def _before_or_after(question: Question) -> Iterator[Cause]:
     """The results are computed from the variables before their update, or after it."""
-    wrong = tuple(question.wrong)
+    first = question.wrong[0]
+    sentence, place = f"{first.name} is computed with the variables' values from", place_of(question, first)
     with writes(lambda variable, *_: variable):
         stale = question.run(gradients=False)
-    if stale is not None and question.all_explained(lambda leaf: leaf.of(stale)):
-        sentence = f"{wrong[0].name} is computed with the variables' values from before their update"
-        yield Cause(sentence, place_of(question, wrong[0]), wrong)
+    if explains(stale, question.wrong):
+        yield Cause(f"{sentence} before their update", place)
         return
     question.snapshot.restore()
     try:
@@ -245,17 +228,19 @@ def _before_or_after(question: Question) -> Iterator[Cause]:
         late = question.run(gradients=False, fresh=False)
     finally:
         question.snapshot.restore()
-    if late is not None and question.all_explained(lambda leaf: leaf.of(late)):
-        sentence = f"{wrong[0].name} is computed with the variables' values from after their update"
-        yield Cause(sentence, place_of(question, wrong[0]), wrong)
+    if explains(late, question.wrong):
+        yield Cause(f"{sentence} after their update", place)
 
 
-def follow(question: Question, found: Cause) -> bool:
+def follow(question: Question, _: Cause) -> bool:
     """Whether wrong variables follow from wrong gradients among the results: the update is replayed with those."""
     pairs = [
         (leaf.expected, leaf.found)
-        for leaf in found.explains
-        if leaf.expected is not None and leaf.found is not None and leaf.found.shape == leaf.expected.shape
+        for leaf in question.wrong
+        if leaf.part != "state"
+        and leaf.expected is not None
+        and leaf.found is not None
+        and leaf.found.shape == leaf.expected.shape
     ]
 
     def replaced(value: Any) -> Any:
@@ -264,60 +249,50 @@ def follow(question: Question, found: Cause) -> bool:
         if not hasattr(value, "numpy") or isinstance(value, tf.IndexedSlices):
             return value
         array = np.asarray(value.numpy())
+        have = array.astype(np.float64)
         for expected, own in pairs:
-            square = float(np.sum(np.square(expected.astype(np.float64)))) if expected.shape == array.shape else 0.0
-            if square:
-                factor = float(np.sum(array.astype(np.float64) * expected)) / square
-                if np.allclose(array, factor * expected, rtol=1e-4, atol=1e-6 * float(np.max(np.abs(array)) or 1.0)):
-                    return tf.constant((factor * own).astype(array.dtype))
+            factor = factor_of(have, expected.astype(np.float64)) if expected.shape == array.shape else None
+            if factor is not None and np.allclose(
+                array, factor * expected, rtol=1e-4, atol=1e-6 * float(np.max(np.abs(array)) or 1.0)
+            ):
+                return tf.constant((factor * own).astype(array.dtype))
         return value
 
     def apply(original: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> Any:
         return original(optimizer, [replaced(grad) for grad in grads], variables)
 
-    with ExitStack() as stack:
-        if _optimizers_used(question):
-            stack.enter_context(applying(apply))
-        else:
-            stack.enter_context(writes(None, replaced))
+    def write(_: Any, value: Any, perform: Callable[[Any], Any]) -> Any:
+        return perform(replaced(value))
+
+    with applying(apply) if _applied_by(question) else writes(write):
         result = question.run(gradients=False)
-    return _state_explained([leaf for leaf in question.wrong if leaf.part == "state"], result)
+    return explains(result, [leaf for leaf in question.wrong if leaf.part == "state"])
 
 
-def _optimizers_used(question: Question) -> bool:
-    used = []
-
-    def note(original: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> Any:
-        used.append(optimizer)
-        return original(optimizer, grads, variables)
-
-    with applying(note):
-        question.run(gradients=False)
-    return bool(used)
+#: An optimizer, and the gradients and variables that it is given.
+_Applied = tuple[Any, list[Any], Any]
 
 
-def _gathered(question: Question, layout: Layout) -> list[tuple[Any, list[Any], Any]]:
-    """What the reference would give its optimizer for each shard; empty where it uses none, or more than one step."""
-    calls: list[tuple[Any, list[Any], Any]] = []
+def _applied_by(question: Question, inputs: Mapping[str, Any] | None = None) -> list[_Applied]:
+    """What the reference gives optimizers, of which none is applied; for the whole batch, or for other inputs."""
+    calls: list[_Applied] = []
 
     def gather(_: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> None:
         calls.append((optimizer, list(grads), variables))
 
-    leaves = question.reference.leaves()
     with applying(gather):
-        for number in range(len(layout.sizes)):
-            inputs = question.with_leaves(shard_leaves(leaves, layout, number))
-            if question.run(inputs=inputs, gradients=False) is None or len(calls) != number + 1:
-                return []
+        return calls if question.run(inputs=inputs, gradients=False) is not None else []
+
+
+def _gathered(question: Question, layout: Layout) -> list[_Applied]:
+    """What the reference would give its optimizer for each shard; empty where it uses none, or more than one step."""
+    leaves = question.reference.leaves()
+    calls = []
+    for number in range(len(layout.sizes)):
+        calls += _applied_by(question, question.with_leaves(shard_leaves(leaves, layout, number)))
+        if len(calls) != number + 1:
+            return []
     return calls
-
-
-def _own_gradients(question: Question) -> list[Any]:
-    """What the reference gives its optimizer for the whole batch."""
-    calls: list[list[Any]] = []
-    with applying(lambda _, __, grads, variables=None: calls.append(list(grads))):  # noqa: ARG005
-        question.run(gradients=False)
-    return calls[0] if len(calls) == 1 else []
 
 
 def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
@@ -328,15 +303,7 @@ def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return all(np.allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(b), initial=0.0))) for a, b in pairs)
 
 
-def _sparse(gradient: Any) -> bool:
-    import tensorflow as tf
-
-    return isinstance(gradient, tf.IndexedSlices)
-
-
-def _joined(
-    gathered: Sequence[tuple[Any, list[Any], Any]], join: Join, sizes: Sequence[int]
-) -> tuple[Any, list[Any], Any] | None:
+def _joined(gathered: Sequence[_Applied], join: Join, sizes: Sequence[int]) -> _Applied | None:
     import tensorflow as tf
 
     optimizer, _, variables = gathered[0]
@@ -349,7 +316,7 @@ def _joined(
     return optimizer, grads, variables
 
 
-def _applied(question: Question, calls: Sequence[tuple[Any, list[Any], Any]]) -> Result | None:
+def _applied(question: Question, calls: Sequence[_Applied]) -> Result | None:
     """The state after the optimizer got these gradients in turn."""
 
     def run(**_: Any) -> Any:
@@ -360,13 +327,7 @@ def _applied(question: Question, calls: Sequence[tuple[Any, list[Any], Any]]) ->
     return question.run(run, gradients=False)
 
 
-def _state_explained(states: Sequence[Leaf], result: Result | None) -> bool:
-    return result is not None and bool(states) and all(leaf.explained_by(leaf.of(result)) for leaf in states)
-
-
-def _outputs_follow(question: Question, layout: Layout, result: Result | None) -> bool:
+def _outputs_follow(question: Question, layout: Layout) -> bool:
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
-    if not outputs:
-        return result is not None
-    shards = PerShard.run(question, layout)
-    return shards is not None and all(shards.join_that_gives(leaf, leaf) for leaf in outputs)
+    shards = PerShard.run(question, layout) if outputs else None
+    return not outputs or (shards is not None and all(map(shards.join_that_gives, outputs)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from harness.judgement.state import ASSIGNING, assigning_class
@@ -30,24 +29,16 @@ def applying(apply: Callable[..., Any]) -> Iterator[None]:
 
 
 @contextmanager
-def writes(instead: Callable[..., Any] | None, change: Callable[[Any], Any] | None = None) -> Iterator[None]:
-    """Replace the writes to variables in the body, or ``change`` what is written.
-
-    ``instead(variable, value, perform)`` is called for each write, and ``perform()`` makes it.
-    """
+def writes(instead: Callable[..., Any]) -> Iterator[None]:
+    """Call ``instead(variable, value, perform)`` for each write to a variable; ``perform(value)`` makes it."""
     owner = assigning_class()
     originals = {name: getattr(owner, name) for name in ASSIGNING}
 
-    def replacement(name: str) -> Callable[..., Any]:
-        def method(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
-            if instead is not None:
-                return instead(self, value, partial(originals[name], self, value, *arguments, **keywords))
-            return originals[name](self, change(value) if change is not None else value, *arguments, **keywords)
+    def method(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, value, *rest, **named: instead(self, value, lambda new: original(self, new, *rest, **named))
 
-        return method
-
-    for name in ASSIGNING:
-        setattr(owner, name, replacement(name))
+    for name, original in originals.items():
+        setattr(owner, name, method(original))
     try:
         yield
     finally:
