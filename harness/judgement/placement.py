@@ -22,24 +22,28 @@ from harness.records import Finding
 
 
 def judge_placement(
-    trace: Trace, devices: Devices, mode: str, *, rows: int | None, on_host: bool = True, program: str | None = None
+    trace: Trace,
+    devices: Devices,
+    mode: str,
+    *,
+    rows: int | None = None,
+    on_host: bool = True,
+    program: str | None = None,
 ) -> list[Finding]:
     """Findings of the kinds ``op-placement``, ``gradient-placement`` and ``unused-device``.
 
     ``rows`` is the size of the batch, where there is one: fewer rows than devices leave devices out. ``on_host`` says
-    that what several devices made is joined on the host, as programs do that share out a batch. ``program`` is the line
-    where the program begins.
+    that what several devices made is joined on the host, as programs do that share out a batch; a strategy splits and
+    joins by rules of its own. ``program`` is the line where the program begins.
     """
     wiring = Wiring(trace)
-    misplaced = [
-        *_elsewhere(wiring, devices),
-        *(judge_shards(wiring, devices, trace) if on_host else ()),
-    ]
-    findings = [
+    misplaced = [*_elsewhere(wiring, devices), *(judge_shards(wiring, devices, trace) if on_host else ())]
+    return [
         *_merge("op-placement", misplaced, trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
+        *_beyond(trace, devices, mode),
+        *_unused(trace, wiring, devices, mode, rows, program),
     ]
-    return [*findings, *_beyond(trace, devices, mode), *_unused(trace, wiring, devices, mode, rows, program)]
 
 
 def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -> list[Finding]:
@@ -305,15 +309,4 @@ def judge_variables(
             found=f"created by the first call, on {named(places) if places else 'the default device'}",
             place=lines(trace, [op for op in trace.ops if op.type == "VarHandleOp"]) or program,
         )
-    ]
-
-
-def judge_replicas(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
-    """Findings of the same kinds for the replicas of a strategy, which splits and joins by its own rules."""
-    wiring = Wiring(trace)
-    return [
-        *_merge("op-placement", _elsewhere(wiring, devices), trace, mode),
-        *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
-        *_beyond(trace, devices, mode),
-        *_unused(trace, wiring, devices, mode, None, None),
     ]

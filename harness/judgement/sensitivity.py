@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from harness.judgement.rounding import rounded
 from harness.judgement.runs import Mode, Program, Result, differentiable, parts_of
 from harness.judgement.state import Snapshot, put
-from harness.judgement.tolerance import Sensitivity, epsilon_of, move, replays
+from harness.judgement.tolerance import REPLAYS, Sensitivity, epsilon_of, move
 from harness.lazy import tf
 
 #: Rounding errors that are replayed, in units in the last place: with larger ones what is rounded to steps jumps too.
@@ -110,7 +110,7 @@ class Measuring:
         earlier, self.earlier = self.earlier, None
         if earlier is not None and earlier.fits(self.expected):
             # One replay at least in this mode before its results are found to differ.
-            self._moved = replace(earlier.copy(), replays=min(earlier.replays, replays() - 1))
+            self._moved = replace(earlier.copy(), replays=min(earlier.replays, REPLAYS - 1))
 
     @property
     def spread(self) -> Spread | None:
@@ -121,9 +121,9 @@ class Measuring:
         """Sensitivities to moves of one unit in the last place of the inputs and variables, of ``wanted`` replays."""
         if self._moved is None:
             self._moved = Spread.start(self.expected, self.terms)
-        while self._moved.replays < (replays() if wanted is None else wanted):
+        while self._moved.replays < (REPLAYS if wanted is None else wanted):
             self._moved.replays += 1
-            self.progress(f"measuring rounding errors, replay {self._moved.replays} of at most {replays()}")
+            self.progress(f"measuring rounding errors, replay {self._moved.replays} of at most {REPLAYS}")
             self._replay(self._moved)
         return self._moved
 
@@ -177,7 +177,7 @@ class Measuring:
                 run = rounded(self.single)
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything where it is built as a graph
                 return self().noted(f"; its ops could not be replayed as a graph: {type(error).__name__}")
-            for seed in range(replays()):
+            for seed in range(REPLAYS):
                 for size in _SIZES:
                     self.snapshot.restore()
                     spread.add(self.expected, parts_of(run(seed, size), self.watched), size)

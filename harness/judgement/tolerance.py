@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_REPLAYS = 4
+#: How often the reference is run with moved inputs to measure its sensitivity.
+REPLAYS = 4
 #: Elements that are compared at a time: 2 MiB in float64.
 _BLOCK = 2**18
 #: The typical change is at most this many times the change that nine of ten elements stay below.
@@ -87,21 +88,9 @@ def blocks_of(size: int) -> list[slice]:
     return [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]
 
 
-def replays() -> int:
-    """How often the reference is run with moved inputs to measure its sensitivity."""
-    return _REPLAYS
-
-
 def epsilon_of(dtype: Any) -> float:
     """Distance from 1 to the next number of a floating dtype (NumPy's, or one of ml_dtypes), or 0.0 for others."""
-    kind = np.dtype(dtype)
-    if kind.kind == "c":
-        return float(np.finfo(kind).eps)
-    if kind.kind == "f":
-        return float(np.finfo(kind).eps)
-    if kind.name == "bfloat16":
-        return 2.0**-7
-    return 0.0
+    return epsilon_of_name(np.dtype(dtype).name)
 
 
 #: Of the dtypes that TensorFlow computes in, by TensorFlow's name for them.
@@ -125,7 +114,7 @@ def coarsest_epsilon(dtypes: Iterable[str]) -> float:
 
     A float32 result of a float16 layer (mixed precision) is no better than float16.
     """
-    return max((_EPSILONS.get(dtype, 0.0) for dtype in dtypes), default=0.0)
+    return max(map(epsilon_of_name, dtypes), default=0.0)
 
 
 def move(array: NDArray[Any], random: np.random.Generator, at_least: float = 0.0) -> NDArray[Any]:
@@ -137,5 +126,4 @@ def move(array: NDArray[Any], random: np.random.Generator, at_least: float = 0.0
     # One more or less than 1 by a power of two: the products are rounded once, in whatever dtype.
     real = array.real.dtype.type
     up = random.integers(0, 2, size=array.shape, dtype=np.int8)
-    moved: NDArray[Any] = (array * np.where(up, real(1.0 + epsilon), real(1.0 - epsilon))).astype(array.dtype)
-    return moved
+    return (array * np.where(up, real(1.0 + epsilon), real(1.0 - epsilon))).astype(array.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judgement.tolerance import Sensitivity, blocks_of, epsilon_of, replays
+from harness.judgement.tolerance import REPLAYS, Sensitivity, blocks_of, epsilon_of
 from harness.judgement.verification import Comparison
 from harness.records import Finding
 
@@ -60,7 +60,6 @@ def compare(
     exact: bool,
     measure: Measure,
     rounded: Callable[[], Sensitivity] | None = None,
-    check_dtype: bool = True,
     scale: Callable[[], float] = float,
 ) -> None:
     """Compare two arrays and add what was seen to ``judged``.
@@ -76,7 +75,7 @@ def compare(
     if found.shape != expected.shape:
         judged.findings.append(_finding("shape", subject, str(expected.shape), str(found.shape), "the shape differs"))
         return
-    if check_dtype and found.dtype != expected.dtype:
+    if found.dtype != expected.dtype:
         judged.findings.append(_finding("dtype", subject, expected.dtype.name, found.dtype.name, "the dtype differs"))
         return
     epsilon = epsilon_of(found.dtype)
@@ -103,21 +102,13 @@ def _compare_discrete(
     sure = np.ones(found.shape, bool)
     if wrong.any() and rounded is not None and found.dtype.kind in "iub":
         # Where rounding errors make the reference itself jump from one number to another, either is right.
-        jumps = np.broadcast_to(np.fmax(measure(replays()).change, rounded().change), found.shape)
+        jumps = np.broadcast_to(np.fmax(measure(REPLAYS).change, rounded().change), found.shape)
         off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
         sure = jumps == 0.0
         wrong = off > jumps
+    seen, error = int((sure | wrong).sum()), float(wrong.any())
     judged.comparisons.append(
-        Comparison(
-            subject.mode,
-            subject.where,
-            found.dtype.name,
-            found.size,
-            int((sure | wrong).sum()),
-            float(wrong.any()),
-            0.0,
-            "equal",
-        )
+        Comparison(subject.mode, subject.where, found.dtype.name, found.size, seen, error, 0.0, "equal")
     )
     if wrong.any():
         first = int(np.argmax(wrong))
@@ -137,11 +128,12 @@ def _compare_floats(
 ) -> None:
     coarse = max(epsilon, judged.arithmetic)
     errors = _Errors(found, expected)
-    bound: _Bound = (lambda block: np.zeros_like(block.magnitude)) if exact else errors.free(epsilon)
+    free = 0.0 if exact else _FREE_ULPS * epsilon
+    bound: _Bound = lambda block: free * block.magnitude  # noqa: E731
     rule = "exact arithmetic" if exact else f"{_FREE_ULPS:g} units in the last place"
     if not exact and errors.exceed(bound):
         rule, exceeded = "rounding", True
-        for wanted in range(1, replays() + 1):
+        for wanted in range(1, REPLAYS + 1):
             sensitivity = measure(wanted)
             bound = errors.measured(sensitivity, coarse)
             exceeded = errors.exceed(bound)
@@ -216,7 +208,7 @@ class _Errors:
         return map(self._block, self._places) if self._kept is None else self._kept
 
     def _block(self, at: slice) -> _Block:
-        have, want = _wide(self.found[at]), _wide(self.expected[at])
+        have, want = wide(self.found[at]), wide(self.expected[at])
         no_number = np.isnan(want)
         skipped = no_number | (np.isinf(want) & (have == want))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -239,9 +231,6 @@ class _Errors:
         for block in self.blocks():
             seen.add(block, bound(block), widest, self.typical)
         return seen
-
-    def free(self, epsilon: float) -> _Bound:
-        return lambda block: _FREE_ULPS * epsilon * block.magnitude
 
     def measured(self, sensitivity: Sensitivity, epsilon: float) -> _Bound:
         return lambda block: sensitivity.bound(block.want, epsilon, block.at, self.typical)
@@ -285,7 +274,8 @@ class _Seen:
         self.widest_bound = max(self.widest_bound, float(bound.max()))
 
 
-def _wide(array: NDArray[Any]) -> NDArray[Any]:
+def wide(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in double precision."""
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
 
 
@@ -293,7 +283,7 @@ def typical_magnitude(array: NDArray[Any]) -> float:
     """Root mean square of the finite elements, in units of the array; 0.0 where there are none."""
     flat, total, count = array.reshape(-1), 0.0, 0
     for at in blocks_of(array.size):
-        size = np.abs(_wide(flat[at]))
+        size = np.abs(wide(flat[at]))
         finite = size[np.isfinite(size)]
         with np.errstate(over="ignore"):
             total += float(np.sum(np.square(finite)))
@@ -312,7 +302,7 @@ def largest_magnitude(results: Iterable[Any], starts: Sequence[Any] | None = Non
             if start is None or start.shape != array.shape:
                 continue
             with np.errstate(invalid="ignore", over="ignore"):
-                array = _wide(array) - _wide(start)
+                array = wide(array) - wide(start)
         largest = max(largest, typical_magnitude(array))
     return largest
 
