@@ -9,10 +9,10 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, computes, on_device
+from harness.judgement.arithmetic import JOINS, computes, floats, on_device
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.strays import lines, stray
-from harness.judgement.wiring import IDENTITIES, Wiring
+from harness.judgement.wiring import IDENTITIES, Wiring, reached
 from harness.records import Finding
 
 #: The patterns that verify knows: ``stages``, each device hands on to its neighbour; ``members``, none hands on.
@@ -66,10 +66,10 @@ def _edges(wiring: Wiring, devices: Devices) -> Iterator[_Edge]:
             source = before if source is not None and source.device is None else source
             if before is None or before.device is None or source is None or source.device is None:
                 continue
-            read = source.role == "variable" and on_device(source) and _of_the_model(op)
+            # By the model, forward or backward; an optimizer's update is no part of it.
+            read = source.role == "variable" and on_device(source) and op.role in ("forward", "gradient")
             # An optimizer's count of its steps is an integer, and may be anywhere.
-            floating = any(dtype.startswith(("float", "bfloat", "complex")) for dtype in source.dtypes)
-            if floating and before.device != op.device and (computes(source) or read):
+            if floats(source.dtypes) and before.device != op.device and (computes(source) or read):
                 yield source, op, place.get(before.device, -1), place.get(op.device, -1)
 
 
@@ -79,11 +79,6 @@ def _executed(wiring: Wiring, name: str) -> Op | None:
     while op is not None and op.device is None and op.inputs and (op.type in IDENTITIES or len(op.inputs) == 1):
         op = wiring.by_name.get(op.inputs[0])
     return op
-
-
-def _of_the_model(op: Op) -> bool:
-    """Whether an op is part of a model, forward or backward; an optimizer's update is not."""
-    return op.role in ("forward", "gradient")
 
 
 def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
@@ -118,17 +113,14 @@ def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName, own:
     gradient of an argument may be added up or joined wherever that happens without a scope, and on the host, where
     arguments are; so may that of what a host beside the ``own`` devices made of one, such as its micro-batches.
     """
-    names, seen = [source.name], set()
-    while names:
-        op = wiring.by_name.get(names.pop())
-        if op is None or op.name in seen:
-            continue
-        seen.add(op.name)
+
+    def summands(op: Op) -> list[Op]:
+        """Of the sum of several gradients of one tensor."""
+        return wiring.before(op) if op.role == "gradient" and op.forward not in wiring.by_name else []
+
+    for op in reached([source], summands):
         forward = wiring.by_name.get(op.forward or "")
-        if forward is None:  # the sum of several gradients of one tensor
-            names += op.inputs if op.role == "gradient" else ()
-            continue
-        for before, summed in _handed_back(wiring, forward.inputs):
+        for before, summed in _handed_back(wiring, () if forward is None else forward.inputs):
             argument = before is None or before.role == "data" or (before.device == host and host not in own)
             # Behind a sum, the gradient is that of an argument, or goes to the backward op of what made the operand.
             if summed and (before is None or not (argument or reader.forward == before.name)):
@@ -164,16 +156,8 @@ def _handed_back(wiring: Wiring, names: Iterable[str]) -> Iterator[tuple[Op | No
 
 def _comes_from(wiring: Wiring, op: Op, devices: set[DeviceName]) -> bool:
     """Whether an op works on what passed by one of the devices, in its scope."""
-    names, seen = list(op.inputs), set(op.inputs)
-    while names:
-        before = wiring.by_name.get(names.pop())
-        if before is None:
-            continue
-        if before.role in ("forward", "control") and before.requested in devices:
-            return True
-        names += [name for name in before.inputs if name not in seen]
-        seen.update(before.inputs)
-    return False
+    behind = reached(wiring.before(op), wiring.before)
+    return any(each.role in ("forward", "control") and each.requested in devices for each in behind)
 
 
 def _between_members(devices: Devices, wiring: Wiring) -> Callable[[_Edge], str]:

@@ -12,12 +12,12 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.op_types import has_kernel
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, moved, proven
+from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, floats, moved, proven
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.out_of_place import judge_shards
 from harness.judgement.provenance import SEVERAL, SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
-from harness.judgement.wiring import Wiring
+from harness.judgement.wiring import Wiring, reached
 from harness.records import Finding
 
 
@@ -76,7 +76,7 @@ def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -
 def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
     """Ops that ran elsewhere than their scope asked (FAULTS P05, P06, P11)."""
     there = {device.parsed for device in devices}
-    busy = {op.device for op in wiring.ops if computes(op) and _floating(wiring.dtypes(op))}
+    busy = {op.device for op in wiring.ops if computes(op) and floats(wiring.dtypes(op))}
     for op in wiring.ops:
         if op.requested is None or not moved(op):
             continue
@@ -88,13 +88,13 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                 message = "XLA compiled the function for one device and ignored the device scopes inside"
             elif op.type in PYTHON:
                 message = "a Python function runs on the host, whatever its device scope; write it in TensorFlow's ops"
-                if not _floating(op.dtypes) and not wiring.is_read(op):
+                if not floats(op.dtypes) and not wiring.is_read(op):
                     continue  # one that prints or counts
             elif op.type in LOOKUPS:
                 continue  # judged by their share of a shard's work
             elif asked := [device for device in there if device.matches(op.requested)]:
                 dtypes = wiring.dtypes(op)
-                if "string" in dtypes or (busy.intersection(asked) and not _floating(dtypes)):
+                if "string" in dtypes or (busy.intersection(asked) and not floats(dtypes)):
                     continue  # texts are on the host wherever they are asked for; integers are indices beside numbers
                 if not has_kernel(op.type, kind := asked[0].kind or "", dtypes):
                     message = (
@@ -112,20 +112,14 @@ def _fused(wiring: Wiring, op: Op) -> bool:
     kind = (op.executed_type or "").removeprefix("_Fused")
     if kind == op.executed_type:
         return False
-    before, seen = list(op.inputs), set(op.inputs)
-    while before:
-        maker = wiring.by_name.get(before.pop())
-        if maker is None or (maker.executed_type not in (None, op.executed_type)):
-            continue
-        if maker.type == kind:
-            return maker.requested is not None and op.device is not None and op.device.matches(maker.requested)
-        before += [name for name in maker.inputs if name not in seen]
-        seen.update(maker.inputs)
-    return False
 
+    def inside(each: Op) -> bool:
+        return each.executed_type in (None, op.executed_type)
 
-def _floating(dtypes: Iterable[str]) -> bool:
-    return any(dtype.startswith(("float", "bfloat", "half", "complex")) for dtype in dtypes)
+    before = reached(wiring.before(op), lambda each: wiring.before(each) if inside(each) else ())
+    maker = next((each for each in before if inside(each) and each.type == kind), None)
+    asked = None if maker is None else maker.requested
+    return asked is not None and op.device is not None and op.device.matches(asked)
 
 
 def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from harness.evidence.op import Op
 from harness.judgement.arithmetic import SPLITS
-from harness.judgement.wiring import Wiring
+from harness.judgement.wiring import Wiring, sources_of
 
 #: What an op works on that reads tensors of several parts.
 SEVERAL = -1
@@ -56,8 +56,7 @@ class Provenance:
 
     def _sources(self, op: Op) -> list[tuple[str, int]]:
         """The tensors that an op reads: the op that made each, and the number of its output."""
-        ports = op.ports or (0,) * len(op.inputs)
-        return [self._through(name, port) for name, port in zip(op.inputs, ports, strict=True) if port >= 0]
+        return [self._through(name, port) for name, port in sources_of(op)]
 
     def _through(self, name: str, port: int) -> tuple[str, int]:
         """A tensor, seen through ops that hand on several at once."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,18 +54,15 @@ class Program:
         """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
         if mode == "eager":
             return self.step
-        return functools.partial(self._run_graph, mode)
-
-    def _run_graph(self, mode: Mode, *tensors: Any) -> Any:
-        return self._function(mode, tensors)(*tensors, tf.constant(1.0))
+        return lambda *tensors: self._function(mode)(*tensors, tf.constant(1.0))
 
     def graph(self) -> Any:
         """The graph that is run in the mode "graph", a ``FuncGraph``. Raises what building it raises."""
-        return self._function("graph", self.arguments("graph")).graph
+        return self._function("graph").graph
 
-    def _function(self, mode: Mode, tensors: Sequence[Any]) -> Any:
+    def _function(self, mode: Mode) -> Any:
         if mode not in self._graphs:
-            specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in tensors]
+            specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in self.arguments(mode)]
             specs.append(tf.TensorSpec([], tf.float32))
             # A concrete function: TensorFlow would count the graphs of many programs as retracing of one function.
             self._graphs[mode] = tf.function(self._graph_step()).get_concrete_function(*specs)

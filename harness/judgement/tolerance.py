@@ -126,4 +126,5 @@ def move(array: NDArray[Any], random: np.random.Generator, at_least: float = 0.0
     # One more or less than 1 by a power of two: the products are rounded once, in whatever dtype.
     real = array.real.dtype.type
     up = random.integers(0, 2, size=array.shape, dtype=np.int8)
-    return (array * np.where(up, real(1.0 + epsilon), real(1.0 - epsilon))).astype(array.dtype)
+    moved: NDArray[Any] = (array * np.where(up, real(1.0 + epsilon), real(1.0 - epsilon))).astype(array.dtype)
+    return moved

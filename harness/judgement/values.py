@@ -54,15 +54,15 @@ class Subject:
 def compare(
     judged: Judged,
     subject: Subject,
-    found: NDArray[Any],
-    expected: NDArray[Any],
+    found: NDArray[Any] | None,
+    expected: NDArray[Any] | None,
     *,
     exact: bool,
     measure: Measure,
     rounded: Callable[[], Sensitivity] | None = None,
     scale: Callable[[], float] = float,
 ) -> None:
-    """Compare two arrays and add what was seen to ``judged``.
+    """Compare two arrays and add what was seen to ``judged``; ``None`` is a result that a program lacks.
 
     ``scale`` is the magnitude of the results that these are among: what is nothing but rounding error, such as the
     gradient of a bias before a softmax or a normalisation, which is 0, proves nothing, and hides nothing either while
@@ -72,6 +72,9 @@ def compare(
     differ by more than a few units in the last place, with more replays only where fewer do not explain the difference.
     ``rounded``, which costs more, only where they differ by more than all of them allow, or where these allow all.
     """
+    if found is None or expected is None:
+        judged.findings += _lacking(subject, found, expected)
+        return
     if found.shape != expected.shape:
         judged.findings.append(_finding("shape", subject, str(expected.shape), str(found.shape), "the shape differs"))
         return
@@ -83,6 +86,21 @@ def compare(
         _compare_discrete(judged, subject, found, expected, measure, None if exact else rounded)
     else:
         _compare_floats(judged, subject, found, expected, epsilon, exact, measure, rounded, scale)
+
+
+def _lacking(subject: Subject, found: Any, expected: Any) -> list[Finding]:
+    """What is wrong where one of the programs lacks a result. A gradient of zeros is as good as none."""
+    if found is None and expected is None:
+        return []
+    if subject.kind != "gradient":
+        return [_finding("structure", subject, str(expected), str(found), "one of the two is None")]
+    if found is None:
+        shape = f"a gradient of shape {expected.shape}"
+        return [_finding("missing-gradient", subject, shape, "None", "the gradient is missing")]
+    if not np.any(found != 0):
+        return []
+    values = f"values up to {np.max(np.abs(found))}"
+    return [_finding("gradient", subject, "None", values, "the reference has no gradient")]
 
 
 def _widest_bound(epsilon: float) -> float:
@@ -329,38 +347,6 @@ def _worst(
 
 def _finding(kind: str, subject: Subject, expected: str, found: str, message: str) -> Finding:
     return Finding(kind, subject.where, None, expected, found, message, mode=subject.mode)
-
-
-def expected_or_missing(
-    judged: Judged, subject: Subject, found: Any, expected: Any
-) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """The two gradients as arrays, or ``None`` where one of them is missing; a missing one is noted."""
-    if found is None and expected is None:
-        return None
-    if found is None:
-        judged.findings.append(
-            _finding(
-                "missing-gradient",
-                subject,
-                f"a gradient of shape {expected.shape}",
-                "None",
-                "the gradient is missing",
-            )
-        )
-        return None
-    if expected is None:
-        if np.any(found != 0):
-            judged.findings.append(
-                _finding(
-                    "gradient",
-                    subject,
-                    "None",
-                    f"values up to {np.max(np.abs(found))}",
-                    "the reference has no gradient",
-                )
-            )
-        return None
-    return found, expected
 
 
 def names_of(structure: Any, prefix: str = "output") -> list[str]:
