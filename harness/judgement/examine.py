@@ -30,6 +30,7 @@ from harness.judgement.runs import (
     Program,
     Result,
     as_result,
+    axis_and_whole,
     differing,
     rows_of,
     to_array,
@@ -308,8 +309,6 @@ class Examination:
             judge("state", index, Subject("value", f"{names[id(variable)]} after the call", mode), start)
         if wrong := judged.findings[first:]:
             del judged.findings[first:]
-            # Which arguments ``make_parallel`` gives whole to every shard.
-            whole = getattr(self.parallel, "broadcast", ())
             question = Question(
                 mode,
                 leaves,
@@ -320,7 +319,7 @@ class Examination:
                 self.watched,
                 wrong,
                 unsteady,
-                whole if isinstance(whole, tuple) else (),
+                axis_and_whole(self.parallel)[1],
                 self.maker,
             )
             self.questions.append(question)

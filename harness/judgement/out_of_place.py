@@ -14,7 +14,7 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import JOINS, SPLITS, computes, on_device
-from harness.judgement.provenance import SEVERAL, Provenance
+from harness.judgement.provenance import Provenance
 from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import Wiring, reached
@@ -26,11 +26,11 @@ _SPLIT = "a batch for several devices is split inside the scope of one of them; 
 def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
     """What is out of place, each op once."""
     provenance = Provenance(wiring)
-    found: list[tuple[str | None, Shards]] = []
-    for cut in provenance.cuts():
-        ops = [wiring.by_name[name] for name, part in cut.family.items() if part != SEVERAL]
-        if len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1:
-            found.append((cut.whole, Shards(cut, provenance, devices, trace)))
+    found = [
+        (cut.whole, Shards(cut, provenance, devices, trace))
+        for cut in provenance.cuts()
+        if len({(op.device if on_device(op) else op.requested) or op.requested for op in cut.ops} - {None}) > 1
+    ]
     # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
     judged = [
         each for whole, each in found if not any(other.made_apart(whole) for _, other in found if other is not each)

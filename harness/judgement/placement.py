@@ -15,7 +15,7 @@ from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, floats, moved, proven
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.out_of_place import judge_shards
-from harness.judgement.provenance import SEVERAL, SLICES, Provenance
+from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
 from harness.judgement.wiring import Wiring, reached
 from harness.records import Finding
@@ -211,8 +211,7 @@ def _unused(
 
 def _lines_of_parts(trace: Trace, wiring: Wiring) -> str | None:
     """Where the parts of a batch are worked on: those lines that do it outside of all scopes, if there are some."""
-    families = (cut.family for cut in Provenance(wiring).cuts())
-    ops = [wiring.by_name[name] for family in families for name, part in family.items() if part != SEVERAL]
+    ops = (op for cut in Provenance(wiring).cuts() for op in cut.ops)
     work = [op for op in ops if op.role == "forward" and op.type not in SLICES and computes(op)]
     return lines(trace, [op for op in work if op.requested is None] or work)
 
@@ -223,12 +222,8 @@ def _asked_for_host_data(wiring: Wiring, others: bool) -> set[DeviceName]:
     It is, where nothing else is computed at all, or on the parts that a batch of them was cut into. Else they are
     indices.
     """
-    groups: Iterable[Iterable[Op]] = [wiring.ops]
-    if others:
-        families = (cut.family for cut in Provenance(wiring).cuts())
-        groups = [[wiring.by_name[name] for name, part in family.items() if part != SEVERAL] for family in families]
     asked: set[DeviceName] = set()
-    for ops in groups:
+    for ops in (cut.ops for cut in Provenance(wiring).cuts()) if others else (wiring.ops,):
         work = [op for op in ops if op.role == "forward" and op.type not in MOVEMENT | SLICES]
         if not any(computes(op) for op in work):
             places = [op.device if op.requested is None or op.requested.index is None else op.requested for op in work]

@@ -31,11 +31,15 @@ _Part = tuple[str, int | None]
 
 
 class Cut(NamedTuple):
-    """A tensor that is cut into parts: its name where it is one, the parts by their numbers, and what works on them."""
+    """A tensor that is cut into parts: its name where it is one, the parts by their numbers, and what works on them.
+
+    ``ops`` work on one of the parts alone.
+    """
 
     whole: str | None
     parts: Mapping[_Part, int]
     family: Family
+    ops: list[Op]
 
 
 class Provenance:
@@ -70,7 +74,9 @@ class Provenance:
         """One after the other, where there are at least two parts."""
         for (kind, key), parts in self._cuts().items():
             if len(parts) > 1:
-                yield Cut(self._whole(kind, key), parts, self._followed(parts))
+                family = self._followed(parts)
+                ops = [self.wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
+                yield Cut(self._whole(kind, key), parts, family, ops)
 
     def _whole(self, kind: str, key: Any) -> str | None:
         """The tensor that the parts of a family were cut from, where it is one: the op or argument that made it."""

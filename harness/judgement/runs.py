@@ -149,12 +149,15 @@ def rows_alike(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> bool:
     )
 
 
+def axis_and_whole(parallel: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
+    """The axis that ``make_parallel`` splits, and the names of the inputs that it gives whole to each shard."""
+    axis, whole = getattr(parallel, "axis", 0), getattr(parallel, "broadcast", ())
+    return (axis, whole) if isinstance(axis, int) and isinstance(whole, tuple) else (0, ())
+
+
 def _split(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
     """The axis that is split, and each tensor of the inputs that has it and is not given whole to each shard."""
-    axis = getattr(parallel, "axis", 0)
-    whole = getattr(parallel, "broadcast", ())
-    if not isinstance(axis, int) or not isinstance(whole, tuple):
-        axis, whole = 0, ()
+    axis, whole = axis_and_whole(parallel)
     for name, value in inputs.items():
         for leaf in tf.nest.flatten(value) if name not in whole else ():
             if tf.is_tensor(leaf) and leaf.shape.rank is not None and -leaf.shape.rank <= axis < leaf.shape.rank:

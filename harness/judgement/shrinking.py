@@ -10,7 +10,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.errors import UsageError
 from harness.judgement.fields import in_fields
-from harness.judgement.runs import rows_of
+from harness.judgement.runs import axis_and_whole, rows_of
 from harness.judgement.values import names_of
 from harness.judgement.verification import Verification
 from harness.lazy import tf
@@ -115,7 +115,7 @@ def _rows(case: Programs, total: int) -> _Cases:
 
 
 def _first(programs: Programs, rows: int, count: int) -> dict[str, Any]:
-    whole, axis = getattr(programs.parallel, "broadcast", ()), getattr(programs.parallel, "axis", 0)
+    axis, whole = axis_and_whole(programs.parallel)
 
     def cut(leaf: Any) -> Any:
         if not tf.is_tensor(leaf) or not leaf.shape.rank or leaf.shape.rank <= axis or leaf.shape[axis] != rows:

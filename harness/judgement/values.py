@@ -190,7 +190,7 @@ def _compare_floats(
         )
     )
     if seen.wrong:
-        judged.findings.append(_worst(subject, found, expected, seen.worst, seen.wrong, seen.worst_bound, rule))
+        judged.findings.append(_worst(subject, found, expected, seen.worst, seen.wrong, seen.bound, rule))
     elif could_hide_a_fault(seen):
         judged.undecided.append(
             f"{subject.where} ({subject.mode}): ill-conditioned; rounding alone can change it by "
@@ -264,12 +264,10 @@ class _Seen:
     decisive: bool = False
     largest_error: float = 0.0
     widest_bound: float = 0.0
-    #: Of the element that exceeds its bound most, or comes closest to it; and of the worst of those that are wrong.
-    bound: float = 0.0
+    #: The element that exceeds its bound most, or comes closest to it, and its bound.
     worst: int = 0
-    worst_bound: float = 0.0
+    bound: float = 0.0
     _excess: float = -np.inf
-    _wrong_excess: float = -np.inf
 
     def add(self, block: _Block, bound: NDArray[np.float64], widest: float, typical: float) -> None:
         """Add a block whose elements may have errors of ``bound`` each."""
@@ -278,12 +276,7 @@ class _Seen:
         excess = np.where(np.isfinite(block.error), block.error, np.finfo(float).max) - bound
         at = int(np.argmax(excess))
         if excess[at] > self._excess:
-            self._excess, self.bound = float(excess[at]), float(bound[at])
-        if wrong.any():
-            at = int(np.argmax(np.where(wrong, excess, -np.inf)))
-            if excess[at] > self._wrong_excess:
-                self._wrong_excess = float(excess[at])
-                self.worst, self.worst_bound = block.at.start + at, float(bound[at])
+            self._excess, self.bound, self.worst = float(excess[at]), float(bound[at]), block.at.start + at
         self.no_numbers += int(block.no_number.sum())
         self.compared += int((decisive | wrong).sum())
         self.wrong += int(wrong.sum())
