@@ -368,7 +368,7 @@ class Examination:
                 other,
                 values[index],
                 exact=exact,
-                measure=lambda wanted, index=index: measured(wanted).results[index].capped(_REPEAT_ULPS),  # type: ignore[misc]
+                measure=lambda wanted, index=index: replace(measured(wanted).results[index], most_ulps=_REPEAT_ULPS),  # type: ignore[misc]
             )
             self.judged.findings.extend(repeated.findings)
             steady = steady and not repeated.findings

@@ -12,7 +12,7 @@ Arithmetic that is exact needs no bound: ``harness.judgement.exactness``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -33,19 +33,12 @@ class Sensitivity:
 
     change: NDArray[Any]
     terms: int
+    #: How many times as wide the bound is.
     factor: float = 1.0
     #: The bound is at most this many units in the last place of the element, or of the typical element.
     most_ulps: float = np.inf
     #: What could not be measured, and why, to be said after the rule.
     note: str = ""
-
-    def widened(self, factor: float) -> Sensitivity:
-        """The same with a bound ``factor`` times as wide."""
-        return replace(self, factor=self.factor * factor)
-
-    def capped(self, most_ulps: float) -> Sensitivity:
-        """The same with a bound of at most ``most_ulps`` units in the last place."""
-        return replace(self, most_ulps=most_ulps)
 
     def bound(
         self, reference: NDArray[Any], epsilon: float, at: slice | None = None, typical: float | None = None
