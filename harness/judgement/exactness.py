@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from harness.evidence.op import Op
 from harness.judgement.runs import Program, Result, same_bits, to_array
 from harness.judgement.tolerance import epsilon_of
+from harness.judgement.values import wide
 from harness.lazy import tf
 
 # fmt: off
@@ -108,10 +109,10 @@ def is_exact(
 
 
 def _floating(arrays: Iterable[NDArray[Any]]) -> Iterator[tuple[NDArray[np.float64], float]]:
-    """The magnitudes of those arrays that hold floating numbers, each with its epsilon."""
+    """The magnitudes in arrays of floating numbers, of both parts of complex ones, each with the array's epsilon."""
     for array in arrays:
         if array.size and (epsilon := epsilon_of(array.dtype)):
-            yield np.abs(array.astype(np.float64)), epsilon
+            yield np.abs(wide(array).reshape(-1).view(np.float64)), epsilon
 
 
 def _quantum(values: NDArray[np.float64]) -> float | None:

@@ -54,6 +54,13 @@ def test_small_integers_and_exact_ops_are_exact() -> None:
     assert is_exact([values / 4], [values * 3 / 16], {"MatMul"})
 
 
+def test_both_parts_of_complex_numbers_decide_whether_arithmetic_is_exact() -> None:
+    values = np.array([1 + 2j, -3 + 4j], np.complex64)
+    assert is_exact([values], [values * 3], {"MatMul"})
+    assert not is_exact([values.real + 0.3j], [values], {"MatMul"})
+    assert not is_exact([values], [values * 1e6j], {"MatMul"})
+
+
 def test_what_rounds_is_not_exact() -> None:
     values = np.arange(-8.0, 8.0, dtype=np.float32)
     assert not is_exact([values], [values], {"MatMul", "Tanh"})
