@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -98,10 +99,8 @@ class Program:
 
     def step(self, *leaves: Any, one: Any = None) -> Any:
         """One forward and, if asked for, backward pass: (outputs, gradients)."""
-        if self.scope is not None:
-            with tf.device(self.scope):
-                return self._step(leaves, one)
-        return self._step(leaves, one)
+        with nullcontext() if self.scope is None else tf.device(self.scope):
+            return self._step(leaves, one)
 
     def _step(self, leaves: Sequence[Any], one: Any) -> Any:
         inputs = tf.nest.pack_sequence_as(dict(self.inputs), list(leaves))
