@@ -38,7 +38,7 @@ from harness.judgement.runs import (
 from harness.judgement.sensitivity import Measuring, Spread
 from harness.judgement.slots import judge_slots
 from harness.judgement.state import Snapshot, named_variables, used_by_both, variables_made, variables_of, watched
-from harness.judgement.steps import is_step, trained
+from harness.judgement.steps import changes, is_step
 from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import Sensitivity, coarsest_epsilon, epsilon_of
 from harness.judgement.uses import uses_noted
@@ -271,8 +271,11 @@ class Examination:
 
         @cache
         def scale(part: Part) -> float:
-            of_weights = trained(self.watched, before, len(self.variables)) if part == "state" else None
-            return largest_magnitude(getattr(expected, part), of_weights)
+            if part != "state":
+                return largest_magnitude(getattr(expected, part))
+            # An optimizer's own variables, which nobody names, are on scales of their own.
+            named = slice(len(self.variables))
+            return largest_magnitude(changes(self.watched[named], before[named], expected.state[named]))
 
         def judge(part: Part, index: int, subject: Subject, start: Any = None) -> None:
             def of(spread: Spread) -> Sensitivity:

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.judgement.runs import Result
 from harness.judgement.tolerance import epsilon_of
-from harness.judgement.values import names_of, typical_magnitude, wide
+from harness.judgement.values import largest_magnitude, names_of, typical_magnitude, wide
 
 #: Results of two modes may differ by this share of an output's typical magnitude: other kernels, other orders.
 _SHARE = 1e-2
@@ -31,8 +31,7 @@ def judge_modes(expected: Mapping[str, Result], mode: str, arithmetic: float) ->
     one, other = expected[first], expected[mode]
     if len(one.outputs) != len(other.outputs):
         return
-    floats = [each for each in one.outputs if each is not None and epsilon_of(each.dtype)]
-    scale = max(map(typical_magnitude, floats), default=0.0)
+    scale = largest_magnitude(one.outputs)
     for name, had, has in zip(names_of(one.structure), one.outputs, other.outputs, strict=True):
         if had is None or has is None or had.shape != has.shape or not epsilon_of(had.dtype):
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -302,20 +302,10 @@ def typical_magnitude(array: NDArray[Any]) -> float:
     return float(np.sqrt(total / count)) if count else 0.0
 
 
-def largest_magnitude(results: Iterable[Any], starts: Sequence[Any] | None = None) -> float:
-    """The largest typical magnitude of floating results; with ``starts``, of the changes of those that have one."""
-    largest = 0.0
-    for index, array in enumerate(results):
-        if array is None or not epsilon_of(array.dtype):
-            continue
-        if starts is not None:
-            start = starts[index]
-            if start is None or start.shape != array.shape:
-                continue
-            with np.errstate(invalid="ignore", over="ignore"):
-                array = wide(array) - wide(start)
-        largest = max(largest, typical_magnitude(array))
-    return largest
+def largest_magnitude(results: Iterable[NDArray[Any] | None]) -> float:
+    """The largest typical magnitude of floating results; 0.0 where there are none."""
+    floating = (array for array in results if array is not None and epsilon_of(array.dtype))
+    return max(map(typical_magnitude, floating), default=0.0)
 
 
 def _worst(
