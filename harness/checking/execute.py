@@ -51,15 +51,15 @@ def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
     A busy machine looks slow for a moment, so a failure that does not recur becomes a warning. Wrong bits stay a FAIL:
     rare corruption is worse, not better.
     """
-    if second.verdict is Verdict.FAIL:
-        again = {(finding.kind, finding.device) for finding in second.findings if finding.severity is Verdict.FAIL}
-        kept = tuple(_weakened(finding, again) for finding in first.findings)
-        if any(finding.severity is Verdict.FAIL for finding in kept):
-            return replace(first, findings=kept, reason=f"{first.reason} (confirmed by a second pass)")
-        return replace(second, reason=f"{second.reason} (second pass; the first pass failed differently)")
-    kept = tuple(_weakened(finding, frozenset()) for finding in first.findings)
+    failed = second.verdict is Verdict.FAIL
+    failures = [finding for finding in second.findings if failed and finding.severity is Verdict.FAIL]
+    again = {(finding.kind, finding.device) for finding in failures}
+    kept = tuple(_weakened(finding, again) for finding in first.findings)
     if any(finding.severity is Verdict.FAIL for finding in kept):
-        return replace(first, findings=kept, reason=f"{first.reason} (intermittent: not in a second pass)")
+        note = "confirmed by a second pass" if failed else "intermittent: not in a second pass"
+        return replace(first, findings=kept, reason=f"{first.reason} ({note})")
+    if failed:
+        return replace(second, reason=f"{second.reason} (second pass; the first pass failed differently)")
     return replace(first, verdict=Verdict.WARN, findings=kept, reason=f"not confirmed by a second pass: {first.reason}")
 
 

@@ -20,7 +20,7 @@ from harness.distribute.single_device import Experiment, Reference, facts_of, ma
 from harness.distribute.strategies import make_strategy
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
-from harness.judgement.placement import judge_replicas
+from harness.judgement.placement import judge_placement
 from harness.lazy import tf
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer
@@ -100,7 +100,7 @@ def _judge_trace(judgement: Judgement, seen: Trace, devices: Devices, loop: str)
     judgement.traces[loop] = seen
     counts = count_collectives(seen, loop)
     judgement.collectives += counts
-    judgement.findings += judge_replicas(seen, devices, loop)
+    judgement.findings += judge_placement(seen, devices, loop, on_host=False)
     judgement.findings += judge_collectives(counts, loop, devices, judgement.strategy == "mirrored")
     judgement.exercised += exercised_by(seen)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from harness._tensorflow import HOST_DTYPES
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
@@ -52,6 +54,11 @@ def computes(op: Op) -> bool:
 def on_device(op: Op) -> bool:
     """Whether an op has an output that lives on its device, not in host memory."""
     return not op.dtypes or not HOST_DTYPES.issuperset(op.dtypes)
+
+
+def floats(dtypes: Iterable[str]) -> bool:
+    """Whether one of these dtypes is a floating or a complex one."""
+    return any(dtype.startswith(("float", "bfloat", "half", "complex")) for dtype in dtypes)
 
 
 def moved(op: Op) -> bool:

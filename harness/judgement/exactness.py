@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from harness.evidence.op import Op
 from harness.judgement.runs import Program, Result, same_bits, to_array
 from harness.judgement.tolerance import epsilon_of
+from harness.judgement.values import wide
 from harness.lazy import tf
 
 # fmt: off
@@ -96,32 +97,25 @@ def is_exact(
     if not set(op_types) <= EXACT_OPS:
         return False
     quantum = 1.0
-    for array in sources:
-        if epsilon_of(array.dtype) == 0.0 or array.size == 0:
-            continue
-        values = np.abs(array.astype(np.float64))
-        if not np.all(np.isfinite(values)):
-            return False
+    for values, _ in _floating(sources):
         step = _quantum(values)
         if step is None or values.max() / step > 2**8:
             return False
         quantum = min(quantum, step)
-    for array in results:
-        epsilon = epsilon_of(array.dtype)
-        if epsilon == 0.0 or array.size == 0:
-            continue
-        values = np.abs(array.astype(np.float64))
-        if (
-            not np.all(np.isfinite(values))
-            or values.max() / quantum**2 > 1.0 / max(epsilon, arithmetic) / 2**_GUARD_BITS
-        ):
-            return False
-    return True
+    return all(
+        values.max() / quantum**2 <= 1.0 / max(epsilon, arithmetic) / 2**_GUARD_BITS
+        for values, epsilon in _floating(results)
+    )
+
+
+def _floating(arrays: Iterable[NDArray[Any]]) -> Iterator[tuple[NDArray[np.float64], float]]:
+    """The magnitudes in arrays of floating numbers, of both parts of complex ones, each with the array's epsilon."""
+    for array in arrays:
+        if array.size and (epsilon := epsilon_of(array.dtype)):
+            yield np.abs(wide(array).reshape(-1).view(np.float64)), epsilon
 
 
 def _quantum(values: NDArray[np.float64]) -> float | None:
     """The largest power of two, from 1 down to 1/16, of which every value is a multiple."""
-    for step in (1.0, 0.5, 0.25, 0.125, 0.0625):
-        if np.all(values / step == np.round(values / step)):
-            return step
-    return None
+    steps = (1.0, 0.5, 0.25, 0.125, 0.0625)
+    return next((step for step in steps if np.all(values / step == np.round(values / step))), None)

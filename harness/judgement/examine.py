@@ -30,21 +30,21 @@ from harness.judgement.runs import (
     Program,
     Result,
     as_result,
+    axis_and_whole,
     differing,
     rows_of,
     to_array,
 )
-from harness.judgement.sensitivity import Measuring, Of, Spread
+from harness.judgement.sensitivity import Measuring, Spread
 from harness.judgement.slots import judge_slots
 from harness.judgement.state import Snapshot, named_variables, used_by_both, variables_made, variables_of, watched
-from harness.judgement.steps import is_step, trained
+from harness.judgement.steps import changes, is_step
 from harness.judgement.structure import judge_structure
-from harness.judgement.tolerance import coarsest_epsilon, epsilon_of
+from harness.judgement.tolerance import Sensitivity, coarsest_epsilon, epsilon_of
 from harness.judgement.uses import uses_noted
-from harness.judgement.values import Judged, Subject, compare, expected_or_missing, largest_magnitude, names_of
+from harness.judgement.values import Judged, Subject, compare, largest_magnitude, names_of
 from harness.lazy import tf
 from harness.parallel.notes import add_note
-from harness.records import Finding
 
 #: Two runs may differ by no more than this many units in the last place. The bound that is measured on the reference
 #: alone would not do: a reference that draws random numbers would allow everything.
@@ -258,51 +258,49 @@ class Examination:
             () if left_alone else self.watched,
             terms,
             judged.arithmetic,
-            None if modes_differ else self.spread,
             self.progress,
+            None if modes_differ else self.spread,
         )
         self.spread = None
         leaves: list[Leaf] = []
         first = len(judged.findings)
         unsteady = self._same_again(found, again, mode, exact, measured)
 
-        def leaf(part: Part, index: int, name: str, known: int, start: Any = None) -> None:
-            have, want = getattr(found, part)[index], getattr(expected, part)[index]
-            wrong = len(judged.findings) > known
-            spread = Of(measured, part, index).fully_moved
-            leaves.append(Leaf(part, index, name, have, want, wrong, spread, start))
-
         # A training step returns gradients, or updates variables by them; some are nothing but rounding error.
         steps = not self.gradients and any(op.role == "gradient" for op in evidence.ops)
 
         @cache
         def scale(part: Part) -> float:
-            of_weights = trained(self.watched, before, len(self.variables)) if part == "state" else None
-            return largest_magnitude(getattr(expected, part), of_weights)
+            if part != "state":
+                return largest_magnitude(getattr(expected, part))
+            # An optimizer's own variables, which nobody names, are on scales of their own.
+            named = slice(len(self.variables))
+            return largest_magnitude(changes(self.watched[named], before[named], expected.state[named]))
 
-        def judge(part: Part, index: int, subject: Subject, have: Any, want: Any) -> None:
-            of = Of(measured, part, index)
-            among = partial(scale, part) if part == "gradients" or steps else float
-            compare(judged, subject, have, want, exact=exact, measure=of.moved, rounded=of.rounded, scale=among)
+        def judge(part: Part, index: int, subject: Subject, start: Any = None) -> None:
+            def of(spread: Spread) -> Sensitivity:
+                return getattr(spread, part)[index]  # type: ignore[no-any-return]
+
+            have, want = getattr(found, part)[index], getattr(expected, part)[index]
+            known = len(judged.findings)
+            compare(
+                judged,
+                subject,
+                have,
+                want,
+                exact=exact,
+                measure=lambda wanted: of(measured(wanted)),
+                rounded=lambda: of(measured.of_rounding),
+                scale=partial(scale, part) if part == "gradients" or steps else float,
+            )
+            wrong = len(judged.findings) > known
+            leaves.append(Leaf(part, index, subject.where, have, want, wrong, lambda: of(measured()), start))
 
         for index, name in enumerate(names_of(expected.structure)):
-            have, want = found.outputs[index], expected.outputs[index]
-            known = len(judged.findings)
-            if (have is None) != (want is None):
-                judged.findings.append(
-                    Finding("structure", name, None, str(want), str(have), "one of the two is None", mode=mode)
-                )
-            elif have is not None and want is not None:
-                judge("outputs", index, Subject("value", name, mode), have, want)
-            leaf("outputs", index, name, known)
+            judge("outputs", index, Subject("value", name, mode))
         compared = judged.compared
-        for index, name in enumerate(self.tested.source_names() if self.gradients else ()):
-            subject = Subject("gradient", f"gradient for {name}", mode)
-            known = len(judged.findings)
-            pair = expected_or_missing(judged, subject, found.gradients[index], expected.gradients[index])
-            if pair is not None:
-                judge("gradients", index, subject, *pair)
-            leaf("gradients", index, subject.where, known)
+        for index, name in enumerate(self._gradient_names):
+            judge("gradients", index, Subject("gradient", name, mode))
         self.gradient_values += judged.compared - compared
         names = {id(variable): name for variable, name in named_variables(self.variables, self.state)}
         for index, (variable, start) in enumerate(zip(self.watched, before, strict=True)):
@@ -311,14 +309,9 @@ class Examination:
             same = found.state[index] is start or np.array_equal(found.state[index], start)
             if not changed and (index >= len(self.variables) or same):
                 continue
-            known = len(judged.findings)
-            name = f"{names[id(variable)]} after the call"
-            judge("state", index, Subject("value", name, mode), found.state[index], expected.state[index])
-            leaf("state", index, name, known, start)
+            judge("state", index, Subject("value", f"{names[id(variable)]} after the call", mode), start)
         if wrong := judged.findings[first:]:
             del judged.findings[first:]
-            # Which arguments ``make_parallel`` gives whole to every shard.
-            whole = getattr(self.parallel, "broadcast", ())
             question = Question(
                 mode,
                 leaves,
@@ -329,7 +322,7 @@ class Examination:
                 self.watched,
                 wrong,
                 unsteady,
-                whole if isinstance(whole, tuple) else (),
+                axis_and_whole(self.parallel)[1],
                 self.maker,
             )
             self.questions.append(question)
@@ -338,6 +331,10 @@ class Examination:
                 self.judged, self.oracle, self.inputs, {"parallel": found, "reference": expected}, mode, measured
             )
         self.spread = measured.spread
+
+    @property
+    def _gradient_names(self) -> list[str]:
+        return [f"gradient for {name}" for name in self.tested.source_names()] if self.gradients else []
 
     def _arithmetic(self, evidence: Trace, expected: Result, mode: Mode, snapshot: Snapshot) -> float:
         """The largest epsilon of the dtypes that the reference computes in.
@@ -364,22 +361,17 @@ class Examination:
         ``again`` has the outputs and gradients of the second run that differ from the first, by their index.
         """
         steady = True
-        names = [
-            *names_of(first.structure),
-            *(f"gradient for {name}" for name in (self.tested.source_names() if self.gradients else ())),
-        ]
+        names = [*names_of(first.structure), *self._gradient_names]
         values = [*first.outputs, *first.gradients]
         for index, other in again.items():
-            one = values[index]
-            assert one is not None
             repeated = Judged(arithmetic=self.judged.arithmetic)
             compare(
                 repeated,
                 Subject("nondeterminism", names[index], mode, against="its first run on the same inputs and variables"),
                 other,
-                one,
+                values[index],
                 exact=exact,
-                measure=lambda wanted, index=index: measured(wanted).results[index].capped(_REPEAT_ULPS),  # type: ignore[misc]
+                measure=lambda wanted, index=index: replace(measured(wanted).results[index], most_ulps=_REPEAT_ULPS),  # type: ignore[misc]
             )
             self.judged.findings.extend(repeated.findings)
             steady = steady and not repeated.findings

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.judgement.runs import Result
 from harness.judgement.tolerance import epsilon_of
-from harness.judgement.values import names_of, typical_magnitude
+from harness.judgement.values import largest_magnitude, names_of, typical_magnitude, wide
 
 #: Results of two modes may differ by this share of an output's typical magnitude: other kernels, other orders.
 _SHARE = 1e-2
@@ -31,14 +31,12 @@ def judge_modes(expected: Mapping[str, Result], mode: str, arithmetic: float) ->
     one, other = expected[first], expected[mode]
     if len(one.outputs) != len(other.outputs):
         return
-    floats = [each for each in one.outputs if each is not None and epsilon_of(each.dtype)]
-    scale = max(map(typical_magnitude, floats), default=0.0)
+    scale = largest_magnitude(one.outputs)
     for name, had, has in zip(names_of(one.structure), one.outputs, other.outputs, strict=True):
         if had is None or has is None or had.shape != has.shape or not epsilon_of(had.dtype):
             continue
-        wide = np.complex128 if np.iscomplexobj(had) else np.float64
         with np.errstate(invalid="ignore"):  # both infinite: the same
-            error = np.abs(had.astype(wide) - has.astype(wide))
+            error = np.abs(wide(had) - wide(has))
         allowed = max(_SHARE, 256.0 * arithmetic) * np.maximum(np.abs(had).astype(np.float64), typical_magnitude(had))
         if np.any(error > np.maximum(allowed, _ULPS * max(arithmetic, epsilon_of(had.dtype)) * scale)):
             yield (

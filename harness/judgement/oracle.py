@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def ask_oracle(
                 have,
                 want.astype(have.dtype),
                 exact=False,
-                measure=lambda wanted, index=index: measured(wanted).outputs[index].widened(4.0),  # type: ignore[misc]
+                measure=lambda wanted, index=index: replace(measured(wanted).outputs[index], factor=4.0),  # type: ignore[misc]
             )
 
 

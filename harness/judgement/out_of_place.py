@@ -14,10 +14,10 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.arithmetic import JOINS, SPLITS, computes, on_device
-from harness.judgement.provenance import SEVERAL, Provenance
+from harness.judgement.provenance import Provenance
 from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced
-from harness.judgement.wiring import Wiring
+from harness.judgement.wiring import Wiring, reached
 
 _JOINED = "results from several devices are joined inside the scope of one of them; join them on the host"
 _SPLIT = "a batch for several devices is split inside the scope of one of them; split it on the host"
@@ -26,11 +26,11 @@ _SPLIT = "a batch for several devices is split inside the scope of one of them; 
 def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
     """What is out of place, each op once."""
     provenance = Provenance(wiring)
-    found: list[tuple[str | None, Shards]] = []
-    for cut in provenance.cuts():
-        ops = [wiring.by_name[name] for name, part in cut.family.items() if part != SEVERAL]
-        if len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1:
-            found.append((cut.whole, Shards(cut, provenance, devices, trace)))
+    found = [
+        (cut.whole, Shards(cut, provenance, devices, trace))
+        for cut in provenance.cuts()
+        if len({(op.device if on_device(op) else op.requested) or op.requested for op in cut.ops} - {None}) > 1
+    ]
     # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
     judged = [
         each for whole, each in found if not any(other.made_apart(whole) for _, other in found if other is not each)
@@ -76,20 +76,13 @@ def _is_join(shards: Shards, op: Op, whole: set[int]) -> bool:
 
 def _made_on(shards: Shards, op: Op) -> DeviceName | None:
     """Where the result of an op is; TensorFlow does not tell where it ran a condition or a loop: in its scope."""
-    asked = [device for device in shards.devices if op.requested is not None and device.matches(op.requested)]
-    return shards.place(op) or (asked[0] if len(asked) == 1 else None)
+    return shards.place(op) or shards.scope_of(op)
 
 
 def _goes_on(shards: Shards, op: Op) -> bool:
-    frontier, seen = [op], {op.name}
-    while frontier:
-        for reader in shards.wiring.followers(frontier.pop()):
-            if reader.device in shards.devices - {shards.host} and (computes(reader) or reader.role == "update"):
-                return True
-            if not computes(reader) and reader.name not in seen:
-                seen.add(reader.name)
-                frontier.append(reader)
-    return False
+    places = shards.devices - {shards.host}
+    after = reached([op], lambda each: () if computes(each) else shards.wiring.followers(each))
+    return any(each.device in places and (computes(each) or each.role == "update") for each in after)
 
 
 def _splits_in_a_tower(provenance: Provenance, devices: Devices) -> Iterator[Misplaced]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, computes, on_device
+from harness.judgement.arithmetic import JOINS, computes, floats, on_device
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.strays import lines, stray
-from harness.judgement.wiring import IDENTITIES, Wiring
+from harness.judgement.wiring import IDENTITIES, Wiring, reached
 from harness.records import Finding
 
 #: The patterns that verify knows: ``stages``, each device hands on to its neighbour; ``members``, none hands on.
@@ -35,8 +35,9 @@ def judge_pattern(trace: Trace, devices: Devices, pattern: str, mode: str) -> li
     """
     wiring = Wiring(trace)
     edges = list(_edges(wiring, devices))
-    wrong = _between_stages(wiring, devices) if pattern == "stages" else _between_members(devices, wiring)
-    strays = [(edge, message) for edge in edges if edge[0].role != "variable" and (message := wrong(edge))]
+    wrong = _between_stages if pattern == "stages" else _between_members
+    others = [edge for edge in edges if edge[0].role != "variable"]
+    strays = [(edge, message) for edge in others if (message := wrong(wiring, devices, edge))]
     # A single number, such as a learning rate, may be fetched.
     sizes = {transfer.tensor: transfer.size_bytes for transfer in trace.transfers}
     weights = [
@@ -66,10 +67,10 @@ def _edges(wiring: Wiring, devices: Devices) -> Iterator[_Edge]:
             source = before if source is not None and source.device is None else source
             if before is None or before.device is None or source is None or source.device is None:
                 continue
-            read = source.role == "variable" and on_device(source) and _of_the_model(op)
+            # By the model, forward or backward; an optimizer's update is no part of it.
+            read = source.role == "variable" and on_device(source) and op.role in ("forward", "gradient")
             # An optimizer's count of its steps is an integer, and may be anywhere.
-            floating = any(dtype.startswith(("float", "bfloat", "complex")) for dtype in source.dtypes)
-            if floating and before.device != op.device and (computes(source) or read):
+            if floats(source.dtypes) and before.device != op.device and (computes(source) or read):
                 yield source, op, place.get(before.device, -1), place.get(op.device, -1)
 
 
@@ -81,54 +82,41 @@ def _executed(wiring: Wiring, name: str) -> Op | None:
     return op
 
 
-def _of_the_model(op: Op) -> bool:
-    """Whether an op is part of a model, forward or backward; an optimizer's update is not."""
-    return op.role in ("forward", "gradient")
-
-
-def _between_stages(wiring: Wiring, devices: Devices) -> Callable[[_Edge], str]:
-    own = {device.parsed for device in devices}
-    host = DeviceName.parse(devices.host)
-
-    def wrong(edge: _Edge) -> str:
-        source, reader, start, end = edge
-        if computes(reader) and reader.requested is None and reader.role == "forward":
-            return ""  # after the pipeline, in no scope: what the caller does with the results
-        if source.role == "gradient" and (
-            (reader.requested is None and start == 0) or _to_its_maker(wiring, source, reader, host, own)
-        ):
-            return ""
-        if start < 0 and source.role == "forward" and not _comes_from(wiring, source, own):
-            return ""  # before the pipeline: what the caller does with the arguments
-        if start < 0 or end < 0:
-            return "a stage's tensor passes through a device that is not part of the pipeline"
-        if source.role == "forward" and reader.role == "forward" and end != start + 1:
-            return SKIPPED
-        if source.role == "gradient" and end != start - 1:
-            return "a stage may pass gradients only to the previous device: an op is on the wrong device"
+def _between_stages(wiring: Wiring, devices: Devices, edge: _Edge) -> str:
+    source, reader, start, end = edge
+    if computes(reader) and reader.requested is None and reader.role == "forward":
+        return ""  # after the pipeline, in no scope: what the caller does with the results
+    if source.role == "gradient" and (
+        (reader.requested is None and start == 0) or _to_its_maker(wiring, devices, source, reader)
+    ):
         return ""
+    if start < 0 and source.role == "forward" and not _comes_from(wiring, source, devices):
+        return ""  # before the pipeline: what the caller does with the arguments
+    if start < 0 or end < 0:
+        return "a stage's tensor passes through a device that is not part of the pipeline"
+    if source.role == "forward" and reader.role == "forward" and end != start + 1:
+        return SKIPPED
+    if source.role == "gradient" and end != start - 1:
+        return "a stage may pass gradients only to the previous device: an op is on the wrong device"
+    return ""
 
-    return wrong
 
-
-def _to_its_maker(wiring: Wiring, source: Op, reader: Op, host: DeviceName, own: Collection[DeviceName]) -> bool:
+def _to_its_maker(wiring: Wiring, devices: Devices, source: Op, reader: Op) -> bool:
     """Whether a gradient goes to the device that its tensor was made on, or was handed on by.
 
     Stages hand on what they do not use, and the gradient of an identity is no op: it goes back in one step. The
     gradient of an argument may be added up or joined wherever that happens without a scope, and on the host, where
-    arguments are; so may that of what a host beside the ``own`` devices made of one, such as its micro-batches.
+    arguments are; so may that of what a host beside the devices made of one, such as its micro-batches.
     """
-    names, seen = [source.name], set()
-    while names:
-        op = wiring.by_name.get(names.pop())
-        if op is None or op.name in seen:
-            continue
-        seen.add(op.name)
+    own, host = {device.parsed for device in devices}, DeviceName.parse(devices.host)
+
+    def summands(op: Op) -> list[Op]:
+        """Of the sum of several gradients of one tensor."""
+        return wiring.before(op) if op.role == "gradient" and op.forward not in wiring.by_name else []
+
+    for op in reached([source], summands):
         forward = wiring.by_name.get(op.forward or "")
-        if forward is None:  # the sum of several gradients of one tensor
-            names += op.inputs if op.role == "gradient" else ()
-            continue
-        for before, summed in _handed_back(wiring, forward.inputs):
+        for before, summed in _handed_back(wiring, () if forward is None else forward.inputs):
             argument = before is None or before.role == "data" or (before.device == host and host not in own)
             # Behind a sum, the gradient is that of an argument, or goes to the backward op of what made the operand.
             if summed and (before is None or not (argument or reader.forward == before.name)):
@@ -162,41 +150,29 @@ def _handed_back(wiring: Wiring, names: Iterable[str]) -> Iterator[tuple[Op | No
         seen.update(handed)
 
 
-def _comes_from(wiring: Wiring, op: Op, devices: set[DeviceName]) -> bool:
+def _comes_from(wiring: Wiring, op: Op, devices: Devices) -> bool:
     """Whether an op works on what passed by one of the devices, in its scope."""
-    names, seen = list(op.inputs), set(op.inputs)
-    while names:
-        before = wiring.by_name.get(names.pop())
-        if before is None:
-            continue
-        if before.role in ("forward", "control") and before.requested in devices:
-            return True
-        names += [name for name in before.inputs if name not in seen]
-        seen.update(before.inputs)
-    return False
-
-
-def _between_members(devices: Devices, wiring: Wiring) -> Callable[[_Edge], str]:
     own = {device.parsed for device in devices}
+    behind = reached(wiring.before(op), wiring.before)
+    return any(each.role in ("forward", "control") and each.requested in own for each in behind)
+
+
+def _between_members(wiring: Wiring, devices: Devices, edge: _Edge) -> str:
+    source, reader, start, end = edge
+    if start < 0 or end < 0:
+        return ""
+    several = len({maker.device for maker in wiring.makers(reader)}) > 1
     host = DeviceName.parse(devices.host)
-
-    def wrong(edge: _Edge) -> str:
-        source, reader, start, end = edge
-        if start < 0 or end < 0:
-            return ""
-        several = len({maker.device for maker in wiring.makers(reader)}) > 1
-        joined = reader.device == host and reader.type in JOINS | _SUMS and several
-        # In no scope: what the caller does with the results, or the tape with the gradients of shared arguments.
-        if joined or (reader.requested is None and (reader.role == "forward" or reader.type in _SUMS)):
-            return ""
-        if source.role == "gradient" and reader.device == host and _to_its_maker(wiring, source, reader, host, own):
-            return ""
-        return (
-            f"another model reads the result of one model's {source.role} op; only arguments and results may move "
-            "between models"
-        )
-
-    return wrong
+    joined = reader.device == host and reader.type in JOINS | _SUMS and several
+    # In no scope: what the caller does with the results, or the tape with the gradients of shared arguments.
+    if joined or (reader.requested is None and (reader.role == "forward" or reader.type in _SUMS)):
+        return ""
+    if source.role == "gradient" and reader.device == host and _to_its_maker(wiring, devices, source, reader):
+        return ""
+    return (
+        f"another model reads the result of one model's {source.role} op; only arguments and results may move "
+        "between models"
+    )
 
 
 def _findings(kind: str, found: list[tuple[_Edge, str]], trace: Trace, mode: str) -> list[Finding]:

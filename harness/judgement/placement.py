@@ -12,34 +12,38 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.op_types import has_kernel
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, moved, proven
+from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, floats, moved, proven
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.out_of_place import judge_shards
-from harness.judgement.provenance import SEVERAL, SLICES, Provenance
+from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
-from harness.judgement.wiring import Wiring
+from harness.judgement.wiring import Wiring, reached
 from harness.records import Finding
 
 
 def judge_placement(
-    trace: Trace, devices: Devices, mode: str, *, rows: int | None, on_host: bool = True, program: str | None = None
+    trace: Trace,
+    devices: Devices,
+    mode: str,
+    *,
+    rows: int | None = None,
+    on_host: bool = True,
+    program: str | None = None,
 ) -> list[Finding]:
     """Findings of the kinds ``op-placement``, ``gradient-placement`` and ``unused-device``.
 
     ``rows`` is the size of the batch, where there is one: fewer rows than devices leave devices out. ``on_host`` says
-    that what several devices made is joined on the host, as programs do that share out a batch. ``program`` is the line
-    where the program begins.
+    that what several devices made is joined on the host, as programs do that share out a batch; a strategy splits and
+    joins by rules of its own. ``program`` is the line where the program begins.
     """
     wiring = Wiring(trace)
-    misplaced = [
-        *_elsewhere(wiring, devices),
-        *(judge_shards(wiring, devices, trace) if on_host else ()),
-    ]
-    findings = [
+    misplaced = [*_elsewhere(wiring, devices), *(judge_shards(wiring, devices, trace) if on_host else ())]
+    return [
         *_merge("op-placement", misplaced, trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
+        *_beyond(trace, devices, mode),
+        *_unused(trace, wiring, devices, mode, rows, program),
     ]
-    return [*findings, *_beyond(trace, devices, mode), *_unused(trace, wiring, devices, mode, rows, program)]
 
 
 def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -> list[Finding]:
@@ -72,7 +76,7 @@ def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -
 def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
     """Ops that ran elsewhere than their scope asked (FAULTS P05, P06, P11)."""
     there = {device.parsed for device in devices}
-    busy = {op.device for op in wiring.ops if computes(op) and _floating(wiring.dtypes(op))}
+    busy = {op.device for op in wiring.ops if computes(op) and floats(wiring.dtypes(op))}
     for op in wiring.ops:
         if op.requested is None or not moved(op):
             continue
@@ -84,13 +88,13 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                 message = "XLA compiled the function for one device and ignored the device scopes inside"
             elif op.type in PYTHON:
                 message = "a Python function runs on the host, whatever its device scope; write it in TensorFlow's ops"
-                if not _floating(op.dtypes) and not wiring.is_read(op):
+                if not floats(op.dtypes) and not wiring.is_read(op):
                     continue  # one that prints or counts
             elif op.type in LOOKUPS:
                 continue  # judged by their share of a shard's work
             elif asked := [device for device in there if device.matches(op.requested)]:
                 dtypes = wiring.dtypes(op)
-                if "string" in dtypes or (busy.intersection(asked) and not _floating(dtypes)):
+                if "string" in dtypes or (busy.intersection(asked) and not floats(dtypes)):
                     continue  # texts are on the host wherever they are asked for; integers are indices beside numbers
                 if not has_kernel(op.type, kind := asked[0].kind or "", dtypes):
                     message = (
@@ -108,20 +112,14 @@ def _fused(wiring: Wiring, op: Op) -> bool:
     kind = (op.executed_type or "").removeprefix("_Fused")
     if kind == op.executed_type:
         return False
-    before, seen = list(op.inputs), set(op.inputs)
-    while before:
-        maker = wiring.by_name.get(before.pop())
-        if maker is None or (maker.executed_type not in (None, op.executed_type)):
-            continue
-        if maker.type == kind:
-            return maker.requested is not None and op.device is not None and op.device.matches(maker.requested)
-        before += [name for name in maker.inputs if name not in seen]
-        seen.update(maker.inputs)
-    return False
 
+    def inside(each: Op) -> bool:
+        return each.executed_type in (None, op.executed_type)
 
-def _floating(dtypes: Iterable[str]) -> bool:
-    return any(dtype.startswith(("float", "bfloat", "half", "complex")) for dtype in dtypes)
+    before = reached(wiring.before(op), lambda each: wiring.before(each) if inside(each) else ())
+    maker = next((each for each in before if inside(each) and each.type == kind), None)
+    asked = None if maker is None else maker.requested
+    return asked is not None and op.device is not None and op.device.matches(asked)
 
 
 def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
@@ -213,8 +211,7 @@ def _unused(
 
 def _lines_of_parts(trace: Trace, wiring: Wiring) -> str | None:
     """Where the parts of a batch are worked on: those lines that do it outside of all scopes, if there are some."""
-    families = (cut.family for cut in Provenance(wiring).cuts())
-    ops = [wiring.by_name[name] for family in families for name, part in family.items() if part != SEVERAL]
+    ops = (op for cut in Provenance(wiring).cuts() for op in cut.ops)
     work = [op for op in ops if op.role == "forward" and op.type not in SLICES and computes(op)]
     return lines(trace, [op for op in work if op.requested is None] or work)
 
@@ -225,12 +222,8 @@ def _asked_for_host_data(wiring: Wiring, others: bool) -> set[DeviceName]:
     It is, where nothing else is computed at all, or on the parts that a batch of them was cut into. Else they are
     indices.
     """
-    groups: Iterable[Iterable[Op]] = [wiring.ops]
-    if others:
-        families = (cut.family for cut in Provenance(wiring).cuts())
-        groups = [[wiring.by_name[name] for name, part in family.items() if part != SEVERAL] for family in families]
     asked: set[DeviceName] = set()
-    for ops in groups:
+    for ops in (cut.ops for cut in Provenance(wiring).cuts()) if others else (wiring.ops,):
         work = [op for op in ops if op.role == "forward" and op.type not in MOVEMENT | SLICES]
         if not any(computes(op) for op in work):
             places = [op.device if op.requested is None or op.requested.index is None else op.requested for op in work]
@@ -305,15 +298,4 @@ def judge_variables(
             found=f"created by the first call, on {named(places) if places else 'the default device'}",
             place=lines(trace, [op for op in trace.ops if op.type == "VarHandleOp"]) or program,
         )
-    ]
-
-
-def judge_replicas(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
-    """Findings of the same kinds for the replicas of a strategy, which splits and joins by its own rules."""
-    wiring = Wiring(trace)
-    return [
-        *_merge("op-placement", _elsewhere(wiring, devices), trace, mode),
-        *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
-        *_beyond(trace, devices, mode),
-        *_unused(trace, wiring, devices, mode, None, None),
     ]

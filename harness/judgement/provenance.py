@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from harness.evidence.op import Op
 from harness.judgement.arithmetic import SPLITS
-from harness.judgement.wiring import Wiring
+from harness.judgement.wiring import Wiring, sources_of
 
 #: What an op works on that reads tensors of several parts.
 SEVERAL = -1
@@ -31,11 +31,15 @@ _Part = tuple[str, int | None]
 
 
 class Cut(NamedTuple):
-    """A tensor that is cut into parts: its name where it is one, the parts by their numbers, and what works on them."""
+    """A tensor that is cut into parts: its name where it is one, the parts by their numbers, and what works on them.
+
+    ``ops`` work on one of the parts alone.
+    """
 
     whole: str | None
     parts: Mapping[_Part, int]
     family: Family
+    ops: list[Op]
 
 
 class Provenance:
@@ -56,8 +60,7 @@ class Provenance:
 
     def _sources(self, op: Op) -> list[tuple[str, int]]:
         """The tensors that an op reads: the op that made each, and the number of its output."""
-        ports = op.ports or (0,) * len(op.inputs)
-        return [self._through(name, port) for name, port in zip(op.inputs, ports, strict=True) if port >= 0]
+        return [self._through(name, port) for name, port in sources_of(op)]
 
     def _through(self, name: str, port: int) -> tuple[str, int]:
         """A tensor, seen through ops that hand on several at once."""
@@ -71,7 +74,9 @@ class Provenance:
         """One after the other, where there are at least two parts."""
         for (kind, key), parts in self._cuts().items():
             if len(parts) > 1:
-                yield Cut(self._whole(kind, key), parts, self._followed(parts))
+                family = self._followed(parts)
+                ops = [self.wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
+                yield Cut(self._whole(kind, key), parts, family, ops)
 
     def _whole(self, kind: str, key: Any) -> str | None:
         """The tensor that the parts of a family were cut from, where it is one: the op or argument that made it."""

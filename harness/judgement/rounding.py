@@ -126,18 +126,12 @@ def rounded(program: Program) -> Callable[[int, int], Any]:
 
     control = tf.constant([0, 1], tf.int32)
     own = replace(program, fn=noisy, inputs={**program.inputs, _NOISE: control}, _graphs={})
-    runner = own.runner("graph")
-    place = sorted(own.inputs).index(_NOISE)
-    before = sum(
-        sum(map(tf.is_tensor, tf.nest.flatten(own.inputs[name], expand_composites=False)))
-        for name in sorted(own.inputs)[:place]
-    )
+    runner, arguments = own.runner("graph"), own.arguments("graph")
     with op_callback(noise.on_op):
-        runner(*own.arguments("graph"))  # traces it
+        runner(*arguments)  # traces it
 
     def run(seed: int, size: int) -> Any:
-        arguments = own.arguments("graph")
-        arguments[before] = tf.constant([seed, size], tf.int32)
-        return runner(*arguments)
+        chosen = tf.constant([seed, size], tf.int32)
+        return runner(*(chosen if each is control else each for each in arguments))
 
     return run

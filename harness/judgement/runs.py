@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -55,18 +55,15 @@ class Program:
         """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
         if mode == "eager":
             return self.step
-        return functools.partial(self._run_graph, mode)
-
-    def _run_graph(self, mode: Mode, *tensors: Any) -> Any:
-        return self._function(mode, tensors)(*tensors, tf.constant(1.0))
+        return lambda *tensors: self._function(mode)(*tensors, tf.constant(1.0))
 
     def graph(self) -> Any:
         """The graph that is run in the mode "graph", a ``FuncGraph``. Raises what building it raises."""
-        return self._function("graph", self.arguments("graph")).graph
+        return self._function("graph").graph
 
-    def _function(self, mode: Mode, tensors: Sequence[Any]) -> Any:
+    def _function(self, mode: Mode) -> Any:
         if mode not in self._graphs:
-            specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in tensors]
+            specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in self.arguments(mode)]
             specs.append(tf.TensorSpec([], tf.float32))
             # A concrete function: TensorFlow would count the graphs of many programs as retracing of one function.
             self._graphs[mode] = tf.function(self._graph_step()).get_concrete_function(*specs)
@@ -102,10 +99,8 @@ class Program:
 
     def step(self, *leaves: Any, one: Any = None) -> Any:
         """One forward and, if asked for, backward pass: (outputs, gradients)."""
-        if self.scope is not None:
-            with tf.device(self.scope):
-                return self._step(leaves, one)
-        return self._step(leaves, one)
+        with nullcontext() if self.scope is None else tf.device(self.scope):
+            return self._step(leaves, one)
 
     def _step(self, leaves: Sequence[Any], one: Any) -> Any:
         inputs = tf.nest.pack_sequence_as(dict(self.inputs), list(leaves))
@@ -153,12 +148,15 @@ def rows_alike(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> bool:
     )
 
 
+def axis_and_whole(parallel: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
+    """The axis that ``make_parallel`` splits, and the names of the inputs that it gives whole to each shard."""
+    axis, whole = getattr(parallel, "axis", 0), getattr(parallel, "broadcast", ())
+    return (axis, whole) if isinstance(axis, int) and isinstance(whole, tuple) else (0, ())
+
+
 def _split(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
     """The axis that is split, and each tensor of the inputs that has it and is not given whole to each shard."""
-    axis = getattr(parallel, "axis", 0)
-    whole = getattr(parallel, "broadcast", ())
-    if not isinstance(axis, int) or not isinstance(whole, tuple):
-        axis, whole = 0, ()
+    axis, whole = axis_and_whole(parallel)
     for name, value in inputs.items():
         for leaf in tf.nest.flatten(value) if name not in whole else ():
             if tf.is_tensor(leaf) and leaf.shape.rank is not None and -leaf.shape.rank <= axis < leaf.shape.rank:

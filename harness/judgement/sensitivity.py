@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from harness.judgement.rounding import rounded
 from harness.judgement.runs import Mode, Program, Result, differentiable, parts_of
 from harness.judgement.state import Snapshot, put
-from harness.judgement.tolerance import Sensitivity, epsilon_of, move, replays
+from harness.judgement.tolerance import REPLAYS, Sensitivity, epsilon_of, move
 from harness.lazy import tf
 
 #: Rounding errors that are replayed, in units in the last place: with larger ones what is rounded to steps jumps too.
@@ -46,12 +47,13 @@ class Spread:
 
     def fits(self, expected: Result) -> bool:
         """Whether these are sensitivities of results of such shapes."""
-        own = [[each.change.shape for each in part] for part in (self.outputs, self.gradients, self.state)]
+        own = [[each.change.shape for each in part] for part in _parts(self)]
         return own == [[() if array is None else array.shape for array in part] for part in _parts(expected)]
 
-    def copy(self) -> Spread:
-        """One that can be added to by itself."""
-        return Spread(list(self.outputs), list(self.gradients), list(self.state), self.replays)
+    def noted(self, note: str) -> Spread:
+        """The same, with what could not be measured."""
+        outputs, gradients, state = ([replace(each, note=note) for each in part] for part in _parts(self))
+        return Spread(outputs, gradients, state, self.replays)
 
     def add(self, expected: Result, moved: Sequence[Iterable[Any]], size: int = 1) -> None:
         """Add one run whose inputs, or whose roundings, were moved by ``size`` units in the last place.
@@ -59,7 +61,7 @@ class Spread:
         ``moved`` are its outputs, gradients and state, taken one by one.
         A floating result moves in proportion. A whole number jumps or stays: it jumps sooner if moved further.
         """
-        for own, base, other in zip((self.outputs, self.gradients, self.state), _parts(expected), moved, strict=True):
+        for own, base, other in zip(_parts(self), _parts(expected), moved, strict=True):
             # The state is left out of runs in which nobody asks for it.
             for index, (one, two) in enumerate(zip(base, other, strict=False)):
                 if one is None or two is None or one.shape != two.shape:
@@ -77,14 +79,6 @@ class Spread:
                     kept = largest.astype(tf.bfloat16.as_numpy_dtype) if largest.dtype == np.float32 else largest
                     own[index] = Sensitivity(kept, own[index].terms)
 
-    def noted(self, note: str) -> Spread:
-        """The same, with what could not be measured."""
-
-        def of(part: Sequence[Sensitivity]) -> list[Sensitivity]:
-            return [replace(each, note=note) for each in part]
-
-        return Spread(of(self.outputs), of(self.gradients), of(self.state), self.replays)
-
 
 @dataclass
 class Measuring:
@@ -99,33 +93,27 @@ class Measuring:
     terms: int
     #: The largest epsilon of the dtypes that the reference computes in.
     arithmetic: float
-    #: What the same results of another mode were found to be.
-    earlier: Spread | None = None
-    progress: Callable[[str], None] = lambda _: None
-    _moved: Spread | None = None
-    _rounded: Spread | None = None
+    progress: Callable[[str], None]
+    #: What moving the inputs has shown so far; of the same results of another mode, to begin with.
+    spread: Spread | None
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.single.seed + 1)
-        earlier, self.earlier = self.earlier, None
+        earlier, self.spread = self.spread, None
         if earlier is not None and earlier.fits(self.expected):
             # One replay at least in this mode before its results are found to differ.
-            self._moved = replace(earlier.copy(), replays=min(earlier.replays, replays() - 1))
+            replays = min(earlier.replays, REPLAYS - 1)
+            self.spread = Spread(list(earlier.outputs), list(earlier.gradients), list(earlier.state), replays)
 
-    @property
-    def spread(self) -> Spread | None:
-        """What moving the inputs has shown so far."""
-        return self._moved
-
-    def __call__(self, wanted: int | None = None) -> Spread:
+    def __call__(self, wanted: int = REPLAYS) -> Spread:
         """Sensitivities to moves of one unit in the last place of the inputs and variables, of ``wanted`` replays."""
-        if self._moved is None:
-            self._moved = Spread.start(self.expected, self.terms)
-        while self._moved.replays < (replays() if wanted is None else wanted):
-            self._moved.replays += 1
-            self.progress(f"measuring rounding errors, replay {self._moved.replays} of at most {replays()}")
-            self._replay(self._moved)
-        return self._moved
+        if self.spread is None:
+            self.spread = Spread.start(self.expected, self.terms)
+        while self.spread.replays < wanted:
+            self.spread.replays += 1
+            self.progress(f"measuring rounding errors, replay {self.spread.replays} of at most {REPLAYS}")
+            self._replay(self.spread)
+        return self.spread
 
     def _replay(self, spread: Spread) -> None:
         moving = {
@@ -162,13 +150,9 @@ class Measuring:
 
         return tf.nest.map_structure(moved, leaf, expand_composites=True)
 
-    def rounded(self) -> Spread:
+    @cached_property
+    def of_rounding(self) -> Spread:
         """Sensitivities to the rounding errors of the ops themselves; those to moves where these cannot be measured."""
-        if self._rounded is None:
-            self._rounded = self._of_rounding()
-        return self._rounded
-
-    def _of_rounding(self) -> Spread:
         spread = Spread.start(self.expected, self.terms)
         self.progress("measuring rounding errors of each op")
         self.snapshot.restore()
@@ -177,7 +161,7 @@ class Measuring:
                 run = rounded(self.single)
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything where it is built as a graph
                 return self().noted(f"; its ops could not be replayed as a graph: {type(error).__name__}")
-            for seed in range(replays()):
+            for seed in range(REPLAYS):
                 for size in _SIZES:
                     self.snapshot.restore()
                     spread.add(self.expected, parts_of(run(seed, size), self.watched), size)
@@ -188,35 +172,10 @@ class Measuring:
         return spread
 
 
-@dataclass(frozen=True)
-class Of:
-    """How to measure the sensitivity of one result."""
-
-    measured: Measuring
-    part: str
-    index: int
-
-    def moved(self, wanted: int) -> Sensitivity:
-        """From so many replays with moved inputs."""
-        return self._of(self.measured(wanted))
-
-    def fully_moved(self) -> Sensitivity:
-        """From all of them."""
-        return self._of(self.measured())
-
-    def rounded(self) -> Sensitivity:
-        """From replays in which each op rounds otherwise."""
-        return self._of(self.measured.rounded())
-
-    def _of(self, spread: Spread) -> Sensitivity:
-        found: Sensitivity = getattr(spread, self.part)[self.index]
-        return found
-
-
 def _is_mask(array: NDArray[Any]) -> bool:
     """Whether numbers are zeros and ones, which nobody has rounded."""
     return bool(np.any(array == 0) and np.any(array == 1) and np.all((array == 0) | (array == 1)))
 
 
-def _parts(result: Result) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-    return result.outputs, result.gradients, result.state
+def _parts(of: Result | Spread) -> tuple[Any, Any, Any]:
+    return of.outputs, of.gradients, of.state

@@ -16,9 +16,10 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, moved, on_device
+from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, floats, moved, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
 from harness.judgement.strays import Misplaced
+from harness.judgement.wiring import reached
 
 #: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
 _SHARE = 0.05
@@ -28,7 +29,6 @@ _MOST = 0.5
 _HEAVY = ("MatMul", "Einsum", "Conv")
 _SCALES = frozenset({"Div", "DivNoNan", "Mul", "Neg", "RealDiv"})
 _SUMS = frozenset({"Add", "AddV2"})
-_FLOATS = ("float", "bfloat", "half", "complex")
 
 LOOKUP_MESSAGE = (
     "TensorFlow runs a lookup on its variable's device, whatever the scope; read the variable inside the scope first "
@@ -137,13 +137,16 @@ class Shards:
         """The device that a scope names for work on integers of 32 bits or texts."""
         if on_device(op) or op.role != "forward" or op.type in MOVEMENT | SLICES | PYTHON:
             return None
+        return self.scope_of(op)
+
+    def scope_of(self, op: Op) -> DeviceName | None:
+        """The device that an op's scope names, where it is one of the devices."""
         found = [device for device in self.devices if op.requested and device.matches(op.requested)]
         return found[0] if len(found) == 1 else None
 
     def _floating(self, op: Op) -> bool:
-        makers = [self.wiring.by_name.get(name) for name in op.inputs]
-        dtypes = [dtype for each in (op, *makers) if each is not None for dtype in each.dtypes]
-        return not dtypes or any(dtype.startswith(_FLOATS) for dtype in dtypes)
+        dtypes = self.wiring.dtypes(op)
+        return not dtypes or floats(dtypes)
 
     @cached_property
     def _sized(self) -> bool:
@@ -159,11 +162,11 @@ class Shards:
         """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""
         if not self.worked:
             return
-        steps, labels, homes = self._steps, self._labels, self.homes
+        labels, homes = self._labels, self.homes
         away: dict[tuple[int, DeviceName, bool], list[Op]] = defaultdict(list)
         worked = {op.name for op in self.worked}
         entered = self._after(lambda op: op.name in worked and self.place(op) in homes.get(self.part(op), ()))
-        for step in steps.values():
+        for step in self._steps.values():
             for op in step.values():
                 device, part = self.place(op), self.part(op)
                 own = homes.get(part, set())
@@ -172,9 +175,8 @@ class Shards:
                 if moved(op) and op.type not in LOOKUPS:
                     continue  # judged by what its scope asked for
                 if device in self.devices:
-                    if not self._of_another(op, step, homes, steps) or len(labels[device]) <= min(
-                        len(labels[home]) for home in own
-                    ):
+                    fewest = min(len(labels[home]) for home in own)
+                    if not self._of_another(op, step) or len(labels[device]) <= fewest:
                         continue
                 elif device != self.host and op.requested is not None:
                     continue
@@ -269,15 +271,9 @@ class Shards:
             homes[part] = {device for device in found if len(labels[device]) == fewest}
         return homes
 
-    def _of_another(
-        self,
-        op: Op,
-        step: dict[int, Op],
-        homes: dict[int, set[DeviceName]],
-        steps: dict[tuple[int, int], dict[int, Op]],
-    ) -> bool:
+    def _of_another(self, op: Op, step: dict[int, Op]) -> bool:
         """Whether an op is where another part is at home, which does the same there."""
-        device, part = self.place(op), self.part(op)
+        device, part, homes, steps = self.place(op), self.part(op), self.homes, self._steps
         others = [other for other, own in homes.items() if other != part and device in own]
         if len(step) > 1:
             return any(other in step and self.place(step[other]) == device for other in others)
@@ -332,17 +328,16 @@ class Shards:
 
     def _ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
         """The forward ops, on this part or on several, with which the work that ``goes_on`` from an op ends."""
-        ends, seen, frontier = [], {op.name}, [op]
-        while frontier:
-            for reader in self.wiring.readers(frontier.pop()):
-                if reader.name in seen or reader.name not in self.family or reader.role == "gradient":
-                    continue
-                seen.add(reader.name)
-                if self.family[reader.name] != SEVERAL and goes_on(reader):
-                    frontier.append(reader)
-                elif reader.role in ("forward", "update"):
-                    ends.append(reader)
-        return ends
+
+        def onward(each: Op) -> list[Op]:
+            readers = self.wiring.readers(each)
+            return [reader for reader in readers if reader.name in self.family and reader.role != "gradient"]
+
+        def passed(each: Op) -> bool:
+            return each is op or (self.family[each.name] != SEVERAL and goes_on(each))
+
+        found = reached([op], lambda each: onward(each) if passed(each) else ())
+        return [each for each in found if not passed(each) and each.role in ("forward", "update")]
 
 
 def _cause(op: Op) -> str:

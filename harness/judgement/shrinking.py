@@ -10,7 +10,7 @@ from typing import Any
 from harness.devices.device import Devices
 from harness.errors import UsageError
 from harness.judgement.fields import in_fields
-from harness.judgement.runs import rows_of
+from harness.judgement.runs import axis_and_whole, rows_of
 from harness.judgement.values import names_of
 from harness.judgement.verification import Verification
 from harness.lazy import tf
@@ -66,19 +66,14 @@ def smallest(
     first = next(finding for finding in found.findings if finding.severity is Verdict.FAIL)
     mode = first.mode.split(", ")[0]
 
-    def fails(tried: Programs) -> bool:
-        result = judge(tried, mode)
-        failures = [finding for finding in result.findings if finding.severity is Verdict.FAIL]
-        return bool(failures) and failures[0].kind == first.kind
-
     said: dict[str, str] = {}
     total = rows_of(programs.parallel, programs.inputs) or 0
 
-    def less(name: str, step: _Step) -> bool:
+    def less(name: str, smaller: _Cases) -> bool:
         nonlocal programs
-        for text, change in step:
-            tried = change(programs)
-            if fails(tried):
+        for text, tried in smaller:
+            failures = [each for each in judge(tried, mode).findings if each.severity is Verdict.FAIL]
+            if failures and failures[0].kind == first.kind:
                 programs, said[name] = tried, text
                 return True
         return False
@@ -86,25 +81,21 @@ def smallest(
     less("rows", _rows(programs, total))
     if less("devices", _devices(programs, maker)):
         less("rows", _rows(programs, total))  # fewer devices need fewer rows
-    less("outputs", _outputs(found, mode))
+    less("outputs", _outputs(programs, found, mode))
     return ", ".join(said.values())
 
 
-#: What a smaller case has, and how to make it of the one before.
-_Step = Iterator[tuple[str, Callable[[Programs], Programs]]]
+#: Smaller cases, each with what it has.
+_Cases = Iterator[tuple[str, Programs]]
 
 
-def _outputs(found: Verification, mode: str) -> _Step:
+def _outputs(case: Programs, found: Verification, mode: str) -> _Cases:
     names = [each.where for each in found.comparisons if each.mode == mode]
     outputs = [name for name in names if name.startswith("output")]
     wrong = [name for name in outputs if any(name in line for each in found.findings for line in each.follows)]
     for name in wrong if len(outputs) > 1 else ():
-        yield (
-            f"{name} alone",
-            lambda case, name=name: replace(  # type: ignore[misc]
-                case, parallel=_only(case.parallel, name), reference=_only(case.reference, name)
-            ),
-        )
+        alone = replace(case, parallel=_only(case.parallel, name), reference=_only(case.reference, name))
+        yield f"{name} alone", alone
 
 
 def _only(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -116,18 +107,15 @@ def _only(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return one
 
 
-def _rows(programs: Programs, total: int) -> _Step:
-    rows = rows_of(programs.parallel, programs.inputs) or 0
+def _rows(case: Programs, total: int) -> _Cases:
+    rows = rows_of(case.parallel, case.inputs) or 0
     doubled = (more for power in range(rows.bit_length()) for more in (2**power, 2**power + 1) if more > _ONE_BY_ONE)
     for count in (each for each in (*range(1, _ONE_BY_ONE + 1), *doubled) if each < rows):
-        yield (
-            f"{count} of {plural(total, 'row')}",
-            lambda case, count=count: replace(case, inputs=_first(case, rows, count)),  # type: ignore[misc]
-        )
+        yield f"{count} of {plural(total, 'row')}", replace(case, inputs=_first(case, rows, count))
 
 
 def _first(programs: Programs, rows: int, count: int) -> dict[str, Any]:
-    whole, axis = getattr(programs.parallel, "broadcast", ()), getattr(programs.parallel, "axis", 0)
+    axis, whole = axis_and_whole(programs.parallel)
 
     def cut(leaf: Any) -> Any:
         if not tf.is_tensor(leaf) or not leaf.shape.rank or leaf.shape.rank <= axis or leaf.shape[axis] != rows:
@@ -139,14 +127,9 @@ def _first(programs: Programs, rows: int, count: int) -> dict[str, Any]:
     }
 
 
-def _devices(programs: Programs, maker: Maker | None) -> _Step:
-    total = len(programs.devices)
-    for count in range(1, total) if maker is not None else ():
-        yield (
-            f"{count} of {plural(total, 'device')}",
-            lambda case, count=count: _on(case, maker, case.devices[:count]),  # type: ignore[arg-type,misc]
-        )
-
-
-def _on(case: Programs, maker: Maker, devices: Devices) -> Programs:
-    return replace(case, parallel=maker(devices), devices=devices)
+def _devices(case: Programs, maker: Maker | None) -> _Cases:
+    total = len(case.devices)
+    if maker is not None:
+        for count in range(1, total):
+            devices = case.devices[:count]
+            yield f"{count} of {plural(total, 'device')}", replace(case, parallel=maker(devices), devices=devices)

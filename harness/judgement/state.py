@@ -111,7 +111,7 @@ def put(variable: Any, value: Any) -> None:
     """
     variable.assign(value)
     home = device_of(variable)
-    if home is not None and home.job not in (None, "localhost"):
+    if home is not None and not home.in_this_process:
         variable.numpy()
 
 

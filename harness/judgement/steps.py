@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from harness.evidence.trace import Trace
 from harness.judgement.runs import Result, differentiable, same_bits
 from harness.judgement.tolerance import epsilon_of
+from harness.judgement.values import wide
 
 
 def is_step(
@@ -27,7 +29,7 @@ def is_step(
     """
     if any(op.role == "gradient" for op in evidence.ops):
         return True
-    trained = [each for each in variables if differentiable(each) and getattr(each, "trainable", True)]
+    trained = list(filter(_is_trained, variables))
     known = all(id(each) in after and id(each) in starts for each in trained)
     if not trained or not known or any(same_bits(after[id(each)], starts[id(each)]) for each in trained):
         return False
@@ -35,12 +37,14 @@ def is_step(
     return not any(array.ndim and array.shape[0] == rows for array in floating)
 
 
-def trained(variables: Sequence[Any], values: Sequence[Any], named: int) -> list[Any]:
-    """The values of what is trained among the first ``named`` variables; ``None`` for others.
+def changes(variables: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> Iterator[NDArray[Any]]:
+    """How much each of ``variables`` that is trained has changed, where it has kept its shape."""
+    for variable, start, end in zip(variables, before, after, strict=True):
+        if _is_trained(variable) and start.shape == end.shape:
+            with np.errstate(invalid="ignore", over="ignore"):
+                change = wide(end) - wide(start)
+            yield change
 
-    An optimizer's own variables, which nobody names, are on scales of their own.
-    """
-    pairs = enumerate(zip(variables, values, strict=True))
-    return [
-        value if index < named and getattr(variable, "trainable", True) else None for index, (variable, value) in pairs
-    ]
+
+def _is_trained(variable: Any) -> bool:
+    return differentiable(variable) and getattr(variable, "trainable", True)

@@ -14,15 +14,16 @@ from harness.records import Finding
 
 def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]:
     """Return one ``structure`` finding, or a ``shape`` finding for each output whose values are at other positions."""
-    message = "the results have a different structure"
     try:
         tf.nest.assert_same_structure(found.structure, expected.structure, check_types=False)
     except (TypeError, ValueError):
-        want, have = _shape_of(expected.structure), _shape_of(found.structure)
-        return [Finding("structure", "outputs", None, want, have, f"{message}: {have} instead of {want}", mode=mode)]
-    if (other := _other_names(found.structure, expected.structure)) is not None:
-        want, have = other
-        return [Finding("structure", "outputs", None, want, have, f"{message}: {have} instead of {want}", mode=mode)]
+        unlike: tuple[str, str] | None = _shape_of(expected.structure), _shape_of(found.structure)
+    else:
+        unlike = _other_names(found.structure, expected.structure)
+    if unlike is not None:
+        want, have = unlike
+        message = f"the results have a different structure: {have} instead of {want}"
+        return [Finding("structure", "outputs", None, want, have, message, mode=mode)]
     names = names_of(expected.structure)
     pairs = zip(names, tf.nest.flatten(found.structure), tf.nest.flatten(expected.structure), strict=True)
     return [

@@ -12,14 +12,15 @@ Arithmetic that is exact needs no bound: ``harness.judgement.exactness``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_REPLAYS = 4
+#: How often the reference is run with moved inputs to measure its sensitivity.
+REPLAYS = 4
 #: Elements that are compared at a time: 2 MiB in float64.
 _BLOCK = 2**18
 #: The typical change is at most this many times the change that nine of ten elements stay below.
@@ -32,19 +33,12 @@ class Sensitivity:
 
     change: NDArray[Any]
     terms: int
+    #: How many times as wide the bound is.
     factor: float = 1.0
     #: The bound is at most this many units in the last place of the element, or of the typical element.
     most_ulps: float = np.inf
     #: What could not be measured, and why, to be said after the rule.
     note: str = ""
-
-    def widened(self, factor: float) -> Sensitivity:
-        """The same with a bound ``factor`` times as wide."""
-        return replace(self, factor=self.factor * factor)
-
-    def capped(self, most_ulps: float) -> Sensitivity:
-        """The same with a bound of at most ``most_ulps`` units in the last place."""
-        return replace(self, most_ulps=most_ulps)
 
     def bound(
         self, reference: NDArray[Any], epsilon: float, at: slice | None = None, typical: float | None = None
@@ -87,21 +81,9 @@ def blocks_of(size: int) -> list[slice]:
     return [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]
 
 
-def replays() -> int:
-    """How often the reference is run with moved inputs to measure its sensitivity."""
-    return _REPLAYS
-
-
 def epsilon_of(dtype: Any) -> float:
     """Distance from 1 to the next number of a floating dtype (NumPy's, or one of ml_dtypes), or 0.0 for others."""
-    kind = np.dtype(dtype)
-    if kind.kind == "c":
-        return float(np.finfo(kind).eps)
-    if kind.kind == "f":
-        return float(np.finfo(kind).eps)
-    if kind.name == "bfloat16":
-        return 2.0**-7
-    return 0.0
+    return epsilon_of_name(np.dtype(dtype).name)
 
 
 #: Of the dtypes that TensorFlow computes in, by TensorFlow's name for them.
@@ -125,7 +107,7 @@ def coarsest_epsilon(dtypes: Iterable[str]) -> float:
 
     A float32 result of a float16 layer (mixed precision) is no better than float16.
     """
-    return max((_EPSILONS.get(dtype, 0.0) for dtype in dtypes), default=0.0)
+    return max(map(epsilon_of_name, dtypes), default=0.0)
 
 
 def move(array: NDArray[Any], random: np.random.Generator, at_least: float = 0.0) -> NDArray[Any]:

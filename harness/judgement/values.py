@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judgement.tolerance import Sensitivity, blocks_of, epsilon_of, replays
+from harness.judgement.tolerance import REPLAYS, Sensitivity, blocks_of, epsilon_of
 from harness.judgement.verification import Comparison
 from harness.records import Finding
 
@@ -54,16 +54,15 @@ class Subject:
 def compare(
     judged: Judged,
     subject: Subject,
-    found: NDArray[Any],
-    expected: NDArray[Any],
+    found: NDArray[Any] | None,
+    expected: NDArray[Any] | None,
     *,
     exact: bool,
     measure: Measure,
     rounded: Callable[[], Sensitivity] | None = None,
-    check_dtype: bool = True,
     scale: Callable[[], float] = float,
 ) -> None:
-    """Compare two arrays and add what was seen to ``judged``.
+    """Compare two arrays and add what was seen to ``judged``; ``None`` is a result that a program lacks.
 
     ``scale`` is the magnitude of the results that these are among: what is nothing but rounding error, such as the
     gradient of a bias before a softmax or a normalisation, which is 0, proves nothing, and hides nothing either while
@@ -73,10 +72,13 @@ def compare(
     differ by more than a few units in the last place, with more replays only where fewer do not explain the difference.
     ``rounded``, which costs more, only where they differ by more than all of them allow, or where these allow all.
     """
+    if found is None or expected is None:
+        judged.findings += _lacking(subject, found, expected)
+        return
     if found.shape != expected.shape:
         judged.findings.append(_finding("shape", subject, str(expected.shape), str(found.shape), "the shape differs"))
         return
-    if check_dtype and found.dtype != expected.dtype:
+    if found.dtype != expected.dtype:
         judged.findings.append(_finding("dtype", subject, expected.dtype.name, found.dtype.name, "the dtype differs"))
         return
     epsilon = epsilon_of(found.dtype)
@@ -84,6 +86,21 @@ def compare(
         _compare_discrete(judged, subject, found, expected, measure, None if exact else rounded)
     else:
         _compare_floats(judged, subject, found, expected, epsilon, exact, measure, rounded, scale)
+
+
+def _lacking(subject: Subject, found: Any, expected: Any) -> list[Finding]:
+    """What is wrong where one of the programs lacks a result. A gradient of zeros is as good as none."""
+    if found is None and expected is None:
+        return []
+    if subject.kind != "gradient":
+        return [_finding("structure", subject, str(expected), str(found), "one of the two is None")]
+    if found is None:
+        shape = f"a gradient of shape {expected.shape}"
+        return [_finding("missing-gradient", subject, shape, "None", "the gradient is missing")]
+    if not np.any(found != 0):
+        return []
+    values = f"values up to {np.max(np.abs(found))}"
+    return [_finding("gradient", subject, "None", values, "the reference has no gradient")]
 
 
 def _widest_bound(epsilon: float) -> float:
@@ -103,21 +120,13 @@ def _compare_discrete(
     sure = np.ones(found.shape, bool)
     if wrong.any() and rounded is not None and found.dtype.kind in "iub":
         # Where rounding errors make the reference itself jump from one number to another, either is right.
-        jumps = np.broadcast_to(np.fmax(measure(replays()).change, rounded().change), found.shape)
+        jumps = np.broadcast_to(np.fmax(measure(REPLAYS).change, rounded().change), found.shape)
         off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
         sure = jumps == 0.0
         wrong = off > jumps
+    seen, error = int((sure | wrong).sum()), float(wrong.any())
     judged.comparisons.append(
-        Comparison(
-            subject.mode,
-            subject.where,
-            found.dtype.name,
-            found.size,
-            int((sure | wrong).sum()),
-            float(wrong.any()),
-            0.0,
-            "equal",
-        )
+        Comparison(subject.mode, subject.where, found.dtype.name, found.size, seen, error, 0.0, "equal")
     )
     if wrong.any():
         first = int(np.argmax(wrong))
@@ -137,11 +146,12 @@ def _compare_floats(
 ) -> None:
     coarse = max(epsilon, judged.arithmetic)
     errors = _Errors(found, expected)
-    bound: _Bound = (lambda block: np.zeros_like(block.magnitude)) if exact else errors.free(epsilon)
+    free = 0.0 if exact else _FREE_ULPS * epsilon
+    bound: _Bound = lambda block: free * block.magnitude  # noqa: E731
     rule = "exact arithmetic" if exact else f"{_FREE_ULPS:g} units in the last place"
     if not exact and errors.exceed(bound):
         rule, exceeded = "rounding", True
-        for wanted in range(1, replays() + 1):
+        for wanted in range(1, REPLAYS + 1):
             sensitivity = measure(wanted)
             bound = errors.measured(sensitivity, coarse)
             exceeded = errors.exceed(bound)
@@ -180,7 +190,7 @@ def _compare_floats(
         )
     )
     if seen.wrong:
-        judged.findings.append(_worst(subject, found, expected, seen.worst, seen.wrong, seen.worst_bound, rule))
+        judged.findings.append(_worst(subject, found, expected, seen.worst, seen.wrong, seen.bound, rule))
     elif could_hide_a_fault(seen):
         judged.undecided.append(
             f"{subject.where} ({subject.mode}): ill-conditioned; rounding alone can change it by "
@@ -216,7 +226,7 @@ class _Errors:
         return map(self._block, self._places) if self._kept is None else self._kept
 
     def _block(self, at: slice) -> _Block:
-        have, want = _wide(self.found[at]), _wide(self.expected[at])
+        have, want = wide(self.found[at]), wide(self.expected[at])
         no_number = np.isnan(want)
         skipped = no_number | (np.isinf(want) & (have == want))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -240,9 +250,6 @@ class _Errors:
             seen.add(block, bound(block), widest, self.typical)
         return seen
 
-    def free(self, epsilon: float) -> _Bound:
-        return lambda block: _FREE_ULPS * epsilon * block.magnitude
-
     def measured(self, sensitivity: Sensitivity, epsilon: float) -> _Bound:
         return lambda block: sensitivity.bound(block.want, epsilon, block.at, self.typical)
 
@@ -257,12 +264,10 @@ class _Seen:
     decisive: bool = False
     largest_error: float = 0.0
     widest_bound: float = 0.0
-    #: Of the element that exceeds its bound most, or comes closest to it; and of the worst of those that are wrong.
-    bound: float = 0.0
+    #: The element that exceeds its bound most, or comes closest to it, and its bound.
     worst: int = 0
-    worst_bound: float = 0.0
+    bound: float = 0.0
     _excess: float = -np.inf
-    _wrong_excess: float = -np.inf
 
     def add(self, block: _Block, bound: NDArray[np.float64], widest: float, typical: float) -> None:
         """Add a block whose elements may have errors of ``bound`` each."""
@@ -271,12 +276,7 @@ class _Seen:
         excess = np.where(np.isfinite(block.error), block.error, np.finfo(float).max) - bound
         at = int(np.argmax(excess))
         if excess[at] > self._excess:
-            self._excess, self.bound = float(excess[at]), float(bound[at])
-        if wrong.any():
-            at = int(np.argmax(np.where(wrong, excess, -np.inf)))
-            if excess[at] > self._wrong_excess:
-                self._wrong_excess = float(excess[at])
-                self.worst, self.worst_bound = block.at.start + at, float(bound[at])
+            self._excess, self.bound, self.worst = float(excess[at]), float(bound[at]), block.at.start + at
         self.no_numbers += int(block.no_number.sum())
         self.compared += int((decisive | wrong).sum())
         self.wrong += int(wrong.sum())
@@ -285,7 +285,8 @@ class _Seen:
         self.widest_bound = max(self.widest_bound, float(bound.max()))
 
 
-def _wide(array: NDArray[Any]) -> NDArray[Any]:
+def wide(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in double precision."""
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
 
 
@@ -293,7 +294,7 @@ def typical_magnitude(array: NDArray[Any]) -> float:
     """Root mean square of the finite elements, in units of the array; 0.0 where there are none."""
     flat, total, count = array.reshape(-1), 0.0, 0
     for at in blocks_of(array.size):
-        size = np.abs(_wide(flat[at]))
+        size = np.abs(wide(flat[at]))
         finite = size[np.isfinite(size)]
         with np.errstate(over="ignore"):
             total += float(np.sum(np.square(finite)))
@@ -301,20 +302,10 @@ def typical_magnitude(array: NDArray[Any]) -> float:
     return float(np.sqrt(total / count)) if count else 0.0
 
 
-def largest_magnitude(results: Iterable[Any], starts: Sequence[Any] | None = None) -> float:
-    """The largest typical magnitude of floating results; with ``starts``, of the changes of those that have one."""
-    largest = 0.0
-    for index, array in enumerate(results):
-        if array is None or not epsilon_of(array.dtype):
-            continue
-        if starts is not None:
-            start = starts[index]
-            if start is None or start.shape != array.shape:
-                continue
-            with np.errstate(invalid="ignore", over="ignore"):
-                array = _wide(array) - _wide(start)
-        largest = max(largest, typical_magnitude(array))
-    return largest
+def largest_magnitude(results: Iterable[NDArray[Any] | None]) -> float:
+    """The largest typical magnitude of floating results; 0.0 where there are none."""
+    floating = (array for array in results if array is not None and epsilon_of(array.dtype))
+    return max(map(typical_magnitude, floating), default=0.0)
 
 
 def _worst(
@@ -339,38 +330,6 @@ def _worst(
 
 def _finding(kind: str, subject: Subject, expected: str, found: str, message: str) -> Finding:
     return Finding(kind, subject.where, None, expected, found, message, mode=subject.mode)
-
-
-def expected_or_missing(
-    judged: Judged, subject: Subject, found: Any, expected: Any
-) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """The two gradients as arrays, or ``None`` where one of them is missing; a missing one is noted."""
-    if found is None and expected is None:
-        return None
-    if found is None:
-        judged.findings.append(
-            _finding(
-                "missing-gradient",
-                subject,
-                f"a gradient of shape {expected.shape}",
-                "None",
-                "the gradient is missing",
-            )
-        )
-        return None
-    if expected is None:
-        if np.any(found != 0):
-            judged.findings.append(
-                _finding(
-                    "gradient",
-                    subject,
-                    "None",
-                    f"values up to {np.max(np.abs(found))}",
-                    "the reference has no gradient",
-                )
-            )
-        return None
-    return found, expected
 
 
 def names_of(structure: Any, prefix: str = "output") -> list[str]:

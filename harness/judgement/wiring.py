@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from harness.devices.name import DeviceName
@@ -13,6 +14,22 @@ from harness.judgement.arithmetic import CALLS, computes
 #: How many identities, calls or optimised ops in a row are seen through.
 _FAR = 16
 IDENTITIES = frozenset({"EnsureShape", "Identity", "IdentityN", "StopGradient"})
+
+
+def sources_of(op: Op) -> list[tuple[str, int]]:
+    """The tensors that an op reads and does not merely wait for: what made each, and the number of its output."""
+    return [(name, port) for name, port in zip(op.inputs, op.ports or [0] * len(op.inputs), strict=True) if port >= 0]
+
+
+def reached(start: Iterable[Op], onward: Callable[[Op], Iterable[Op]]) -> Iterator[Op]:
+    """Some ops, and those that steps ``onward`` lead to from them, each once."""
+    waiting, seen = list(start), set()
+    while waiting:
+        op = waiting.pop()
+        if op.name not in seen:
+            seen.add(op.name)
+            yield op
+            waiting += onward(op)
 
 
 class Wiring:
@@ -52,20 +69,20 @@ class Wiring:
 
     def is_read(self, op: Op) -> bool:
         """Whether an op reads a result of ``op``, and does not merely wait for it."""
-        return any(
-            name == op.name and port >= 0
-            for reader in self.readers(op)
-            for name, port in zip(reader.inputs, reader.ports or [0] * len(reader.inputs), strict=True)
-        )
+        return any(name == op.name for reader in self.readers(op) for name, _ in sources_of(reader))
 
     def dtypes(self, op: Op) -> set[str]:
         """The dtypes of what ``op`` reads, where they are known, and of what it makes."""
         found = set(op.dtypes)
-        for name, port in zip(op.inputs, op.ports or [0] * len(op.inputs), strict=True):
+        for name, port in sources_of(op):
             maker = self.by_name.get(name)
-            if maker is not None and 0 <= port < len(maker.dtypes):
+            if maker is not None and port < len(maker.dtypes):
                 found.add(maker.dtypes[port])
         return found
+
+    def before(self, op: Op) -> list[Op]:
+        """The ops that ``op`` reads from or waits for, as the trace has them."""
+        return [self.by_name[name] for name in op.inputs if name in self.by_name]
 
     def maker(self, name: str) -> Op | None:
         """The op that made a tensor, seen through identities and calls; ``None`` where it is not known.

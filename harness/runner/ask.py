@@ -57,14 +57,17 @@ def work_at_addresses(
     *,
     needed: int | None = None,
 ) -> list[Ended]:
-    """Do as :func:`work_together`, with the jobs that ``make`` returns for ``count`` free addresses.
+    """Do the jobs that ``make`` returns for ``count`` free addresses, all at once, each in a process.
 
-    If another program takes a port before it is used, all are restarted with other ports.
+    Wait for all answers, ``limit_s`` seconds from when all are ready. When one process fails, the others, which would
+    wait for it for ever, are ended. Only the first ``needed`` jobs have to answer (``None``: all of them); the others
+    serve them until they have. If another program takes a port before it is used, all are restarted with other ports.
+    Raise RefusedByWorker if a process refused the request.
     """
     ended: list[Ended] = []
     for _ in range(_ATTEMPTS):
         made = make(free_addresses(count))
-        ended = work_together([job for job, _ in made], [files for _, files in made], limit_s, needed=needed)
+        ended = _work_together(made, limit_s, len(made) if needed is None else needed)
         if not any(port_taken(each.details) for each in ended):
             break
     return ended
@@ -75,22 +78,14 @@ def port_taken(details: str) -> bool:
     return any(text in details for text in _TAKEN)
 
 
-def work_together(
-    jobs: Sequence[Job], files: Sequence[WorkerFiles], limit_s: float, *, needed: int | None = None
-) -> list[Ended]:
-    """Do all jobs at once, each in a process, and wait for all answers, ``limit_s`` seconds from when all are ready.
-
-    When one process fails, the others, which would wait for it for ever, are ended. Only the first ``needed`` jobs have
-    to answer (``None``: all of them); the others serve them until they have. Raise RefusedByWorker if a process refused
-    the request.
-    """
+def _work_together(made: Sequence[tuple[Job, WorkerFiles]], limit_s: float, needed: int) -> list[Ended]:
     with ExitStack() as stack:
-        running = [stack.enter_context(WorkerProcess(job, own)) for job, own in zip(jobs, files, strict=True)]
+        running = [stack.enter_context(WorkerProcess(job, files)) for job, files in made]
         answers: dict[int, dict[str, object]] = {}
         failed: dict[int, str] = {}
         started: set[int] = set()
         deadline = time.monotonic() + STARTUP_LIMIT_S
-        wanted = set(range(len(running) if needed is None else needed))
+        wanted = set(range(needed))
         while not wanted <= set(answers) and not failed:
             for number, worker in enumerate(running):
                 if number in answers:
@@ -103,7 +98,7 @@ def work_together(
                     raise RefusedByWorker(message.error, f"process {number}: {message.message}", message.details)
                 if isinstance(message, Started):
                     started.add(number)
-                    if len(started) == (len(running) if needed is None else needed):
+                    if len(started) == needed:
                         deadline = time.monotonic() + limit_s
                 elif isinstance(message, Answer):
                     answers[number] = message.value
@@ -111,19 +106,19 @@ def work_together(
                     failed[number] = f"ended: {worker.wait_ended(2.0) or 'without an answer'}"
             if time.monotonic() > deadline:
                 break
-        silent = [number for number in range(len(running)) if number not in answers and number not in failed]
         served = wanted <= set(answers)
-        for number in [] if served else silent:
-            running[number].ask_for_stacks()
+        for number, worker in enumerate(running):
+            if not served and number not in answers and number not in failed:
+                worker.ask_for_stacks()
         hung = f"was ended because process {min(failed)} failed" if failed else f"timed out after {limit_s:g} s"
         ended = [
             Ended(answers.get(number, {}))
             if number in answers or served
-            else Ended(None, *describe_loss(failed.get(number, hung), files[number]))
-            for number in range(len(running))
+            else Ended(None, *describe_loss(failed.get(number, hung), files))
+            for number, (_, files) in enumerate(made)
         ]
-    for own in files:
-        own.discard_empty()
+    for _, files in made:
+        files.discard_empty()
     return ended
 
 

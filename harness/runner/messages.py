@@ -10,7 +10,7 @@ import json
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from harness.records import Card, CheckResult, Fingerprint
 
@@ -74,7 +74,7 @@ class Done:
 
 Message: TypeAlias = Ready | Started | Finished | Answer | Refused | Done
 
-_TYPES: dict[str, type[Message]] = {kind.__name__: kind for kind in (Ready, Started, Finished, Answer, Refused, Done)}
+_TYPES: dict[str, type[Message]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def plain(value: object) -> object:

@@ -55,10 +55,7 @@ class WorkerProcess:
                 )
         finally:
             os.close(write_end)
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once: receive() says so
-            self._process.stdin.write(replace(job, events=write_end, stacks=str(files.stacks)).encode())
-            self._process.stdin.flush()
+        self._write(replace(job, events=write_end, stacks=str(files.stacks)).encode())
 
     @property
     def pid(self) -> int:
@@ -67,9 +64,12 @@ class WorkerProcess:
 
     def go_on(self) -> None:
         """Tell the process to go on, if its task waits for that."""
+        self._write(b"\n")
+
+    def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(b"\n")
+        with contextlib.suppress(BrokenPipeError):  # it died: receive() says so
+            self._process.stdin.write(data)
             self._process.stdin.flush()
 
     def has_news(self, wait_s: float) -> bool:

@@ -54,14 +54,9 @@ def refused(target: Target, error: BaseException) -> Refused | None:
 
 def one_line(error: BaseException) -> str:
     """Write the type, message and notes of ``error`` as one line."""
+    headline = ": ".join([type(error).__name__, *message_lines(error)[:1]])
     notes = "; ".join(" ".join(str(note).split()) for note in getattr(error, "__notes__", ()))
-    return f"{_headline(error)} ({notes})" if notes else _headline(error)
-
-
-def _headline(error: BaseException) -> str:
-    kind = type(error).__name__
-    lines = message_lines(error)
-    return f"{kind}: {lines[0]}" if lines else kind
+    return f"{headline} ({notes})" if notes else headline
 
 
 def message_lines(error: BaseException) -> list[str]:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from harness.judgement.exactness import is_exact
+from harness.judgement.steps import changes
 from harness.judgement.tolerance import Sensitivity, epsilon_of, move
 from harness.judgement.values import largest_magnitude
 
@@ -40,18 +43,30 @@ def test_a_bound_is_finite_where_the_change_is_not() -> None:
     assert np.all(np.isfinite(Sensitivity(np.array([np.inf, np.nan]), 4).bound(np.array([1.0, np.inf]), 1e-7)))
 
 
-def test_the_scale_of_changes_leaves_out_what_has_no_start_or_another_shape() -> None:
-    results = [np.full(2, 3.0), None, np.full(1, 50.0), np.array([99]), np.full(1, 7.0)]
-    starts = [np.full(2, 1.0), None, None, np.array([0]), np.full(2, 0.0)]
-    assert largest_magnitude(results) == 50.0
-    assert largest_magnitude(results, starts) == 2.0
-    assert largest_magnitude([], []) == 0.0
+def test_the_scale_of_results_is_that_of_the_largest_floating_one() -> None:
+    assert largest_magnitude([np.full(2, 3.0), None, np.full(1, 50.0), np.array([99])]) == 50.0
+    assert largest_magnitude([]) == 0.0
+
+
+def test_the_scale_of_changes_leaves_out_what_is_not_trained_or_has_another_shape() -> None:
+    before = [np.full(2, 1.0), np.full(1, 0.0), np.array([0]), np.full(2, 0.0)]
+    after = [np.full(2, 3.0), np.full(1, 50.0), np.array([99]), np.full(1, 7.0)]
+    trainable = (True, False, True, True)
+    variables = [SimpleNamespace(dtype=end.dtype, trainable=own) for end, own in zip(after, trainable, strict=True)]
+    assert [change.tolist() for change in changes(variables, before, after)] == [[2.0, 2.0]]
 
 
 def test_small_integers_and_exact_ops_are_exact() -> None:
     values = np.arange(-8.0, 8.0, dtype=np.float32)
     assert is_exact([values], [values * 3], {"MatMul", "AddV2"})
     assert is_exact([values / 4], [values * 3 / 16], {"MatMul"})
+
+
+def test_both_parts_of_complex_numbers_decide_whether_arithmetic_is_exact() -> None:
+    values = np.array([1 + 2j, -3 + 4j], np.complex64)
+    assert is_exact([values], [values * 3], {"MatMul"})
+    assert not is_exact([values.real + 0.3j], [values], {"MatMul"})
+    assert not is_exact([values], [values * 1e6j], {"MatMul"})
 
 
 def test_what_rounds_is_not_exact() -> None:
