@@ -23,7 +23,10 @@ from harness.plural import plural
 
 
 class Recorder(Tapes):
-    """Observes TensorFlow; see :class:`harness.evidence.watching.Observer`."""
+    """Gets calls while TensorFlow runs, each in the thread that does the work.
+
+    Ops run as soon as TensorFlow is watched, before the body begins: Python frees a variable at any time.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +43,7 @@ class Recorder(Tapes):
         self.unclaimed: list[CollectedGraph] = []
 
     def on_op(self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None) -> None:
-        """An op ran."""
+        """An op ran. ``attributes`` has the name and the value of each attribute in turn."""
         outputs = outputs or ()
         step = self.step(op_type, inputs, outputs)
         if scope:
@@ -50,7 +53,7 @@ class Recorder(Tapes):
         if "Dataset" in op_type:
             step.functions = self.functions_in(attributes)
         self.ran(step, inputs, outputs)
-        self.add(step)
+        self.add(step, attributes)
 
     def on_node(self, node: Any) -> None:
         """An op was added to a graph."""
@@ -100,11 +103,14 @@ class Recorder(Tapes):
         self.recording.steps.append(step)
 
     def on_turn_over(self) -> None:
-        """This thread ran an op or a function, and others may run theirs."""
+        """This thread ran an op or a function, has yet to return from it, and others may run theirs."""
         self.handing.end()
 
     def on_error(self, name: str, outermost: bool) -> None:
-        """An op of this type, or a function of this name, raised."""
+        """An op of this type, or a function of this name, raised; ``outermost``: nothing is running any more.
+
+        Nothing is called for the ops that this method runs.
+        """
         self.definition(name)
         self.recording.raised.add(name)
         if outermost:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from harness.atomic_file import write_atomically
 from harness.devices.name import DeviceName
 from harness.errors import InvalidRecord, TraceNotSaved
-from harness.evidence.op import Evidence, Op, Role, Transfer
+from harness.evidence.op import Op, Role, Transfer
+
+if TYPE_CHECKING:
+    from harness.evidence.trace import Trace
 
 #: Version of the stored form. A reader accepts this one and all earlier ones.
 TRACE_SCHEMA_VERSION = 1
 
 
-def save(evidence: Evidence, path: Path) -> Path:
+def save(trace: Trace, path: Path) -> Path:
     """Write the ops and transfers of a trace, one a line, so that a change is easy to see in a review.
 
     The file is whole or not there. Raise TraceNotSaved if the folder cannot be written.
     """
-    ops = [json.dumps(_op_record(op), separators=(", ", ": ")) for op in evidence.ops]
-    transfers = [json.dumps(_transfer_record(transfer)) for transfer in evidence.transfers]
+    ops = [json.dumps(_op_record(op), separators=(", ", ": ")) for op in trace.ops]
+    transfers = [json.dumps(_transfer_record(transfer)) for transfer in trace.transfers]
     text = (
         f'{{"schema_version": {TRACE_SCHEMA_VERSION},\n"ops": [\n'
         + ",\n".join(ops)

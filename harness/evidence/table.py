@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.markup import escape
@@ -11,40 +12,43 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.devices.name import DeviceName
-from harness.evidence.op import Evidence, Op
+from harness.evidence.op import Op
 from harness.plural import plural
+
+if TYPE_CHECKING:
+    from harness.evidence.trace import Trace
 
 _SHOWN = ("forward", "gradient", "update", "collective", "variable", "data")
 
 
-def table(evidence: Evidence) -> Group:
+def table(trace: Trace) -> Group:
     """For Rich to print: a table of the ops per device, and one of the transfers where there are any."""
-    parts: list[Table | Text] = [_ops(evidence)]
-    if evidence.transfers:
-        parts.append(_transfers(evidence))
-    hidden = sum(op.device is None for op in evidence.ops)
+    parts: list[Table | Text] = [_ops(trace)]
+    if trace.transfers:
+        parts.append(_transfers(trace))
+    hidden = sum(op.device is None for op in trace.ops)
     if hidden:
         parts.append(
             Text(f"{plural(hidden, 'op')} without evidence: removed by TensorFlow's optimizer, or run inside tf.data")
         )
-    open_ones = sum(op.branch is not None and op.device is not None for op in evidence.ops)
+    open_ones = sum(op.branch is not None and op.device is not None for op in trace.ops)
     if open_ones:
         parts.append(Text(f"{plural(open_ones, 'op')} in branches of conditions: unknown whether they ran"))
     return Group(*parts)
 
 
-def text(evidence: Evidence, width: int = 100) -> str:
+def text(trace: Trace, width: int = 100) -> str:
     """The same as plain text."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(table(evidence))
+    console.print(table(trace))
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue().rstrip()
 
 
-def _ops(evidence: Evidence) -> Table:
+def _ops(trace: Trace) -> Table:
     by_device: dict[DeviceName, list[Op]] = defaultdict(list)
-    for op in evidence.ops:
+    for op in trace.ops:
         if op.device is not None:
             by_device[op.device].append(op)
     made = Table(
@@ -68,14 +72,14 @@ def _types(ops: list[Op]) -> str:
     return ", ".join(kind if count == 1 else f"{kind} x{count}" for kind, count in counts.most_common())
 
 
-def _transfers(evidence: Evidence) -> Table:
-    made = Table(title=f"{plural(len(evidence.transfers), 'transfer')}", title_justify="left")
+def _transfers(trace: Trace) -> Table:
+    made = Table(title=f"{plural(len(trace.transfers), 'transfer')}", title_justify="left")
     made.add_column("from")
     made.add_column("to")
     made.add_column("copies", justify="right")
     made.add_column("bytes", justify="right")
     pairs: dict[tuple[DeviceName, DeviceName], list[int | None]] = defaultdict(list)
-    for transfer in evidence.transfers:
+    for transfer in trace.transfers:
         pairs[transfer.source, transfer.destination].append(transfer.size_bytes)
     for (source, destination), sizes in sorted(pairs.items()):
         known = [size for size in sizes if size is not None]
