@@ -13,13 +13,10 @@ from typing import Any
 
 from harness.devices.name import DeviceName
 from harness.evidence.bodies import Body, Graph, Tensor, device_of, merge, open_bodies, symbolic_forward
-from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
+from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE, MARKS
 from harness.evidence.op_types import attribute_text
 from harness.evidence.pairing import pair
 from harness.evidence.roles import in_gradient_scope
-
-#: Sums of gradients: they belong to no single forward op.
-_SUMS = frozenset({"AddN"})
 
 
 @dataclass(slots=True)
@@ -128,8 +125,9 @@ def _ops(body: Body) -> list[UserOp]:
             gradient = True
             partner = wired[node.name]
             forward = body.prefix + partner if partner is not None else None
-        if forward is None and gradient and node.op not in _SUMS:
-            forward = body.of
+        # A sum of gradients belongs to no single forward op.
+        if forward is None and gradient and node.op != "AddN":
+            forward = body.forward.owner if body.forward is not None else None
         ops.append(
             UserOp(
                 path=body.prefix + node.name,
@@ -170,11 +168,6 @@ def _named(body: Body, node: Any) -> str | None:
 
 def _needs_pairing(body: Body) -> bool:
     """Whether there are ops that a tape made in this body while nobody watched."""
-    return any(
-        node.name.startswith("gradient_tape/")
-        and FORWARD_ATTRIBUTE not in node.attr
-        and BACKWARD_ATTRIBUTE not in node.attr
-        and FORWARD_ELSEWHERE_ATTRIBUTE not in node.attr
-        and body.forward is None
-        for node in body.nodes
+    return body.forward is None and any(
+        node.name.startswith("gradient_tape/") and not any(mark in node.attr for mark in MARKS) for node in body.nodes
     )
