@@ -16,7 +16,7 @@ from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.handing import shared
 from harness.evidence.op import Op, Transfer
-from harness.evidence.op_types import dtype_name, output_dtypes
+from harness.evidence.op_types import dtype_name
 from harness.evidence.placed import Placed, executed_ops, kernels_of, op_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
 from harness.evidence.roles import role_of
@@ -24,7 +24,7 @@ from harness.evidence.sizes import Shape, shapes_of, transfers_of
 from harness.evidence.steps import Recording, Step
 from harness.evidence.trace import Trace
 from harness.evidence.transfers import Part, Transfers
-from harness.evidence.userops import OUTSIDE_PREFIX, inputs_in_trace, name_in_trace, user_ops
+from harness.evidence.userops import OUTSIDE_PREFIX, name_in_trace, user_ops
 from harness.evidence.work import estimate, work_of
 
 _Found = TypeVar("_Found")
@@ -167,13 +167,8 @@ class _Builder:
 
     def add_data(self, name: str, function: Any) -> None:
         """A function that a ``tf.data`` pipeline runs by itself: TensorFlow does not tell where its ops run."""
-        for op in user_ops(Graph(function.node_def, self.recording.functions), DeviceName()).ops:
-            requested = op.requested if op.requested != DeviceName() else None
-            inputs, ports = inputs_in_trace(op, name)
-            dtypes = output_dtypes(op.type, op.attributes)
-            self.ops.append(
-                Op(f"{name}/{op.path}", op.type, None, None, requested, "data", None, dtypes, inputs, ports=ports)
-            )
+        written = user_ops(Graph(function.node_def, self.recording.functions), DeviceName()).ops
+        self.ops.extend(replace(op_of(op, None, name, None), role="data") for op in written)
 
     def add_call(self, step: Step) -> None:
         name = step.label

@@ -110,7 +110,9 @@ def ops_of(
     """
     placed = placed_nodes(graph, requested)
     taken_in = _taken_in(written, placed)
-    ops = [op_of(op, placed.get(op.unit or op.path) or taken_in.get(op.path), name, forward_name) for op in written]
+    ops = [
+        op_of(op, placed.get(op.body.unit or op.path) or taken_in.get(op.path), name, forward_name) for op in written
+    ]
     known = {op.path: op for op in written}
     shown = {id(node) for node in taken_in.values()}
     for path, node in placed.items():
@@ -157,19 +159,20 @@ def op_of(op: UserOp, found: Placed | None, name: str, forward_name: str | None)
     if found is not None and found.type in _REMOVED and op.type not in _PLUMBING:
         found = None
     inputs, ports = inputs_in_trace(op, name)
+    body = op.body
     return Op(
         name=f"{name}/{op.path}",
         type=op.type,
-        executed_type=None if found is None else ("XlaCluster" if op.unit is not None else found.type),
+        executed_type=None if found is None else ("XlaCluster" if body.unit is not None else found.type),
         device=None if found is None else runs_on(op.type, found.device),
         requested=op.requested if op.requested != DeviceName() else None,
-        role="data" if op.in_data else role_of(op.type, op.path, gradient=op.gradient),
+        role="data" if body.kind == "data" else role_of(op.type, op.path, gradient=op.gradient),
         forward=_forward(op, name, forward_name),
-        dtypes=output_dtypes(op.type, op.attributes),
+        dtypes=output_dtypes(op.type, op.node.attr),
         inputs=inputs,
         ports=ports,
-        branch=f"{name}/{op.branch}" if op.branch is not None else None,
-        unit=name_in_trace(op.unit, name) if op.unit is not None else None,
+        branch=f"{name}/{body.branch}" if body.branch is not None else None,
+        unit=name_in_trace(body.unit, name) if body.unit is not None else None,
     )
 
 

@@ -7,7 +7,7 @@ name that TensorFlow gives to the op (``gradients/Tanh_grad/TanhGrad``); and how
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,19 +25,13 @@ class UserOp:
 
     path: str
     type: str
+    #: The function that it is a node of, or the graph, and what stands there.
+    body: Body
+    node: Any
     requested: DeviceName
-    attributes: Mapping[str, Any]
     inputs: tuple[Tensor, ...]
     gradient: bool
     forward: str | None
-    unit: str | None
-    #: Runs inside a ``tf.data`` pipeline: TensorFlow does not say where.
-    in_data: bool
-    #: Path of the condition that decides whether it runs.
-    branch: str | None
-    #: The function that it is a node of, empty for the graph's own, and what it is called there.
-    function: str
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +126,12 @@ def _ops(body: Body) -> list[UserOp]:
             UserOp(
                 path=body.prefix + node.name,
                 type=node.op,
+                body=body,
+                node=node,
                 requested=merge(device_of(node), body.requested),
-                attributes=node.attr,
                 inputs=body.inputs(node),
                 gradient=gradient or forward is not None,
                 forward=forward,
-                unit=body.unit,
-                in_data=body.kind == "data",
-                branch=body.branch,
-                function=body.function,
-                node=node.name,
             )
         )
     return ops

@@ -9,7 +9,7 @@ from typing import Any
 from harness.devices.device import Device, Devices
 from harness.errors import StageError
 from harness.lazy import tf
-from harness.parallel.given import given_callables, given_names
+from harness.parallel.given import given_callables, given_names, split_and_whole
 from harness.parallel.notes import add_note
 from harness.parallel.region import call_on
 from harness.parallel.shards import gather_batch
@@ -112,11 +112,7 @@ class Pipeline:
 
     def _split(self, arguments: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
         """The arguments of each micro-batch, and how many rows were added to each one so that none is empty."""
-        missing = [name for name in self.broadcast if name not in arguments]
-        if missing:
-            raise StageError(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
-        whole = {name: value for name, value in arguments.items() if name in self.broadcast}
-        split = {name: value for name, value in arguments.items() if name not in self.broadcast}
+        split, whole = split_and_whole(arguments, self.broadcast, StageError)
         with tf.device(self.devices.host):
             batch = gather_batch(split, 0)
             if batch.rows_are_known and batch.rows < self.microbatches:
