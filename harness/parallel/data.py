@@ -152,12 +152,12 @@ class _ShardCall:
         """The number of rows is known when the graph runs: a device without a row is left out by a condition."""
         axes = [tf.range(tf.rank(like)) == self.parallel.axis % tf.rank(like) for like in first]
         shapes = [tf.where(axis, 0, tf.shape(like)) for axis, like in zip(axes, first, strict=True)]
-        leaves = tf.cond(
+        results = tf.cond(
             rows > 0,
             lambda: self.on_rows(_of_the_branch(own), rows, _of_the_branch(self.whole)),
             lambda: [tf.zeros(shape, like.dtype) for shape, like in zip(shapes, first, strict=True)],
         )
-        leaves = list(leaves) if isinstance(leaves, (list, tuple)) else [leaves]
+        leaves: list[Any] = tf.nest.flatten(results)  # tf.cond returns the one item of a list itself
         for leaf, like in zip(leaves, first, strict=True):
             if like.shape.rank is not None:
                 axis = self.parallel.axis % like.shape.rank
