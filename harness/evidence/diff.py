@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from harness.evidence.op import Op, Transfer
+from harness.evidence.op import Evidence, Op, Transfer
 from harness.plural import plural
-
-if TYPE_CHECKING:
-    from harness.evidence.trace import Trace
 
 _COUNTED = frozenset({"forward", "gradient", "update", "collective", "variable"})
 
@@ -49,7 +45,7 @@ class TraceDiff:
         return "\n".join(lines) or "no difference"
 
 
-def diff(before: Trace, after: Trace) -> TraceDiff:
+def diff(before: Evidence, after: Evidence) -> TraceDiff:
     """Compare op by op, by name, and transfer by transfer.
 
     Constants and control ops are left out: TensorFlow's optimizer may fold them in one run and not in the next

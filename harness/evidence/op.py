@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from harness.devices.name import DeviceName
 
@@ -51,3 +52,15 @@ class Transfer:
     def bytes(self) -> int | None:
         """Same as ``size_bytes``."""
         return self.size_bytes
+
+
+class Evidence(Protocol):
+    """What is stored, shown and compared of a trace."""
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The ops in the order in which they ran, those of a function together."""
+
+    @property
+    def transfers(self) -> Sequence[Transfer]:
+        """The copies between devices."""

@@ -23,10 +23,7 @@ from harness.plural import plural
 
 
 class Recorder(Tapes):
-    """Gets calls while TensorFlow runs, each in the thread that does the work.
-
-    Ops run as soon as TensorFlow is watched, before the body begins: Python frees a variable at any time.
-    """
+    """Observes TensorFlow; see :class:`harness.evidence.watching.Observer`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +40,7 @@ class Recorder(Tapes):
         self.unclaimed: list[CollectedGraph] = []
 
     def on_op(self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None) -> None:
-        """An op ran. ``attributes`` has the name and the value of each attribute in turn."""
+        """An op ran."""
         outputs = outputs or ()
         step = self.step(op_type, inputs, outputs)
         if scope:
@@ -103,14 +100,11 @@ class Recorder(Tapes):
         self.recording.steps.append(step)
 
     def on_turn_over(self) -> None:
-        """This thread ran an op or a function, has yet to return from it, and others may run theirs."""
+        """This thread ran an op or a function, and others may run theirs."""
         self.handing.end()
 
     def on_error(self, name: str, outermost: bool) -> None:
-        """An op of this type, or a function of this name, raised; ``outermost``: nothing is running any more.
-
-        Nothing is called for the ops that this method runs.
-        """
+        """An op of this type, or a function of this name, raised."""
         self.definition(name)
         self.recording.raised.add(name)
         if outermost:

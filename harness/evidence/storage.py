@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from harness.atomic_file import write_atomically
 from harness.devices.name import DeviceName
 from harness.errors import InvalidRecord, TraceNotSaved
-from harness.evidence.op import Op, Role, Transfer
-
-if TYPE_CHECKING:
-    from harness.evidence.trace import Trace
+from harness.evidence.op import Evidence, Op, Role, Transfer
 
 _Kind = TypeVar("_Kind")
 
@@ -20,13 +17,13 @@ _Kind = TypeVar("_Kind")
 TRACE_SCHEMA_VERSION = 1
 
 
-def save(trace: Trace, path: Path) -> Path:
+def save(evidence: Evidence, path: Path) -> Path:
     """Write the ops and transfers of a trace, one a line, so that a change is easy to see in a review.
 
     The file is whole or not there. Raise TraceNotSaved if the folder cannot be written.
     """
-    ops = [json.dumps(_op_record(op), separators=(", ", ": ")) for op in trace.ops]
-    transfers = [json.dumps(_transfer_record(transfer)) for transfer in trace.transfers]
+    ops = [json.dumps(_op_record(op), separators=(", ", ": ")) for op in evidence.ops]
+    transfers = [json.dumps(_transfer_record(transfer)) for transfer in evidence.transfers]
     text = (
         f'{{"schema_version": {TRACE_SCHEMA_VERSION},\n"ops": [\n'
         + ",\n".join(ops)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.markup import escape
@@ -12,43 +11,40 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.devices.name import DeviceName
-from harness.evidence.op import Op
+from harness.evidence.op import Evidence, Op
 from harness.plural import plural
-
-if TYPE_CHECKING:
-    from harness.evidence.trace import Trace
 
 _SHOWN = ("forward", "gradient", "update", "collective", "variable", "data")
 
 
-def table(trace: Trace) -> Group:
+def table(evidence: Evidence) -> Group:
     """For Rich to print: a table of the ops per device, and one of the transfers where there are any."""
-    parts: list[Table | Text] = [_ops(trace)]
-    if trace.transfers:
-        parts.append(_transfers(trace))
-    hidden = sum(op.device is None for op in trace.ops)
+    parts: list[Table | Text] = [_ops(evidence)]
+    if evidence.transfers:
+        parts.append(_transfers(evidence))
+    hidden = sum(op.device is None for op in evidence.ops)
     if hidden:
         parts.append(
             Text(f"{plural(hidden, 'op')} without evidence: removed by TensorFlow's optimizer, or run inside tf.data")
         )
-    open_ones = sum(op.branch is not None and op.device is not None for op in trace.ops)
+    open_ones = sum(op.branch is not None and op.device is not None for op in evidence.ops)
     if open_ones:
         parts.append(Text(f"{plural(open_ones, 'op')} in branches of conditions: unknown whether they ran"))
     return Group(*parts)
 
 
-def text(trace: Trace, width: int = 100) -> str:
+def text(evidence: Evidence, width: int = 100) -> str:
     """The same as plain text."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(table(trace))
+    console.print(table(evidence))
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue().rstrip()
 
 
-def _ops(trace: Trace) -> Table:
+def _ops(evidence: Evidence) -> Table:
     by_device: dict[DeviceName, list[Op]] = defaultdict(list)
-    for op in trace.ops:
+    for op in evidence.ops:
         if op.device is not None:
             by_device[op.device].append(op)
     made = Table(
@@ -72,14 +68,14 @@ def _types(ops: list[Op]) -> str:
     return ", ".join(kind if count == 1 else f"{kind} x{count}" for kind, count in counts.most_common())
 
 
-def _transfers(trace: Trace) -> Table:
-    made = Table(title=f"{plural(len(trace.transfers), 'transfer')}", title_justify="left")
+def _transfers(evidence: Evidence) -> Table:
+    made = Table(title=f"{plural(len(evidence.transfers), 'transfer')}", title_justify="left")
     made.add_column("from")
     made.add_column("to")
     made.add_column("copies", justify="right")
     made.add_column("bytes", justify="right")
     pairs: dict[tuple[DeviceName, DeviceName], list[int | None]] = defaultdict(list)
-    for transfer in trace.transfers:
+    for transfer in evidence.transfers:
         pairs[transfer.source, transfer.destination].append(transfer.size_bytes)
     for (source, destination), sizes in sorted(pairs.items()):
         known = [size for size in sizes if size is not None]

@@ -1,13 +1,13 @@
-"""Tells a recorder of everything that TensorFlow does in this process, and puts everything back afterwards."""
+"""Has everything that TensorFlow does in this process told to an observer, and puts everything back afterwards."""
 
 from __future__ import annotations
 
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from harness._tensorflow import Interface, Runtime, interface
 from harness.devices.lost import require_hosts
@@ -15,8 +15,45 @@ from harness.errors import EvidenceError
 from harness.parallel.recording import eager_only
 from harness.parallel.wrappers import stay_installed
 
-if TYPE_CHECKING:
-    from harness.evidence.recorder import Recorder
+
+class Observer(Protocol):
+    """Gets calls while TensorFlow runs.
+
+    Each method is called in the thread that does the work. Ops run as soon as TensorFlow is watched, before the body
+    begins: Python frees a variable at any time.
+    """
+
+    runtime: Runtime
+
+    def on_op(self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None) -> None:
+        """An op ran. ``attributes`` has the name and the value of each attribute in turn."""
+
+    def on_node(self, node: Any) -> None:
+        """An op was added to a graph."""
+
+    def on_recorded(self, op_type: str, attributes: Any, outputs: Sequence[Any]) -> None:
+        """A tape records an op, as in a graph, with these attributes, which it hands to the op's gradient function."""
+
+    def forward_of(self, attributes: Any) -> Any:
+        """The op with these attributes, for :meth:`within`."""
+
+    def on_region(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """A region with a backward function of its own was put on the tape: a custom gradient, a call of a function.
+
+        What is returned is for :meth:`within`.
+        """
+
+    def within(self, forward: Any, run: Callable[[], Any]) -> Any:
+        """Return what ``run`` returns, which computes the gradient of an op or a region; ``None``: of no single op."""
+
+    def on_turn_over(self) -> None:
+        """This thread ran an op or a function, has yet to return from it, and others may run theirs."""
+
+    def on_error(self, name: str, outermost: bool) -> None:
+        """An op of this type, or a function of this name, raised; ``outermost``: nothing is running any more.
+
+        Nothing is called for the ops that this method runs.
+        """
 
 
 _watching = threading.Lock()
@@ -27,7 +64,7 @@ _PATIENCE_S = 10.0
 
 
 @contextmanager
-def watched(observer: Recorder) -> Iterator[None]:
+def watched(observer: Observer) -> Iterator[None]:
     """Tell ``observer`` of everything that TensorFlow does in the body; puts everything back afterwards.
 
     All threads of Python are watched, those that start in the body and older ones. They run one op or function at a
@@ -113,9 +150,9 @@ def _check_collecting(runtime: Runtime) -> None:
 class _Hooks:
     """What is put in the place of TensorFlow's own functions. Does nothing of its own once it has been stopped."""
 
-    def __init__(self, private: Interface, context: Any, observer: Recorder) -> None:
+    def __init__(self, private: Interface, context: Any, observer: Observer) -> None:
         self.context = context
-        self.observer: Recorder | None = observer
+        self.observer: Observer | None = observer
         self.gradient_function = private.backprop._gradient_function
         self.imperative_grad = private.imperative_grad.imperative_grad
         self.record_operation = private.record.record_operation
