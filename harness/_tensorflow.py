@@ -53,27 +53,31 @@ _MODULES = {
     "control_flow_state": "ops.control_flow_state",  # the gradients of results that nobody reads
     "function_context": "eager.polymorphic_function.function_context",  # what a tf.function is traced anew for
     "concrete_function": "eager.polymorphic_function.concrete_function",  # keeps the backward functions of a trace
+    "variables": "ops.resource_variable_ops",  # BaseResourceVariable, whose rows are looked up
+}
+#: Classes in them, by the names that they have here.
+_CLASSES = {
+    "graph": "ops.Graph",
+    "variable": "variables.BaseResourceVariable",
+    "trace": "concrete_function.ConcreteFunction",
+    "rewriting": "concrete_function._DelayedRewriteGradientFunctions",
+    "python_function": "script_ops.EagerFunc",
 }
 
 
 class Interface(SimpleNamespace):
-    """The private modules, by the names in ``_MODULES``, and some classes; checked."""
+    """The private modules and classes, by the names in ``_MODULES`` and ``_CLASSES``; checked."""
 
 
 @lru_cache(maxsize=1)
 def interface() -> Interface:
     """Import the private modules and check that they have the shape that this file was written for."""
     found = Interface(**{name: _module(f"tensorflow.python.{path}") for name, path in _MODULES.items()})
-    variables = _module("tensorflow.python.ops.resource_variable_ops")
-    _check_attributes(variables, variables.__name__, ["BaseResourceVariable"])
-    _check_attributes(variables.BaseResourceVariable, "BaseResourceVariable", ["handle"])
-    _check_attributes(found.ops, found.ops.__name__, ["Graph"])
-    found.graph, found.variable = found.ops.Graph, variables.BaseResourceVariable
-    traces = found.concrete_function
-    _check_attributes(traces, traces.__name__, ["ConcreteFunction", "_DelayedRewriteGradientFunctions"])
-    found.trace, found.rewriting = traces.ConcreteFunction, traces._DelayedRewriteGradientFunctions
-    _check_attributes(found.script_ops, found.script_ops.__name__, ["EagerFunc"])
-    found.python_function = found.script_ops.EagerFunc
+    for name, place in _CLASSES.items():
+        module, class_name = place.split(".")
+        owner = getattr(found, module)
+        _check_attributes(owner, owner.__name__, (class_name,))
+        setattr(found, name, getattr(owner, class_name))
     found.attr_value = _module("tensorflow.core.framework.attr_value_pb2")
     check_interface(found)
     unknown = untested(_module("tensorflow").__version__)
@@ -103,6 +107,7 @@ def check_interface(private: Any) -> None:
         private.script_ops: ("py_func_common",),
         private.ops: ("_EagerTensorBase", "get_default_graph"),
         private.graph: ("_colocation_stack", "_create_op_internal", "_device_function_stack"),
+        private.variable: ("handle",),
     }
     for owner, names in wanted.items():
         _check_attributes(owner, owner.__name__, names)
@@ -120,11 +125,12 @@ def check_interface(private: Any) -> None:
     _check_attributes(private.ops._EagerTensorBase, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
     for place, expected in PRIVATE_SIGNATURES.items():
         module, function = place.split(".")
-        _check_attributes(getattr(private, module), getattr(private, module).__name__, (function,))
-        found = tuple(inspect.signature(getattr(getattr(private, module), function)).parameters)
-        if found != tuple(expected.split()):
+        owner = getattr(private, module)
+        _check_attributes(owner, owner.__name__, (function,))
+        found = list(inspect.signature(getattr(owner, function)).parameters)
+        if found != expected.split():
             raise TensorFlowInterfaceChanged(
-                f"{getattr(private, module).__name__}.{function}",
+                f"{owner.__name__}.{function}",
                 f"parameters ({', '.join(expected.split())})",
                 f"({', '.join(found)})",
             )

@@ -16,16 +16,15 @@ from pathlib import Path
 def temporary_folder(prefix: str) -> Iterator[Path]:
     """A folder for what processes print. It is removed when the body ends, also by ^C; not if an error may need it."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
+    needed = False
     try:
         yield folder
     except Exception:
-        if not any(file.is_file() and file.stat().st_size for file in folder.rglob("*")):
+        needed = any(file.is_file() and file.stat().st_size for file in folder.rglob("*"))
+        raise
+    finally:
+        if not needed:
             shutil.rmtree(folder, ignore_errors=True)
-        raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def folder_of_this_process(prefix: str) -> Path:

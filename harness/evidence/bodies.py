@@ -7,7 +7,7 @@ places is that graph with the functions inlined; so each node gets the name that
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 from harness.devices.name import DeviceName
 from harness.evidence.functions import Kind, bodies_of, compiled_by_xla
 from harness.evidence.marks import FORWARD_ATTRIBUTE
+from harness.evidence.op_types import attribute_text
 
-#: Names that TensorFlow gives to the functions that compute gradients: of a loop's or a branch's function, of a call.
+#: The name that TensorFlow gives to the function that computes the gradient of a loop's or a branch's function.
 _GRADIENT_OF = re.compile(r"^(?P<forward>.+)_grad_\d+$")
-_BACKWARD = re.compile(r"__backward_")
 #: ``gradients/<forward op>_grad/<op>``: what the symbolic gradient of a function calls its ops.
 _SYMBOLIC = re.compile(r"(?:^|(?<=/))gradients(?:_\d+)?/")
 
@@ -34,7 +34,7 @@ class Body:
     """The nodes of one function where it is called, or of the whole graph.
 
     ``prefix`` stands before the names of its nodes once inlined. ``owner`` is the path of the node that runs it.
-    ``forward`` is the body that this one computes the gradient of, and ``of`` the path of the op that ran that one.
+    ``forward`` is the body that this one computes the gradient of.
     """
 
     prefix: str
@@ -52,7 +52,6 @@ class Body:
     calls: dict[str, Body] = field(default_factory=dict)
     gradient: bool = False
     forward: Body | None = None
-    of: str | None = None
     unit: str | None = None
     #: Path of the innermost condition that decides whether this body runs.
     branch: str | None = None
@@ -90,8 +89,7 @@ class Body:
             return self.arguments[name][0] if name in self.arguments else self.prefix + name, WAITED_FOR
         if name in self.arguments:
             return self.arguments[name]
-        index = text.rpartition(":")[2]
-        at = int(index) if index.isdigit() and ":" in text else 0
+        at = port_of(text)
         called = self.calls.get(name)
         if called is not None and at < len(called.returns):
             return called.tensor_of(called.returns[at])
@@ -101,6 +99,12 @@ class Body:
 def node_of(text: str) -> str:
     """The node in the text of an input: ``name``, ``name:1``, ``name:output:0`` or ``^name``."""
     return text.removeprefix("^").partition(":")[0]
+
+
+def port_of(text: str) -> int:
+    """Which output of that node it is."""
+    index = text.rpartition(":")[2]
+    return int(index) if ":" in text and index.isdigit() else 0
 
 
 @lru_cache(maxsize=4096)
@@ -126,9 +130,10 @@ class Graph:
     returns: Sequence[str] = ()
 
     @classmethod
-    def of(cls, definition: Any) -> Graph:
-        """From a ``GraphDef``."""
-        return cls(definition.node, {function.signature.name: function for function in definition.library.function})
+    def of(cls, definition: Any, own: Collection[str] | None = None) -> Graph:
+        """From a ``GraphDef``; with ``own``, without all other nodes that are named after their type: eager ops'."""
+        nodes = [node for node in definition.node if own is None or node.name != node.op or node.name in own]
+        return cls(nodes, {function.signature.name: function for function in definition.library.function})
 
     @classmethod
     def of_function(cls, function: Any, library: Mapping[str, Any]) -> Graph:
@@ -175,9 +180,6 @@ class _Opener:
     def inside(self, body: Body, node: Any, part: str, kind: Kind, name: str) -> Body:
         function = self.library[name]
         path = body.prefix + node.name
-        unit = body.unit
-        if unit is None and compiled_by_xla(node, function):
-            unit = path
         names = [argument.name for argument in function.signature.input_arg]
         # The first input of a branch decides; it is no argument of the branch.
         given = body.inputs(node)[1 if kind == "branch" else 0 :]
@@ -194,18 +196,14 @@ class _Opener:
             returns=[function.ret[result.name] for result in function.signature.output_arg],
             gradient=body.gradient or self.forward_function(name) is not None,
             forward=forward,
-            of=forward.owner if forward is not None else None,
-            unit=unit,
+            unit=body.unit or (path if compiled_by_xla(node, function) else None),
             branch=path if kind == "branch" else body.branch,
         )
 
     def forward_function(self, name: str) -> str | None:
         """Name of the function that this one computes the gradient of, or ``None``."""
-        attributes = self.library[name].attr
-        if "forward_function_name" in attributes and _BACKWARD.search(name):
-            return str(attributes["forward_function_name"].s.decode())
-        if _BACKWARD.search(name):
-            return ""
+        if "__backward_" in name:
+            return attribute_text(self.library[name].attr, "forward_function_name") or ""
         match = _GRADIENT_OF.match(name)
         return _plain(match["forward"]) if match else None
 
@@ -222,7 +220,7 @@ class _Opener:
         found = found or self.by_function.get(forward, [])
         if len(found) <= 1:
             return found[0] if found else None
-        named = node.attr[FORWARD_ATTRIBUTE].s.decode() if FORWARD_ATTRIBUTE in node.attr else None
+        named = attribute_text(node.attr, FORWARD_ATTRIBUTE)
         if named is None and body.forward is not None:
             named = symbolic_forward(node.name, body.forward)
         if named is not None:

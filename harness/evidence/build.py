@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from harness._tensorflow import CollectedGraph
 from harness.devices.name import DeviceName
@@ -16,31 +16,20 @@ from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.handing import shared
 from harness.evidence.op import Op, Transfer
-from harness.evidence.op_types import dtype_name, output_dtypes
-from harness.evidence.placed import executed_ops, kernels_of, ops_of, runs_on, working_nodes
+from harness.evidence.op_types import dtype_name
+from harness.evidence.placed import Placed, executed_ops, kernels_of, op_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
 from harness.evidence.roles import role_of
 from harness.evidence.sizes import Shape, shapes_of, transfers_of
 from harness.evidence.steps import Recording, Step
 from harness.evidence.trace import Trace
 from harness.evidence.transfers import Part, Transfers
-from harness.evidence.userops import inputs_in_trace, name_in_trace, user_ops
+from harness.evidence.userops import OUTSIDE_PREFIX, name_in_trace, user_ops
 from harness.evidence.work import estimate, work_of
-from harness.evidence.xla import cluster_ops
+
+_Found = TypeVar("_Found")
 
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(?P<backward>__backward_)?(?P<name>.*?)(?:_\d+)+$")
-
-
-class _Names:
-    """Gives each op a name that is the same in each run: its type or its function, numbered in order."""
-
-    def __init__(self) -> None:
-        self.taken: Counter[str] = Counter()
-
-    def unique(self, base: str) -> str:
-        count = self.taken[base]
-        self.taken[base] += 1
-        return base if count == 0 else f"{base}_{count}"
 
 
 def build(recording: Recording, outputs: Any = None) -> Trace:
@@ -51,22 +40,21 @@ def build(recording: Recording, outputs: Any = None) -> Trace:
 class _Builder:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.names = _Names()
+        self.taken: Counter[str] = Counter()
         self.ops: list[Op] = []
         self.transfers: list[Part] = []
+        #: What finds out, on demand, the collectives, and by the names of ops their work, shapes and places.
         self.collectives: list[Callable[[], list[Collective]]] = []
+        self.work: list[Callable[[], Mapping[str, float]]] = [self.work_of_eager_ops]
+        self.shapes: list[Callable[[], Mapping[str, Sequence[Shape]]]] = [self.shapes_of_eager_ops]
+        self.places: list[Callable[[], Mapping[str, tuple[str, ...]]]] = [lambda: self.eager_places]
+        #: By the name of an eager op: its type, the shapes of its inputs and results; and the lines of the program.
+        self.eager_shapes: dict[str, tuple[str, Sequence[Shape], Sequence[Shape]]] = {}
+        self.eager_places: dict[str, tuple[str, ...]] = {}
         #: The op that made a tensor, and which of its outputs it is.
         self.maker: dict[int, Tensor] = {
             tensor_id: (f"argument[{index}]", 0) for index, tensor_id in enumerate(recording.arguments)
         }
-        #: What the work of eager ops is estimated from, by name, and what works out that of a function's.
-        self.eager_work: dict[str, tuple[str, Sequence[Shape], Sequence[Shape]]] = {}
-        self.work: list[Callable[[], dict[str, float]]] = []
-        #: The shapes of what the ops of functions make.
-        self.shapes: list[Callable[[], dict[str, list[Shape]]]] = []
-        #: The same for the lines of the user's program.
-        self.eager_places: dict[str, tuple[str, ...]] = {}
-        self.places: list[Callable[[], dict[str, tuple[str, ...]]]] = []
         self.fetched: set[tuple[int, DeviceName]] = set()
         #: Names of the nodes that belong to the functions whose graph this is, by the graph's id.
         self.own: dict[int, set[str]] = {}
@@ -91,32 +79,17 @@ class _Builder:
             outputs,
             shared(steps),
             {f"argument[{index}]": kind for index, kind in enumerate(self.recording.kinds)},
-            self.find_collectives,
-            self.find_work,
-            self.find_shapes,
-            self.find_places,
+            lambda: [found for part in self.collectives for found in part()],
+            partial(_together, self.work),
+            partial(_together, self.shapes),
+            partial(_together, self.places),
         )
 
-    def find_collectives(self) -> list[Collective]:
-        return [found for part in self.collectives for found in part()]
+    def work_of_eager_ops(self) -> dict[str, float]:
+        return {name: estimate(*shapes) for name, shapes in self.eager_shapes.items()}
 
-    def find_work(self) -> dict[str, float]:
-        found = {name: estimate(*shapes) for name, shapes in self.eager_work.items()}
-        for part in self.work:
-            found.update(part())
-        return found
-
-    def find_shapes(self) -> dict[str, Sequence[Shape]]:
-        found: dict[str, Sequence[Shape]] = {name: results for name, (_, _, results) in self.eager_work.items()}
-        for part in self.shapes:
-            found.update(part())
-        return found
-
-    def find_places(self) -> dict[str, tuple[str, ...]]:
-        found = dict(self.eager_places)
-        for part in self.places:
-            found.update(part())
-        return found
+    def shapes_of_eager_ops(self) -> dict[str, Sequence[Shape]]:
+        return {name: results for name, (_, _, results) in self.eager_shapes.items()}
 
     def raised(self, graph: CollectedGraph) -> set[str]:
         """The nodes of a graph that belong to a function that raised."""
@@ -141,14 +114,20 @@ class _Builder:
             ops.append(op if same else replace(op, forward=forward, inputs=inputs, ports=ports))
         return ops
 
+    def unique(self, base: str) -> str:
+        """Give an op a name that is the same in each run: its type or its function, numbered in order."""
+        count = self.taken[base]
+        self.taken[base] += 1
+        return base if count == 0 else f"{base}_{count}"
+
     def name(self, step: Step) -> None:
         if step.type not in self.recording.functions:
-            step.label = self.names.unique(step.type)
+            step.label = self.unique(step.type)
             return
         match = _FUNCTION.match(step.type)
         base = match["name"] if match is not None else step.type
         step.backward = match is not None and match["backward"] is not None
-        step.label = self.names.unique(f"{base}.backward" if step.backward else base)
+        step.label = self.unique(f"{base}.backward" if step.backward else base)
 
     def add_eager(self, step: Step) -> None:
         name = step.label
@@ -169,7 +148,7 @@ class _Builder:
                 ports=tuple([port for _, port in given]) if any(port for _, port in given) else (),
             )
         )
-        self.eager_work[name] = step.type, step.shapes, step.results
+        self.eager_shapes[name] = step.type, step.shapes, step.results
         self.eager_places[name] = step.places
         if step.held and device is not None:
             self.fetch(step, device)
@@ -188,13 +167,8 @@ class _Builder:
 
     def add_data(self, name: str, function: Any) -> None:
         """A function that a ``tf.data`` pipeline runs by itself: TensorFlow does not tell where its ops run."""
-        for op in user_ops(Graph(function.node_def, self.recording.functions), DeviceName()).ops:
-            requested = op.requested if op.requested != DeviceName() else None
-            inputs, ports = inputs_in_trace(op, name)
-            dtypes = output_dtypes(op.type, op.attributes)
-            self.ops.append(
-                Op(f"{name}/{op.path}", op.type, None, None, requested, "data", None, dtypes, inputs, ports=ports)
-            )
+        written = user_ops(Graph(function.node_def, self.recording.functions), DeviceName()).ops
+        self.ops.extend(replace(op_of(op, None, name, None), role="data") for op in written)
 
     def add_call(self, step: Step) -> None:
         name = step.label
@@ -210,14 +184,17 @@ class _Builder:
             # TensorFlow ran the function and reported no graph, so its content is unknown.
             self.ops.append(Op(name, "PartitionedCall", None, None, requested, "control"))
             return
-        unit = name if compiled else None
+        unit = OUTSIDE_PREFIX + name if compiled else None
         written = user_ops(self.graph_of(step), requested, arguments=arguments, gradient_of=gradient_of, unit=unit)
         self.places.append(partial(places_in, written.ops, name, step.type))
         for index, (path, port) in written.returned.items():
             if index < len(step.outputs):
                 self.maker[step.outputs[index]] = name_in_trace(path, name), port
         if body is None or compiled:
-            self.ops.extend(cluster_ops(written.ops, device=_device(step.device), name=name, forward_name=forward_name))
+            # XLA made one unit of it, which ran on one device.
+            device = _device(step.device)
+            cluster = Placed("XlaCluster", device) if device is not None else None
+            self.ops.extend(op_of(op, cluster, name, forward_name) for op in written.ops)
             return
         # Ops that ran eagerly while the function ran are handed over in one with it.
         own = self.own.setdefault(id(body), set())
@@ -233,9 +210,7 @@ class _Builder:
         function = self.recording.functions[call.type]
         if call.body is None:
             return Graph.of_function(function, self.recording.functions)
-        graph = Graph.of(call.body.before)
-        own = {node.name for node in function.node_def}
-        return Graph([node for node in graph.nodes if node.name != node.op or node.name in own], graph.library)
+        return Graph.of(call.body.before, {node.name for node in function.node_def})
 
     def add_unseen(self) -> None:
         """Ops that no callback saw: started by a thread that is older than the trace, or by TensorFlow itself."""
@@ -249,18 +224,21 @@ class _Builder:
                 continue
             if meshes:
                 # A mesh of DTensor runs one function on each of its devices, all under the same names.
-                self.ops.extend(executed_ops(graph, self.names.unique("function")))
+                self.ops.extend(executed_ops(graph, self.unique("function")))
             else:
-                name = self.names.unique("function")
-                whole = Graph.of(graph.before)
-                own = Graph([node for node in whole.nodes if node.name != node.op], whole.library)
-                self.ops.extend(ops_of(graph, user_ops(own, DeviceName()).ops, DeviceName(), name, None))
+                name = self.unique("function")
+                written = user_ops(Graph.of(graph.before, ()), DeviceName()).ops
+                self.ops.extend(ops_of(graph, written, DeviceName(), name, None))
                 self.transfers.append(partial(transfers_of, graph, name))
                 self.collectives.append(partial(collectives_of, graph, name))
         for op_type, device in sorted(kernels):
             if not self.kernels_seen[op_type, device] and op_type not in self.recording.raised:
                 self.kernels_seen[op_type, device] += 1
-                self.ops.append(Op(self.names.unique(op_type), op_type, op_type, device, None, role_of(op_type)))
+                self.ops.append(Op(self.unique(op_type), op_type, op_type, device, None, role_of(op_type)))
+
+
+def _together(parts: Sequence[Callable[[], Mapping[str, _Found]]]) -> dict[str, _Found]:
+    return {name: found for part in parts for name, found in part().items()}
 
 
 def _device(name: str | None) -> DeviceName | None:

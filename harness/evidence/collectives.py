@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness._tensorflow import CollectedGraph
 from harness.devices.name import DeviceName
@@ -27,14 +26,10 @@ def collectives_of(graph: CollectedGraph, name: str, shapes: Sequence[Shape] = (
     nodes = [node for part in graph.partitions for node in part.node if role_of(node.op) == "collective" and node.input]
     if not nodes:
         return []
-    given = _given(graph.after)
+    # The first input of each, before tensors were sent between partitions.
+    given = {node.name: node.input[0] for node in graph.after.node if role_of(node.op) == "collective" and node.input}
     sizes = sizes_of(graph.after, [given[node.name] for node in nodes if node.name in given], shapes)
     return [
         Collective(node.op, DeviceName.parse(node.device), f"{name}/{node.name}", sizes.get(given.get(node.name, "")))
         for node in nodes
     ]
-
-
-def _given(graph: Any) -> dict[str, str]:
-    """The first input of each collective, by its name, before tensors were sent between partitions."""
-    return {node.name: node.input[0] for node in graph.node if role_of(node.op) == "collective" and node.input}

@@ -6,26 +6,24 @@ from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_CONDITIONALS = frozenset({"If", "StatelessIf"})
-_CASES = frozenset({"Case", "StatelessCase"})
-_LOOPS = frozenset({"While", "StatelessWhile"})
 
 Kind = Literal["graph", "call", "branch", "loop", "data"]
 
 
 def bodies_of(node: Any, library: Collection[str]) -> Iterator[tuple[str, Kind, str]]:
     """The functions that become a part of the graph: (part of the name after inlining, kind, function's name)."""
+    control = node.op.removeprefix("Stateless")
     if node.op in library:
         yield "", "call", node.op
     elif node.op in CALLS:
         yield "", "call", _function(node, "f")
-    elif node.op in _CONDITIONALS:
+    elif control == "If":
         yield "then/", "branch", _function(node, "then_branch")
         yield "else/", "branch", _function(node, "else_branch")
-    elif node.op in _LOOPS:
+    elif control == "While":
         yield "cond/", "loop", _function(node, "cond")
         yield "body/", "loop", _function(node, "body")
-    elif node.op in _CASES:
+    elif control == "Case":
         for index, branch in enumerate(node.attr["branches"].list.func):
             yield f"branch{index}/", "branch", branch.name
     elif "Dataset" in node.op:

@@ -8,3 +8,4 @@ FORWARD_ATTRIBUTE = "_harness_forward"
 FORWARD_ELSEWHERE_ATTRIBUTE = "_harness_forward_elsewhere"
 #: On a backward op that belongs to no single forward op, such as a sum of gradients.
 BACKWARD_ATTRIBUTE = "_harness_backward"
+MARKS = (FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE, BACKWARD_ATTRIBUTE)

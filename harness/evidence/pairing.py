@@ -9,11 +9,12 @@ as the ops of one gradient are made in a row.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.evidence.bodies import Body, node_of
+from harness.evidence.bodies import Body, node_of, port_of
 from harness.evidence.derivatives import PASSED_THROUGH, derivative_of, may_begin, may_go_on, may_make, reads_output
 
 _TAPE = "gradient_tape/"
@@ -129,10 +130,7 @@ class _Pairing:
 
     def find_custom_helpers(self) -> list[_Node]:
         """Ops that only ops of custom gradients read are theirs too."""
-        readers: dict[_Node, list[_Node]] = {}
-        for node in self.nodes:
-            for source in node.sources:
-                readers.setdefault(source, []).append(node)
+        readers = _readers(self.nodes)
         first = min((node.index for node in self.tape), default=0)
         found = []
         for node in reversed(self.nodes[first:]):
@@ -161,14 +159,14 @@ class _Pairing:
 
     def find_candidates(self) -> None:
         by_scope: dict[str, list[_Node]] = {}
-        begun = {_scope(node): set[str]() for node in self.tape}
+        begun = defaultdict[str, set[str]](set)
         for node in self.tape:
             begun[_scope(node)].add(node.type)
         for node in self.nodes:
             if node.type not in _NO_FORWARD:
                 # An op is made in the scope around it (Tanh), or in one of its own name (a MatMul of tf.matmul).
                 by_scope.setdefault(node.name, []).append(node)
-                if not any(may_begin(node.type, begin) for begin in begun.get(node.name, ())):
+                if not any(may_begin(node.type, begin) for begin in begun[node.name]):
                     by_scope.setdefault(node.name.rpartition("/")[0], []).append(node)
         for node in self.tape:
             if node.type == "Const":
@@ -290,13 +288,19 @@ class _Pairing:
 
     def follow_readers(self) -> None:
         """A constant, or what is made of constants alone, belongs to the op that reads it."""
-        readers: dict[_Node, list[_Node]] = {}
-        for node in self.tape:
-            for source in node.sources:
-                readers.setdefault(source, []).append(node)
+        readers = _readers(self.tape)
         for node in reversed(self.tape):
             if not node.open and node in readers:
                 node.open = set(readers[node][0].open)
+
+
+def _readers(nodes: Iterable[_Node]) -> dict[_Node, list[_Node]]:
+    """The ops among ``nodes`` that read each op."""
+    readers: dict[_Node, list[_Node]] = {}
+    for node in nodes:
+        for source in node.sources:
+            readers.setdefault(source, []).append(node)
+    return readers
 
 
 def _which_input(maker: _Node, forward: _Node, tensor: str) -> int | None:
@@ -305,15 +309,10 @@ def _which_input(maker: _Node, forward: _Node, tensor: str) -> int | None:
         if maker.type == "Slice":
             # Where each part begins is one output of a ConcatOffset each.
             tensor = next((text for text in maker.tensors if "ConcatOffset" in text), "")
-        return _port(tensor) if maker.type in ("Slice", "SplitV", "Unpack") and tensor else None
+        return port_of(tensor) if maker.type in ("Slice", "SplitV", "Unpack") and tensor else None
     if forward.type.endswith(tuple(_WHICH)):
         return None
     return next((at for ending, at in _WHICH.items() if maker.type.endswith(ending)), None)
-
-
-def _port(tensor: str) -> int:
-    port = tensor.rpartition(":")[2]
-    return int(port) if ":" in tensor and port.isdigit() else 0
 
 
 def _result(forward: _Node) -> _Node:

@@ -13,6 +13,7 @@ from harness.evidence.op import Op
 from harness.evidence.op_types import attribute_text, output_dtypes, written_type
 from harness.evidence.roles import role_of
 from harness.evidence.userops import UserOp, inputs_in_trace, name_in_trace
+from harness.tensorflow_version import RECEIVES, SENDS
 
 #: Inlining a branch or a loop body adds a number behind its part of the name: ``cond/then/_25/cond/Exp``.
 _INLINED = re.compile(r"(?<=/)(then|else|body|cond|branch\d+)/_\d+(?=/)")
@@ -20,9 +21,8 @@ _INLINED = re.compile(r"(?<=/)(then|else|body|cond|branch\d+)/_\d+(?=/)")
 _REWRITTEN = re.compile(r"(?:^|(?<=/))ArithmeticOptimizer/(?P<rule>[A-Za-z0-9]+)_(?P<name>[^/]+)$")
 #: The end of the name of an op that stands for a row of elementwise ops.
 _COMPOSED = "/unary_ops_composition"
-SENDS = frozenset({"_Send", "_HostSend"})
 #: Named after the op whose tensor they copy, with a number behind it: no evidence of where that op ran.
-_COPIES = SENDS | {"_Recv", "_HostRecv"}
+_COPIES = frozenset({*SENDS, *RECEIVES})
 _ARGUMENTS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 _PLUMBING = (
     _COPIES
@@ -110,7 +110,9 @@ def ops_of(
     """
     placed = placed_nodes(graph, requested)
     taken_in = _taken_in(written, placed)
-    ops = [_op(op, placed.get(op.unit or op.path) or taken_in.get(op.path), name, forward_name) for op in written]
+    ops = [
+        op_of(op, placed.get(op.body.unit or op.path) or taken_in.get(op.path), name, forward_name) for op in written
+    ]
     known = {op.path: op for op in written}
     shown = {id(node) for node in taken_in.values()}
     for path, node in placed.items():
@@ -152,23 +154,25 @@ def _forward(op: UserOp, name: str, forward_name: str | None) -> str | None:
     return None if op.forward is None else name_in_trace(op.forward, name, forward_name)
 
 
-def _op(op: UserOp, found: Placed | None, name: str, forward_name: str | None) -> Op:
+def op_of(op: UserOp, found: Placed | None, name: str, forward_name: str | None) -> Op:
+    """An op of the function that is called ``name``, which ran as ``found``."""
     if found is not None and found.type in _REMOVED and op.type not in _PLUMBING:
         found = None
     inputs, ports = inputs_in_trace(op, name)
+    body = op.body
     return Op(
         name=f"{name}/{op.path}",
         type=op.type,
-        executed_type=None if found is None else ("XlaCluster" if op.unit is not None else found.type),
+        executed_type=None if found is None else ("XlaCluster" if body.unit is not None else found.type),
         device=None if found is None else runs_on(op.type, found.device),
         requested=op.requested if op.requested != DeviceName() else None,
-        role="data" if op.in_data else role_of(op.type, op.path, gradient=op.gradient),
+        role="data" if body.kind == "data" else role_of(op.type, op.path, gradient=op.gradient),
         forward=_forward(op, name, forward_name),
-        dtypes=output_dtypes(op.type, op.attributes),
+        dtypes=output_dtypes(op.type, op.node.attr),
         inputs=inputs,
         ports=ports,
-        branch=f"{name}/{op.branch}" if op.branch is not None else None,
-        unit=f"{name}/{op.unit}" if op.unit is not None else None,
+        branch=f"{name}/{body.branch}" if body.branch is not None else None,
+        unit=name_in_trace(body.unit, name) if body.unit is not None else None,
     )
 
 

@@ -76,10 +76,10 @@ def places_in(ops: Iterable[UserOp], call: str, function: str) -> dict[str, tupl
     found: dict[str, tuple[str, ...]] = {}
     known: dict[str, dict[str, list[tuple[str, int]]]] = {}
     for op in ops:
-        name = op.function or function
+        name = op.body.function or function
         if name not in known:
             known[name] = lines_of(name)
-        frames = takewhile(lambda frame: module_of(frame[0]) != _CALLER, known[name].get(op.node, ()))
+        frames = takewhile(lambda frame: module_of(frame[0]) != _CALLER, known[name].get(op.node.name, ()))
         places = (place(file, line) for file, line in frames if in_users(module_of(file), file))
         found[f"{call}/{op.path}"] = tuple(islice(places, 2))
     return found

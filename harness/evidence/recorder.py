@@ -50,7 +50,7 @@ class Recorder(Tapes):
         if "Dataset" in op_type:
             step.functions = self.functions_in(attributes)
         self.ran(step, inputs, outputs)
-        self.add(step)
+        self.add(step, attributes)
 
     def on_node(self, node: Any) -> None:
         """An op was added to a graph."""
@@ -92,7 +92,7 @@ class Recorder(Tapes):
             moved = [tensor for tensor in inputs if tensor.backing_device != device]
             if moved and device is not None:
                 step.held = [
-                    (tensor._id, tensor.backing_device, _size_bytes(tensor))
+                    (tensor._id, tensor.backing_device, int(tensor._num_elements() * tensor.dtype.size))
                     for tensor in moved
                     if tensor._datatype_enum() not in HOST_DTYPE_NUMBERS
                 ]
@@ -170,16 +170,13 @@ class Recorder(Tapes):
             # Without a scope an op runs on the first device of a kind, on a GPU where it has a kernel there.
             default = sorted((d for d in known if d.endswith(":0")), key=lambda d: (_is_remote(d), ":GPU:" not in d))
             asked = [step.scope] if step.scope else default
-            order = [*held, *asked] if _reads_a_resource(inputs) else [*asked, *held]
+            reads_resource = _reads_a_resource(inputs)
+            order = [*held, *asked] if reads_resource else [*asked, *held]
             wanted = [device for device in order if device in known]
-            if made is None and not known:
-                made = self._of_another_process(inputs)
+            if made is None and not known and reads_resource and _is_remote(inputs[0].device):
+                made = str(inputs[0].device)  # in another process, whose kernels are not known here
             self.kernels[key] = made or (wanted or [None])[0] or (next(iter(known)) if len(known) == 1 else None)
         return self.kernels[key]
-
-    def _of_another_process(self, inputs: Any) -> str | None:
-        """Where an op ran for which no kernel was made in this process: TensorFlow runs it where its variable lives."""
-        return str(inputs[0].device) if _reads_a_resource(inputs) and _is_remote(inputs[0].device) else None
 
     def collect(self) -> list[CollectedGraph]:
         """Fetch what TensorFlow placed since the last time.
@@ -200,10 +197,6 @@ class Recorder(Tapes):
         else:
             here = forward.graph == step.graph
             mark(node, FORWARD_ATTRIBUTE if here else FORWARD_ELSEWHERE_ATTRIBUTE, forward.name)
-
-
-def _size_bytes(tensor: Any) -> int:
-    return int(tensor._num_elements() * tensor.dtype.size)
 
 
 @contextmanager
@@ -261,4 +254,4 @@ def _reads_a_resource(inputs: Any) -> bool:
 
 
 def _is_remote(device: str | None) -> bool:
-    return device is not None and DeviceName.parse(device).job not in (None, "localhost")
+    return device is not None and not DeviceName.parse(device).in_this_process

@@ -8,6 +8,7 @@ from typing import Any
 from harness._tensorflow import CollectedGraph
 from harness.evidence.op import Transfer
 from harness.evidence.placed import sends_of, user_path
+from harness.lazy import tf
 
 #: Shape of an argument of the function, ``None`` for what is not known.
 Shape = Sequence[int | None] | None
@@ -66,8 +67,6 @@ def shape_of(tensor: Any) -> Shape:
 
 def imported(graph: Any, shapes: Sequence[Shape]) -> Any | None:
     """The ``tf.Graph`` of a definition, whose tensors have shapes; ``None`` where TensorFlow does not import it."""
-    import tensorflow as tf
-
     definition = _with_shapes(graph, shapes)
     whole = tf.Graph()
     try:
@@ -81,8 +80,6 @@ def imported(graph: Any, shapes: Sequence[Shape]) -> Any | None:
 
 def _with_shapes(graph: Any, shapes: Sequence[Shape]) -> Any:
     """A copy of the graph without devices, its arguments of the shapes that they were called with."""
-    import tensorflow as tf
-
     copy = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph)
     for node in copy.node:
@@ -91,9 +88,6 @@ def _with_shapes(graph: Any, shapes: Sequence[Shape]) -> Any:
         if node.op == "_Arg" and node.attr["index"].i < len(shapes):
             shape = shapes[node.attr["index"].i]
             if shape is not None and "_handle_shapes" not in node.attr:
-                node.attr["_output_shapes"].CopyFrom(
-                    tf.compat.v1.AttrValue(
-                        list=tf.compat.v1.AttrValue.ListValue(shape=[tf.TensorShape(shape).as_proto()])
-                    )
-                )
+                known = tf.compat.v1.AttrValue.ListValue(shape=[tf.TensorShape(shape).as_proto()])
+                node.attr["_output_shapes"].list.CopyFrom(known)
     return copy

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from harness.atomic_file import write_atomically
 from harness.devices.name import DeviceName
 from harness.errors import InvalidRecord, TraceNotSaved
 from harness.evidence.op import Evidence, Op, Role, Transfer
+
+_Kind = TypeVar("_Kind")
 
 #: Version of the stored form. A reader accepts this one and all earlier ones.
 TRACE_SCHEMA_VERSION = 1
@@ -56,7 +58,7 @@ def load(path: Path) -> tuple[tuple[Op, ...], tuple[Transfer, ...]]:
 
 
 def _op_record(op: Op) -> dict[str, Any]:
-    record: dict[str, Any] = {
+    record = {
         "name": op.name,
         "type": op.type,
         "executed_type": op.executed_type,
@@ -64,13 +66,8 @@ def _op_record(op: Op) -> dict[str, Any]:
         "requested": str(op.requested) if op.requested is not None else None,
         "role": op.role,
     }
-    for key in ("forward", "unit", "branch"):
-        if getattr(op, key) is not None:
-            record[key] = getattr(op, key)
-    for key in ("dtypes", "inputs", "ports"):
-        if getattr(op, key):
-            record[key] = list(getattr(op, key))
-    return record
+    rest = {key: getattr(op, key) for key in ("forward", "unit", "branch", "dtypes", "inputs", "ports")}
+    return record | {key: value for key, value in rest.items() if value}
 
 
 def _op(record: dict[str, Any]) -> Op:
@@ -85,10 +82,10 @@ def _op(record: dict[str, Any]) -> Op:
         requested=_device(record["requested"]),
         role=role,
         forward=_text_or_none(record, "forward"),
-        dtypes=_texts(record, "dtypes"),
-        inputs=_texts(record, "inputs"),
+        dtypes=_listed(record, "dtypes", str, "strings"),
+        inputs=_listed(record, "inputs", str, "strings"),
         unit=_text_or_none(record, "unit"),
-        ports=_numbers(record, "ports"),
+        ports=_listed(record, "ports", int, "integers"),
         branch=_text_or_none(record, "branch"),
     )
 
@@ -129,15 +126,8 @@ def _text_or_none(record: dict[str, Any], key: str) -> str | None:
     return None if record.get(key) is None else _text(record, key)
 
 
-def _texts(record: dict[str, Any], key: str) -> tuple[str, ...]:
+def _listed(record: dict[str, Any], key: str, kind: type[_Kind], what: str) -> tuple[_Kind, ...]:
     values = record.get(key, ())
-    if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
-        raise TypeError(f"{key} = {values!r}; accepted: a list of strings")
-    return tuple(values)
-
-
-def _numbers(record: dict[str, Any], key: str) -> tuple[int, ...]:
-    values = record.get(key, ())
-    if not isinstance(values, (list, tuple)) or not all(isinstance(value, int) for value in values):
-        raise TypeError(f"{key} = {values!r}; accepted: a list of integers")
+    if not isinstance(values, (list, tuple)) or not all(isinstance(value, kind) for value in values):
+        raise TypeError(f"{key} = {values!r}; accepted: a list of {what}")
     return tuple(values)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import overload
 
 from harness.evidence.op import Transfer
@@ -18,39 +20,31 @@ class Transfers(Sequence[Transfer]):
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = list(parts)
-        self._all: tuple[Transfer, ...] | None = None
+        self._parts = parts
 
-    def _resolved(self) -> tuple[Transfer, ...]:
-        if self._all is None:
-            found: list[Transfer] = []
-            for part in self._parts:
-                if isinstance(part, Transfer):
-                    found.append(part)
-                else:
-                    found.extend(part())
-            self._all = tuple(found)
-            self._parts = []
-        return self._all
+    @cached_property
+    def _all(self) -> tuple[Transfer, ...]:
+        parts = ([part] if isinstance(part, Transfer) else part() for part in self._parts)
+        return tuple(chain.from_iterable(parts))
 
     @overload
     def __getitem__(self, index: int) -> Transfer: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[Transfer, ...]: ...
     def __getitem__(self, index: int | slice) -> Transfer | tuple[Transfer, ...]:
-        return self._resolved()[index]
+        return self._all[index]
 
     def __len__(self) -> int:
-        return len(self._resolved())
+        return len(self._all)
 
     def __iter__(self) -> Iterator[Transfer]:
-        return iter(self._resolved())
+        return iter(self._all)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._resolved() == tuple(other)
+        return isinstance(other, Sequence) and self._all == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self._resolved())
+        return hash(self._all)
 
     def __repr__(self) -> str:
-        return f"Transfers({list(self._resolved())!r})"
+        return f"Transfers({list(self._all)!r})"

@@ -7,19 +7,16 @@ name that TensorFlow gives to the op (``gradients/Tanh_grad/TanhGrad``); and how
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.devices.name import DeviceName
 from harness.evidence.bodies import Body, Graph, Tensor, device_of, merge, open_bodies, symbolic_forward
-from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
+from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE, MARKS
 from harness.evidence.op_types import attribute_text
 from harness.evidence.pairing import pair
 from harness.evidence.roles import in_gradient_scope
-
-#: Sums of gradients: they belong to no single forward op.
-_SUMS = frozenset({"AddN"})
 
 
 @dataclass(slots=True)
@@ -28,19 +25,13 @@ class UserOp:
 
     path: str
     type: str
+    #: The function that it is a node of, or the graph, and what stands there.
+    body: Body
+    node: Any
     requested: DeviceName
-    attributes: Mapping[str, Any]
     inputs: tuple[Tensor, ...]
     gradient: bool
     forward: str | None
-    unit: str | None
-    #: Runs inside a ``tf.data`` pipeline: TensorFlow does not say where.
-    in_data: bool
-    #: Path of the condition that decides whether it runs.
-    branch: str | None
-    #: The function that it is a node of, empty for the graph's own, and what it is called there.
-    function: str
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,22 +119,19 @@ def _ops(body: Body) -> list[UserOp]:
             gradient = True
             partner = wired[node.name]
             forward = body.prefix + partner if partner is not None else None
-        if forward is None and gradient and node.op not in _SUMS:
-            forward = body.of
+        # A sum of gradients belongs to no single forward op.
+        if forward is None and gradient and node.op != "AddN":
+            forward = body.forward.owner if body.forward is not None else None
         ops.append(
             UserOp(
                 path=body.prefix + node.name,
                 type=node.op,
+                body=body,
+                node=node,
                 requested=merge(device_of(node), body.requested),
-                attributes=node.attr,
                 inputs=body.inputs(node),
                 gradient=gradient or forward is not None,
                 forward=forward,
-                unit=body.unit,
-                in_data=body.kind == "data",
-                branch=body.branch,
-                function=body.function,
-                node=node.name,
             )
         )
     return ops
@@ -170,11 +158,6 @@ def _named(body: Body, node: Any) -> str | None:
 
 def _needs_pairing(body: Body) -> bool:
     """Whether there are ops that a tape made in this body while nobody watched."""
-    return any(
-        node.name.startswith("gradient_tape/")
-        and FORWARD_ATTRIBUTE not in node.attr
-        and BACKWARD_ATTRIBUTE not in node.attr
-        and FORWARD_ELSEWHERE_ATTRIBUTE not in node.attr
-        and body.forward is None
-        for node in body.nodes
+    return body.forward is None and any(
+        node.name.startswith("gradient_tape/") and not any(mark in node.attr for mark in MARKS) for node in body.nodes
     )

@@ -17,7 +17,7 @@ from harness.parallel.wrappers import stay_installed
 
 
 class Observer(Protocol):
-    """Gets calls while TensorFlow runs. ``run`` continues with what TensorFlow would have done.
+    """Gets calls while TensorFlow runs.
 
     Each method is called in the thread that does the work. Ops run as soon as TensorFlow is watched, before the body
     begins: Python frees a variable at any time.
@@ -31,31 +31,20 @@ class Observer(Protocol):
     def on_node(self, node: Any) -> None:
         """An op was added to a graph."""
 
-    def on_gradient(
-        self,
-        op_type: str,
-        inputs: Any,
-        outputs: Any,
-        out_grads: Sequence[Any],
-        scope: str | None,
-        run: Callable[[], Any],
-    ) -> Any:
-        """The gradient of one forward op, made in a name ``scope``, is about to be computed.
+    def on_recorded(self, op_type: str, attributes: Any, outputs: Sequence[Any]) -> None:
+        """A tape records an op, as in a graph, with these attributes, which it hands to the op's gradient function."""
 
-        Inputs and outputs that TensorFlow did not keep are ``None`` or missing. Returns what ``run`` returns.
-        """
+    def forward_of(self, attributes: Any) -> Any:
+        """The op with these attributes, for :meth:`within`."""
 
     def on_region(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """A region with a backward function of its own was put on the tape: a custom gradient, a call of a function.
 
-        What is returned comes back in :meth:`on_region_gradient`.
+        What is returned is for :meth:`within`.
         """
 
-    def on_region_gradient(self, region: Any, run: Callable[[], Any]) -> Any:
-        """The gradient of such a region is about to be computed; returns what ``run`` returns."""
-
-    def on_play(self, targets: Any, seeds: Any, run: Callable[[], Any]) -> Any:
-        """A tape is about to be played back from ``targets``, with ``seeds`` as their gradients or ``None``."""
+    def within(self, forward: Any, run: Callable[[], Any]) -> Any:
+        """Return what ``run`` returns, which computes the gradient of an op or a region; ``None``: of no single op."""
 
     def on_turn_over(self) -> None:
         """This thread ran an op or a function, has yet to return from it, and others may run theirs."""
@@ -122,7 +111,8 @@ def watched(observer: Observer) -> Iterator[None]:
         for owner, name, replacement in (
             (private.backprop, "_gradient_function", hooks.on_gradient),
             (private.imperative_grad, "imperative_grad", hooks.on_play),
-            (private.record, "record_operation", hooks.on_record),
+            (private.record, "record_operation", hooks.on_region),
+            (private.execute, "record_gradient", hooks.on_recorded),
             (private.graph, "_create_op_internal", hooks.on_nodes(private.graph._create_op_internal)),
             (private.context.Context, "call_function", hooks.in_turn(private.context.Context.call_function, 1)),
             (private.pywrap, "TFE_Py_FastPathExecute", hooks.in_turn(private.pywrap.TFE_Py_FastPathExecute, 1)),
@@ -166,6 +156,7 @@ class _Hooks:
         self.gradient_function = private.backprop._gradient_function
         self.imperative_grad = private.imperative_grad.imperative_grad
         self.record_operation = private.record.record_operation
+        self.record_gradient = private.execute.record_gradient
         self.trace_function = threading.gettrace()
         self.turn = threading.RLock()
         self.patience_s = _PATIENCE_S
@@ -217,22 +208,22 @@ class _Hooks:
         observer = self.observer
         if observer is None:
             return self.gradient_function(*arguments)
-        op_type, _, _, inputs, outputs, out_grads, _, scope = arguments
-        return observer.on_gradient(
-            op_type, inputs, outputs, out_grads, scope, lambda: self.gradient_function(*arguments)
-        )
+        return observer.within(observer.forward_of(arguments[1]), lambda: self.gradient_function(*arguments))
 
-    def on_play(
-        self, tape: Any, target: Any, sources: Any, output_gradients: Any = None, *rest: Any, **named: Any
-    ) -> Any:
+    def on_play(self, *arguments: Any, **named: Any) -> Any:
         observer = self.observer
 
         def run() -> Any:
-            return self.imperative_grad(tape, target, sources, output_gradients, *rest, **named)
+            return self.imperative_grad(*arguments, **named)
 
-        return run() if observer is None else observer.on_play(target, output_gradients, run)
+        return run() if observer is None else observer.within(None, run)
 
-    def on_record(
+    def on_recorded(self, op_name: Any, inputs: Any, attrs: Any, outputs: Any) -> Any:
+        if self.observer is not None:
+            self.observer.on_recorded(op_name, attrs, outputs)
+        return self.record_gradient(op_name, inputs, attrs, outputs)
+
+    def on_region(
         self,
         op_type: Any,
         output_tensors: Any,
@@ -246,7 +237,7 @@ class _Hooks:
             observer = self.observer
             if observer is None:
                 return backward_function(*out_grads)
-            return observer.on_region_gradient(region, lambda: backward_function(*out_grads))
+            return observer.within(region, lambda: backward_function(*out_grads))
 
         self.record_operation(op_type, output_tensors, input_tensors, backward, forward_function)
 

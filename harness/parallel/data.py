@@ -6,13 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from harness._tensorflow import as_autograph
 from harness.devices.device import Device, Devices
 from harness.errors import ShardingError
 from harness.lazy import tf
-from harness.parallel.given import given_names
+from harness.parallel.given import given_names, split_and_whole
 from harness.parallel.gradients import pinned_to
 from harness.parallel.making import variables_on
 from harness.parallel.notes import add_note
@@ -86,11 +87,7 @@ class DataParallel:
             if name in arguments:
                 raise TypeError(f"argument {name!r} is given twice: by position and by name")
             arguments[name] = value
-        missing = [name for name in self.broadcast if name not in arguments]
-        if missing:
-            raise ShardingError(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
-        split = {name: value for name, value in arguments.items() if name not in self.broadcast}
-        whole = {name: value for name, value in arguments.items() if name in self.broadcast}
+        split, whole = split_and_whole(arguments, self.broadcast, ShardingError)
         with self.on(self.devices.host):
             batch = gather_batch(split, self.axis)
             rows, shards = batch.shards(len(self.devices))
@@ -122,28 +119,23 @@ class DataParallel:
         return [*named, *(f"args[{index}]" for index in range(count - len(named)))][:count]
 
 
+@dataclass(eq=False)
 class _ShardCall:
     """One call of a :class:`DataParallel`: its nests, and how a shard runs."""
 
-    def __init__(
-        self,
-        parallel: DataParallel,
-        split: dict[str, Any],
-        whole: dict[str, Any],
-        batch: Batch,
-        positional: Sequence[str],
-    ) -> None:
-        self.parallel = parallel
-        #: The names of the arguments that ``fn`` gets by position, in their order.
-        self.positional = positional
-        self.split = split
-        self.batch = batch
-        self.structure: Any = None
-        self.present: list[bool] = []
+    parallel: DataParallel
+    split: dict[str, Any]
+    whole: dict[str, Any]
+    batch: Batch
+    #: The names of the arguments that ``fn`` gets by position, in their order.
+    positional: Sequence[str]
+    #: What ``fn`` returned.
+    outputs: Any = None
+
+    def __post_init__(self) -> None:
         #: Ragged results cannot be replaced by zeros where a shard has no rows.
-        self.ragged = any(isinstance(leaf, tf.RaggedTensor) for leaf in batch.leaves)
-        self.whole = whole
-        self.fn = as_autograph(inlined(parallel.fn))
+        self.ragged = any(isinstance(leaf, tf.RaggedTensor) for leaf in self.batch.leaves)
+        self.fn = as_autograph(inlined(self.parallel.fn))
 
     def run(self, rows: list[Any], shards: list[list[Any]]) -> list[list[Any]]:
         results: list[list[Any]] = []
@@ -160,12 +152,12 @@ class _ShardCall:
         """The number of rows is known when the graph runs: a device without a row is left out by a condition."""
         axes = [tf.range(tf.rank(like)) == self.parallel.axis % tf.rank(like) for like in first]
         shapes = [tf.where(axis, 0, tf.shape(like)) for axis, like in zip(axes, first, strict=True)]
-        leaves = tf.cond(
+        results = tf.cond(
             rows > 0,
             lambda: self.on_rows(_of_the_branch(own), rows, _of_the_branch(self.whole)),
             lambda: [tf.zeros(shape, like.dtype) for shape, like in zip(shapes, first, strict=True)],
         )
-        leaves = list(leaves) if isinstance(leaves, (list, tuple)) else [leaves]
+        leaves: list[Any] = tf.nest.flatten(results)  # tf.cond returns the one item of a list itself
         for leaf, like in zip(leaves, first, strict=True):
             if like.shape.rank is not None:
                 axis = self.parallel.axis % like.shape.rank
@@ -190,11 +182,8 @@ class _ShardCall:
 
     def on_rows(self, own: Sequence[Any], rows: Any, whole: dict[str, Any] | None = None) -> list[Any]:
         named = {**tf.nest.pack_sequence_as(self.split, list(own)), **(self.whole if whole is None else whole)}
-        outputs = self.fn(*[named.pop(name) for name in self.positional], **named)
-        flat = tf.nest.flatten(outputs)
-        self.structure = outputs
-        self.present = [leaf is not None for leaf in flat]
-        kept = [leaf for leaf in flat if leaf is not None]
+        self.outputs = self.fn(*[named.pop(name) for name in self.positional], **named)
+        kept = [leaf for leaf in tf.nest.flatten(self.outputs) if leaf is not None]
         if not kept:
             raise ShardingError("fn returned no tensor; return one value per row")
         parallel, host = self.parallel, self.parallel.devices.host
@@ -205,7 +194,7 @@ class _ShardCall:
 
     def pack(self, joined: list[Any]) -> Any:
         leaves = iter(joined)
-        return tf.nest.pack_sequence_as(self.structure, [next(leaves) if present else None for present in self.present])
+        return tf.nest.map_structure(lambda leaf: None if leaf is None else next(leaves), self.outputs)
 
 
 def _of_the_branch(arguments: Any) -> Any:

@@ -28,3 +28,14 @@ def given_callables(option: str, given: object, what: str, error: type[UsageErro
         if not callable(each):
             raise error(f"{option}[{index}]={each!r} is not callable; give {what}")
     return tuple(given)
+
+
+def split_and_whole(
+    arguments: dict[str, Any], broadcast: Sequence[str], error: type[UsageError]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Separate the arguments to split from those in ``broadcast``. Raise ``error`` if one of these is missing."""
+    missing = [name for name in broadcast if name not in arguments]
+    if missing:
+        raise error(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
+    split = {name: value for name, value in arguments.items() if name not in broadcast}
+    return split, {name: arguments[name] for name in arguments if name in broadcast}

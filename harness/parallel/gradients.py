@@ -25,10 +25,35 @@ class ColocateGradients(AbstractContextManager[None]):
     """What :func:`colocate_gradients` returns: a context manager and a decorator, for any number of uses."""
 
     def __enter__(self) -> None:
-        _enter()
+        """Enter the context in this thread. A replica thread may be within that of its caller already."""
+        if not thread.depth and not in_context():
+            install()
+            thread.entered = True
+            thread.strangers = 0
+            enter()
+        thread.depth += 1
 
     def __exit__(self, *error: object) -> None:
-        _leave(raised=error[0] is not None)
+        if not thread.depth:
+            raise UsageError(
+                "colocate_gradients was exited in a different thread; enter and exit it in the same thread"
+            )
+        thread.depth -= 1
+        if thread.depth or not thread.entered:
+            return
+        thread.entered = False
+        if in_context():
+            leave()
+        release()
+        sweep()
+        if thread.strangers and error[0] is None:
+            warnings.warn(
+                f"colocate_gradients: TensorFlow placed {plural(thread.strangers, 'gradient')} of ops that ran before "
+                "the context was entered, or in a thread outside of it, so that their devices are unknown; "
+                "enter the context before the forward pass",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def __call__(self, fn: _Fn) -> _Fn:
         """``fn``, run within the context; gradients of its ops are colocated wherever a tape asks for them."""
@@ -100,34 +125,3 @@ def pinned_to(device: str) -> Iterator[None]:
             yield
     finally:
         thread.shard = before
-
-
-def _enter() -> None:
-    """Enter the context in this thread. A replica thread may be within that of its caller already."""
-    if not thread.depth and not in_context():
-        install()
-        thread.entered = True
-        thread.strangers = 0
-        enter()
-    thread.depth += 1
-
-
-def _leave(*, raised: bool) -> None:
-    if not thread.depth:
-        raise UsageError("colocate_gradients was exited in a different thread; enter and exit it in the same thread")
-    thread.depth -= 1
-    if thread.depth or not thread.entered:
-        return
-    thread.entered = False
-    if in_context():
-        leave()
-    release()
-    sweep()
-    if thread.strangers and not raised:
-        warnings.warn(
-            f"colocate_gradients: TensorFlow placed {plural(thread.strangers, 'gradient')} of ops that ran before the "
-            "context was entered, or in a thread outside of it, so that their devices are unknown; "
-            "enter the context before the forward pass",
-            RuntimeWarning,
-            stacklevel=3,
-        )

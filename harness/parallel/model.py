@@ -9,7 +9,7 @@ from typing import Any
 from harness.devices.device import Device, Devices
 from harness.errors import StageError
 from harness.lazy import tf
-from harness.parallel.given import given_callables, given_names
+from harness.parallel.given import given_callables, given_names, split_and_whole
 from harness.parallel.notes import add_note
 from harness.parallel.region import call_on
 from harness.parallel.shards import gather_batch
@@ -106,17 +106,13 @@ class Pipeline:
             signature.bind(*args, **kept)
         except TypeError as error:
             raise StageError(
-                f"the first stage ({_name(self.stages[0])}) does not take these arguments: {error}; "
-                f"accepted: {_name(self.stages[0])}{signature}"
+                f"the first stage ({_name(first)}) does not take these arguments: {error}; "
+                f"accepted: {_name(first)}{signature}"
             ) from error
 
     def _split(self, arguments: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
         """The arguments of each micro-batch, and how many rows were added to each one so that none is empty."""
-        missing = [name for name in self.broadcast if name not in arguments]
-        if missing:
-            raise StageError(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
-        whole = {name: value for name, value in arguments.items() if name in self.broadcast}
-        split = {name: value for name, value in arguments.items() if name not in self.broadcast}
+        split, whole = split_and_whole(arguments, self.broadcast, StageError)
         with tf.device(self.devices.host):
             batch = gather_batch(split, 0)
             if batch.rows_are_known and batch.rows < self.microbatches:
@@ -132,19 +128,18 @@ class Pipeline:
         return [{**tf.nest.pack_sequence_as(split, leaves), **whole} for leaves in parts], added
 
     def _through(self, args: Sequence[Any], arguments: dict[str, Any]) -> Any:
-        value: Any = None
         for index in range(len(self.stages)):
-            own = (args, arguments) if index == 0 else ((value,), {})
-            value = self._run(index, *own)
-        return value
+            args, arguments = (self._run(index, args, arguments),), {}
+        return args[0]
 
     def _run(self, index: int, args: Sequence[Any], arguments: dict[str, Any]) -> Any:
         stage, device = self.stages[index], self.devices[index].name
         where = f"stage {index} of {len(self.stages)} ({_name(stage)}), on {device}"
         try:
             return call_on(device, stage, args, arguments)
-        except (ValueError, TypeError, tf.errors.InvalidArgumentError) as error:
-            if index == 0 or isinstance(error, StageError):
+        except Exception as error:
+            refused = isinstance(error, (ValueError, TypeError, tf.errors.InvalidArgumentError))
+            if index == 0 or not refused or isinstance(error, StageError):
                 add_note(error, f"in {where}")
                 raise
             given = _shapes(args[0])
@@ -153,9 +148,6 @@ class Pipeline:
                 f"{where}, does not accept the result of stage {index - 1} ({_name(self.stages[index - 1])}), {given}: "
                 f"{type(error).__name__}: {first}"
             ) from error
-        except Exception as error:
-            add_note(error, f"in {where}")
-            raise
 
     def _join(self, pieces: Sequence[Any], added: Sequence[Any]) -> Any:
         if not isinstance(pieces[0], tf.Tensor):

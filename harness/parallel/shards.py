@@ -14,7 +14,6 @@ from harness.lazy import tf
 class Batch:
     """The leaves of the arguments that are split, and their common number of rows (an int, or a scalar tensor)."""
 
-    names: tuple[str, ...]
     leaves: tuple[Any, ...]
     rows: Any
     axis: int
@@ -125,7 +124,7 @@ def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
         )
         with tf.control_dependencies([] if same is None else [same]):
             leaves[index] = tf.nest.map_structure(tf.identity, leaves[index], expand_composites=True)
-    return Batch(tuple(names), tuple(leaves), rows, axis)
+    return Batch(tuple(leaves), rows, axis)
 
 
 def check_result(leaf: Any, path: str, rows: Any, axis: int, host: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from harness.parallel.tasks import take
+from harness.parallel.tasks import Slot, take
 
 if TYPE_CHECKING:
     from harness.runner.worker import Send
@@ -18,22 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The task's arguments: the script and what it is given, the CPUs it may use, and what its environment gets.
-
-    ``software_gpu`` is the spec of the software GPU that it gets, if any.
-    """
+    """The task's arguments: the script, what it is given, and its device."""
 
     script: str
     arguments: tuple[str, ...]
-    cpus: tuple[int, ...] | None
-    environment: dict[str, str]
-    software_gpu: str | None = None
+    slot: Slot
 
 
 def run(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - a script says nothing but what it prints
     """Run the script. What it raises, and the code that it exits with, are those of the process."""
     asked = TypeAdapter(Arguments).validate_python(arguments)
-    take(asked.cpus, asked.environment, asked.software_gpu)
+    take(asked.slot.cpus, asked.slot.environment, asked.slot.software_gpu)
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, str(Path(asked.script).resolve().parent))
     runpy.run_path(asked.script, run_name="__main__")

@@ -126,13 +126,7 @@ class Tasks:
         files = WorkerFiles.create(self._logs, f"task-{number}")
         job = Job(
             "harness.parallel.task_process:run",
-            {
-                "script": str(script.path),
-                "arguments": list(script.arguments),
-                "cpus": None if slot.cpus is None else list(slot.cpus),
-                "environment": slot.environment,
-                "software_gpu": slot.software_gpu,
-            },
+            {"script": str(script.path), "arguments": script.arguments, "slot": slot},
             limit_s=None if self._limit_s is None else self._limit_s + LAST_RESORT_S,
         )
         return _Running(number, slot, WorkerProcess(job, files), time.monotonic())

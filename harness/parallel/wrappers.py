@@ -12,6 +12,7 @@ import copy
 import functools
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from harness._tensorflow import interface
@@ -34,10 +35,6 @@ from harness.parallel.recording import (
 #: The attribute of a trace in which the copy for colocated gradients is, and those in which backward functions are.
 _TWIN = "_harness_colocated"
 _CACHES = ("_cached_function_pairs", "_first_order_tape_functions", "_higher_order_tape_functions")
-
-
-def _sums() -> Sums:
-    return thread.plays[-1] if thread.plays else Sums()
 
 
 def _colocated_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,7 +118,7 @@ def _colocated_region(original: Callable[..., Any]) -> Callable[..., Any]:
         def backward(*out_grads: Any) -> Any:
             if not pinned and not active():
                 return backward_function(*out_grads)
-            sums = _sums()
+            sums = thread.plays[-1] if thread.plays else Sums()
             sums.consume(out_grads)
             with pinned_if(pinned), entered(device, runtime.context):
                 arrived = sums.zeros_here(out_grads, device)
@@ -269,7 +266,7 @@ def install() -> None:
         runtime.context, runtime.no_tape = private.context.context(), private.pywrap.TFE_Py_TapeSetIsEmpty
         runtime.of_thread, runtime.stopped = runtime.context._thread_local_data, private.pywrap.TFE_Py_TapeSetIsStopped
         if _uninstall is None:
-            _uninstall = _replace_all()
+            _uninstall = _replace_all().close
         _holders += 1
 
 
@@ -291,21 +288,22 @@ def stay_installed() -> None:
         _stays = True
 
 
-def _replace_all() -> Callable[[], None]:
-    """Put the wrappers in the place of TensorFlow's functions; returns what puts those back."""
+def _replace_all() -> ExitStack:
+    """Put the wrappers in the place of TensorFlow's functions; what is returned puts those back."""
     private = interface()
-    undo: list[Callable[[], None]] = []
+    undo = ExitStack()
 
     def replace(owner: Any, name: str, replacement: Any) -> None:
         original = getattr(owner, name)
         setattr(owner, name, replacement)
         # Left in place where somebody wrapped it in turn: without a context it does nothing.
-        undo.append(lambda: setattr(owner, name, original) if getattr(owner, name) is replacement else None)
+        undo.callback(lambda: setattr(owner, name, original) if getattr(owner, name) is replacement else None)
 
     def register() -> None:
         private.pywrap.TFE_Py_RegisterGradientFunction(private.backprop._gradient_function)
         private.pywrap.TFE_Py_RegisterVSpace(private.backprop._default_vspace)
 
+    undo.callback(register)
     for module, name, wrap in _WRAPPERS:
         owner = getattr(private, module)
         replace(owner, name, functools.wraps(getattr(owner, name))(wrap(getattr(owner, name))))
@@ -317,10 +315,4 @@ def _replace_all() -> Callable[[], None]:
     )
     replace(private.backprop, "_default_vspace", colocated)
     register()
-
-    def uninstall() -> None:
-        for step in reversed(undo):
-            step()
-        register()
-
-    return uninstall
+    return undo
