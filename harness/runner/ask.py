@@ -108,7 +108,7 @@ def work_together(
                 elif isinstance(message, Answer):
                     answers[number] = message.value
                 else:
-                    failed[number] = f"ended: {worker.wait_ended(2.0) or 'without an answer'}"
+                    failed[number] = f"ended: {worker.wait_ended() or 'without an answer'}"
             if time.monotonic() > deadline:
                 break
         silent = [number for number in range(len(running)) if number not in answers and number not in failed]
