@@ -24,8 +24,8 @@ from pathlib import Path
 
 #: Seconds between checks of the parent's id.
 TICK_S = 0.5
-#: Time limit of the start, in seconds, if nobody ends it.
-LAST_RESORT_S = 180.0
+#: Time limit of the start, in seconds, if nobody ends it: longer than its parent's.
+LAST_RESORT_S = 360.0
 #: The job of the servers in device names.
 JOB = "core"
 

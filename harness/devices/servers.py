@@ -21,8 +21,8 @@ from harness.devices import core_server
 from harness.errors import CoreServerFailed
 from harness.tensorflow_version import C_LIBRARY
 
-#: Time limit of the start, in seconds. TensorFlow's library has 1 GB, and the disk may be cold.
-START_LIMIT_S = 120.0
+#: Time limit of the start, in seconds. TensorFlow's library has 1 GB, the disk may be cold, and the machine busy.
+START_LIMIT_S = 300.0
 #: Bytes of a server's log shown in an error.
 _TAIL_BYTES = 2000
 #: Environment variables of gRPC: the proxy, and the hosts reached without it.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 
 from harness.runner.job import Job, WorkerFiles
@@ -22,6 +24,9 @@ _BOOT = "import sys; sys.path[:] = sys.argv[1:]; from harness.runner.worker impo
 
 #: How often a silent process is checked, in seconds: it may be dead while a child of it holds the pipe open.
 _TICK_S = 0.2
+#: How long a process that has closed its pipe may take to end, and one that hangs to write its stacks, in seconds. Both
+#: take a moment, unless the machine is busy, or the process closed its pipe and lives on, or is stopped.
+_END_LIMIT_S, _STACKS_LIMIT_S = 30.0, 30.0
 
 
 class TimeLimitReached(Exception):
@@ -118,7 +123,7 @@ class WorkerProcess:
         except ValueError as error:
             return None, f"sent an invalid message ({error})"
         if message is None or isinstance(message, Done):
-            return None, f"ended: {self.wait_ended(2.0) or 'its pipe was closed'}"
+            return None, f"ended: {self.wait_ended() or 'its pipe was closed'}"
         return message, ""
 
     def ended(self) -> str | None:
@@ -131,25 +136,24 @@ class WorkerProcess:
                 self._ended = _how(-status.si_status if by_signal else status.si_status)
         return self._ended
 
-    def wait_ended(self, limit_s: float) -> str | None:
+    def wait_ended(self, limit_s: float = _END_LIMIT_S) -> str | None:
         """Do as :meth:`ended`, after at most ``limit_s`` seconds: a pipe closes a moment before its process ends."""
         deadline = time.monotonic() + limit_s
         while self.ended() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         return self._ended
 
-    def ask_for_stacks(self, limit_s: float = 3.0) -> None:
-        """Make the living process write the stacks of all its threads to ``files.stacks``."""
+    def ask_for_stacks(self, limit_s: float = _STACKS_LIMIT_S) -> None:
+        """Make the living process write the stacks of all its threads to ``files.stacks``, and wait until it has."""
+        before = _threads_that_block(STACKS_SIGNAL, self.pid)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, STACKS_SIGNAL)
         deadline = time.monotonic() + limit_s
-        size = 0
-        while time.monotonic() < deadline:
-            time.sleep(0.1)
-            grown = self.files.stacks.stat().st_size
-            if grown == size and (size > 0 or self.ended() is not None):
+        while self.ended() is None and time.monotonic() < deadline:
+            # The thread that writes them blocks the signal until it has written all.
+            if self.files.stacks.stat().st_size and _threads_that_block(STACKS_SIGNAL, self.pid) <= before:
                 return
-            size = grown
+            time.sleep(0.02)
 
     def end(self) -> None:
         """End the process and its process group, now."""
@@ -170,6 +174,17 @@ class WorkerProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.end()
+
+
+def _threads_that_block(number: int, pid: int) -> set[str]:
+    """Return the ids of the threads of a process in which a signal is blocked, as while it is handled."""
+    found = set()
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):  # it has ended
+            masks = re.findall(r"^SigBlk:\s*(\w+)$", (thread / "status").read_text(errors="replace"), re.MULTILINE)
+            if any(int(mask, 16) >> (number - 1) & 1 for mask in masks):
+                found.add(thread.name)
+    return found
 
 
 def _how(returncode: int) -> str:

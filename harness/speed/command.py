@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import InvalidBaseline, UsageError, WorkerFailed
+from harness.runner.uninterrupted import uninterrupted
 from harness.speed.baseline import SavedRun, read_run
 
 #: Stands for the path of the JSON file in a command.
@@ -70,26 +71,28 @@ def measure(command: tuple[str, ...], file: Path, *, folder: Path | None = None)
 
 
 def _run(command: tuple[str, ...], environment: dict[str, str], folder: Path | None, log: Path) -> int:
+    process = None
     with log.open("wb") as output:
         try:
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            with uninterrupted():  # else a process that has just been started would go on
+                process = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            return process.wait()
         except OSError as error:
             raise UsageError(f"{command[0]} cannot be started: {error.strerror or error}") from error
-        try:
-            return process.wait()
         finally:
             # Also after a normal end: no child may go on and disturb the next measurement.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            if process is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def _ends_at_once(context: CheckContext) -> CheckOutcome:
 
 def _begin_to_hang() -> None:
     if file := os.environ.get("PLANTED_BEGUN"):
-        Path(file).touch()
+        Path(file).write_text(str(os.getpid()))
 
 
 def _hangs(context: CheckContext) -> CheckOutcome:

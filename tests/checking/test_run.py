@@ -93,20 +93,15 @@ def test_a_process_that_ends_without_a_word_fails_the_check_that_ran(tmp_path: P
     assert after.verdict is Verdict.PASS
 
 
-def test_a_hang_fails_the_check_that_ran_with_its_stacks_and_the_rest_goes_on(tmp_path: Path, begun: Path) -> None:
-    found = []
-    for event in run_checks(Plan("cpu:2", ("passes", "hangs", "passes-too"), tmp_path / "logs", PLANTED, 3)):
-        if isinstance(event, Finished):
-            found.append(event.result)
-            if event.result.check == "hangs":
-                begun.unlink()
-    before, hung, after = found
+@pytest.mark.usefixtures("begun")
+def test_a_hang_fails_the_check_that_ran_with_its_stacks_and_the_rest_goes_on(tmp_path: Path) -> None:
+    before, hung, after = results(tmp_path, "passes", "hangs", "passes-too", timeout_s=60)
     assert before.verdict is Verdict.PASS
     assert hung.verdict is Verdict.FAIL
-    assert "timed out after 3 s" in hung.reason
+    assert "timed out after 60 s" in hung.reason
     assert "in _hangs" in hung.reason
     assert "in _hangs" in hung.findings[0].found
-    assert 3 <= hung.elapsed_s < 300
+    assert hung.elapsed_s >= 60
     assert after.verdict is Verdict.PASS
 
 
@@ -118,7 +113,7 @@ def test_a_check_within_its_limit_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("begun")
 def test_what_a_hanging_check_started_is_ended_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED_PIDS", str(tmp_path / "pids"))
-    (hung,) = results(tmp_path, "hangs-with-child", timeout_s=1)
+    (hung,) = results(tmp_path, "hangs-with-child")
     assert hung.verdict is Verdict.FAIL
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
@@ -199,8 +194,8 @@ def test_a_crash_while_the_devices_are_set_up_fails_one_check_and_leaves_the_res
 
 @pytest.mark.usefixtures("begun")
 def test_a_hang_while_the_devices_are_set_up_has_a_limit_of_its_own(tmp_path: Path) -> None:
-    first, second = results(tmp_path, "passes", "finds", spec="cpu:9", startup_limit_s=1)
-    assert "timed out after 1 s" in first.reason
+    first, second = results(tmp_path, "passes", "finds", spec="cpu:9", startup_limit_s=60)
+    assert "timed out after 60 s" in first.reason
     assert "in _devices" in first.reason
     assert second.verdict is Verdict.UNKNOWN
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
-import psutil
 import pytest
-from command_line import run, start
+from command_line import is_gone, run, start, wait_until
 
 from harness.devices.described.order import uuid_of
 from harness.parallel.task_processes import TASKS_SCHEMA_VERSION, TasksRecord
 from harness.records import Verdict
 from harness.report.storage import load_versioned
 from harness.report.tasks import TASKS_FILE
+
+pytest_plugins = ["waiting_clock"]
 
 SEES = """
 import os, sys
@@ -46,11 +46,21 @@ card = 1
 dtype = "float32"
 relative_error = 0.0078125
 """
+LAST = """
+import os
+open("last", "w").write(str(os.getpid()))
+"""
+#: It begins to hang when the last of the others has been waited for.
 HANGS = """
-import subprocess, sys, threading
+import os, pathlib, subprocess, sys, threading, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print("child", child.pid, flush=True)
 def wait_for_ever():
+    if begun := os.environ.get("PLANTED_BEGUN"):
+        last = pathlib.Path("last")
+        while not (last.exists() and last.read_text()) or pathlib.Path("/proc", last.read_text()).exists():
+            time.sleep(0.1)
+        pathlib.Path(begun).write_text(str(os.getpid()))
     threading.Event().wait()
 wait_for_ever()
 """
@@ -64,6 +74,7 @@ def folder(tmp_path: Path) -> Path:
         "trains.py": TRAINS,
         "on_gpu.py": ON_GPU,
         "hangs.py": HANGS,
+        "last.py": LAST,
         "fails.py": "import sys; sys.exit(7)",
         "raises.py": "raise RuntimeError('no good')",
         "crashes.py": "import os; os.abort()",
@@ -113,9 +124,10 @@ def test_each_task_has_one_gpu_of_a_described_machine_with_its_faults(folder: Pa
         assert f"1 GPU /job:localhost/replica:0/task:0/device:GPU:0 {[4.0, 4.03125][result.number]}" in log
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> None:
-    scripts = ("fails.py", "raises.py", "crashes.py", "hangs.py", "sees.py")
-    done = run(folder, "run", "--devices", "cpu:4", "--timeout", "15", *scripts)
+    scripts = ("hangs.py", "fails.py", "raises.py", "crashes.py", "last.py")
+    done = run(folder, "run", "--devices", "cpu:2", "--timeout", "600", *scripts)
     assert done.returncode == 1, (done.stdout, done.stderr)
     results = {result.command: result for result in _tasks(folder).results}
     assert (results["fails.py"].exit_code, results["fails.py"].message) == (7, "exit code 7")
@@ -124,20 +136,18 @@ def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> N
     assert results["crashes.py"].exit_code is None
     assert "killed by SIGABRT, at " in results["crashes.py"].message
     assert "crashes.py:1 in <module>" in results["crashes.py"].message
-    assert results["hangs.py"].message.startswith("took longer than 15 s and was ended, at ")
+    assert results["hangs.py"].message.startswith("took longer than 600 s and was ended, at ")
     assert "in wait_for_ever" in Path(folder, str(results["hangs.py"].stacks)).read_text()
-    assert results["sees.py"].verdict is Verdict.PASS
+    assert results["last.py"].verdict is Verdict.PASS
     child = int(Path(folder, results["hangs.py"].log).read_text().split()[1])
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert wait_until(lambda: is_gone(child))
     assert "1 succeeded, 4 failed" in done.stdout
 
 
 def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
     process = start(folder, "run", "--devices", "cpu:2", "fails.py", "hangs.py", "hangs.py")
     logs = [folder / "harness-report" / "logs" / f"task-{number}.log" for number in (1, 2)]
-    deadline = time.monotonic() + 300
-    while not all(log.exists() and "\n" in log.read_text() for log in logs) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    assert wait_until(lambda: all(log.exists() and "\n" in log.read_text() for log in logs))
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=600)
     assert process.returncode == 130
@@ -146,9 +156,8 @@ def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
     assert record.results[0].message == "exit code 7"
     assert all("stopped with the whole run" in result.message for result in record.results[1:])
     assert "INTERRUPTED" in stdout
-    for log in logs:
-        child = int(log.read_text().split()[1])
-        assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    children = [int(log.read_text().split()[1]) for log in logs]
+    assert wait_until(lambda: all(map(is_gone, children)))
 
 
 @pytest.mark.parametrize(

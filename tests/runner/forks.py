@@ -296,9 +296,12 @@ def _bring_server(descriptors: list[int], key: Key, path: list[str]) -> None:
             os.close(each)
         _name_process(_SERVER_NAME)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        theirs.sendall(b"!")
         _answer(theirs, key, path)
         os._exit(0)
     theirs.close()
+    # Only then it has its name, by which others know it, and ^C, which reaches the whole group, does not end it.
+    assert _receive(ours, 1) == b"!"
     high = fcntl.fcntl(ours.detach(), fcntl.F_DUPFD_CLOEXEC, _HIGH)
     _servers.clear()
     _servers[key] = socket.socket(fileno=high), server

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -37,7 +38,25 @@ def crashes(arguments: dict[str, object], send: Send) -> None:
 
 def hangs(arguments: dict[str, object], send: Send) -> None:
     if file := os.environ.get("PLANTED_BEGUN"):
-        Path(file).touch()
+        Path(file).write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def hangs_in_threads(arguments: dict[str, object], send: Send) -> None:
+    """Have stacks that are long to write."""
+
+    def deep(frames: int) -> None:
+        if frames > 1:
+            deep(frames - 1)
+        else:
+            ready.release()
+            time.sleep(600)
+
+    ready = threading.Semaphore(0)
+    for _ in range(90):
+        threading.Thread(target=deep, args=(50,), daemon=True).start()
+        ready.acquire()
+    send(Answer({}))
     time.sleep(600)
 
 
@@ -51,6 +70,7 @@ def says_nothing(arguments: dict[str, object], send: Send) -> None:
 
 def holds_the_lock(arguments: dict[str, object], send: Send) -> None:
     """Busy in C code with Python's lock held: no other thread of the process can run."""
+    Path(str(arguments["begun"])).touch()
     sum(range(10**12))
 
 
@@ -82,8 +102,37 @@ def test_a_crash_is_told_with_the_place_and_the_stacks(files: WorkerFiles) -> No
 
 @pytest.mark.usefixtures("begun")
 def test_a_hang_is_told_with_the_place(files: WorkerFiles) -> None:
-    with forks.forking(), pytest.raises(WorkerFailed, match=r"timed out after 1 s, at .* in hangs"):
-        ask(job("hangs"), files, limit_s=1)
+    with forks.forking(), pytest.raises(WorkerFailed, match=r"timed out after 60 s, at .* in hangs"):
+        ask(job("hangs"), files, limit_s=60)
+
+
+def test_stacks_are_waited_for_until_they_are_whole(files: WorkerFiles) -> None:
+    def hold_up() -> None:
+        """Stop the process while it writes, as a busy machine does."""
+        while not files.stacks.stat().st_size:
+            pass
+        os.kill(worker.pid, signal.SIGSTOP)
+        time.sleep(1.0)
+        os.kill(worker.pid, signal.SIGCONT)
+
+    with forks.forking(), WorkerProcess(job("hangs_in_threads"), files) as worker:
+        assert isinstance(worker.receive(300), Answer)
+        held_up = threading.Thread(target=hold_up)
+        held_up.start()
+        worker.ask_for_stacks()
+        stacks = files.stacks.read_text()
+        held_up.join()
+    assert stacks.count(" in deep\n") == 90 * 50
+    assert " in hangs_in_threads\n" in stacks, "the main thread comes last"
+
+
+def test_a_process_that_does_not_write_its_stacks_is_not_waited_for_long(files: WorkerFiles) -> None:
+    with forks.forking(), WorkerProcess(job("answers", text=""), files) as worker:
+        os.kill(worker.pid, signal.SIGSTOP)
+        worker.ask_for_stacks(limit_s=0.1)
+    with forks.forking(), WorkerProcess(job("answers", text=""), files) as worker:
+        assert worker.wait_ended(300) == "exit code 0"
+        worker.ask_for_stacks(limit_s=300)
 
 
 def test_any_other_error_is_told_with_its_traceback(files: WorkerFiles) -> None:
@@ -97,10 +146,14 @@ def test_no_answer_is_no_success(files: WorkerFiles) -> None:
         ask(job("says_nothing"), files, limit_s=300)
 
 
-def test_a_process_that_holds_pythons_lock_ends_itself_at_its_limit(files: WorkerFiles) -> None:
-    with forks.forking(), WorkerProcess(job("holds_the_lock", limit_s=8), files) as worker:
-        assert worker.receive(300) is None
-        assert worker.wait_ended(300) == "exit code 1"
+def test_a_process_that_holds_pythons_lock_ends_itself_at_its_limit(files: WorkerFiles, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    for limit_s in (1, 8, 64, 512):  # on a busy machine the first may be over before the task begins
+        with forks.forking(), WorkerProcess(job("holds_the_lock", limit_s=limit_s, begun=str(begun)), files) as worker:
+            assert worker.receive(600) is None
+            assert worker.wait_ended() == "exit code 1"
+        if begun.exists():
+            break
     assert "in holds_the_lock" in files.stacks.read_text()
 
 

@@ -23,14 +23,15 @@ LOCAL_TASK = "/job:localhost/replica:0/task:0"
 
 #: Ops with their threads and functions; the next level adds nothing that is used here.
 _HOST_LEVEL = 2
-#: Seconds for servers to start recording, and how much longer than the calls they record.
-_SERVER_START_S = 1.0
+#: Seconds for servers to start recording, and to go on afterwards; and how much longer than the calls they record.
+_SERVER_START_S, _SERVER_REST_S = 1.0, 0.5
 _SERVER_SLACK = 1.5
 #: Seconds for threads to finish after the last output. An unfinished event is not in the profile, and the ops in it
 #: would lose their device.
 _LAST_EVENTS_S = 0.2
-#: Attempts for a recording that was too short, longer each time.
-_ATTEMPTS = 3
+#: Attempts for a recording that did not cover the calls, as on a busy machine; all times are longer in each.
+_ATTEMPTS = 4
+_LONGER = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,10 @@ def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: S
         folder.mkdir(parents=True)
         if not tasks:
             return Captured(_record(program, calls, folder), {})
-        record_s = _SERVER_START_S + taken_s * calls * _SERVER_SLACK * 2**attempt + 0.5
-        captured = _record_all(program, calls, folder, {task: addresses[task] for task in tasks}, record_s)
+        longer = _LONGER**attempt
+        start_s = _SERVER_START_S * longer
+        record_s = start_s + (taken_s * calls * _SERVER_SLACK + _SERVER_REST_S) * longer
+        captured = _record_all(program, calls, folder, {task: addresses[task] for task in tasks}, start_s, record_s)
         if captured is not None:
             return captured
     raise EvidenceError(
@@ -103,14 +106,22 @@ def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:
 
 
 def _record_all(
-    program: Callable[[], Any], calls: int, folder: Path, addresses: Mapping[str, str], record_s: float
+    program: Callable[[], Any],
+    calls: int,
+    folder: Path,
+    addresses: Mapping[str, str],
+    start_s: float,
+    record_s: float,
 ) -> Captured | None:
-    """Make one attempt; ``None`` if a server started too late or ended too early."""
+    """Make one attempt, in which the servers have ``start_s`` seconds to start, and record for ``record_s`` in all.
+
+    Return ``None`` if one started too late or ended too early.
+    """
     services = ",".join(f"grpc://{address}" for address in addresses.values())
     trace = tf.profiler.experimental.client.trace
     with ThreadPoolExecutor(1) as pool:
         recorded = pool.submit(trace, services, str(folder), int(record_s * 1000), options=_options())
-        time.sleep(_SERVER_START_S)
+        time.sleep(start_s)
         local = _record(program, calls, folder)
     try:
         recorded.result()

@@ -104,7 +104,7 @@ class Group:
                 raise self._failed(f"{name} did not answer in time") from None
             if isinstance(message, Answer):
                 return message.value
-            said = message if message is not None else worker.wait_ended(2.0) or "without an answer"
+            said = message if message is not None else worker.wait_ended() or "without an answer"
             raise self._failed(f"{name} ended: {said}")
 
     def _all_alive(self) -> None:
