@@ -132,7 +132,8 @@ def _origin(search: Search) -> Origin | None:
     if found.kind in MOVES and (chosen := choosing(search, found)) is not None:
         found = chosen
     expected, pair, choice = expected_after(search, found), None, None
-    if (odd := odd_part(search, found)) is not None:
+    joins = (found, *(each for each in search.behind(found) if each.kind == "AddN"))
+    if (odd := next(filter(None, (odd_part(search, each) for each in joins)), None)) is not None:
         found, contrast = odd
         alike = [found]
     elif (reading := odd_reading(search, found, expected)) is not None:
@@ -207,7 +208,8 @@ def _first(search: Search) -> Step | None:
     found = search.first(search.roots(), {"differs"})
     if found is None:
         return search.first(search.roots(), {"differs", "local"})
-    if any(search.status.get(name) == "local" for name in search.sources(found)):
+    local = [name for name in search.sources(found) if search.status.get(name) == "local"]
+    if local and not all(_counted_alike(search, found, name) for name in local):
         return search.first(search.sources(found), {"differs", "local"}) or found
     return found
 
@@ -244,6 +246,20 @@ def _done_right(search: Search, step: Step) -> bool:
         and not search.is_bad(each)
         and any((known := search.partner.get(name)) and id(known.step) in wanted for name in each.inputs)
         for each in search.steps
+    )
+
+
+def _counted_alike(search: Search, step: Step, name: int) -> bool:
+    """Whether another device does a step right with such numbers of its own rows, as those of a row in a shard."""
+    makers = search.groups[id(search.maker[name])]
+    return any(
+        each.device != step.device
+        and not search.is_bad(each)
+        and search.maker.get(theirs) in makers
+        and (known := search.partner.get(theirs)) is not None
+        and (known.how == "local" or known.rows is not None)
+        for each in search.groups[id(step)]
+        for theirs in each.inputs
     )
 
 
