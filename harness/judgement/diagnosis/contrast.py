@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
-from harness.judgement.diagnosis.question import handle_of
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
 from harness.judgement.diagnosis.wording import attribute_text, constant_text, constant_texts, rows_text
 from harness.judgement.state import named_variables
@@ -156,12 +156,15 @@ def _part(search: Search, step: Step, name: int) -> str:
     """A result of an op of the reference: which part, if it has several; which one of several on that line."""
     if len(step.outputs) > 1:
         return f"part {step.outputs.index(name)} of {named(step)}"
-    alike = [each for each in search.whole if (each.kind, each.place) == (step.kind, step.place)]
-    if len(alike) < 2:
-        return named(step)
-    if step.kind in ("StridedSlice", "Slice") and 1 in step.constants:
+    if step.kind in ("StridedSlice", "Slice") and 1 in step.constants and numbered(search, step) != named(step):
         return f"{named(step)} from {step.constants[1].tolist()} on"
-    return f"{named(step)}, run {alike.index(step) + 1} of {len(alike)}"
+    return numbered(search, step)
+
+
+def numbered(search: Search, step: Step) -> str:
+    """An op of the reference, and which one of several of its type on that line."""
+    alike = [each for each in search.whole if (each.kind, each.place) == (step.kind, step.place)]
+    return f"{named(step)}, run {alike.index(step) + 1} of {len(alike)}" if len(alike) > 1 else named(step)
 
 
 def _values_read(search: Search, step: Step) -> list[np.ndarray]:
@@ -258,7 +261,7 @@ def mispaired(search: Search, step: Step) -> str:
     read.sort(key=lambda each: (each[1].numbers != right, each[1].numbers))
     for (mine, rows), (theirs, others) in pairwise(read):
         alike = (len(rows.numbers), rows.of) == (len(others.numbers), others.of)
-        if alike and rows.numbers != others.numbers:
+        if alike and rows.numbers != others.numbers and not _all_with_all(search, step, mine, theirs):
             order = " in another order" if sorted(rows.numbers) == sorted(others.numbers) else ""
             anew = rows.numbers == right and not order and _for_all(search, step, others)
             return (
@@ -272,6 +275,15 @@ def _by_chance(search: Search, name: int) -> bool:
     """Whether rows of two different numbers, as of a mask, are equal to rows of the reference, some of them twice."""
     array, numbers = search.value(name), search.rows[name].numbers
     return array is not None and len(set(numbers)) < len(numbers) and is_common(array)
+
+
+def _all_with_all(search: Search, step: Step, one: int, other: int) -> bool:
+    """Whether two inputs are broadcast along each other's rows, so that all rows of one meet all of the other."""
+    arrays = [search.read(step, step.inputs.index(name)) for name in (one, other)]
+    # Axes are counted from the last one, as broadcasting does.
+    sizes = [dict(enumerate(array.shape[::-1])) if array is not None else {} for array in arrays]
+    along = [len(own) - 1 - search.rows[name].axis for own, name in zip(sizes, (one, other), strict=True)]
+    return along[0] != along[1] and sizes[0].get(along[1], 1) == 1 == sizes[1].get(along[0], 1)
 
 
 def _for_all(search: Search, step: Step, rows: Rows) -> bool:
@@ -303,7 +315,8 @@ def _rows(search: Search, name: int, known: Rows) -> str:
     # Numbers that do not come from the data begin where they are counted.
     while name not in search.from_data:
         before = next((each for each in maker.inputs if each in search.maker), None)
-        if before is None:
-            break
+        made = search.value(before) if before is not None else None
+        if before is None or made is None or made.size < len(known.numbers):
+            break  # as the key of random numbers
         name, maker = before, search.maker[before]
     return f"{rows_text(known.numbers, 'position' if known.axis else 'row')} of {named(maker)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from harness.judgement.diagnosis import (
     divergence,
@@ -89,8 +88,8 @@ def diagnose(question: Question) -> Cause | None:
             found = _first(question)
         finally:
             question.leaves = everything
-        if found is not None and updates.follow(question, found):
-            return replace(found, explains=tuple(question.wrong))
+        if found is not None and updates.follow(question):
+            return found
     return None
 
 

@@ -62,15 +62,15 @@ def first_difference(question: Question) -> Iterator[Cause]:
     refused = question.refused
     if (stop := _stop(search, origin)) is not None:
         step, sentence = stop
-        yield Cause(sentence, place_of_step(step, search.shared), tuple(question.wrong), evidence=(refused,))
+        yield Cause(sentence, place_of_step(step, search.shared), evidence=(refused,))
     elif origin is not None:
         evidence = (*origin.evidence, refused)
         if _partial(search, origin.step) and (written := written_by_each_shard(search, origin.step)) is not None:
             step, sentence = written
             remedy = "join the shards' parts first, and update once"
-            yield Cause(sentence, place_of_step(step, search.shared), tuple(question.wrong), remedy, evidence)
+            yield Cause(sentence, place_of_step(step, search.shared), remedy, evidence)
         begin = "" if origin.confirmed else f"{FIRST_OP} "
-        yield Cause(f"{begin}{sentence_of(origin)}", origin.place, tuple(question.wrong), evidence=evidence)
+        yield Cause(f"{begin}{sentence_of(origin)}", origin.place, evidence=evidence)
 
 
 def located(question: Question, cause: Cause) -> Cause:
@@ -133,7 +133,9 @@ def _origin(search: Search) -> Origin | None:
         found = chosen
     expected, alike = expected_after(search, found), list[Step]()
     pair = choice = None
-    if (odd := odd_part(search, found) or odd_reading(search, found, expected)) is not None:
+    joins = (found, *(each for each in search.behind(found) if each.kind == "AddN"))
+    odd = next(filter(None, (odd_part(search, each) for each in joins)), None)
+    if (odd := odd or odd_reading(search, found, expected)) is not None:
         found, contrast = odd
         alike = [found]
     elif (choice := wrong_indices(search, found)) is not None:
@@ -203,7 +205,8 @@ def _first(search: Search) -> Step | None:
     found = search.first(search.roots(), {"differs"})
     if found is None:
         return search.first(search.roots(), {"differs", "local"})
-    if any(search.status.get(name) == "local" for name in search.sources(found)):
+    local = [name for name in search.sources(found) if search.status.get(name) == "local"]
+    if local and not all(_counted_alike(search, found, name) for name in local):
         return search.first(search.sources(found), {"differs", "local"}) or found
     return found
 
@@ -240,6 +243,20 @@ def _done_right(search: Search, step: Step) -> bool:
         and not search.is_bad(each)
         and any((known := search.partner.get(name)) and id(known.step) in wanted for name in each.inputs)
         for each in search.steps
+    )
+
+
+def _counted_alike(search: Search, step: Step, name: int) -> bool:
+    """Whether another device does a step right with such numbers of its own rows, as those of a row in a shard."""
+    makers = search.groups[id(search.maker[name])]
+    return any(
+        each.device != step.device
+        and not search.is_bad(each)
+        and search.maker.get(theirs) in makers
+        and (known := search.partner.get(theirs)) is not None
+        and (known.how == "local" or known.rows is not None)
+        for each in search.groups[id(step)]
+        for theirs in each.inputs
     )
 
 

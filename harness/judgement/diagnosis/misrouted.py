@@ -44,7 +44,6 @@ def of_another_shard(question: Question) -> Iterator[Cause]:
             yield Cause(
                 f"{who} given the rows of {name} that belong {whose}",
                 place,
-                tuple(question.wrong),
                 f"give each shard its own rows of {name}",
             )
             return

@@ -11,7 +11,7 @@ import numpy as np
 from harness.judgement.diagnosis.joins import Join
 from harness.judgement.diagnosis.lookup import Lookup, Rows
 from harness.judgement.diagnosis.question import Array
-from harness.judgement.diagnosis.recorded import Step, equal
+from harness.judgement.diagnosis.recorded import Step, close, equal, slack
 from harness.judgement.tolerance import epsilon_of
 
 _JOINS = ("sum", "weighted", "mean", "max", "min")
@@ -63,6 +63,13 @@ class Partners:
                             part = np.asarray(result * (size / sum(sizes)), result.dtype)
                             self.local.add(part, (number, port))
         self._joinable: dict[tuple[int, int], bool] = {}
+        #: How coarse the numbers are of which an op of the reference makes its result.
+        self._coarse: list[float] = []
+        made: dict[int, float] = {}
+        for step in whole:
+            known = (epsilon_of(result.dtype) for result in step.results if result is not None)
+            self._coarse.append(max((*known, *(made.get(name, 0.0) for name in step.inputs)), default=0.0))
+            made.update((name, self._coarse[-1]) for name in step.outputs)
 
     def _is_shared_out(self, number: int) -> bool:
         """Whether the shards' gradients are rows of this one, scaled by the batch's rows over the shard's rows.
@@ -103,7 +110,8 @@ class Partners:
         """Whether some join of the shards' results of an op of the reference gives its result for the batch."""
         if (number, port) not in self._joinable:
             wanted, parts = self.whole[number].results[port], self.parts(number, port)
-            self._joinable[number, port] = wanted is None or not parts or _join_gives(parts, wanted, self.sizes)
+            coarse = self._coarse[number]
+            self._joinable[number, port] = wanted is None or not parts or _join_gives(parts, wanted, self.sizes, coarse)
         return self._joinable[number, port]
 
     def of_group(self, arrays: Sequence[Array], *, backward: bool = False) -> Partner | None:
@@ -161,10 +169,14 @@ def _joined(
             yield join.name, value
 
 
-def _join_gives(arrays: Sequence[Array], wanted: Array, sizes: Sequence[int]) -> bool:
+def _join_gives(arrays: Sequence[Array], wanted: Array, sizes: Sequence[int], coarse: float) -> bool:
     # Rows of the gradient of a mean are divided by the number of rows that there are.
+    own = epsilon_of(wanted.dtype)
+    off = slack(wanted) * (max(coarse, own) / own if own else 1.0)
     return all(equal(array, wanted) for array in arrays) or any(
-        equal(made, wanted) for parts in (arrays, _shares(arrays, sizes)) for _, made in _joined(parts, sizes)
+        made.shape == wanted.shape and bool(np.all(close(made, wanted, off)))
+        for parts in (arrays, _shares(arrays, sizes))
+        for _, made in _joined(parts, sizes)
     )
 
 

@@ -84,7 +84,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why results differ: a sentence without a full stop, the place, and the leaves that it explains by itself.
+    """Why results differ: a sentence without a full stop, and the place.
 
     ``evidence`` are lines to be read before those of the results that differ. ``at_join``: what the shards compute is
     right, and what is made of it is not. ``rows``: of the batch, where it is about these alone.
@@ -92,7 +92,6 @@ class Cause:
 
     sentence: str
     place: str | None = None
-    explains: tuple[Leaf, ...] = ()
     next_step: str = ""
     evidence: tuple[str, ...] = ()
     at_join: bool = False
@@ -273,15 +272,6 @@ class Question:
             count = len(tf.nest.flatten(value))
             names += [name] if count == 1 else [f"{name}[{index}]" for index in range(count)]
         return names
-
-    def all_explained(self, predicted: Callable[[Leaf], Array | None]) -> bool:
-        """Whether a prediction explains all of the differing results."""
-        return bool(self.wrong) and all(leaf.explained_by(predicted(leaf)) for leaf in self.wrong)
-
-
-def handle_of(variable: Any) -> int | None:
-    """The id of a variable's handle, which is what ops read and write."""
-    return getattr(getattr(variable, "handle", None), "_id", None)
 
 
 def _in_loop(graph: Any) -> bool:

@@ -46,7 +46,7 @@ def wrong_carry(question: Question) -> Iterator[Cause]:
         for law in _LAWS:
             for last in (False, True):
                 if (scan := _Scan.of(result, parts, partners.sizes, law, last)) is not None:
-                    yield from _causes(question, search, whole, scan)
+                    yield from _causes(search, whole, scan)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _with_carry(search: Search, step: Step, scan: _Scan) -> bool:
     return bool(shapes) and not any(np.all(close(made.astype(np.float64), part, slack(made))) for part in shapes)
 
 
-def _causes(question: Question, search: Search, whole: Step, scan: _Scan) -> Iterator[Cause]:
+def _causes(search: Search, whole: Step, scan: _Scan) -> Iterator[Cause]:
     wrong: dict[int, tuple[Step, str]] = {}
     result = whole.result
     assert result is not None
@@ -155,6 +155,5 @@ def _causes(question: Question, search: Search, whole: Step, scan: _Scan) -> Ite
         yield Cause(
             f"the carry of {named(whole)} into {rows_text(shards, 'shard')} is wrong: it is {text}",
             place_of_step(step, search.shared),
-            tuple(question.wrong),
             "pass on to each shard the carry of all shards before it, once",
         )

@@ -13,9 +13,10 @@ from typing import Literal
 import numpy as np
 
 from harness.judgement.diagnosis.layout import partitions
+from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lookup import Rows
 from harness.judgement.diagnosis.partners import Partner, Partners
-from harness.judgement.diagnosis.question import Array, Leaf, Question, handle_of
+from harness.judgement.diagnosis.question import Array, Leaf, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, equal, is_common, run_recorded, writes_to
 from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
 from harness.judgement.runs import projections
@@ -108,7 +109,7 @@ class Search:
                     if (name := getattr(part, "_id", None)) in self.maker:
                         yield name, leaf
 
-    def wrong_variables(self) -> Iterator[tuple[Leaf, int | None]]:
+    def wrong_variables(self) -> Iterator[tuple[Leaf, int]]:
         """The variables that differ, with their handles."""
         for leaf in self.question.wrong:
             if leaf.part == "state":

@@ -117,7 +117,6 @@ def on_a_device(question: Question) -> Iterator[Cause]:
         f"{call.kind} gives different results on {name} and {DeviceName.parse(other).short} from the same inputs: "
         "the device or its kernel is at fault, not the program",
         call.place,
-        tuple(question.wrong),
         f"run harness validate on {name}, or use a setting that makes the difference go away",
         evidence=table.lines(),
     )
@@ -249,7 +248,6 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
         f"{listed([leaf.name for leaf in wrong[:4]])} {'is' if len(wrong) == 1 else 'are'} right in eager code and in "
         f"the graph as written: TensorFlow's graph optimization{f' ({guilty})' if guilty else ''} changes the result",
         None,
-        wrong,
         "tf.config.optimizer.set_experimental_options("
         f"{{{(guilty or 'disable_meta_optimizer')!r}: {not guilty}}}) works around it",
         evidence=table.lines(),

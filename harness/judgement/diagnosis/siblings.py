@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.judgement.arithmetic import SPLITS
+from harness.judgement.diagnosis.contrast import numbered
 from harness.judgement.diagnosis.expected import counterpart
 from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
 from harness.judgement.diagnosis.origins import named_steps
@@ -48,7 +49,9 @@ def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
         return None
     step, ops = odd[0]
     theirs = "the other shards'" if len(odd) == 1 else "that of other shards"
-    mine, other = named(whole[max(ops)]), named(whole[usual])
+    mine, other = (named(whole[number]) for number in (max(ops), usual))
+    if mine == other:
+        mine, other = (numbered(search, whole[number]) for number in (max(ops), usual))
     return step, f"its result equals that of {mine} in the reference, but {theirs} equals that of {other}"
 
 
@@ -170,9 +173,12 @@ def odd_reading(search: Search, step: Step, expected: Step | None) -> tuple[Step
     group = search.groups[id(step)]
     right = next((each for each in group if not search.is_bad(each)), None)
     if right is None and expected is not None:
-        like = [each for each in group if search.read_there(each).intersection(expected.inputs)]
-        unlike = [each for each in group if each not in like and search.read_there(each)]
-        step, right = (unlike[0], like[0]) if unlike and like else (step, None)
+        read = [
+            (len(there.intersection(expected.inputs)), each) for each in group if (there := search.read_there(each))
+        ]
+        most = max((count for count, _ in read), default=0)
+        like, unlike = ([each for count, each in read if (count == most) is alike] for alike in (True, False))
+        step, right = (unlike[0], like[0]) if unlike and most else (step, None)
     found = None
     while right is not None:
         pairs = zip(step.inputs, right.inputs, strict=False)

@@ -37,7 +37,6 @@ def by_position(question: Question) -> Iterator[Cause]:
                 f"the values of {len(shards)} shards' IndexedSlices are added up by position and keep the indices of "
                 "one shard: rows that belong to other indices end up there",
                 place_of(question, wrong[0]) or layout.place,
-                tuple(wrong),
                 "concatenate values and indices, or convert to dense tensors before adding",
             )
             return

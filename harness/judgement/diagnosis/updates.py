@@ -232,7 +232,7 @@ def _before_or_after(question: Question) -> Iterator[Cause]:
         yield Cause(f"{sentence} after their update", place)
 
 
-def follow(question: Question, _: Cause) -> bool:
+def follow(question: Question) -> bool:
     """Whether wrong variables follow from wrong gradients among the results: the update is replayed with those."""
     pairs = [
         (leaf.expected, leaf.found)
