@@ -154,6 +154,7 @@ def test_batch_statistics_are_told_from_a_training_step(devices: Devices) -> Non
 def test_a_stopped_gradient_is_named_with_its_place(devices: Devices) -> None:
     found = verified(devices, lambda d, x: joined(d, stopped, x), dense, X, variables=[shared()])
     assert "variable weights is stopped by tf.stop_gradient (cause_programs.py:" in found.reason, found
+    assert ", called at test_named_causes.py:" in found.reason, found
 
 
 def test_a_random_reference_is_unknown_and_names_the_op(devices: Devices) -> None:
