@@ -15,6 +15,7 @@ take the same examples, in random order, each building its program anew.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import time
@@ -68,9 +69,9 @@ def with_jax(one: Example) -> None:
     import numpy as np
     from jax.sharding import Mesh, PartitionSpec
 
-    shard_map = getattr(jax, "shard_map", None)
+    shard_map: Any = getattr(jax, "shard_map", None)
     if shard_map is None:  # before JAX 0.7
-        from jax.experimental.shard_map import shard_map
+        shard_map = importlib.import_module("jax.experimental.shard_map").shard_map
 
     mesh = Mesh(np.array(jax.devices("cpu")[:_DEVICES]), ("rows",))
 

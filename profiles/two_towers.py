@@ -82,9 +82,8 @@ def products(devices: Any) -> dict[str, list[list[int]]]:
 
 def measure(spec: str, budget_s: float) -> dict[str, Any]:
     """Where the matrix products of both sides run, and how much faster the second one is."""
-    from harness.speed.figures import log_speedup
-
     import harness
+    from harness.speed.estimate import log_speedup
 
     devices = harness.configure(spec)
     by_hand, colocated = steps(devices).values()
@@ -107,7 +106,8 @@ def draw(found: Mapping[str, Any], picture: Path) -> None:
     figure = Figure(figsize=(8.0, 2.9), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()
-    labels, heights = [], []
+    labels: list[str] = []
+    heights: list[float] = []
     for block, side in enumerate(SIDES):
         for place, (forward, backward) in enumerate(found["products"][side]):
             height = block * 2.8 + place
