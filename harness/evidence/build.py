@@ -43,7 +43,7 @@ class _Builder:
         self.taken: Counter[str] = Counter()
         self.ops: list[Op] = []
         self.transfers: list[Part] = []
-        #: What finds out, on demand, the collectives, and by the names of ops their work, shapes and places.
+        #: Called on demand: functions that return the collectives, and the work, shapes and places of ops by name.
         self.collectives: list[Callable[[], list[Collective]]] = []
         self.work: list[Callable[[], Mapping[str, float]]] = [self.work_of_eager_ops]
         self.shapes: list[Callable[[], Mapping[str, Sequence[Shape]]]] = [self.shapes_of_eager_ops]

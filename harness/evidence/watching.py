@@ -44,7 +44,7 @@ class Observer(Protocol):
         """
 
     def within(self, forward: Any, run: Callable[[], Any]) -> Any:
-        """Return what ``run`` returns, which computes the gradient of an op or a region; ``None``: of no single op."""
+        """Run what computes the gradient of ``forward``, an op or a region, or of no single op if it is ``None``."""
 
     def on_turn_over(self) -> None:
         """This thread ran an op or a function, has yet to return from it, and others may run theirs."""

@@ -109,7 +109,7 @@ def is_exact(
 
 
 def _floating(arrays: Iterable[NDArray[Any]]) -> Iterator[tuple[NDArray[np.float64], float]]:
-    """The magnitudes in arrays of floating numbers, of both parts of complex ones, each with the array's epsilon."""
+    """The magnitudes in each floating array, with its epsilon. Complex numbers give those of both parts."""
     for array in arrays:
         if array.size and (epsilon := epsilon_of(array.dtype)):
             yield np.abs(wide(array).reshape(-1).view(np.float64)), epsilon

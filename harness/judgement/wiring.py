@@ -22,7 +22,7 @@ def sources_of(op: Op) -> list[tuple[str, int]]:
 
 
 def reached(start: Iterable[Op], onward: Callable[[Op], Iterable[Op]]) -> Iterator[Op]:
-    """Some ops, and those that steps ``onward`` lead to from them, each once."""
+    """The ops in ``start`` and all ops that ``onward`` leads to from them, each once."""
     waiting, seen = list(start), set()
     while waiting:
         op = waiting.pop()

@@ -247,7 +247,7 @@ def _done_right(search: Search, step: Step) -> bool:
 
 
 def _counted_alike(search: Search, step: Step, name: int) -> bool:
-    """Whether another device does a step right with such numbers of its own rows, as those of a row in a shard."""
+    """Whether the step is right on another device that numbers its rows in the same way, from 0 in each shard."""
     makers = search.groups[id(search.maker[name])]
     return any(
         each.device != step.device

@@ -12,6 +12,7 @@ from harness.judgement.diagnosis.layout import Layout
 from harness.judgement.diagnosis.question import Array, Leaf, Question
 from harness.judgement.runs import Result
 from harness.judgement.tolerance import epsilon_of
+from harness.judgement.values import wide
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,12 @@ class Join:
             first.dtype.kind not in "fciu" and not epsilon_of(first.dtype)
         ):
             return None
-        wide = [part.astype(np.complex128 if np.iscomplexobj(part) else np.float64) for part in parts]
+        numbers = list(map(wide, parts))
         if self.name in ("max", "min"):
-            value = getattr(np, self.name)(wide, axis=0)
+            value = getattr(np, self.name)(numbers, axis=0)
         else:
             weights = self._weights(sizes)
-            value = sum(part * weight for part, weight in zip(wide, weights, strict=True) if weight)
+            value = sum(part * weight for part, weight in zip(numbers, weights, strict=True) if weight)
         return np.asarray(value).astype(first.dtype)
 
     def _weights(self, sizes: Sequence[int]) -> list[float]:
@@ -149,7 +150,7 @@ class PerShard:
 
 
 def with_rows(leaves: Sequence[Any], rows: Mapping[int, tuple[int, Sequence[int]]]) -> list[Any]:
-    """The leaves of the inputs, some of them with other rows: by the leaf's number the axis, and which."""
+    """The leaves of the inputs, some with other rows. ``rows`` maps a leaf's number to the axis and the rows on it."""
     import tensorflow as tf
 
     own = list(leaves)

@@ -17,7 +17,7 @@ _MOST = 4
 
 
 def explains(result: Result | None, leaves: Sequence[Leaf]) -> bool:
-    """Whether another run has these results, and there are some."""
+    """Whether there are results, and another run has the same."""
     return result is not None and bool(leaves) and all(leaf.explained_by(leaf.of(result)) for leaf in leaves)
 
 
@@ -27,15 +27,15 @@ def variables_text(leaves: Sequence[Leaf]) -> str:
 
 
 def handle_of(variable: Any) -> int:
-    """The id of a variable's handle, by which ops know it, or 0; of one of Keras, that of the variable in it."""
+    """The id of a variable's handle, by which ops know it, or 0. A Keras variable holds the one that has it."""
     held = variable if hasattr(variable, "handle") else getattr(variable, "value", None)
     return getattr(getattr(held, "handle", None), "_id", 0)
 
 
 def changes_of(leaf: Leaf, *, whole: bool = False) -> tuple[Array, Array] | None:
-    """What was found and what was expected, in float64; of a variable the changes.
+    """What was found and what was expected, in float64; for a variable, by how much each changed it.
 
-    ``None`` where they have not the same shape, or are not real floating numbers, or ``whole`` ones.
+    ``None`` if the shapes differ, or the numbers are not real and floating. ``whole`` accepts integers too.
     """
     found, expected = leaf.found, leaf.expected
     if found is None or expected is None or found.shape != expected.shape or np.iscomplexobj(found):
@@ -47,7 +47,7 @@ def changes_of(leaf: Leaf, *, whole: bool = False) -> tuple[Array, Array] | None
 
 
 def explained_by_change(leaf: Leaf, change: Array) -> bool:
-    """Whether a result is this, or a variable its start with this change."""
+    """Whether a result is ``change``, or a variable is its value at the start plus ``change``."""
     return leaf.found is not None and leaf.explained_by((_start(leaf) + change).astype(leaf.found.dtype))
 
 
@@ -56,6 +56,6 @@ def _start(leaf: Leaf) -> Array | float:
 
 
 def factor_of(have: Array, want: Array) -> float | None:
-    """The factor, of numbers in float64, with which ``want`` comes nearest to ``have``; ``None`` if it is zero."""
+    """The factor that brings ``want`` nearest to ``have``; both are in float64. ``None`` if ``want`` is all zeros."""
     square = float(np.sum(want * want))
     return float(np.sum(have * want)) / square if square else None

@@ -63,7 +63,7 @@ class Partners:
                             part = np.asarray(result * (size / sum(sizes)), result.dtype)
                             self.local.add(part, (number, port))
         self._joinable: dict[tuple[int, int], bool] = {}
-        #: How coarse the numbers are of which an op of the reference makes its result.
+        #: The largest epsilon of the numbers that lead to the result of each op of the reference.
         self._coarse: list[float] = []
         made: dict[int, float] = {}
         for step in whole:
@@ -102,7 +102,7 @@ class Partners:
         return None if number is None else self.whole[number]
 
     def parts(self, number: int, port: int = 0) -> list[Array]:
-        """What an op of the reference gives for each shard; nothing where a value is not known."""
+        """What an op of the reference gives for each shard; empty if one of the values is not known."""
         known = [array for steps in self.shards if (array := steps[number].results[port]) is not None]
         return known if len(known) == len(self.shards) else []
 

@@ -18,6 +18,7 @@ from harness.judgement.diagnosis.observed import Observed, eager_functions, obse
 from harness.judgement.runs import Mode, Program, Result, as_result, to_array
 from harness.judgement.state import Snapshot
 from harness.judgement.tolerance import Sensitivity, epsilon_of
+from harness.judgement.values import wide
 from harness.lazy import tf
 from harness.records import Finding
 
@@ -57,8 +58,7 @@ class Leaf:
             return True
         if not epsilon_of(found.dtype):
             return bool(np.array_equal(found, predicted))
-        wide = np.complex128 if np.iscomplexobj(found) or np.iscomplexobj(predicted) else np.float64
-        have, want = found.astype(wide), predicted.astype(wide)
+        have, want = wide(found), wide(predicted)
         if not np.array_equal(np.isfinite(have), np.isfinite(want)):
             return False
         error = np.where(np.isfinite(have), np.abs(have - want), 0.0)
@@ -76,7 +76,7 @@ class Leaf:
         if not self.wrong or self.expected is None or self.expected.shape != found.shape:
             return True
         with np.errstate(invalid="ignore"):
-            before = np.abs(have - self.expected.astype(wide))
+            before = np.abs(have - wide(self.expected))
         if not np.all(np.isfinite(before)):
             return True
         return float(np.linalg.norm(error)) <= _LEFT_OVER * float(np.linalg.norm(before))

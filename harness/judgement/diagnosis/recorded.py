@@ -20,6 +20,7 @@ from harness.judgement.diagnosis.place import layer_of_call
 from harness.judgement.diagnosis.question import Array, Question
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of
+from harness.judgement.values import wide
 from harness.parallel.wrappers import stay_installed
 
 #: Look-ups in a hash table: what they give depends on what the table has.
@@ -301,9 +302,8 @@ def close(one: Array, other: Array, off: float | None = None) -> Any:
     """The same for each element of two arrays of one dtype that broadcast; ``off`` is the slack of ``other``."""
     if not epsilon_of(one.dtype):
         return one == other
-    wide = np.complex128 if np.iscomplexobj(one) else np.float64
     off = slack(other) if off is None else off
-    have, want = one.astype(wide), other.astype(wide)
+    have, want = wide(one), wide(other)
     alike = np.isclose(have, want, rtol=0.0, atol=off, equal_nan=True)
     if _largest(other) < _MASK:
         return alike

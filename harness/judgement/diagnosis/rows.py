@@ -14,6 +14,7 @@ from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
+from harness.judgement.values import wide
 
 #: Of so many shards at most, a message gives the order in which they are joined.
 _MOST_SHARDS = 16
@@ -46,10 +47,10 @@ def rows_of(leaf: Leaf) -> list[int] | None:
 
 
 def _comparable(array: Array) -> Array:
-    """Texts in place of references to them, and numbers with as many bits as there are."""
+    """Texts instead of references to them, and all numbers in the widest dtype of their kind."""
     if array.dtype.kind in "OSU":
         return array.astype("S") if array.dtype.kind == "O" else array
-    return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+    return wide(array)
 
 
 def _places(found: Array, expected: Array) -> list[int] | None:
@@ -285,7 +286,7 @@ def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
 
 
 def _claim(leaf: Leaf, layout: Layout, *, anyhow: bool) -> tuple[list[int], list[int], str] | None:
-    """The shards of which an output is wrong, and of no others, their rows, and what became of these."""
+    """The shards whose rows alone are wrong in an output, these rows, and what became of them."""
     if leaf.part != "outputs" or leaf.found is None or leaf.expected is None:
         return None
     if leaf.found.shape != leaf.expected.shape or leaf.found.shape[:1] != (layout.rows,):

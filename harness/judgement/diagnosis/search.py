@@ -320,7 +320,7 @@ class Search:
         return name in self.rows and len({*self.rows[name].numbers}) < self.rows[name].of
 
     def tensors_behind(self, step: Step, through: Callable[[int], bool]) -> Iterator[int]:
-        """What a step reads of other steps, and what those read that made a tensor that ``through`` is true of."""
+        """What a step reads from other steps; and what these read, if ``through`` is true of the tensor."""
         waiting, seen = [step], set[int]()
         while waiting:
             for name in waiting.pop().inputs:
@@ -331,7 +331,7 @@ class Search:
                         waiting.append(self.maker[name])
 
     def behind_moves(self, step: Step) -> Iterator[int]:
-        """What a step reads of other steps, and what those read that only move data."""
+        """What a step reads from other steps; and what these read, if they only move data."""
         return self.tensors_behind(step, lambda name: self.maker[name].kind in MOVES)
 
     def behind(self, step: Step) -> list[Step]:

@@ -77,7 +77,7 @@ class _Accused:
     occurrence: int
 
     def again(self, device: str, cast: Any = None, inputs: Sequence[Any] | None = None) -> Array:
-        """Its first result on this device, with its floating numbers of another dtype, or from other inputs."""
+        """Its first result on this device, with its floating inputs cast to another dtype, or from other inputs."""
         return results_of(self.kind, self.inputs if inputs is None else inputs, self.attributes, device, cast)[0]
 
 

@@ -88,7 +88,7 @@ def _chosen(shards: PerShard) -> dict[int, Join] | None:
 
 
 def _lost_gradients(count: int) -> Iterator[tuple[Join | None, set[int]]]:
-    """Shards into which no gradients flow, and what the gradients then are of."""
+    """Sets of shards that gradients may not reach, each with a name for the gradients that are left."""
     numbers = range(count)
     yield None, set()
     yield from ((Join("gradient of", number), {number}) for number in numbers)

@@ -98,7 +98,7 @@ def _shares(leaf: Leaf) -> Array | None:
 
 
 def _terms(shards: PerShard, leaf: Leaf) -> tuple[Array, Array, Array] | None:
-    """The shards' results, one after the other, what was found and what was expected, if they have one shape."""
+    """The shards' results in a row, what was found, and what was expected, if their shapes agree."""
     parts, changes = shards.parts(leaf), changes_of(leaf)
     if not parts or changes is None or any(part.shape != changes[0].shape for part in parts):
         return None

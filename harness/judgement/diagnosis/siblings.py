@@ -177,8 +177,8 @@ def odd_reading(search: Search, step: Step, expected: Step | None) -> tuple[Step
             (len(there.intersection(expected.inputs)), each) for each in group if (there := search.read_there(each))
         ]
         most = max((count for count, _ in read), default=0)
-        like, unlike = ([each for count, each in read if (count == most) is alike] for alike in (True, False))
-        step, right = (unlike[0], like[0]) if unlike and most else (step, None)
+        if fewer := [each for count, each in read if count < most]:
+            step, right = fewer[0], next(each for count, each in read if count == most)
     found = None
     while right is not None:
         pairs = zip(step.inputs, right.inputs, strict=False)

@@ -15,6 +15,7 @@ from harness.judgement.diagnosis.wording import factor_text
 from harness.judgement.diagnosis.writing import applying
 from harness.judgement.state import named_variables
 from harness.judgement.tolerance import epsilon_of, epsilon_of_name
+from harness.judgement.values import wide
 
 _SUMS = frozenset({"Add", "AddV2", "AddN"})
 _ADDENDS = _SUMS | {"BiasAdd"}
@@ -210,9 +211,8 @@ def _of_rounding(leaf: Leaf, coarse: float) -> float | None:
     found, expected = leaf.found, leaf.expected
     if found is None or expected is None or found.shape != expected.shape or not epsilon_of(found.dtype):
         return None
-    wide, fine = np.complex128 if np.iscomplexobj(found) else np.float64, epsilon_of(found.dtype)
-    want = expected.astype(wide)
-    error = np.abs(found.astype(wide) - want)
+    want, fine = wide(expected), epsilon_of(found.dtype)
+    error = np.abs(wide(found) - want)
     if not np.all(np.isfinite(error)) or np.any(error > leaf.sensitivity().bound(want, fine) * (coarse / fine)):
         return None
     scale = float(np.max(np.abs(want), initial=0.0))

@@ -274,7 +274,7 @@ _Applied = tuple[Any, list[Any], Any]
 
 
 def _applied_by(question: Question, inputs: Mapping[str, Any] | None = None) -> list[_Applied]:
-    """What the reference gives optimizers, of which none is applied; for the whole batch, or for other inputs."""
+    """What the reference gives its optimizers, for the whole batch or for other inputs. None of it is applied."""
     calls: list[_Applied] = []
 
     def gather(_: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> None:
