@@ -117,7 +117,7 @@ def test_a_real_process_has_its_cpu_split() -> None:
 
 
 def test_a_process_that_breaks_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_setting, "MODULE", "harness.hardware.not_there")
+    monkeypatch.setattr(memory_setting, "TASK", "harness.hardware.not_there:run")
     (seen,) = see_each([(None, CPU_SPLIT)])
     assert isinstance(seen, str)
     assert "not_there" in seen

@@ -53,8 +53,8 @@ class MemorySeen:
     held_bytes: int | None
 
 
-#: The module that runs in each process.
-MODULE = "harness.hardware.memory_settings.measure"
+#: The task of each process.
+TASK = "harness.hardware.memory_settings.measure:run"
 
 
 def see_each(trials: Sequence[tuple[str | None, MemorySetting]]) -> list[MemorySeen | str]:
@@ -62,15 +62,5 @@ def see_each(trials: Sequence[tuple[str | None, MemorySetting]]) -> list[MemoryS
 
     A trial names a GPU by its UUID; ``None`` stands for the CPU.
     """
-    arguments = [
-        {
-            "uuid": uuid,
-            "growth": setting.name == "growth",
-            "parts": setting.parts,
-            "limit_mib": setting.limit_mib,
-            "tried_mib": setting.tried_mib,
-            "chunk_mib": CHUNK_MIB,
-        }
-        for uuid, setting in trials
-    ]
-    return ask_each(MemorySeen, MODULE, arguments, LIMIT_S)
+    arguments = [{"uuid": uuid, "setting": setting} for uuid, setting in trials]
+    return ask_each(MemorySeen, TASK, arguments, LIMIT_S)
