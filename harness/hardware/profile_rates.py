@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import UsageError
-from harness.hardware.machine import Machine, Operation
+from harness.hardware.machine import Machine
 from harness.hardware.operations import addition, matmul, numpy_dtype
 from harness.hardware.tensor_float import may_use, tf32_set
 from harness.lazy import tf
@@ -102,11 +102,6 @@ def joined(rates: Sequence[Rate]) -> Rate:
     return Rate(rates[0].figure, statistics.median(values), statistics.median(medians))
 
 
-def product_of(side: int, dtype: str) -> Operation:
-    """Multiply two matrices ``[side, side]``."""
-    return replace(matmul(side, "float32" if dtype == "tfloat32" else dtype), name=f"matmul {dtype} of {side}")
-
-
 def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
     """Measure matrix products in GFLOP/s; ``None`` without a kernel, or without TF32."""
     if dtype == "tfloat32" and not (card.compute_capability and may_use(card, True)):
@@ -120,7 +115,7 @@ def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
 
 def _product_rate(machine: Machine, card: Card, dtype: str) -> Rate:
     def run_of(side: int) -> Callable[[int], object]:
-        operation = product_of(side, dtype)
+        operation = matmul(side, "float32" if dtype == "tfloat32" else dtype)
         arrays = matrices(side, numpy_dtype(operation.dtype))
         buffers = [machine.put(array, card.label) for array in arrays]
         return lambda repeats: machine.run(operation, card.label, buffers, repeats)

@@ -108,7 +108,8 @@ def operations(machine: Any) -> dict[str, object]:
     import tensorflow as tf
 
     from harness.hardware.machine import Operation
-    from harness.hardware.profile_rates import matrices, product_of
+    from harness.hardware.operations import matmul
+    from harness.hardware.profile_rates import matrices
 
     traces = []
 
@@ -130,7 +131,7 @@ def operations(machine: Any) -> dict[str, object]:
         "value": bool(np.array_equal(machine.fetch(result), a @ b)),
         "device": result.pieces[0].backing_device[-5:],
         "traces": len(traces),
-        "int8": bool(np.array_equal(machine.fetch(machine.run(product_of(64, "int8"), "CPU:2", int8)), (a @ b))),
+        "int8": bool(np.array_equal(machine.fetch(machine.run(matmul(64, "int8"), "CPU:2", int8)), (a @ b))),
         "elsewhere": _refusal(
             lambda: machine.run(Operation("e", "float32", "float32", elsewhere, np.add), "CPU:1", buffers[:1])
         ),
