@@ -83,8 +83,7 @@ class _Course:
                     coarse = coarse_as_tf32(wide(results[0]), reference)
                     self.coarse[card.label] = self.coarse.get(card.label, False) or coarse
                 bound = allowed[may_use(card, setting)]
-                ran = Ran(name, card, tuple(wide(each) for each in results), results, reference, bound)
-                self.account.add(*judge_card(ran))
+                self.account.add(*judge_card(Ran(name, card, results, reference, bound)))
                 self.account.count(card.label, programs=1, ops=2, values=2 * reference.size + results[0].size)
                 digests[card.label] = _digest(results[0])
             self._compare_cards(trial, digests, reference.size)
@@ -148,7 +147,7 @@ class _Course:
             self.account.count(card.label, programs=1, ops=found.runs + 1)
             self.figures.append(self._figure(trial, card, found.seconds))
             results = self.machine.fetch(firsts.pop(card.label)), self.machine.fetch(found.last)
-            self.account.add(*judge_card(Ran(name, card, (), results, None, None)))
+            self.account.add(*judge_card(Ran(name, card, results)))
             self.account.count(values=int(results[0].size))
             digests[card.label] = _digest(results[0])
         self._compare_cards(trial, digests, 1)
