@@ -101,7 +101,7 @@ def _loss_per_image(model: Any) -> Any:
     return loss
 
 
-def train(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) -> tuple[Trajectory, float]:
+def train(devices: Devices | None, dtype: str, seed: int) -> tuple[Trajectory, float]:
     """Train sharded over ``devices``, or (``None``) on the default device. Also the accuracy on the test images."""
     from harness.parallel.data import make_parallel
 
@@ -123,7 +123,7 @@ def train(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) ->
         return loss, tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
 
     losses, gradients, weights = [], [], []
-    for number in range(steps):
+    for number in range(STEPS):
         chosen = np.arange(number * BATCH, (number + 1) * BATCH) % TRAINING_IMAGES
         loss, gradient = step(tf.constant(images[chosen]), tf.constant(labels[chosen]))
         losses.append(loss.numpy())

@@ -70,8 +70,8 @@ def _samples(seed: int, dtype: str, steps: int) -> Any:
         yield {"x": x.astype(dtype), "y": y.astype(dtype)}
 
 
-def fit(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) -> Trajectory:
-    """Train for ``steps`` steps, sharded over ``devices`` or (``None``) on the default device."""
+def fit(devices: Devices | None, dtype: str, seed: int) -> Trajectory:
+    """Train for ``STEPS`` steps, sharded over ``devices`` or (``None``) on the default device."""
     from harness.parallel.data import make_parallel
 
     model, weights = _model(dtype, seed)
@@ -88,7 +88,7 @@ def fit(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) -> T
         return loss, gradient
 
     losses, gradients, states = [], [], []
-    for data in _samples(seed, dtype, steps):
+    for data in _samples(seed, dtype, STEPS):
         loss, gradient = train(tf.constant(data["x"]), tf.constant(data["y"]))
         losses.append(loss.numpy())
         gradients.append(gradient.numpy().ravel())
