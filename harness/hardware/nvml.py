@@ -15,8 +15,8 @@ from harness.records import Card
 
 _T = TypeVar("_T")
 
-#: NVML's names of the reasons for a lower clock; idling is one too. Older releases of nvidia-ml-py have
-#: ``nvmlClocksThrottleReason…`` for what newer ones call ``nvmlClocksEventReason…``.
+#: NVML's names of the reasons for a lower clock, by their bits from 0; idling is one too (``nvml.h``:
+#: ``nvmlClocksEventReason…``, which older releases call ``nvmlClocksThrottleReason…``).
 _REASONS = (
     "GpuIdle",
     "ApplicationsClocksSetting",
@@ -167,22 +167,10 @@ class Nvml:
         return self._handles.get(uuid)
 
     def _throttle_reasons(self, handle: Any) -> tuple[str, ...] | None:
-        for query, prefix in (
-            ("CurrentClocksEventReasons", "nvmlClocksEventReason"),
-            ("CurrentClocksThrottleReasons", "nvmlClocksThrottleReason"),
-        ):
+        for query in ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"):  # the second one: older drivers
             mask = self._count(query, handle)
             if mask is not None:
-                names = ((name, self._reason_bit(prefix, name)) for name in _REASONS)
-                return tuple(name for name, bit in names if bit is not None and mask & bit)
-        return None
-
-    def _reason_bit(self, prefix: str, name: str) -> int | None:
-        """Return the bit of a reason; nvidia-ml-py has those of hardware reasons only with the older prefix."""
-        for each in (prefix, "nvmlClocksThrottleReason"):
-            bit = getattr(self._module, f"{each}{name}", None)
-            if bit is not None:
-                return int(bit)
+                return tuple(name for bit, name in enumerate(_REASONS) if mask >> bit & 1)
         return None
 
     def _ecc(self, handle: Any, kind: str) -> int | None:
