@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
-from harness.checks.trajectory import Trajectory, compare
+from harness.checks.trajectory import Trajectory, compare, train
 from harness.devices.device import Devices
 from harness.lazy import tf
 
@@ -37,9 +37,9 @@ def run(context: CheckContext) -> CheckOutcome:
     tally.add(verify(make_parallel(model, devices), model, step, devices=devices, variables=[weights]), "one step")
     tally.require_devices(devices)
 
-    sharded = fit(devices, "float32", context.seed)
-    single = fit(None, "float32", context.seed)
-    compare(sharded, single, fit(None, "float64", context.seed), tally)
+    sharded = _fit(devices, "float32", context.seed)
+    single = _fit(None, "float32", context.seed)
+    compare(sharded, single, _fit(None, "float64", context.seed), tally)
     for name, trajectory in (("sharded", sharded), ("single-device", single)):
         _judge_weights(name, trajectory, tally)
     reached = ", ".join(f"{weight:.3f}" for weight in sharded.weights[-1])
@@ -70,30 +70,11 @@ def _samples(seed: int, dtype: str, steps: int) -> Any:
         yield {"x": x.astype(dtype), "y": y.astype(dtype)}
 
 
-def fit(devices: Devices | None, dtype: str, seed: int) -> Trajectory:
+def _fit(devices: Devices | None, dtype: str, seed: int) -> Trajectory:
     """Train for ``STEPS`` steps, sharded over ``devices`` or (``None``) on the default device."""
-    from harness.parallel.data import make_parallel
-
     model, weights = _model(dtype, seed)
-    loss_per_sample = model if devices is None else make_parallel(model, devices)
     optimizer = tf.keras.optimizers.Adam(LEARNING_RATE)
-    optimizer.build([weights])
-
-    @tf.function  # type: ignore[untyped-decorator]
-    def train(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(loss_per_sample(x=x, y=y))
-        gradient = tape.gradient(loss, weights)
-        optimizer.apply_gradients([(gradient, weights)])
-        return loss, gradient
-
-    losses, gradients, states = [], [], []
-    for data in _samples(seed, dtype, STEPS):
-        loss, gradient = train(tf.constant(data["x"]), tf.constant(data["y"]))
-        losses.append(loss.numpy())
-        gradients.append(gradient.numpy().ravel())
-        states.append(weights.numpy().ravel())
-    return Trajectory.of(losses, gradients, states)
+    return train(model, [weights], optimizer, _samples(seed, dtype, STEPS), devices)
 
 
 def _judge_weights(name: str, trajectory: Trajectory, tally: Tally) -> None:
