@@ -20,7 +20,7 @@ from harness.hardware.machine import Buffer, DeviceMemoryFull, Machine
 from harness.hardware.operations import NoKernel, raising_no_kernel, wide
 from harness.hardware.profile import profiles_of
 from harness.hardware.rates import judge_rates, rate_finding
-from harness.hardware.tensor_float import TensorFloat, describe_tf32, may_use, tf32_set
+from harness.hardware.tensor_float import describe_tf32, may_use, tf32_set
 from harness.plural import plural
 from harness.records import Card, Figure, Quantity
 
@@ -54,8 +54,8 @@ class _Course:
         judged = judge_rates(self.figures, self.cards, profiles_of(self.cards), self.context.history)
         account.add(*map(rate_finding, judged.offences))
         account.figures += judged.figures
-        tensor_floats = [TensorFloat(card, self.setting, self.coarse.get(card.label)) for card in self.cards]
-        account.scope += [f"operations: {', '.join(self.names) or 'none'}", *describe_tf32(tensor_floats)]
+        account.scope.append(f"operations: {', '.join(self.names) or 'none'}")
+        account.scope += describe_tf32(self.cards, self.setting, self.coarse)
         account.scope += judged.scope
         account.scope += [f"no kernel for {name} on {', '.join(labels)}" for name, labels in self.missing.items()]
         if not self.names:
