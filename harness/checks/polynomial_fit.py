@@ -33,7 +33,7 @@ def run(context: CheckContext) -> CheckOutcome:
     devices = context.devices
     tally = Tally()
     model, weights = _model("float32", context.seed)
-    step = next(_samples(context.seed, "float32", 1))
+    step = next(_samples(context.seed, "float32"))
     tally.add(verify(make_parallel(model, devices), model, step, devices=devices, variables=[weights]), "one step")
     tally.require_devices(devices)
 
@@ -61,10 +61,10 @@ def _model(dtype: str, seed: int) -> tuple[Any, Any]:
     return model, weights
 
 
-def _samples(seed: int, dtype: str, steps: int) -> Any:
+def _samples(seed: int, dtype: str) -> Any:
     """The data of each step: made in float32, so that all runs see the same numbers."""
     random = np.random.default_rng(seed + 1)
-    for _ in range(steps):
+    for _ in range(STEPS):
         x = random.uniform(-10, 10, SAMPLES).astype(np.float32)
         y = 5 * x**2 + 3
         yield {"x": x.astype(dtype), "y": y.astype(dtype)}
@@ -74,7 +74,7 @@ def _fit(devices: Devices | None, dtype: str, seed: int) -> Trajectory:
     """Train for ``STEPS`` steps, sharded over ``devices`` or (``None``) on the default device."""
     model, weights = _model(dtype, seed)
     optimizer = tf.keras.optimizers.Adam(LEARNING_RATE)
-    return train(model, [weights], optimizer, _samples(seed, dtype, STEPS), devices)
+    return train(model, [weights], optimizer, _samples(seed, dtype), devices)
 
 
 def _judge_weights(name: str, trajectory: Trajectory, tally: Tally) -> None:
