@@ -7,7 +7,9 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from harness.devices.nvidia import memory_by_process
 from harness.hardware.memory_settings.setting import CHUNK_MIB, MemorySeen, MemorySetting
+from harness.hardware.room import card_free_bytes
 from harness.lazy import tf
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer
@@ -20,7 +22,7 @@ _MIB = 1024 * 1024
 def run(send: Send, uuid: str | None, setting: MemorySetting) -> None:
     """Take the GPU with this UUID (``None``: the CPU), allocate until there is enough or no more, and report it."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1" if uuid is None else uuid
-    free = _free_bytes(uuid)
+    free = card_free_bytes(uuid)
     tf.config.set_soft_device_placement(False)
     kind = "CPU" if uuid is None else "GPU"
     cards = tf.config.list_physical_devices(kind)
@@ -69,20 +71,10 @@ def _value(part: int, index: int) -> int:
     return 1000 * part + index + 1
 
 
-def _free_bytes(uuid: str | None) -> int | None:
-    """Return what the driver reports as free on the card."""
-    from harness.devices.nvidia import card_of, read_cards
-
-    card = card_of(uuid, read_cards())
-    return None if card is None or card.free_mib is None else card.free_mib * _MIB
-
-
 def _held_bytes(uuid: str | None, free_before: int | None) -> int | None:
     """Return what this process holds of the card; in a container, where ids differ, what is no longer free."""
-    from harness.devices.nvidia import memory_by_process
-
     mib = memory_by_process().get((uuid or "", os.getpid()))
     if mib is not None:
         return mib * _MIB
-    free = _free_bytes(uuid)
+    free = card_free_bytes(uuid)
     return None if free is None or free_before is None else max(free_before - free, 0)
