@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.run import Plan, run_checks
@@ -17,13 +16,11 @@ from harness.checking.tally import Tally
 from harness.checks import gradient_colocation, model_parallel, vector_add
 from harness.errors import RefusedByWorker
 from harness.records import Verdict
-from harness.runner.job import Job, WorkerFiles
+from harness.runner.job import Job, WorkerFiles, typed_task
 from harness.runner.limits import STARTUP_LIMIT_S
 from harness.runner.messages import Answer, Finished
 from harness.runner.process import TimeLimitReached, WorkerProcess
-
-if TYPE_CHECKING:
-    from harness.runner.worker import Send
+from harness.runner.worker import Send
 
 HOSTS = 3
 #: Checks that a single process passes too, and how processes find them.
@@ -60,7 +57,8 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its 
     )
 
 
-def serve(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - every host is the same
+@typed_task
+def serve(send: Send) -> None:
     """Be one host, as a worker process: answer with the address, and serve until the parent ends the process."""
     from harness.devices.host_server import start_server
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,10 @@ from harness.hardware.machine import Machine
 from harness.hardware.operations import addition, matmul, numpy_dtype
 from harness.hardware.tensor_float import may_use, tf32_set
 from harness.lazy import tf
+from harness.records import Card
+from harness.runner.job import typed_task
 from harness.runner.messages import Answer, plain
-
-if TYPE_CHECKING:
-    from harness.records import Card
-    from harness.runner.worker import Send
+from harness.runner.worker import Send
 
 #: Times of one figure. The fastest counts, because other work only makes them longer. The first one, which builds and
 #: warms up, does not count.
@@ -49,12 +48,12 @@ class Rate:
     median: float
 
 
-def run(arguments: dict[str, object], send: Send) -> None:
-    """Measure each card of ``arguments["spec"]`` and send the joined figures: the task of a worker process."""
+@typed_task
+def run(send: Send, spec: str) -> None:
+    """Measure each card of ``spec`` and send the joined figures: the task of a worker process."""
     from harness.devices.runtime import configure
     from harness.hardware.real import TensorFlowMachine
 
-    spec = str(arguments["spec"])
     devices = configure(spec)
     if any(device.kind == "logical-gpu" for device in devices):
         raise UsageError(f"--devices {spec}: logical GPUs share a card; accepted: gpu, gpu:N, cpu:N or cores:N")
