@@ -61,7 +61,6 @@ class TensorFlowMachine:
 
         self._devices = {device.parsed.short: device for device in devices}
         self.spec = devices.spec
-        self.host = devices.host
         self._host_device = Device(devices.host, "logical-cpu", "")
         self._cards, self._present = cards_of(devices)
         self._by_label = {card.label: card for card in self._cards}
