@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from harness.runner.job import Job, WorkerFiles
+from harness.runner.limits import LAST_RESORT_S
 from harness.runner.messages import Answer, Refused
 from harness.runner.process import TimeLimitReached, WorkerProcess
 
@@ -25,9 +26,10 @@ def ask_each(kind: type[_T], task: str, arguments: Sequence[Mapping[str, object]
     """
     end = time.monotonic() + limit_s
     with tempfile.TemporaryDirectory(prefix="harness-processes-") as folder, ExitStack() as stack:
+        jobs = [Job(task, dict(each), limit_s=limit_s + LAST_RESORT_S) for each in arguments]
         processes = [
-            stack.enter_context(WorkerProcess(Job(task, dict(each)), WorkerFiles.create(Path(folder), str(number))))
-            for number, each in enumerate(arguments)
+            stack.enter_context(WorkerProcess(job, WorkerFiles.create(Path(folder), str(number))))
+            for number, job in enumerate(jobs)
         ]
         return [_answer_of(process, kind, end, limit_s) for process in processes]
 
