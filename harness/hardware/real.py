@@ -142,7 +142,7 @@ class TensorFlowMachine:
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
         """Return what a separate process gets of a card with each setting, all at once."""
-        from harness.hardware.memory_settings.setting import see_each
+        from harness.hardware.memory_settings.measure import see_each
 
         return see_each([(self._by_label[card].uuid, setting) for card, setting in trials])
 

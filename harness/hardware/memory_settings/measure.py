@@ -1,14 +1,16 @@
-"""The task of a separate process: takes one card with one memory setting, and allocates as much as it can."""
+"""Separate processes that each take one card with one memory setting, and allocate as much as they can."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from harness.devices.nvidia import memory_by_process
 from harness.hardware.memory_settings.setting import CHUNK_MIB, MemorySeen, MemorySetting
+from harness.hardware.own_process import ask_each
 from harness.hardware.room import card_free_bytes
 from harness.lazy import tf
 from harness.runner.job import typed_task
@@ -16,6 +18,19 @@ from harness.runner.messages import Answer
 from harness.runner.worker import Send
 
 _MIB = 1024 * 1024
+#: How long all processes may take, in seconds. Each loads TensorFlow, which waits 10 s before it refuses memory.
+LIMIT_S = 150.0
+#: The task of each process.
+TASK = f"{__name__}:run"
+
+
+def see_each(trials: Sequence[tuple[str | None, MemorySetting]]) -> list[MemorySeen | str]:
+    """Try each setting in a separate process, all at once; a text says why there is no answer.
+
+    A trial names a GPU by its UUID; ``None`` stands for the CPU.
+    """
+    arguments = [{"uuid": uuid, "setting": setting} for uuid, setting in trials]
+    return ask_each(MemorySeen, TASK, arguments, LIMIT_S)
 
 
 @typed_task

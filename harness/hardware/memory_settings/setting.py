@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.hardware.own_process import ask_each
-
-#: How long all processes may take, in seconds. Each loads TensorFlow, which waits 10 s before it refuses memory.
-LIMIT_S = 150.0
 #: What is allocated at a time, in MiB.
 CHUNK_MIB = 16
 
@@ -51,16 +46,3 @@ class MemorySeen:
     wrong: int
     free_bytes: int | None
     held_bytes: int | None
-
-
-#: The task of each process.
-TASK = "harness.hardware.memory_settings.measure:run"
-
-
-def see_each(trials: Sequence[tuple[str | None, MemorySetting]]) -> list[MemorySeen | str]:
-    """Try each setting in a separate process, all at once; a text says why there is no answer.
-
-    A trial names a GPU by its UUID; ``None`` stands for the CPU.
-    """
-    arguments = [{"uuid": uuid, "setting": setting} for uuid, setting in trials]
-    return ask_each(MemorySeen, TASK, arguments, LIMIT_S)
