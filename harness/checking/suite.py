@@ -8,20 +8,10 @@ from dataclasses import dataclass
 
 from harness.checking.check import Check, Hardware, Level
 from harness.devices.device import Devices
+from harness.devices.fingerprint import fingerprint as read_fingerprint
+from harness.devices.runtime import configure as configure_devices
 from harness.errors import UnknownCheck
 from harness.records import Fingerprint
-
-
-def _configure(spec: str) -> Devices:
-    from harness.devices.runtime import configure
-
-    return configure(spec)
-
-
-def _fingerprint(devices: Devices) -> Fingerprint:
-    from harness.devices.fingerprint import fingerprint
-
-    return fingerprint(devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +19,8 @@ class Suite:
     """Checks, in the order in which they run, and how a process gets its devices from a spec and describes itself."""
 
     checks: tuple[Check, ...]
-    configure: Callable[[str], Devices] = _configure
-    fingerprint: Callable[[Devices], Fingerprint] = _fingerprint
+    configure: Callable[[str], Devices] = configure_devices
+    fingerprint: Callable[[Devices], Fingerprint] = read_fingerprint
     #: The hardware under configured devices; ``None`` for a suite that has no hardware checks.
     machine: Callable[[Devices], Hardware] | None = None
 

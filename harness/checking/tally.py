@@ -48,8 +48,11 @@ class Tally:
         """Add findings."""
         self.findings.extend(findings)
 
-    def fail(self, kind: str, where: str, expected: str, found: str, message: str, device: str | None = None) -> None:
-        """Add a finding of severity FAIL."""
+    def fail(
+        self, kind: str, where: str, expected: str, found: str, message: str = "", device: str | None = None
+    ) -> None:
+        """Add a finding of severity FAIL. By default the message is what was expected there, and what was found."""
+        message = message or f"{where}: expected {expected}, found {found}"
         self.findings.append(Finding(kind, where, device, expected, found, message))
 
     def unproven(self, why: str) -> None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.run import Plan, run_checks
@@ -16,14 +15,12 @@ from harness.checking.suite import Suite
 from harness.checking.tally import Tally
 from harness.checks import gradient_colocation, model_parallel, vector_add
 from harness.errors import RefusedByWorker
-from harness.records import Finding, Verdict
-from harness.runner.job import Job, WorkerFiles
+from harness.records import Verdict
+from harness.runner.job import Job, WorkerFiles, typed_task
 from harness.runner.limits import STARTUP_LIMIT_S
 from harness.runner.messages import Answer, Finished
 from harness.runner.process import TimeLimitReached, WorkerProcess
-
-if TYPE_CHECKING:
-    from harness.runner.worker import Send
+from harness.runner.worker import Send
 
 HOSTS = 3
 #: Checks that a single process passes too, and how processes find them.
@@ -39,14 +36,14 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its 
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="harness-cluster-") as name, _serving(HOSTS, Path(name)) as addresses:
         if len(addresses) < HOSTS:
-            tally.found(_wrong("the servers", f"{HOSTS} addresses within {START_S:g} s", f"{len(addresses)}"))
+            tally.fail("error", "the servers", f"{HOSTS} addresses within {START_S:g} s", f"{len(addresses)}")
             return tally.outcome("", "run `harness serve` by hand and read its output")
         spec = "cluster:" + ",".join(addresses)
         plan = Plan(spec, SUITE.ids, Path(name) / "checks", REFERENCE, timeout_s=LIMIT_S, startup_limit_s=LIMIT_S)
         try:
             results = [event.result for event in run_checks(plan) if isinstance(event, Finished)]
         except RefusedByWorker as error:
-            tally.found(_wrong("the checks", "results", str(error)))
+            tally.fail("error", "the checks", "results", str(error))
             results = []
         for result in results:
             tally.count(result.exercised)
@@ -60,7 +57,8 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its 
     )
 
 
-def serve(arguments: dict[str, object], send: Send) -> None:  # noqa: ARG001 - every host is the same
+@typed_task
+def serve(send: Send) -> None:
     """Be one host, as a worker process: answer with the address, and serve until the parent ends the process."""
     from harness.devices.host_server import start_server
 
@@ -87,10 +85,6 @@ def _address(host: WorkerProcess, deadline: float) -> str:
     except TimeLimitReached:
         return ""
     return str(message.value["address"]) if isinstance(message, Answer) else ""
-
-
-def _wrong(where: str, expected: str, found: str) -> Finding:
-    return Finding("error", where, None, expected, found, f"{where}: expected {expected}, found {found}")
 
 
 CHECK = Check(

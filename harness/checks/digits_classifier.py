@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
-from harness.checks.trajectory import Trajectory, compare
+from harness.checks.trajectory import Trajectory, compare, train
 from harness.devices.device import Devices
 from harness.lazy import tf
 
@@ -50,9 +50,9 @@ def run(context: CheckContext) -> CheckOutcome:
     )
     tally.require_devices(devices)
 
-    sharded, sharded_accuracy = train(devices, "float32", context.seed)
-    single, single_accuracy = train(None, "float32", context.seed)
-    exact, _ = train(None, "float64", context.seed)
+    sharded, sharded_accuracy = _train(devices, "float32", context.seed)
+    single, single_accuracy = _train(None, "float32", context.seed)
+    exact, _ = _train(None, "float64", context.seed)
     compare(sharded, single, exact, tally)
     _judge_accuracy("sharded", sharded_accuracy, tally)
     _judge_accuracy("single-device", single_accuracy, tally)
@@ -101,36 +101,17 @@ def _loss_per_image(model: Any) -> Any:
     return loss
 
 
-def train(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) -> tuple[Trajectory, float]:
+def _train(devices: Devices | None, dtype: str, seed: int) -> tuple[Trajectory, float]:
     """Train sharded over ``devices``, or (``None``) on the default device. Also the accuracy on the test images."""
-    from harness.parallel.data import make_parallel
-
     images, labels = load_images(seed)
     images = images.astype(dtype)
     model = _model(dtype, seed)
-    variables = model.trainable_variables
-    plain = _loss_per_image(model)
-    loss_per_image = plain if devices is None else make_parallel(plain, devices)
+    chosen = [np.arange(number * BATCH, (number + 1) * BATCH) % TRAINING_IMAGES for number in range(STEPS)]
+    batches = ({"image": images[rows], "label": labels[rows]} for rows in chosen)
     optimizer = tf.keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM)
-    optimizer.build(variables)
-
-    @tf.function  # type: ignore[untyped-decorator]
-    def step(image: Any, label: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(loss_per_image(image=image, label=label))
-        gradients = tape.gradient(loss, variables)
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        return loss, tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
-
-    losses, gradients, weights = [], [], []
-    for number in range(steps):
-        chosen = np.arange(number * BATCH, (number + 1) * BATCH) % TRAINING_IMAGES
-        loss, gradient = step(tf.constant(images[chosen]), tf.constant(labels[chosen]))
-        losses.append(loss.numpy())
-        gradients.append(gradient.numpy())
-        weights.append(np.concatenate([variable.numpy().ravel() for variable in variables]))
+    trajectory = train(_loss_per_image(model), model.trainable_variables, optimizer, batches, devices)
     recognised = np.argmax(model(images[TRAINING_IMAGES:]).numpy(), axis=1) == labels[TRAINING_IMAGES:]
-    return Trajectory.of(losses, gradients, weights), float(recognised.mean())
+    return trajectory, float(recognised.mean())
 
 
 def _judge_accuracy(name: str, accuracy: float, tally: Tally) -> None:

@@ -18,18 +18,13 @@ EXAMPLES = 24
 
 def run(context: CheckContext) -> CheckOutcome:
     """Verify generated programs; shrink the first that fails."""
-    return check_programs(context, EXAMPLES * context.level.factor)
-
-
-def check_programs(context: CheckContext, examples: int) -> CheckOutcome:
-    """:func:`run` for another number of programs."""
     from harness.strategies import FLOATS, programs
 
     search: Search[Program] = Search(
         lambda program: verify_program(program, context.devices), lambda program: not program.rows
     )
     strategy = programs(dtypes=FLOATS) if context.on_gpu else programs()
-    if search.run(strategy, examples, context.seed) and search.proven:
+    if search.run(strategy, EXAMPLES * context.level.factor, context.seed) and search.proven:
         search.tally.require_devices(context.devices)
     proven = f"{search.proven} generated programs match the single-device run, each op on its device"
     return search.tally.outcome(

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
-from harness.checks.trajectory import Trajectory, compare
+from harness.checks.trajectory import Trajectory, compare, train
 from harness.devices.device import Devices
 from harness.lazy import tf
 
@@ -33,13 +33,13 @@ def run(context: CheckContext) -> CheckOutcome:
     devices = context.devices
     tally = Tally()
     model, weights = _model("float32", context.seed)
-    step = next(_samples(context.seed, "float32", 1))
+    step = next(_samples(context.seed, "float32"))
     tally.add(verify(make_parallel(model, devices), model, step, devices=devices, variables=[weights]), "one step")
     tally.require_devices(devices)
 
-    sharded = fit(devices, "float32", context.seed)
-    single = fit(None, "float32", context.seed)
-    compare(sharded, single, fit(None, "float64", context.seed), tally)
+    sharded = _fit(devices, "float32", context.seed)
+    single = _fit(None, "float32", context.seed)
+    compare(sharded, single, _fit(None, "float64", context.seed), tally)
     for name, trajectory in (("sharded", sharded), ("single-device", single)):
         _judge_weights(name, trajectory, tally)
     reached = ", ".join(f"{weight:.3f}" for weight in sharded.weights[-1])
@@ -61,39 +61,20 @@ def _model(dtype: str, seed: int) -> tuple[Any, Any]:
     return model, weights
 
 
-def _samples(seed: int, dtype: str, steps: int) -> Any:
+def _samples(seed: int, dtype: str) -> Any:
     """The data of each step: made in float32, so that all runs see the same numbers."""
     random = np.random.default_rng(seed + 1)
-    for _ in range(steps):
+    for _ in range(STEPS):
         x = random.uniform(-10, 10, SAMPLES).astype(np.float32)
         y = 5 * x**2 + 3
         yield {"x": x.astype(dtype), "y": y.astype(dtype)}
 
 
-def fit(devices: Devices | None, dtype: str, seed: int, steps: int = STEPS) -> Trajectory:
-    """Train for ``steps`` steps, sharded over ``devices`` or (``None``) on the default device."""
-    from harness.parallel.data import make_parallel
-
+def _fit(devices: Devices | None, dtype: str, seed: int) -> Trajectory:
+    """Train for ``STEPS`` steps, sharded over ``devices`` or (``None``) on the default device."""
     model, weights = _model(dtype, seed)
-    loss_per_sample = model if devices is None else make_parallel(model, devices)
     optimizer = tf.keras.optimizers.Adam(LEARNING_RATE)
-    optimizer.build([weights])
-
-    @tf.function  # type: ignore[untyped-decorator]
-    def train(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(loss_per_sample(x=x, y=y))
-        gradient = tape.gradient(loss, weights)
-        optimizer.apply_gradients([(gradient, weights)])
-        return loss, gradient
-
-    losses, gradients, states = [], [], []
-    for data in _samples(seed, dtype, steps):
-        loss, gradient = train(tf.constant(data["x"]), tf.constant(data["y"]))
-        losses.append(loss.numpy())
-        gradients.append(gradient.numpy().ravel())
-        states.append(weights.numpy().ravel())
-    return Trajectory.of(losses, gradients, states)
+    return train(model, [weights], optimizer, _samples(seed, dtype), devices)
 
 
 def _judge_weights(name: str, trajectory: Trajectory, tally: Tally) -> None:

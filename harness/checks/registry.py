@@ -5,8 +5,6 @@ Importing this loads no TensorFlow: each check imports it when it runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.checking.suite import Suite
 from harness.checks import (
     cluster_hosts,
@@ -22,7 +20,7 @@ from harness.checks import (
     task_processes,
     vector_add,
 )
-from harness.devices.device import Devices
+from harness.devices.usable import configure_usable
 from harness.distribute import check as every_strategy
 from harness.hardware.arithmetic import check as arithmetic
 from harness.hardware.cards import check as cards
@@ -32,24 +30,9 @@ from harness.hardware.corruption import check as corruption
 from harness.hardware.isolation import check as isolation
 from harness.hardware.memory import check as memory
 from harness.hardware.memory_settings import check as memory_settings
+from harness.hardware.real import TensorFlowMachine
 from harness.hardware.software import check as software
 from harness.hardware.sustained_load import check as sustained_load
-
-if TYPE_CHECKING:
-    from harness.hardware.machine import Machine
-
-
-def _configure(spec: str) -> Devices:
-    from harness.devices.usable import configure_usable
-
-    return configure_usable(spec)
-
-
-def _machine(devices: Devices) -> Machine:
-    from harness.hardware.real import TensorFlowMachine
-
-    return TensorFlowMachine(devices)
-
 
 #: How processes find the suite: ``module:attribute``.
 REFERENCE = f"{__name__}:SUITE"
@@ -81,6 +64,6 @@ SUITE = Suite(
         cluster_hosts.CHECK,
         every_strategy.CHECK,
     ),
-    configure=_configure,
-    machine=_machine,
+    configure=configure_usable,
+    machine=TensorFlowMachine,
 )

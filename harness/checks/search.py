@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness.checking.tally import Tally
-from harness.records import Finding, Verdict
+from harness.records import Verdict
 
 if TYPE_CHECKING:
     from harness.judgement.verification import Verification
@@ -80,14 +81,5 @@ class Search(Generic[Example]):
         if not isinstance(error, ExampleFailed):
             raise error
         for finding in error.verification.findings:
-            self.tally.found(
-                Finding(
-                    kind=finding.kind,
-                    where=f"generated program: {finding.where}",
-                    device=finding.device,
-                    expected=finding.expected,
-                    found=f"{finding.found}\nin the program\n{example!r}",
-                    message=finding.message,
-                    severity=finding.severity,
-                )
-            )
+            found = f"{finding.found}\nin the program\n{example!r}"
+            self.tally.found(replace(finding, where=f"generated program: {finding.where}", found=found))

@@ -14,7 +14,7 @@ from harness.hardware.finding import only_one_process
 from harness.parallel.task_processes import TaskResult, Tasks
 from harness.parallel.tasks import Script, slots
 from harness.plural import plural
-from harness.records import Exercised, Finding, Verdict
+from harness.records import Exercised, Verdict
 from harness.runner.limits import STARTUP_LIMIT_S
 
 #: Time limit of one program, in seconds. Each loads TensorFlow. As in ``cluster_hosts``, the check's own comes first.
@@ -73,24 +73,20 @@ def _judge(result: TaskResult, spec: str, tally: Tally) -> None:
     message = result.message or f"exit code {result.exit_code}"
     if script in _FAILURES:
         if not message.startswith(_FAILURES[script]):
-            tally.found(_wrong(script, _FAILURES[script], message, device))
+            tally.fail("error", script, _FAILURES[script], message, device=device)
         return
     log = Path(result.log).read_text(encoding="utf-8", errors="replace")
     seen = [json.loads(line.removeprefix("seen ")) for line in log.splitlines() if line.startswith("seen ")]
     if result.message or len(seen) != 1:
-        tally.found(_wrong(script, "exit code 0", result.message or "no result", device))
+        tally.fail("error", script, "exit code 0", result.message or "no result", device=device)
         return
     if seen[0]["value"] != float(SIZE) ** 3:
-        tally.found(_wrong(script, f"{float(SIZE) ** 3}", str(seen[0]["value"]), device))
+        tally.fail("error", script, f"{float(SIZE) ** 3}", str(seen[0]["value"]), device=device)
     gpus = 1 if spec.startswith("gpu") else 0
     if seen[0]["gpus"] != gpus or (not gpus and len(seen[0]["cpus"]) != 1):
         found = f"{plural(seen[0]['gpus'], 'GPU')} and CPUs {seen[0]['cpus']}"
-        tally.found(_wrong(script, "1 GPU" if gpus else "no GPU and 1 CPU", found, device))
+        tally.fail("error", script, "1 GPU" if gpus else "no GPU and 1 CPU", found, device=device)
     tally.count(Exercised(programs=1, values=1, ops=2, devices=(device,)))
-
-
-def _wrong(where: str, expected: str, found: str, device: str) -> Finding:
-    return Finding("error", where, device, expected, found, f"{where}: expected {expected}, found {found}")
 
 
 CHECK = Check(

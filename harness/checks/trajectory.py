@@ -1,4 +1,4 @@
-"""Compares a training run on several devices with the same run on one, step by step.
+"""Trains on several devices, and compares the run with the same one on one device, step by step.
 
 Two runs of the same training in the same dtype differ by their order of summation, and training carries the
 difference on. How far is measured: the single-device run is repeated in float64, and its distance from the float32 run
@@ -7,14 +7,17 @@ is the effect of rounding on this training. A sharded run has to stay within a s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.checking.tally import Tally
+from harness.devices.device import Devices
 from harness.distribute.compare import ROUNDING_FACTOR, bounds
+from harness.lazy import tf
 from harness.records import Exercised
 
 Array = npt.NDArray[np.float64]
@@ -32,6 +35,39 @@ class Trajectory:
     def of(cls, losses: Sequence[object], gradients: Sequence[object], weights: Sequence[object]) -> Trajectory:
         """Stack what each step gave: a scalar, and two vectors."""
         return cls(*(np.asarray(part, np.float64).reshape(len(part), -1) for part in (losses, gradients, weights)))
+
+
+def train(
+    loss: Any,
+    variables: Sequence[Any],
+    optimizer: Any,
+    batches: Iterable[Mapping[str, npt.NDArray[Any]]],
+    devices: Devices | None,
+) -> Trajectory:
+    """Take a step for each batch, sharded over ``devices`` or (``None``) on the default device.
+
+    ``loss`` gives the loss of each row of a batch, whose arrays are its keyword arguments.
+    """
+    from harness.parallel.data import make_parallel
+
+    loss_of_rows = loss if devices is None else make_parallel(loss, devices)
+    optimizer.build(variables)
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(**batch: Any) -> Any:
+        with tf.GradientTape() as tape:
+            mean = tf.reduce_mean(loss_of_rows(**batch))
+        gradients = tape.gradient(mean, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return mean, tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
+
+    losses, gradients, weights = [], [], []
+    for batch in batches:
+        mean, gradient = step(**{name: tf.constant(array) for name, array in batch.items()})
+        losses.append(mean.numpy())
+        gradients.append(gradient.numpy())
+        weights.append(np.concatenate([variable.numpy().ravel() for variable in variables]))
+    return Trajectory.of(losses, gradients, weights)
 
 
 def compare(sharded: Trajectory, single: Trajectory, exact: Trajectory, tally: Tally) -> None:

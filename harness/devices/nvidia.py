@@ -63,24 +63,29 @@ class SilentCard:
     serial: str | None = None
 
 
-@contextmanager
-def opened_nvml() -> Iterator[Any | None]:
+def open_nvml() -> Any | None:
     """Open the driver's management library; ``None`` without ``nvidia-ml-py`` or a driver."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
     except ImportError:
-        yield None
-        return
+        return None
     except pynvml.NVMLError:
-        yield None
-        return
+        return None
+    return pynvml
+
+
+@contextmanager
+def opened_nvml() -> Iterator[Any | None]:
+    """Open the library as :func:`open_nvml` does, and close it afterwards."""
+    library = open_nvml()
     try:
-        yield pynvml
+        yield library
     finally:
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
+        if library is not None:
+            with suppress(library.NVMLError):
+                library.nvmlShutdown()
 
 
 def nvml_error() -> str | None:

@@ -75,7 +75,7 @@ class Account:
 
     def count(self, *labels: str, values: int = 0, ops: int = 0, programs: int = 0) -> None:
         """Add ``values`` compared and ``ops`` run in ``programs`` on cards."""
-        names = tuple(sorted({device_of(self.cards[label]) for label in labels if label in self.cards}))
+        names = tuple(device_of(self.cards[label]) for label in labels)
         self.exercised += Exercised(programs=programs, values=values, ops=ops, devices=names)
 
     def add(self, *findings: Finding | None) -> None:

@@ -63,11 +63,6 @@ class Blame:
         """Whether some trials were right."""
         return self.wrong < self.trials
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % confidence interval of the rate."""
-        return wilson(self.wrong, self.trials)
-
     def covers(self, trial: Trial) -> bool:
         """Whether the cause would make the trial wrong."""
         if self.kind == "index":
@@ -104,8 +99,9 @@ def blame_computing(trials: Sequence[Trial]) -> list[Blame]:
     cards = _cards(trials)
     suspects = [Blame("card", 0, 0, card=card) for card in cards]
     # With one card, an index cannot be told from the card.
-    indices = _indices(trials) if len(cards) > 1 else []
-    suspects += [Blame("index", 0, 0, index=index) for index in indices]
+    if len(cards) > 1:
+        indices = sorted({trial.index for trial in trials if trial.index is not None})
+        suspects += [Blame("index", 0, 0, index=index) for index in indices]
     return _explain(trials, suspects)
 
 
@@ -170,58 +166,43 @@ def _cards(trials: Sequence[Trial]) -> list[str]:
     return list(dict.fromkeys(trial.card for trial in trials))
 
 
-def _indices(trials: Sequence[Trial]) -> list[int]:
-    return sorted({trial.index for trial in trials if trial.index is not None})
-
-
 def computing_findings(
     blame: Sequence[Blame], cards: Mapping[str, Card], details: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield the findings of :func:`blame_computing`. ``details`` are by card, or ``index N``."""
     for each in blame:
-        rate = _rate(each)
-        if each.kind == "card" and each.card is not None:
+        rate, where, subject = _rate(each), "known answers", ""
+        if each.kind == "card":
             sure = (
                 "at every index"
                 if each.sure
                 else "but there were too few trials to tell whether the device or the index is the cause"
             )
             sure = "no other device to compare with" if len(cards) == 1 else sure
-            yield finding(
-                "corruption",
-                cards[each.card],
-                "known answers",
-                expected="the exact result",
-                found=rate,
-                message=f"computes wrong results {rate}, {sure}; {details.get(each.card, '')}".rstrip("; "),
-                next_step=REPLACE,
-            )
+            message, step = f"computes wrong results {rate}, {sure}; {details.get(each.card or '', '')}", REPLACE
         elif each.kind == "index":
-            name = f"index {each.index}"
-            message = f"results at shard {name} are wrong on every device, {rate}; {details.get(name, '')}"
-            yield finding(
-                "corruption",
-                None,
-                name,
-                expected="the exact result",
-                found=rate,
-                message=message.rstrip("; "),
-                next_step="no device is to blame: each one got this index in turn, and all were wrong; look at the "
-                "program and its libraries, and try another version of TensorFlow and the driver",
-                subject=name,
+            where = subject = f"index {each.index}"
+            message = f"results at shard {where} are wrong on every device, {rate}; {details.get(where, '')}"
+            step = (
+                "no device is to blame: each one got this index in turn, and all were wrong; look at the program and "
+                "its libraries, and try another version of TensorFlow and the driver"
             )
         else:
             message = f"all {len(cards)} devices agree on a wrong result: {next(iter(details.values()), '')}"
-            yield finding(
-                "corruption",
-                None,
-                "known answers",
-                expected="the exact result",
-                found=rate,
-                message=message.rstrip(": "),
-                next_step=f"no device is to blame, because {', '.join(cards)} agree; look at the host's processor and "
-                "memory and at the libraries, and try another version of TensorFlow",
+            step = (
+                f"no device is to blame, because {', '.join(cards)} agree; look at the host's processor and memory "
+                "and at the libraries, and try another version of TensorFlow"
             )
+        yield finding(
+            "corruption",
+            cards.get(each.card or ""),
+            where,
+            expected="the exact result",
+            found=rate,
+            message=message.rstrip(";: "),
+            next_step=step,
+            subject=subject,
+        )
 
 
 def copying_findings(
@@ -229,39 +210,31 @@ def copying_findings(
 ) -> Iterator[Finding]:
     """Yield the findings of :func:`blame_copying`. ``details`` are by ``GPU:1 -> GPU:3``."""
     for each in blame:
-        if each.card is None:
-            continue
-        rate = _rate(each)
-        if each.kind == "pair" and each.source is not None:
-            way = f"{each.source} -> {each.card}"
-            yield finding(
-                "corruption",
-                cards[each.card],
-                way,
-                expected="the data that was sent",
-                found=rate,
-                message=f"the copy {way} delivers wrong data {rate}; {details.get(way, '')}".rstrip("; "),
-                next_step=LINK,
-                pair=(each.source, each.card),
-            )
+        label, rate = each.card or "", _rate(each)
+        if each.kind == "pair":
+            where = f"{each.source} -> {label}"
+            message = f"the copy {where} delivers wrong data {rate}; {details.get(where, '')}".rstrip("; ")
         else:
             way = "into" if each.kind == "into" else "out of"
-            yield finding(
-                "corruption",
-                cards[each.card],
-                f"copies {way} {each.card}",
-                expected="the data that was sent",
-                found=rate,
-                message=f"corrupts copies {way} it {rate}, whatever device is at the other end",
-                next_step=REPLACE,
-            )
+            where = f"copies {way} {label}"
+            message = f"corrupts copies {way} it {rate}, whatever device is at the other end"
+        yield finding(
+            "corruption",
+            cards[label],
+            where,
+            expected="the data that was sent",
+            found=rate,
+            message=message,
+            next_step=LINK if each.kind == "pair" else REPLACE,
+            pair=(each.source or "", label) if each.kind == "pair" else None,
+        )
 
 
 def _rate(blame: Blame) -> str:
     if not blame.intermittent:
         of = f" of {', '.join(blame.programs)}" if blame.programs else ""
         return f"in all {blame.trials:,} trials{of}"
-    low, high = blame.interval
+    low, high = wilson(blame.wrong, blame.trials)
     return (
         f"in {blame.wrong:,} of {blame.trials:,} trials ({blame.wrong / blame.trials:.2%}, 95% interval {low:.2%} to "
         f"{high:.2%})"

@@ -23,7 +23,10 @@ RECOVERY = {
     3: "draining of peer-to-peer traffic",
     4: "draining and a reset",
 }
-LOST = "read dmesg, power the node off and on, reseat the card, and replace it if it is lost again"
+LOST = (
+    "read the kernel's log (dmesg | grep -i xid), power the node off and on, reseat the card, and replace it if it is "
+    "lost again"
+)
 _LINK = "reseat the card and its riser or cable: a link that replays loses bandwidth and then fails"
 _NVLINK = "look at nvidia-smi nvlink -e, and reseat the card or its bridge"
 #: What NVIDIA's catalogue of Xid errors advises.
@@ -124,36 +127,15 @@ def judge_silence(card: Card, error: str, when: str = "") -> Finding:
 
 def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
     """Yield what the card says of the repair of its memory: rows that it remaps, or pages that it retires."""
-    for wrong, where, found, step, severity in (
-        (last.remap_failed, "row remapping", "could not remap a row of its memory", REPLACE, Verdict.FAIL),
-        (
-            last.remap_pending,
-            "row remapping",
-            "is waiting for a reset to remap a row of its memory",
-            RESET,
-            Verdict.FAIL,
-        ),
-        (
-            last.retired_pending,
-            "page retirement",
-            "is waiting for a reset to retire a page of its memory",
-            RESET,
-            Verdict.FAIL,
-        ),
-        (
-            (last.retired_pages or 0) >= MANY_RETIRED,
-            "page retirement",
-            f"has {last.retired_pages} retired pages; the limit is {MANY_RETIRED}",
-            REPLACE,
-            Verdict.FAIL,
-        ),
-        (
-            last.recovery_action and not (last.remap_pending or last.retired_pending),
-            "recovery action",
-            f"needs {RECOVERY.get(last.recovery_action or 0, 'a recovery')}, according to the driver",
-            RESET,
-            Verdict.FAIL,
-        ),
+    needed = last.recovery_action and not (last.remap_pending or last.retired_pending)
+    recovery = RECOVERY.get(last.recovery_action or 0, "a recovery")
+    retired = f"has {last.retired_pages} retired pages; the limit is {MANY_RETIRED}"
+    for wrong, where, found, step in (
+        (last.remap_failed, "row remapping", "could not remap a row of its memory", REPLACE),
+        (last.remap_pending, "row remapping", "is waiting for a reset to remap a row of its memory", RESET),
+        (last.retired_pending, "page retirement", "is waiting for a reset to retire a page of its memory", RESET),
+        ((last.retired_pages or 0) >= MANY_RETIRED, "page retirement", retired, REPLACE),
+        (needed, "recovery action", f"needs {recovery}, according to the driver", RESET),
     ):
         if wrong:
             yield finding(
@@ -164,7 +146,6 @@ def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
                 found=found,
                 message=found,
                 next_step=step,
-                severity=severity,
                 subject=where,
             )
 

@@ -158,10 +158,7 @@ class _Lent:
 def _new_slot(dtype: Any, shape: tuple[int, ...]) -> _Slot:
     empty = tf.raw_ops.Empty(shape=[1, *shape], dtype=dtype, init=False)
     _ask_for_large_pages(empty)
-    return _Slot(
-        variable=tf.Variable(empty, trainable=False),
-        row=tf.constant(0),
-    )
+    return _Slot(variable=tf.Variable(empty, trainable=False), row=tf.constant(0))
 
 
 def view_of(tensor: Any) -> npt.NDArray[Any] | None:

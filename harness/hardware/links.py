@@ -88,5 +88,4 @@ def _card_links(nvml: Nvml, handle: Any, known: Collection[str]) -> CardLinks:
             to_cards[address] = to_cards.get(address, 0) + 1
         else:
             to_switch += 1
-    speed = nvml.field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON")
-    return CardLinks(to_switch, to_cards, speed / 1000 if speed else None)
+    return CardLinks(to_switch, to_cards, nvml.nvlink_gbs(handle))

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from harness.devices.nvidia import open_nvml
 from harness.hardware.machine import Reading
 from harness.records import Card
 
 _T = TypeVar("_T")
 
-#: NVML's names of the reasons for a lower clock; idling is one too. Older releases of nvidia-ml-py have
-#: ``nvmlClocksThrottleReason…`` for what newer ones call ``nvmlClocksEventReason…``.
+#: NVML's names of the reasons for a lower clock, by their bits from 0; idling is one too (``nvml.h``:
+#: ``nvmlClocksEventReason…``, which older releases call ``nvmlClocksThrottleReason…``).
 _REASONS = (
     "GpuIdle",
     "ApplicationsClocksSetting",
@@ -27,8 +28,6 @@ _REASONS = (
     "HwPowerBrakeSlowdown",
     "DisplayClockSetting",
 )
-
-
 #: NVML's error where nothing has come in the time given.
 _TIMEOUT = 10
 
@@ -39,10 +38,10 @@ _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 class Sensors:
     """Reads the sensors of ``cards`` by UUID. NVML is opened only if a card has one."""
 
-    def __init__(self, cards: Iterable[Card], nvml: Nvml | None = None) -> None:
+    def __init__(self, cards: Iterable[Card]) -> None:
         self._cards = {card.label: card for card in cards}
         needed = any(card.uuid is not None for card in self._cards.values())
-        self.nvml = nvml if nvml is not None else Nvml.load() if needed else Nvml(None)
+        self.nvml = Nvml.load() if needed else Nvml(None)
 
     def reading(self, label: str, at_s: float) -> Reading:
         """Read the sensors of a card."""
@@ -86,15 +85,7 @@ class Nvml:
     @classmethod
     def load(cls) -> Nvml:
         """Open the library of this machine; without ``nvidia-ml-py`` or a driver, one that knows nothing."""
-        try:
-            import pynvml
-        except ImportError:
-            return cls(None)
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError:
-            return cls(None)
-        return cls(pynvml)
+        return cls(open_nvml())
 
     @property
     def opened(self) -> bool:
@@ -167,33 +158,19 @@ class Nvml:
             for name in (uuid, uuid.encode()):
                 handle = self.call("nvmlDeviceGetHandleByUUID", name)
                 if handle is not None:
-                    # A slice has no sensors: those of its card count.
-                    card = (
-                        self.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
-                        if uuid.startswith("MIG-")
-                        else None
-                    )
-                    self._handles[uuid] = handle if card is None else card
+                    if uuid.startswith("MIG-"):
+                        # A slice has no sensors: those of its card count.
+                        card = self.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+                        handle = handle if card is None else card
+                    self._handles[uuid] = handle
                     break
         return self._handles.get(uuid)
 
     def _throttle_reasons(self, handle: Any) -> tuple[str, ...] | None:
-        for query, prefix in (
-            ("CurrentClocksEventReasons", "nvmlClocksEventReason"),
-            ("CurrentClocksThrottleReasons", "nvmlClocksThrottleReason"),
-        ):
+        for query in ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"):  # the second one: older drivers
             mask = self._count(query, handle)
             if mask is not None:
-                names = ((name, self._reason_bit(prefix, name)) for name in _REASONS)
-                return tuple(name for name, bit in names if bit is not None and mask & bit)
-        return None
-
-    def _reason_bit(self, prefix: str, name: str) -> int | None:
-        """Return the bit of a reason; nvidia-ml-py has those of hardware reasons only with the older prefix."""
-        for each in (prefix, "nvmlClocksThrottleReason"):
-            bit = getattr(self._module, f"{each}{name}", None)
-            if bit is not None:
-                return int(bit)
+                return tuple(name for bit, name in enumerate(_REASONS) if mask >> bit & 1)
         return None
 
     def _ecc(self, handle: Any, kind: str) -> int | None:
@@ -217,22 +194,25 @@ class Nvml:
         }
 
     def _nvlinks(self, handle: Any) -> dict[str, Any]:
-        """Count the links, and the active ones; ``None`` for a card without links."""
+        """Count the links, and the active ones; nothing for a card without links."""
         states = [
             state
             for link in range(self.most_links)
             if (state := self.call("nvmlDeviceGetNvLinkState", handle, link)) is not None
         ]
         if not states:
-            return dict.fromkeys(("nvlinks_active", "nvlinks_total"))
-        speed = self.field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON")
-        active = getattr(self._module, "NVML_FEATURE_ENABLED", 1)
+            return {}
         return {
-            "nvlinks_active": sum(state == active for state in states),
+            "nvlinks_active": sum(state == 1 for state in states),  # NVML_FEATURE_ENABLED
             "nvlinks_total": len(states),
-            "nvlink_gbs": speed / 1000 if speed else None,
+            "nvlink_gbs": self.nvlink_gbs(handle),
             "nvlink_errors": self._nvlink_errors(handle, len(states)),
         }
+
+    def nvlink_gbs(self, handle: Any) -> float | None:
+        """Return the rate of a link of the card one way, in GB/s."""
+        speed = self.field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON")
+        return speed / 1000 if speed else None
 
     def _nvlink_errors(self, handle: Any, links: int) -> int | None:
         """Add up what all links resent and how often they were trained again."""

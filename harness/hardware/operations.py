@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - adds bfloat16 to NumPy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +22,7 @@ STRIDE = 2
 
 def numpy_dtype(name: str) -> Any:
     """Return NumPy's dtype of that name; bfloat16 is ml_dtypes'."""
-    return np.dtype(importlib.import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
+    return np.dtype(name)
 
 
 def itemsize(dtype: str) -> int:
@@ -152,14 +153,13 @@ class NoKernel(Exception):
     """TensorFlow has no kernel of the operation for this kind of device."""
 
 
-class raising_no_kernel:  # noqa: N801 - used as a statement
+@contextmanager
+def raising_no_kernel() -> Iterator[None]:
     """Turn TensorFlow's error for a missing kernel into :class:`NoKernel`, without loading TensorFlow."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None or kind.__module__.partition(".")[0] != "tensorflow":
-            return
-        if any(text in str(error).lower() for text in _NO_KERNEL):
+    try:
+        yield
+    except Exception as error:
+        of_tensorflow = type(error).__module__.partition(".")[0] == "tensorflow"
+        if of_tensorflow and any(text in str(error).lower() for text in _NO_KERNEL):
             raise NoKernel(str(error).partition("\n")[0]) from error
+        raise

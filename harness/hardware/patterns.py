@@ -54,9 +54,7 @@ def _made(pattern: Pattern, count: int) -> npt.NDArray[np.int64]:
     return made.view(np.int64)
 
 
-@lru_cache(maxsize=2)
-def _cached(pattern: Pattern, count: int) -> npt.NDArray[np.int64]:
-    return _made(pattern, count)
+_cached = lru_cache(maxsize=2)(_made)
 
 
 def array_mismatch(array: npt.NDArray[Any], pattern: Pattern) -> Mismatch:

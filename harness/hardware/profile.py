@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 from harness.devices.shipped import shipped_folder
-from harness.errors import InvalidProfile
 from harness.hardware.card_profile import CardProfile
 from harness.records import Card
-
-#: Returns the profile of a card, or ``None``.
-ProfileOf = Callable[[Card], CardProfile | None]
 
 
 def profile_of(card: Card) -> CardProfile | None:
@@ -23,15 +19,15 @@ def profile_of(card: Card) -> CardProfile | None:
     return next(named, None) or profile_for(card.name)
 
 
-def profiles_of(cards: Iterable[Card], find: ProfileOf = profile_of) -> dict[str, CardProfile]:
+def profiles_of(cards: Iterable[Card]) -> dict[str, CardProfile]:
     """Return the profiles of those cards that have one, by label."""
-    return {card.label: profile for card in cards if (profile := find(card)) is not None}
+    return {card.label: profile for card in cards if (profile := profile_of(card)) is not None}
 
 
-def profile_for(name: str, extra: Iterable[Path | str] = ()) -> CardProfile | None:
-    """Return the profile for what NVML calls ``name``, or ``None``. Files of ``extra`` come before the shipped ones."""
+def profile_for(name: str) -> CardProfile | None:
+    """Return the profile for what NVML calls ``name``, or ``None``."""
     wanted = _plain(name)
-    for profile in (*(load_hardware_profile(path) for path in extra), *shipped_hardware_profiles()):
+    for profile in shipped_hardware_profiles():
         if any(_plain(known) == wanted for known in profile.matches):
             return profile
     return None
@@ -43,17 +39,11 @@ def shipped_hardware_profiles() -> tuple[CardProfile, ...]:
     return tuple(load_hardware_profile(path) for path in sorted(shipped_folder("hardware").glob("*.toml")))
 
 
-def load_hardware_profile(path: Path | str) -> CardProfile:
+def load_hardware_profile(path: Path) -> CardProfile:
     """Read and validate one file. Raise InvalidProfile if it cannot be read, or with the first wrong key."""
     from harness.hardware.profile_schema import read_hardware_document
 
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidProfile(path, "the file", error.strerror, "a TOML file that can be read") from error
-    except UnicodeDecodeError as error:
-        raise InvalidProfile(path, "the file", "other bytes", "UTF-8 text") from error
-    return read_hardware_document(Path(path), text).profile()
+    return read_hardware_document(path).profile()
 
 
 def _plain(name: str) -> str:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.errors import UsageError
-from harness.hardware.machine import Machine, Operation
+from harness.hardware.machine import Machine
 from harness.hardware.operations import addition, matmul, numpy_dtype
 from harness.hardware.tensor_float import may_use, tf32_set
 from harness.lazy import tf
+from harness.records import Card
+from harness.runner.job import typed_task
 from harness.runner.messages import Answer, plain
-
-if TYPE_CHECKING:
-    from harness.records import Card
-    from harness.runner.worker import Send
+from harness.runner.worker import Send
 
 #: Times of one figure. The fastest counts, because other work only makes them longer. The first one, which builds and
 #: warms up, does not count.
@@ -49,12 +48,12 @@ class Rate:
     median: float
 
 
-def run(arguments: dict[str, object], send: Send) -> None:
-    """Measure each card of ``arguments["spec"]`` and send the joined figures: the task of a worker process."""
+@typed_task
+def run(send: Send, spec: str) -> None:
+    """Measure each card of ``spec`` and send the joined figures: the task of a worker process."""
     from harness.devices.runtime import configure
     from harness.hardware.real import TensorFlowMachine
 
-    spec = str(arguments["spec"])
     devices = configure(spec)
     if any(device.kind == "logical-gpu" for device in devices):
         raise UsageError(f"--devices {spec}: logical GPUs share a card; accepted: gpu, gpu:N, cpu:N or cores:N")
@@ -102,11 +101,6 @@ def joined(rates: Sequence[Rate]) -> Rate:
     return Rate(rates[0].figure, statistics.median(values), statistics.median(medians))
 
 
-def product_of(side: int, dtype: str) -> Operation:
-    """Multiply two matrices ``[side, side]``."""
-    return replace(matmul(side, "float32" if dtype == "tfloat32" else dtype), name=f"matmul {dtype} of {side}")
-
-
 def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
     """Measure matrix products in GFLOP/s; ``None`` without a kernel, or without TF32."""
     if dtype == "tfloat32" and not (card.compute_capability and may_use(card, True)):
@@ -120,7 +114,7 @@ def product_rate(machine: Machine, card: Card, dtype: str) -> Rate | None:
 
 def _product_rate(machine: Machine, card: Card, dtype: str) -> Rate:
     def run_of(side: int) -> Callable[[int], object]:
-        operation = product_of(side, dtype)
+        operation = matmul(side, "float32" if dtype == "tfloat32" else dtype)
         arrays = matrices(side, numpy_dtype(operation.dtype))
         buffers = [machine.put(array, card.label) for array in arrays]
         return lambda repeats: machine.run(operation, card.label, buffers, repeats)

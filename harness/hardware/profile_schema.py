@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from pydantic import Field
 
-from harness.devices.toml_file import Table, parse_model
+from harness.devices.toml_file import Table, did_you_mean, parse_model, read_model
 from harness.errors import InvalidProfile
 from harness.hardware.card_profile import CardProfile, Expected
 
@@ -27,6 +26,7 @@ FIGURE_UNITS = {
     "nvlinks": "links",
     "nvlink rate": "GB/s",
 }
+_FIGURES = "one of " + ", ".join(f"'{name}'" for name in FIGURE_UNITS)
 _DATE = r"^\d{4}(-\d{2}(-\d{2})?)?$"
 
 
@@ -40,7 +40,7 @@ class SourceTable(Table):
 class FigureTable(Table):
     """``[[figures]]``: one figure. A healthy card stays between ``low`` and ``high`` times ``value``."""
 
-    figure: str = Field(description="one of " + ", ".join(f"'{name}'" for name in FIGURE_UNITS))
+    figure: str = Field(description=_FIGURES)
     value: float = Field(gt=0, description="a number above 0, in the unit of the figure")
     source: str = Field(description="the name of one of [sources]")
     low: float = Field(gt=0, le=1, description="a number above 0, 1 or less")
@@ -79,22 +79,15 @@ class HardwareDocument(Table):
         )
 
 
-def read_hardware_document(path: Path, text: str) -> HardwareDocument:
-    """Parse and validate the text of a hardware profile. Raise InvalidProfile with the first wrong key."""
-    document = parse_model(path, text, HardwareDocument)
-    _check_figures(path, document)
-    return document
-
-
-def _check_figures(path: Path, document: HardwareDocument) -> None:
-    """Check what depends on more than one key."""
+def read_hardware_document(path: Path, text: str | None = None) -> HardwareDocument:
+    """Validate a hardware profile, the file or the ``text`` for it. Raise InvalidProfile with the first wrong key."""
+    document = read_model(path, HardwareDocument) if text is None else parse_model(path, text, HardwareDocument)
+    # What depends on more than one key.
     seen: set[str] = set()
     for number, each in enumerate(document.figures):
         place = f"figures[{number}]"
         if each.figure not in FIGURE_UNITS:
-            close = difflib.get_close_matches(each.figure, FIGURE_UNITS, n=1)
-            meant = f" (did you mean {close[0]!r}?)" if close else ""
-            accepted = (FigureTable.model_fields["figure"].description or "") + meant
+            accepted = _FIGURES + did_you_mean(each.figure, list(FIGURE_UNITS))
             raise InvalidProfile(path, f"{place}.figure", each.figure, accepted)
         if each.figure in seen:
             raise InvalidProfile(path, f"{place}.figure", each.figure, "each figure once")
@@ -102,3 +95,4 @@ def _check_figures(path: Path, document: HardwareDocument) -> None:
         if each.source not in document.sources:
             known = ", ".join(document.sources) or "none: add a table [sources.NAME] with title and date"
             raise InvalidProfile(path, f"{place}.source", each.source, f"the name of one of the sources: {known}")
+    return document

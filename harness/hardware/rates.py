@@ -187,14 +187,14 @@ def judge_drift(rates: Sequence[float], card: Card) -> Finding | None:
         return None
     third = len(rates) // 3
     before, after = median(rates[:third]), median(rates[-third:])
-    share = after / before
-    if share >= (DRIFT.warn_below if card.is_gpu else DRIFT.cpu_warn_below):
+    share, least = after / before, DRIFT.warn_below if card.is_gpu else DRIFT.cpu_warn_below
+    if share >= least:
         return None
     return finding(
         "rate",
         card,
         "drift under load",
-        expected=f"at least {DRIFT.warn_below if card.is_gpu else DRIFT.cpu_warn_below:.0%} of the first rate",
+        expected=f"at least {least:.0%} of the first rate",
         found=f"{share:.0%}",
         message=f"slowed down under load from {amount(before, 'GFLOP/s')} to {amount(after, 'GFLOP/s')}",
         next_step=SLOW,

@@ -28,10 +28,9 @@ from harness.hardware.room import (
     host_used_bytes,
     in_host_room,
 )
-from harness.hardware.sending import Sending, on, renewed
+from harness.hardware.sending import Sending, renewed
 from harness.hardware.tensors import TensorBuffer, in_host_memory, require_on, settle
 from harness.lazy import tf
-from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.hardware.machine import PairLink
@@ -62,7 +61,6 @@ class TensorFlowMachine:
 
         self._devices = {device.parsed.short: device for device in devices}
         self.spec = devices.spec
-        self.host = devices.host
         self._host_device = Device(devices.host, "logical-cpu", "")
         self._cards, self._present = cards_of(devices)
         self._by_label = {card.label: card for card in self._cards}
@@ -111,14 +109,13 @@ class TensorFlowMachine:
 
     def reading(self, card: str) -> Reading:
         """Read the sensors of a card; for a CPU, those of the host."""
-        self._device(card)
         return self._sensors.reading(card, self.clock_s())
 
     def free_bytes(self, card: str) -> int | None:
         """Return the memory that buffers could get; ``None`` on other hosts, and for a GPU without a driver library."""
         if card == HOST:
             return host_free_bytes()
-        device = self._device(card)
+        device = self._devices[card]
         if in_host_room(device):
             return host_free_bytes()
         return gpu_free_bytes(device, self._by_label[card].uuid) if device.parsed.in_this_process else None
@@ -127,7 +124,7 @@ class TensorFlowMachine:
         """Return the memory in use: by this process, by the server of a core, by TensorFlow on a GPU."""
         if card == HOST:
             return host_used_bytes()
-        device = self._device(card)
+        device = self._devices[card]
         if device.kind == "core":
             process = server_process(device)
             return None if process is None else host_used_bytes(process)
@@ -145,22 +142,20 @@ class TensorFlowMachine:
 
     def memory_settings(self, trials: Sequence[tuple[str, MemorySetting]]) -> list[MemorySeen | str]:
         """Return what a separate process gets of a card with each setting, all at once."""
-        from harness.hardware.memory_settings.setting import see_each
+        from harness.hardware.memory_settings.measure import see_each
 
         return see_each([(self._by_label[card].uuid, setting) for card, setting in trials])
 
     def fill(self, card: str, size_bytes: int, pattern: Pattern) -> TensorBuffer:
         """Make a buffer that holds the pattern, written by ops on the card, in pieces of 64 MiB."""
-        if size_bytes < 8 or size_bytes % 8:
-            raise UsageError(f"buffer of {size_bytes} bytes; accepted: 8 bytes or a multiple of 8")
-        device = self._device(card)
+        device = self._devices[card]
         self._require_room(device, size_bytes)
         words = size_bytes // 8
         pieces: list[Any] = []
         with _memory(card, size_bytes):
             chunk = self._chunk_words(card)
             counting = self._counting_on(card, min(words, chunk))
-            with on(device):
+            with tf.device(device.name):
                 for start in range(0, words, patterns.PIECE_CHUNKS * chunk):
                     piece = min(patterns.PIECE_CHUNKS * chunk, words - start)
                     pieces.append(patterns.make_piece(counting, pattern, start, piece))
@@ -170,11 +165,9 @@ class TensorFlowMachine:
 
     def mismatch(self, buffer: TensorBuffer, pattern: Pattern) -> Mismatch:
         """Compare the buffer with the pattern by ops on its card, chunk by chunk."""
-        device = self._device(buffer.card)
-        if buffer.size_bytes % 8:
-            raise UsageError(f"buffer of {buffer.size_bytes} bytes; accepted: 8 bytes or a multiple of 8")
+        device = self._devices[buffer.card]
         count, first, found, start = 0, None, None, 0
-        with _memory(buffer.card, buffer.size_bytes), on(device):
+        with _memory(buffer.card, buffer.size_bytes), tf.device(device.name):
             counting = self._counting_on(buffer.card, min(buffer.size_bytes // 8, self._chunk_words(buffer.card)))
             for piece in buffer.words():
                 require_on([piece], device)
@@ -187,13 +180,13 @@ class TensorFlowMachine:
 
     def put(self, array: npt.NDArray[Any], card: str) -> TensorBuffer:
         """Copy ``array`` to the card. A GPU gets it from pageable memory, as in TensorFlow's own programs."""
-        device = self._device(card)
+        device = self._devices[card]
         with _memory(card, array.nbytes):
             # With tf.constant the host would copy it twice more, each time into new memory.
             tensor = self._slots.tensor_of(array, device if in_host_memory(device) else self._host_device)
             if tensor is None or not in_host_memory(device):
                 self._require_room(device, array.nbytes)
-                with on(device):
+                with tf.device(device.name):
                     tensor = tf.identity(tf.constant(array) if tensor is None else tensor)
             settle([tensor], device)
         require_on([tensor], device)
@@ -204,7 +197,7 @@ class TensorFlowMachine:
 
         A single tensor that is not in the host's memory becomes a read-only array.
         """
-        device = self._device(buffer.card)
+        device = self._devices[buffer.card]
         pieces = buffer.pieces
         if not in_host_memory(device):
             pieces = tuple(renewed(piece, device) for piece in pieces)
@@ -222,7 +215,6 @@ class TensorFlowMachine:
 
     def exchange(self, moves: Sequence[tuple[TensorBuffer, str]], repeats: int = 1) -> list[TensorBuffer]:
         """Make several copies at once, each started by its own thread."""
-        _require_repeats(repeats)
         if len(moves) == 1:
             moved = [self._start_move(*moves[0], repeats)]
         else:
@@ -230,12 +222,12 @@ class TensorFlowMachine:
                 moved = list(pool.map(lambda each: self._start_move(each[0], each[1], repeats), moves))
         for buffer in moved:
             with _memory(buffer.card, buffer.size_bytes):
-                settle(buffer.pieces, self._device(buffer.card))
-            require_on(buffer.pieces, self._device(buffer.card))
+                settle(buffer.pieces, self._devices[buffer.card])
+            require_on(buffer.pieces, self._devices[buffer.card])
         return moved
 
     def _start_move(self, buffer: TensorBuffer, card: str, repeats: int) -> TensorBuffer:
-        source, target = self._device(buffer.card), self._device(card)
+        source, target = self._devices[buffer.card], self._devices[card]
         pieces, keeper = [], []
         with _memory(card, buffer.size_bytes):
             for piece in buffer.pieces:
@@ -249,8 +241,7 @@ class TensorFlowMachine:
 
     def run(self, operation: Operation, card: str, buffers: Sequence[TensorBuffer], repeats: int = 1) -> TensorBuffer:
         """Run the operation on buffers of the card. The first run on a card builds it."""
-        _require_repeats(repeats)
-        device = self._device(card)
+        device = self._devices[card]
         arguments = [_one_tensor(buffer, device) for buffer in buffers]
         built = self._built.get((operation, card))
         if built is None:
@@ -289,10 +280,6 @@ class TensorFlowMachine:
 
         if self._collectives is None:
             self._collectives = Collectives([self._devices[card.label] for card in self._cards])
-        if len(arrays) != len(self._cards):
-            raise UsageError(
-                f"{plural(len(arrays), 'array')} for {plural(len(self._cards), 'card')}; accepted: one for each card"
-            )
         tensors = [self.put(array, card.label).pieces[0] for array, card in zip(arrays, self._cards, strict=True)]
         start = self.clock_s()
         results = self._collectives.run(kind, algorithm, tensors)
@@ -309,17 +296,11 @@ class TensorFlowMachine:
 
         return algorithms_for([self._devices[card.label] for card in self._cards])
 
-    def _device(self, card: str) -> Device:
-        device = self._devices.get(card)
-        if device is None:
-            raise UsageError(f"device {card!r} is not configured; accepted: {', '.join(self._devices)}")
-        return device
-
     def _chunk_words(self, card: str) -> int:
         """Return how many words are made or compared at once on a card."""
         if card not in self._chunks:
             # For the memory of the host, the most.
-            on_host = in_host_room(self._device(card))
+            on_host = in_host_room(self._devices[card])
             most = patterns.CHUNK_WORDS if on_host else patterns.GPU_CHUNK_WORDS
             room = None if on_host else self.free_bytes(card)
             share = patterns.CHUNK_WORDS if room is None else room // 8 // patterns.CHUNKS_OF_CARD
@@ -336,7 +317,7 @@ class TensorFlowMachine:
             # The old ones are given back first, because the card may be full of buffers.
             there = None
             self._counting.pop(card, None)
-            with on(self._device(card)):
+            with tf.device(self._devices[card].name):
                 there = patterns.count_up(words)
             self._counting[card] = there, self.clock_s()
         return there
@@ -350,11 +331,6 @@ class TensorFlowMachine:
             give_back_unused_memory()
             if size_bytes > host_free_bytes() - _HOST_RESERVE_BYTES:
                 raise DeviceMemoryFull(device.parsed.short, size_bytes)
-
-
-def _require_repeats(repeats: int) -> None:
-    if repeats < 1:
-        raise UsageError(f"repeats={repeats}; accepted: 1 or more")
 
 
 @contextlib.contextmanager
@@ -374,7 +350,7 @@ def _one_tensor(buffer: TensorBuffer, device: Device) -> Any:
         raise UsageError(f"a buffer of {buffer.card} for an operation on {device.parsed.short}; move it there first")
     if len(buffer.pieces) == 1:
         return buffer.pieces[0]
-    with on(device):
+    with tf.device(device.name):
         return tf.concat(buffer.pieces, axis=0)
 
 

@@ -8,17 +8,12 @@ from harness.devices.device import Device
 from harness.lazy import tf
 
 
-def on(device: Device) -> Any:
-    """Return a context in which ops run on a device."""
-    return tf.device(device.name)
-
-
 def renewed(tensor: Any, device: Device) -> Any:
     """Return the tensor by a new handle, without copying.
 
     TensorFlow caches copies of a tensor on other devices with its handle, and would not copy again.
     """
-    with on(device):
+    with tf.device(device.name):
         return tf.identity(tensor)
 
 
@@ -36,13 +31,13 @@ class Sending:
             return graph(*(renewed(tensor, source) for _ in range(repeats)))[-1]
         for _ in range(repeats):
             fresh = renewed(tensor, source)
-            with on(target):
+            with tf.device(target.name):
                 copied = tf.identity(fresh)
         return copied
 
     def _graph(self, tensor: Any, source: Device, target: Device, repeats: int) -> Any:
         def copies(*tensors: Any) -> Any:
-            with on(target):
+            with tf.device(target.name):
                 return [tf.identity(each) for each in tensors]
 
         key = (source.name, target.name, tensor.dtype, tensor.shape.rank, repeats)

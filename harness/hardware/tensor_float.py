@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from harness.hardware.software.kernels import capability
 from harness.lazy import tf
@@ -12,15 +11,6 @@ from harness.records import Card
 
 #: The first compute capability with TF32 (NVIDIA Ampere architecture whitepaper, 2020).
 _FIRST = (8, 0)
-
-
-@dataclass(frozen=True)
-class TensorFloat:
-    """A card, TensorFlow's setting, and whether float32 products were as coarse as TF32 (``None``: none ran)."""
-
-    card: Card
-    setting: bool | None
-    coarse: bool | None
 
 
 def may_use(card: Card, setting: bool | None) -> bool:
@@ -46,18 +36,21 @@ def tf32_set(on: bool | None) -> Iterator[None]:
         tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
-def describe_tf32(seen: Sequence[TensorFloat]) -> tuple[str, ...]:
-    """Describe how the cards use TF32, one sentence for each group of cards."""
+def describe_tf32(cards: Sequence[Card], setting: bool | None, coarse: Mapping[str, bool]) -> list[str]:
+    """Describe how the cards use TF32, one sentence for each group of cards.
+
+    ``coarse`` says by label whether float32 products were as coarse as TF32, where some ran.
+    """
     groups: dict[str, list[str]] = {}
-    for each in seen:
-        groups.setdefault(_sentence(each), []).append(each.card.label)
-    return tuple(f"{sentence}: {', '.join(labels)}" for sentence, labels in groups.items())
+    for card in cards:
+        groups.setdefault(_sentence(card, setting, coarse.get(card.label)), []).append(card.label)
+    return [f"{sentence}: {', '.join(labels)}" for sentence, labels in groups.items()]
 
 
-def _sentence(each: TensorFloat) -> str:
-    if not each.card.is_gpu:
+def _sentence(card: Card, setting: bool | None, coarse: bool | None) -> str:
+    if not card.is_gpu:
         return "no TF32: float32 products have full precision"
-    setting = {True: "TF32 is on", False: "TF32 is off", None: "TF32 setting unknown"}[each.setting]
-    if each.coarse is None:
-        return f"{setting}, no float32 product ran"
-    return f"{setting}, float32 products {'use it (about 3 decimal digits)' if each.coarse else 'do not use it'}"
+    on = {True: "TF32 is on", False: "TF32 is off", None: "TF32 setting unknown"}[setting]
+    if coarse is None:
+        return f"{on}, no float32 product ran"
+    return f"{on}, float32 products {'use it (about 3 decimal digits)' if coarse else 'do not use it'}"

@@ -40,7 +40,7 @@ class TensorBuffer:
 
 def in_host_memory(device: Device) -> bool:
     """Return whether a device is a CPU of this process, whose ops are done when they return."""
-    return device.parsed.kind == "CPU" and device.parsed.job in (None, "localhost")
+    return device.parsed.kind == "CPU" and device.parsed.in_this_process
 
 
 def settle(tensors: Iterable[Any], device: Device) -> None:

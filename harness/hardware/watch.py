@@ -21,8 +21,8 @@ class CardWatch:
     Without a driver there is nothing to watch.
     """
 
-    def __init__(self, nvml: Nvml | None = None) -> None:
-        self._nvml = nvml or Nvml.load()
+    def __init__(self) -> None:
+        self._nvml = Nvml.load()
         self._cards = tuple(
             Card(f"nvml:{card.index}", card.name, index=card.index, uuid=card.uuid, pci=card.pci, kind="GPU")
             for card in read_cards()

@@ -155,7 +155,9 @@ def take(cpus: Sequence[int] | None, environment: dict[str, str], software_gpu: 
     """
     os.environ.update(environment)
     if cpus is not None:
-        os.sched_setaffinity(0, cpus)
+        # Each thread has its own: a worker process has another one already, which watches the parent.
+        for thread in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cpus)
     if software_gpu is not None:
         import tensorflow as tf
 

@@ -40,12 +40,13 @@ def machine(devices: harness.Devices) -> Any:
 def test_a_product_beside_one_core(compare: Callable[..., object], machine: Any, dtype: str, beside: str) -> None:
     import tensorflow as tf
 
-    from harness.hardware.profile_rates import matrices, product_of
+    from harness.hardware.operations import matmul
+    from harness.hardware.profile_rates import matrices
 
     card = machine.cards[0].label
     arrays = matrices(_SIDE, np.dtype(dtype))
     buffers = [machine.put(array, card) for array in arrays]
-    operation = product_of(_SIDE, dtype)
+    operation = matmul(_SIDE, dtype)
     tensors = [tf.constant(array) for array in arrays]
 
     def by_numpy(_: int) -> object:

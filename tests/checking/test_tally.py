@@ -59,6 +59,17 @@ def test_a_finding_outweighs_a_part_that_proves_nothing() -> None:
     assert tally.outcome("", "").verdict is Verdict.FAIL
 
 
+def test_a_failure_says_what_was_expected_and_found_unless_there_is_more_to_say() -> None:
+    tally = Tally()
+    tally.fail("error", "first.py", "exit code 0", "no result", device=CPU1)
+    tally.fail("value", "output y", "1", "2", "off by one")
+    assert [finding.message for finding in tally.findings] == [
+        "first.py: expected exit code 0, found no result",
+        "off by one",
+    ]
+    assert [finding.device for finding in tally.findings] == [CPU1, None]
+
+
 def test_a_warning_makes_a_warning() -> None:
     tally = Tally()
     tally.count(Exercised(values=1))

@@ -60,7 +60,7 @@ def test_a_card_that_is_wrong_at_times_is_told_from_an_index(seed: int) -> None:
     assert blame[0].card == "GPU:3"
     assert {each.card for each in blame} == {"GPU:3"}
     assert blame[0].intermittent
-    low, high = blame[0].interval
+    low, high = wilson(blame[0].wrong, blame[0].trials)
     assert low < blame[0].wrong / blame[0].trials < high
 
 

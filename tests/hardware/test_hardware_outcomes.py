@@ -10,6 +10,7 @@ from simulated import DescribedMachine, devices, read_description
 
 from harness.checking.check import CheckContext, Level
 from harness.checking.execute import execute
+from harness.hardware import profile
 from harness.hardware.arithmetic import check as arithmetic
 from harness.hardware.card_profile import CardProfile, Expected
 from harness.hardware.cards import check as cards
@@ -17,7 +18,7 @@ from harness.hardware.copies import check as copies, measure
 from harness.hardware.corruption import check as corruption
 from harness.hardware.memory import check as memory
 from harness.hardware.sustained_load import check as sustained_load
-from harness.records import Card, Verdict
+from harness.records import Verdict
 
 pytest_plugins = ["little_data"]
 pytestmark = pytest.mark.usefixtures("little_data")
@@ -62,12 +63,13 @@ def test_where_memory_in_use_is_not_known_nothing_is_said_to_be_left_behind(monk
     assert "no leak" not in result.reason
 
 
-def test_with_one_card_alone_nothing_is_said_of_its_like() -> None:
+def test_with_one_card_alone_nothing_is_said_of_its_like(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, two = execute(arithmetic.CHECK, context(1)), execute(arithmetic.CHECK, context(2))
     assert two.reason.endswith("bit-identical when repeated and across devices of one model")
     assert alone.reason.endswith("bit-identical when repeated; no two devices of one model")
+    monkeypatch.setattr(profile, "profile_of", lambda card: None)
     for count, whence in ((1, None), (2, "the faster of 2 GPUs of this model")):
-        outcome = sustained_load.run(context(count), find=lambda card: None)
+        outcome = sustained_load.run(context(count))
         figures = [figure for figure in outcome.figures if figure.name.startswith("sustained matmul")]
         assert [(figure.expected_from, figure.expected is None) for figure in figures] == [
             (whence, whence is None)
@@ -119,18 +121,17 @@ def test_copies_give_a_matrix_of_bandwidths_and_latencies() -> None:
     assert min(both) > 1.5 * max(one), "both ways at once carry about twice as much"
 
 
-def _profile(name: str, value: float) -> CardProfile:
-    return CardProfile("a profile", (L4,), (Expected(name, value, "GB/s", "a data sheet", "2024-01-01"),))
+def _profile(name: str, value: float, unit: str) -> CardProfile:
+    return CardProfile("a profile", (L4,), (Expected(name, value, unit, "a data sheet", "2024-01-01"),))
 
 
 @pytest.mark.parametrize("value", [26.0, 90.0, 12.0])
-def test_copies_with_the_host_are_compared_with_the_peak_of_their_link(value: float) -> None:
+def test_copies_with_the_host_are_compared_with_the_peak_of_their_link(
+    value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are pageable, and at half the rate of a sound link: reported beside its peak, and judged by its state."""
-
-    def profile_for(card: Card) -> CardProfile:
-        return _profile(measure.TO_CARD, value)
-
-    outcome = copies.run(context(2), profile_for)
+    monkeypatch.setattr(profile, "profile_of", lambda card: _profile(measure.TO_CARD, value, "GB/s"))
+    outcome = copies.run(context(2))
     assert outcome.verdict is Verdict.PASS
     found = [figure for figure in outcome.figures if figure.name == measure.TO_CARD and figure.expected]
     assert {figure.expected_from for figure in found} == {"peak of the PCIe link"}
@@ -140,16 +141,14 @@ def test_copies_with_the_host_are_compared_with_the_peak_of_their_link(value: fl
 def test_a_profile_judges_the_rate_under_load_of_what_tensorflow_may_use(
     tf32: bool, figure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def profile_for(card: Card) -> CardProfile:
-        return CardProfile("a profile", (L4,), (Expected(figure, 10e3, "GFLOP/s", "a sheet", "2024-01-01"),))
-
     given = context(1)
     software = replace(given.machine.software(), tf32=tf32)  # type: ignore[union-attr]
     monkeypatch.setattr(DescribedMachine, "software", lambda self: software)
-    outcome = sustained_load.run(given, profile_for)
+    assert sustained_load.run(given).verdict is Verdict.PASS, "the shipped profile is fine with it"
+    monkeypatch.setattr(profile, "profile_of", lambda card: _profile(figure, 10e3, "GFLOP/s"))
+    outcome = sustained_load.run(given)
     assert outcome.verdict is Verdict.FAIL
     assert "impossibly fast" in outcome.reason
-    assert sustained_load.run(given).verdict is Verdict.PASS, "and the shipped profile is fine with it"
 
 
 def test_a_leak_is_looked_for_in_as_many_steps_as_are_said() -> None:

@@ -70,7 +70,7 @@ def test_real_processes_have_a_cpu_each_and_compute_right() -> None:
 
 
 def test_a_process_that_says_nothing_is_a_finding_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "MODULE", "harness.hardware.not_there")
+    monkeypatch.setattr(isolation, "TASK", "harness.hardware.not_there:run")
     outcome = CHECK.run(_context(1))
     assert outcome.verdict is Verdict.FAIL
     assert "not_there" in outcome.findings[0].message
@@ -80,7 +80,7 @@ def test_a_process_that_says_nothing_is_a_finding_with_its_last_words(monkeypatc
 def test_a_process_that_hears_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hears_nothing.py").write_text("import time\ntime.sleep(600)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(isolation, "MODULE", "hears_nothing")
+    monkeypatch.setattr(isolation, "TASK", "hears_nothing:run")
     monkeypatch.setattr(isolation, "LIMIT_S", 0.0)
     outcome = CHECK.run(_context(1))
     assert outcome.verdict is Verdict.FAIL

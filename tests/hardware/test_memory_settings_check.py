@@ -9,9 +9,10 @@ from numpy_machine import CPU_SOFTWARE, NumpyMachine, context, cpus, gpus
 
 from harness.checking.check import CheckContext
 from harness.devices.device import Device, Devices
-from harness.hardware.memory_settings import setting as memory_setting
+from harness.hardware.memory_settings import measure
 from harness.hardware.memory_settings.check import CHECK
 from harness.hardware.memory_settings.judge import judge_setting, too_full
+from harness.hardware.memory_settings.measure import see_each
 from harness.hardware.memory_settings.setting import (
     CPU_SPLIT,
     GROWTH,
@@ -19,7 +20,6 @@ from harness.hardware.memory_settings.setting import (
     SPLIT,
     MemorySeen,
     MemorySetting,
-    see_each,
 )
 from harness.records import Verdict
 
@@ -117,7 +117,7 @@ def test_a_real_process_has_its_cpu_split() -> None:
 
 
 def test_a_process_that_breaks_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_setting, "MODULE", "harness.hardware.not_there")
+    monkeypatch.setattr(measure, "TASK", "harness.hardware.not_there:run")
     (seen,) = see_each([(None, CPU_SPLIT)])
     assert isinstance(seen, str)
     assert "not_there" in seen

@@ -160,7 +160,8 @@ def test_sensors_are_those_of_the_card_by_its_uuid() -> None:
         seen.append(uuid)
         return UUIDS.index(uuid)
 
-    sensors = Sensors(cards, Nvml(fake_nvml(nvmlDeviceGetHandleByUUID=by_uuid)))
+    sensors = Sensors(cards)
+    sensors.nvml = Nvml(fake_nvml(nvmlDeviceGetHandleByUUID=by_uuid))
     assert sensors.reading("GPU:0", 2.5) == _WHOLE
     assert seen == [UUIDS[1]]
     assert sensors.reading("CPU:0", 3.0).at_s == 3.0

@@ -20,7 +20,7 @@ from harness.hardware.machine import Buffer, DeviceMemoryFull, Machine
 from harness.hardware.operations import NoKernel, raising_no_kernel, wide
 from harness.hardware.profile import profiles_of
 from harness.hardware.rates import judge_rates, rate_finding
-from harness.hardware.tensor_float import TensorFloat, describe_tf32, may_use, tf32_set
+from harness.hardware.tensor_float import describe_tf32, may_use, tf32_set
 from harness.plural import plural
 from harness.records import Card, Figure, Quantity
 
@@ -54,8 +54,8 @@ class _Course:
         judged = judge_rates(self.figures, self.cards, profiles_of(self.cards), self.context.history)
         account.add(*map(rate_finding, judged.offences))
         account.figures += judged.figures
-        tensor_floats = [TensorFloat(card, self.setting, self.coarse.get(card.label)) for card in self.cards]
-        account.scope += [f"operations: {', '.join(self.names) or 'none'}", *describe_tf32(tensor_floats)]
+        account.scope.append(f"operations: {', '.join(self.names) or 'none'}")
+        account.scope += describe_tf32(self.cards, self.setting, self.coarse)
         account.scope += judged.scope
         account.scope += [f"no kernel for {name} on {', '.join(labels)}" for name, labels in self.missing.items()]
         if not self.names:
@@ -83,8 +83,7 @@ class _Course:
                     coarse = coarse_as_tf32(wide(results[0]), reference)
                     self.coarse[card.label] = self.coarse.get(card.label, False) or coarse
                 bound = allowed[may_use(card, setting)]
-                ran = Ran(name, card, tuple(wide(each) for each in results), results, reference, bound)
-                self.account.add(*judge_card(ran))
+                self.account.add(*judge_card(Ran(name, card, results, reference, bound)))
                 self.account.count(card.label, programs=1, ops=2, values=2 * reference.size + results[0].size)
                 digests[card.label] = _digest(results[0])
             self._compare_cards(trial, digests, reference.size)
@@ -148,7 +147,7 @@ class _Course:
             self.account.count(card.label, programs=1, ops=found.runs + 1)
             self.figures.append(self._figure(trial, card, found.seconds))
             results = self.machine.fetch(firsts.pop(card.label)), self.machine.fetch(found.last)
-            self.account.add(*judge_card(Ran(name, card, (), results, None, None)))
+            self.account.add(*judge_card(Ran(name, card, results)))
             self.account.count(values=int(results[0].size))
             digests[card.label] = _digest(results[0])
         self._compare_cards(trial, digests, 1)

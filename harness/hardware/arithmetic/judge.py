@@ -13,6 +13,7 @@ from harness.hardware.arithmetic.bounds import Allowed
 from harness.hardware.arithmetic.disagreement import Deviation, deviation, odd_ones
 from harness.hardware.bits import changed_bits
 from harness.hardware.finding import amount, card_name, device_of, finding
+from harness.hardware.operations import wide
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
@@ -35,27 +36,24 @@ _CORRUPTION = (
 
 @dataclass(frozen=True)
 class Ran:
-    """Two runs of an operation on a card: ``wide`` results to compare with ``reference``, and ``raw`` ones for bits.
-
-    Without a reference only the bits are judged.
-    """
+    """The results of two runs of an operation on a card. Without a reference only their bits are judged."""
 
     operation: str
     card: Card
-    wide: tuple[NDArray[Any], ...]
-    raw: tuple[NDArray[Any], NDArray[Any]]
-    reference: NDArray[Any] | None
-    allowed: Allowed | None
+    results: tuple[NDArray[Any], NDArray[Any]]
+    reference: NDArray[Any] | None = None
+    allowed: Allowed | None = None
 
 
 def judge_card(ran: Ran) -> list[Finding]:
     """Report ``arithmetic`` for a result beyond its bound, ``nondeterminism`` for other bits in the second run."""
     findings = []
     if ran.reference is not None and ran.allowed is not None:
-        worst = max((deviation(each, ran.reference, ran.allowed) for each in ran.wide), key=lambda each: each.share)
+        deviations = [deviation(wide(each), ran.reference, ran.allowed) for each in ran.results]
+        worst = max(deviations, key=lambda each: each.share)
         if worst.count:
             findings.append(_beyond(ran, worst))
-    again = changed_bits(ran.raw[1], ran.raw[0])
+    again = changed_bits(ran.results[1], ran.results[0])
     if again:
         findings.append(
             finding(

@@ -77,17 +77,14 @@ def values_of(level: Level) -> list[Trial]:
             _fft(16, 1024, "complex64"),
             _sort(16, 1024, "float32"),
         ]
-    images = 4 if level is Level.DEEP else 2
+    images, points = (4, 4096) if level is Level.DEEP else (2, 512)
     return [
         *(_matmul(n, dtype) for dtype in (*FLOATS, "int8", "int32")),
         *(_convolution(images, 65, 32, dtype) for dtype in FLOATS),
         *(_reduction(n, 2048, dtype) for dtype in (*FLOATS, "int64")),
         *(_addition(n * n, dtype) for dtype in (*FLOATS, *WHOLE)),
         *(_elementwise(n * n, dtype) for dtype in (*FLOATS, *WHOLE)),
-        *(
-            _fft(64, 2 * n, dtype) if _power_of_two(n) else _fft(64, 4096, dtype)
-            for dtype in ("complex64", "complex128")
-        ),
+        *(_fft(64, points, dtype) for dtype in ("complex64", "complex128")),
         *(_sort(64, 4 * n, dtype) for dtype in (*FLOATS, "int64")),
     ]
 
@@ -212,7 +209,3 @@ def _positive(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 def _complex(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     parts = random.uniform(-1, 1, (2, *shape))
     return np.asarray(parts[0] + 1j * parts[1], np.dtype(dtype))
-
-
-def _power_of_two(n: int) -> bool:
-    return n & (n - 1) == 0

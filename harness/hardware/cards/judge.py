@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.devices.nvidia import NEEDS_RESET, visible_cards
 from harness.hardware.card import MIG
+from harness.hardware.counters import LOST
 from harness.hardware.finding import RESET, finding
 from harness.hardware.software.installed import Software
 from harness.plural import plural
@@ -15,10 +16,6 @@ from harness.records import Card, Finding, Verdict
 _PERMISSIONS = "look at CUDA_VISIBLE_DEVICES, and at the permissions of /dev/nvidia*"
 _LOADED = "read dmesg, and run 'modprobe nvidia-uvm' or reboot the node"
 _MPS = "start it again with nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY"
-_SILENT = (
-    "read the kernel's log (dmesg | grep -i xid), power the node off and on, reseat the card, and replace it if it is "
-    "lost again"
-)
 _UNKNOWN_TO_DRIVER = (
     "look at nvidia-smi and dmesg, and reboot the node; if this remains, install one version of the driver and its "
     "libraries, or reseat the card"
@@ -47,7 +44,7 @@ def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
     """Yield the cards that the driver or the PCI bus lists, and that do not answer."""
     for card in present:
         if card.error is not None:
-            silent = RESET if card.error in NEEDS_RESET else _SILENT
+            silent = RESET if card.error in NEEDS_RESET else LOST
             yield finding(
                 "missing-device",
                 card,

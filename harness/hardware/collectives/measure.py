@@ -17,19 +17,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from harness.devices.device import Device
-from harness.errors import UsageError
-from harness.hardware.collectives.judge import KINDS
 from harness.hardware.machine import NoLibrary
 from harness.lazy import tf
-from harness.plural import plural
 from harness.softgpu import DescribedGpus, loaded
 
 #: TensorFlow tells groups of collectives apart by their key. Those of tf.distribute count from 1, so this one is free.
 _GROUP_KEY = 0x4D414348
 #: How long TensorFlow waits for a card that does not take part.
 _TIMEOUT_S = 120.0
-#: TensorFlow's hint for each algorithm that is made of its own ops.
-_HINTS = {"ring": "ring", "nccl": "nccl"}
+#: The algorithms that are made of TensorFlow's own ops, which take their names as a hint.
+_OF_OPS = ("ring", "nccl")
 
 _keys = itertools.count(1)
 
@@ -62,30 +59,15 @@ class Collectives:
     def run(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
         """Return the results, one on each device; ``tensors`` are on the devices and have one shape, ``[n, …]``.
 
-        Raise UsageError if the kind, the algorithm or the shape is not accepted, NoLibrary if NCCL does not work.
+        For reduce-scatter ``n`` is a multiple of the devices. Raise NoLibrary if NCCL does not work.
         """
-        if kind not in KINDS:
-            raise UsageError(f"collective {kind!r}; accepted: {', '.join(KINDS)}")
-        known = algorithms_for(self._devices)
-        if algorithm not in known:
-            there = ", ".join(known) or "none, because that takes two or more devices of this process"
-            raise UsageError(f"algorithm {algorithm!r}: accepted here: {there}")
-        if kind == "reduce-scatter":
-            self._require_shares(tensors)
         if algorithm == "nccl" and isinstance(described := loaded(), DescribedGpus):
             lost = dict(described.driver).get("missing_libraries", "")
             if "nccl" in lost:
                 raise NoLibrary("NCCL", f"cannot open {lost}")
-        if algorithm in _HINTS:
+        if algorithm in _OF_OPS:
             return self._by_ops(kind, algorithm, tensors)
         return self._by_strategy(kind, algorithm, tensors)
-
-    def _require_shares(self, tensors: Sequence[Any]) -> None:
-        rows = int(tensors[0].shape[0]) if tensors[0].shape.rank else 0
-        if not rows or rows % len(self._devices):
-            raise UsageError(
-                f"reduce-scatter of {plural(rows, 'row')}; accepted: a multiple of {len(self._devices)} cards"
-            )
 
     def _by_ops(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
         composed = kind == "reduce-scatter" and algorithm != "nccl"
@@ -160,7 +142,7 @@ def _on_one_device(kind: str, algorithm: str, device: Device, rank: int, size: i
             "group_size": tf.constant(size),
             "group_key": tf.constant(_GROUP_KEY),
             "instance_key": tf.constant(instance),
-            "communication_hint": _HINTS[algorithm],
+            "communication_hint": algorithm,
             "timeout_seconds": _TIMEOUT_S,
         }
         if kind == "all-reduce":

@@ -10,7 +10,7 @@ from harness.hardware.blame import blame_copying, copying_findings
 from harness.hardware.copies.judge import copy_findings
 from harness.hardware.copies.measure import ACROSS, BOTH, TO_CARD, TO_HOST, Course
 from harness.hardware.machine import Machine
-from harness.hardware.profile import ProfileOf, profile_of, profiles_of
+from harness.hardware.profile import profiles_of
 from harness.hardware.profile_rates import COPIES
 from harness.hardware.rates import judge_rates
 from harness.plural import plural
@@ -33,12 +33,12 @@ CPU_SIZES = {
 }
 
 
-def run(context: CheckContext, find: ProfileOf = profile_of) -> CheckOutcome:
+def run(context: CheckContext) -> CheckOutcome:
     """Copy every way, in several sizes; compare where it arrives, and judge the bandwidth of the largest."""
-    return on_machine(context, lambda machine, account: _check(machine, account, context, find))
+    return on_machine(context, lambda machine, account: _check(machine, account, context))
 
 
-def _check(machine: Machine, account: Account, context: CheckContext, find: ProfileOf) -> str:
+def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     on_gpu = any(card.is_gpu for card in machine.cards)
     wanted = (SIZES if on_gpu else CPU_SIZES)[context.level]
     # Their rates say nothing either, so that one time is enough.
@@ -50,7 +50,7 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     course.run(sizes)
     cards = account.cards
     account.add(*copying_findings(blame_copying(course.trials.trials), cards, course.trials.details))
-    _judge(course, sizes, find, context)
+    _judge(course, sizes, context)
     count = len(cards)
     account.scope.append(
         f"{count * (count - 1)} ordered pairs of devices, {plural(count, 'device')} to and from the "
@@ -72,7 +72,7 @@ def _fitting(machine: Machine, sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in sizes if size <= most) or sizes[:1]
 
 
-def _judge(course: Course, sizes: tuple[int, ...], find: ProfileOf, context: CheckContext) -> None:
+def _judge(course: Course, sizes: tuple[int, ...], context: CheckContext) -> None:
     account = course.account
     cards = account.cards
     peaks = {label: peak for label in cards if (peak := course.machine.reading(label).pcie_peak_gbs) is not None}
@@ -85,11 +85,10 @@ def _judge(course: Course, sizes: tuple[int, ...], find: ProfileOf, context: Che
         elif size != sizes[-1]:
             account.figures.append(copy)
     largest = [copy for copy in course.copies if copy.size_bytes == sizes[-1]]
-    profiles = profiles_of(cards.values(), find)
     judged = judge_rates(
         largest,
         course.machine.cards,
-        profiles,
+        profiles_of(course.machine.cards),
         context.history,
         peaks=peaks,
         links=course.machine.pair_links(),

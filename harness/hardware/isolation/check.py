@@ -22,8 +22,8 @@ from harness.records import Card, Verdict
 LIMIT_S = 120.0
 #: The most processes without a GPU: each costs seconds, and they share the same cores.
 MOST_CPU = 4
-#: The module that runs in each process.
-MODULE = "harness.hardware.isolation.measure"
+#: The task of each process.
+TASK = "harness.hardware.isolation.measure:run"
 
 
 def run(context: CheckContext) -> CheckOutcome:
@@ -51,7 +51,7 @@ def _check(machine: Machine, account: Account, spec: str) -> str:
     if len(cards) < len(machine.cards):
         account.scope.append(f"{len(cards)} of {len(machine.cards)} devices were given to processes")
     arguments = [{"cpus": slot.cpus, "environment": slot.environment} for _, slot in pairs]
-    for (given, _), seen in zip(pairs, ask_each(Seen, MODULE, arguments, LIMIT_S), strict=True):
+    for (given, _), seen in zip(pairs, ask_each(Seen, TASK, arguments, LIMIT_S), strict=True):
         account.add(*judge_isolation(given, seen))
         if isinstance(seen, str):
             continue

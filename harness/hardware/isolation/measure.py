@@ -1,30 +1,28 @@
-"""Runs in a separate process that is given one card: takes the card, computes, and reports what it saw.
-
-Started as ``python -m harness.hardware.isolation.measure`` with one argument, JSON: ``cpus`` and ``environment`` of its
-slot.
-"""
+"""The task of a process that is given one card: takes the card, computes, and reports what it saw."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
+from dataclasses import asdict
 from pathlib import Path
 
-from harness.hardware.own_process import answer
+from harness.hardware.isolation.judge import Seen
 from harness.lazy import tf
+from harness.runner.job import typed_task
+from harness.runner.messages import Answer
+from harness.runner.worker import Send
 
 #: Side of the matrices, and how often they are multiplied, so that all threads of TensorFlow's pools have started.
 SIZE, TIMES = 256, 20
 
 
-def main() -> None:
-    """Take the card and print what is visible, as one line of JSON."""
+@typed_task
+def run(send: Send, cpus: tuple[int, ...] | None, environment: dict[str, str]) -> None:
+    """Take the card of the slot with these ``cpus`` and this ``environment``, and send what is visible."""
     from harness.devices.nvidia import cuda_uuids, memory_by_process
     from harness.parallel.tasks import take
 
-    slot = json.loads(sys.argv[1])
-    take(slot["cpus"], slot["environment"])
+    take(cpus, environment)
     import numpy as np
 
     tf.config.set_soft_device_placement(False)
@@ -39,17 +37,16 @@ def main() -> None:
         for _ in range(TIMES):
             product = tf.matmul(a, b)
         right = bool(np.array_equal(product.numpy(), a.astype(np.float64) @ b.astype(np.float64)))
-    memory = memory_by_process()
-    own = sorted(uuid for uuid, process in memory if process == os.getpid())
-    seen = {
-        "gpus": len(gpus),
-        "uuids": list(cuda_uuids()) if gpus else [],
-        "used": own or None,
-        "cpus": sorted(allowed_cpus_of_threads()),
-        "right": right,
-        "device": product.backing_device,
-    }
-    answer(seen)
+    own = sorted(uuid for uuid, process in memory_by_process() if process == os.getpid())
+    seen = Seen(
+        gpus=len(gpus),
+        uuids=cuda_uuids() if gpus else (),
+        used=tuple(own) or None,
+        cpus=tuple(sorted(allowed_cpus_of_threads())),
+        right=right,
+        device=product.backing_device,
+    )
+    send(Answer(asdict(seen)))
 
 
 def allowed_cpus_of_threads() -> set[int]:
@@ -61,7 +58,3 @@ def allowed_cpus_of_threads() -> set[int]:
         except ProcessLookupError:
             continue
     return cpus
-
-
-if __name__ == "__main__":
-    main()

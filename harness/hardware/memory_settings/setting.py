@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.hardware.own_process import ask_each
-
-#: How long all processes may take, in seconds. Each loads TensorFlow, which waits 10 s before it refuses memory.
-LIMIT_S = 150.0
 #: What is allocated at a time, in MiB.
 CHUNK_MIB = 16
 
@@ -51,26 +46,3 @@ class MemorySeen:
     wrong: int
     free_bytes: int | None
     held_bytes: int | None
-
-
-#: The module that runs in each process.
-MODULE = "harness.hardware.memory_settings.measure"
-
-
-def see_each(trials: Sequence[tuple[str | None, MemorySetting]]) -> list[MemorySeen | str]:
-    """Try each setting in a separate process, all at once; a text says why there is no answer.
-
-    A trial names a GPU by its UUID; ``None`` stands for the CPU.
-    """
-    arguments = [
-        {
-            "uuid": uuid,
-            "growth": setting.name == "growth",
-            "parts": setting.parts,
-            "limit_mib": setting.limit_mib,
-            "tried_mib": setting.tried_mib,
-            "chunk_mib": CHUNK_MIB,
-        }
-        for uuid, setting in trials
-    ]
-    return ask_each(MemorySeen, MODULE, arguments, LIMIT_S)

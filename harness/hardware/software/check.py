@@ -11,7 +11,7 @@ from harness.hardware.finding import finding
 from harness.hardware.machine import Machine
 from harness.hardware.operations import matmul
 from harness.hardware.software.judge import judge_software
-from harness.hardware.tensor_float import TensorFloat, describe_tf32
+from harness.hardware.tensor_float import describe_tf32
 from harness.plural import plural
 
 #: Side of the matrices of integers that each card multiplies.
@@ -52,7 +52,7 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
                     subject=operation.name,
                 )
             )
-    account.scope += describe_tf32([TensorFloat(card, software.tf32, None) for card in machine.cards])
+    account.scope += describe_tf32(machine.cards, software.tf32, {})
     if unusable:
         labels = ", ".join(card.label for card in machine.cards if card.label in unusable)
         account.scope.append(f"no op was run on {labels}, because none can run there")

@@ -81,16 +81,13 @@ class _Judge:
             )
         )
 
-    def compared(self) -> None:
-        self.account.count(values=1)
-
     def versions(self) -> None:
         software = self.software
         for name, version, (first, end) in (
             ("TensorFlow", software.tensorflow, (OLDEST, TOO_NEW)),
             ("Python", software.python, (OLDEST_PYTHON, TOO_NEW_PYTHON)),
         ):
-            self.compared()
+            self.account.count(values=1)
             if older(version, first) or not older(version, end):
                 self.add(
                     name,
@@ -100,7 +97,7 @@ class _Judge:
                     f"use {name} {first} or later, below {end}, or another version of this harness",
                     severity=Verdict.WARN,
                 )
-        self.compared()
+        self.account.count(values=1)
         if older(software.numpy, OLDEST_NUMPY):
             self.add(
                 "NumPy",
@@ -118,7 +115,7 @@ class _Judge:
 
     def cuda(self, gpus: Sequence[Card]) -> None:
         software = self.software
-        self.compared()
+        self.account.count(values=1)
         if not software.built_with_cuda:
             message = f"TensorFlow {software.tensorflow} was built without CUDA, so it uses none of the GPUs"
             self.add("TensorFlow", "a build with CUDA", "a build without CUDA", message, _INSTALL)
@@ -145,7 +142,7 @@ class _Judge:
 
     def _libraries(self) -> None:
         for library in self.software.missing_libraries:
-            self.compared()
+            self.account.count(values=1)
             if library.startswith(_OPTIONAL):
                 self.account.scope.append(f"{library} is missing: only TensorRT needs it")
                 continue
@@ -173,7 +170,7 @@ class _Judge:
         needed = MINIMUM_DRIVERS.get(major(built))
         upgrade = f"install NVIDIA driver {needed} or later" if needed else "install a newer NVIDIA driver"
         if software.driver is not None and needed is not None:
-            self.compared()
+            self.account.count(values=1)
             if older(software.driver, needed):
                 self.add(
                     "driver",
@@ -184,7 +181,7 @@ class _Judge:
                 )
                 self.unusable.update(card.label for card in gpus)
         elif software.driver_cuda is not None:
-            self.compared()
+            self.account.count(values=1)
             if older(major(software.driver_cuda), major(built)):
                 self.add(
                     "driver",
@@ -203,7 +200,7 @@ class _Judge:
             if not any("cudnn" in library for library in self.software.missing_libraries):
                 self.account.scope.append("cuDNN was not compared: its version is unknown")
             return
-        self.compared()
+        self.account.count(values=1)
         if major(built) != major(found) or older(major_minor(found), major_minor(built)):
             self.add(
                 "cuDNN",
@@ -221,7 +218,7 @@ class _Judge:
         if found is None:
             self.account.scope.append("NCCL version unknown: the check collectives shows whether it works")
             return
-        self.compared()
+        self.account.count(values=1)
         if major(found) != "2":
             self.add("NCCL", "2.x", found, f"NCCL {found} is loaded, but TensorFlow needs NCCL 2", _INSTALL)
 
@@ -234,7 +231,7 @@ class _Judge:
         if kind is None:
             self.account.unproven(f"compute capability of {card.label} unknown", _NVML)
             return
-        self.compared()
+        self.account.count(values=1)
         there = f"machine code for {_listed(software.kernels_sass)}, PTX for {_listed(software.kernels_ptx)}"
         expected = f"machine code for compute capability {capability}"
         if kind is Kernels.NOTHING:

@@ -9,7 +9,7 @@ from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import blame_computing, computing_findings
 from harness.hardware.finding import amount
 from harness.hardware.machine import Machine, Operation, Reading
-from harness.hardware.profile import ProfileOf, profile_for, profile_of, profiles_of
+from harness.hardware.profile import profile_for, profiles_of
 from harness.hardware.rates import judge_drift, judge_rates, rate_finding
 from harness.hardware.sustained_load.judge import REPAIRS, judge_sensors, settings_of, silent_sensors
 from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, work
@@ -18,12 +18,12 @@ from harness.plural import plural
 from harness.records import Figure, Quantity
 
 
-def run(context: CheckContext, find: ProfileOf = profile_of) -> CheckOutcome:
+def run(context: CheckContext) -> CheckOutcome:
     """Multiply matrices on all cards for the time of the level, and judge rates and sensors."""
-    return on_machine(context, lambda machine, account: _check(machine, account, context, find))
+    return on_machine(context, lambda machine, account: _check(machine, account, context))
 
 
-def _check(machine: Machine, account: Account, context: CheckContext, find: ProfileOf) -> str:
+def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     before = {card.label: machine.reading(card.label) for card in machine.cards}
     # With TF32 products are several times as fast, which is another figure of the profile.
     setting = machine.software().tf32
@@ -32,7 +32,7 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     loads = [Load(card, matrices(machine, card.label, side), before[card.label]) for card in machine.cards]
     operation = product(side, figure)
     trials = work(machine, loads, operation, side, one_s, context.level, account.count)
-    _judge(loads, operation, find, account, context)
+    _judge(loads, operation, account, context)
     cards = account.cards
     details = dict.fromkeys(
         [*cards, *(f"index {at}" for at in range(len(cards)))], f"{figure} of side {side:,}, under load"
@@ -51,9 +51,9 @@ def _check(machine: Machine, account: Account, context: CheckContext, find: Prof
     )
 
 
-def _judge(loads: list[Load], operation: Operation, find: ProfileOf, account: Account, context: CheckContext) -> None:
+def _judge(loads: list[Load], operation: Operation, account: Account, context: CheckContext) -> None:
     cards = [load.card for load in loads]
-    profiles = profiles_of(cards, find)
+    profiles = profiles_of(cards)
     name = f"sustained {operation.name}"
     rates = [
         Figure(name, statistics.median(load.rates), "GFLOP/s", load.card.label, quantity=Quantity.RATE)

@@ -78,10 +78,7 @@ def product(side: int, figure: str) -> Operation:
     def reference(a: Any, exact: Any, wrong: Any) -> Any:
         return wrong | np.any(a @ a != exact, keepdims=True).reshape(1)
 
-    return Operation(
-        figure, "float32", "bool", square, reference, 2.0 * side**3, 12.0 * side**2,
-        chained=True,
-    )  # fmt: skip
+    return Operation(figure, "float32", "bool", square, reference, 2.0 * side**3, chained=True)
 
 
 @cache
