@@ -15,7 +15,7 @@ FreshProcess = Callable[..., CompletedProcess[str]]
 def four_cpus() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure, current
+    from harness.devices.runtime import configure, current
     from harness.devices.fingerprint import fingerprint
 
     assert current() is None
@@ -54,7 +54,7 @@ def four_cpus() -> None:
 def started_by_the_user() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure, current
+    from harness.devices.runtime import configure, current
     from harness.devices.fingerprint import fingerprint
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -80,7 +80,7 @@ def started_by_the_user() -> None:
 def started_by_the_user_in_the_same_way() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure, current
+    from harness.devices.runtime import configure, current
     from harness.devices.fingerprint import fingerprint
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -103,7 +103,7 @@ def own_profile() -> None:
 
     import tensorflow as tf
 
-    from harness.devices import configure
+    from harness.devices.runtime import configure
     from harness.devices.fingerprint import fingerprint
 
     with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ def two_cores() -> None:
     import psutil
     import tensorflow as tf
 
-    from harness.devices import configure, current, server_process
+    from harness.devices.runtime import configure, current, server_process
     from harness.devices.fingerprint import fingerprint
 
     with pytest.raises(DevicesUnavailable, match="one per device"):
@@ -123,7 +123,7 @@ def two_cores() -> None:
 def started_by_the_user() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure
+    from harness.devices.runtime import configure
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -138,7 +138,7 @@ def own_profile_behind_a_proxy() -> None:
 
     import tensorflow as tf
 
-    from harness.devices import configure
+    from harness.devices.runtime import configure
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.toml"

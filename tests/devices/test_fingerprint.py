@@ -10,7 +10,8 @@ from subprocess import CompletedProcess
 import pytest
 from fake_tensorflow import FakeTensorFlow
 
-from harness.devices import configure, fingerprint as fingerprint_module, inventory, runtime
+from harness.devices import fingerprint as fingerprint_module, inventory, runtime
+from harness.devices.runtime import configure
 from harness.devices.cpu import onednn_enabled, read_cpuinfo
 from harness.devices.fingerprint import fingerprint
 from harness.devices.nvidia import Card

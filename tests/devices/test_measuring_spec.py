@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.devices import measuring_spec, parse_spec
+from harness.devices.measuring import measuring_spec
+from harness.devices.spec import parse_spec
 from harness.devices.inventory import Inventory, PhysicalGpu
 
 
