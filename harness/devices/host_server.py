@@ -14,8 +14,7 @@ from pathlib import Path
 
 from harness.devices.core_server import Server, bytes_field, number_field, server_definition
 from harness.devices.kinds.cluster import JOB
-from harness.devices.loopback import restrict_listening
-from harness.devices.packet_filter import passing
+from harness.devices.loopback import passing, restrict_listening
 from harness.errors import ServerNotStarted, UsageError
 from harness.tensorflow_version import C_LIBRARY
 
