@@ -27,7 +27,7 @@ _running: list[CoreServers] = []
 
 def start_servers(tensorflow: Any, plan: Plan) -> CoreServers:
     """Start the servers of a plan, without waiting for them. Raise CoreServerFailed if a process cannot be started."""
-    return CoreServers(plan.server_cpus, Path(tensorflow.__file__).parent, deterministic=plan.determinism)
+    return CoreServers(plan.server_cpus, Path(tensorflow.__file__).parent, deterministic=plan.options.determinism)
 
 
 def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
