@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from harness.devices.nvidia import open_nvml
 from harness.hardware.machine import Reading
 from harness.records import Card
 
@@ -86,15 +87,7 @@ class Nvml:
     @classmethod
     def load(cls) -> Nvml:
         """Open the library of this machine; without ``nvidia-ml-py`` or a driver, one that knows nothing."""
-        try:
-            import pynvml
-        except ImportError:
-            return cls(None)
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError:
-            return cls(None)
-        return cls(pynvml)
+        return cls(open_nvml())
 
     @property
     def opened(self) -> bool:

@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any
 
+from harness.devices.nvidia import free_bytes, memory_by_process
 from harness.hardware.own_process import answer
 from harness.lazy import tf
 
@@ -22,7 +23,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     uuid = given["uuid"]
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1" if uuid is None else uuid
-    free = _free_bytes(uuid)
+    free = free_bytes(uuid)
     tf.config.set_soft_device_placement(False)
     kind = "CPU" if uuid is None else "GPU"
     cards = tf.config.list_physical_devices(kind)
@@ -72,22 +73,12 @@ def _value(part: int, index: int) -> int:
     return 1000 * part + index + 1
 
 
-def _free_bytes(uuid: str | None) -> int | None:
-    """Return what the driver reports as free on the card."""
-    from harness.devices.nvidia import card_of, read_cards
-
-    card = card_of(uuid, read_cards())
-    return None if card is None or card.free_mib is None else card.free_mib * _MIB
-
-
 def _held_bytes(uuid: str | None, free_before: int | None) -> int | None:
     """Return what this process holds of the card; in a container, where ids differ, what is no longer free."""
-    from harness.devices.nvidia import memory_by_process
-
     mib = memory_by_process().get((uuid or "", os.getpid()))
     if mib is not None:
         return mib * _MIB
-    free = _free_bytes(uuid)
+    free = free_bytes(uuid)
     return None if free is None or free_before is None else max(free_before - free, 0)
 
 
