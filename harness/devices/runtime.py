@@ -157,7 +157,7 @@ def _available_devices(tensorflow: Any) -> list[DeviceName]:
         for device in tensorflow.config.list_logical_devices(kind):
             name = DeviceName.parse(device.name)
             # TensorFlow leaves the host out of the names of local devices.
-            if name.job in (None, "localhost"):
+            if name.in_this_process:
                 own.append(DeviceName("localhost", 0, 0, name.kind, name.index))
             else:
                 served.append(name)

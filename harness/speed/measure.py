@@ -303,7 +303,7 @@ def quiet() -> Iterator[Callable[[], None]]:
 
 def process_of(device: Device) -> int | None:
     """Give the process id of a device: this process, a server of ``cores:N``, or ``None`` if unknown."""
-    return os.getpid() if device.parsed.job in (None, "localhost") else server_process(device)
+    return os.getpid() if device.parsed.in_this_process else server_process(device)
 
 
 def _check(

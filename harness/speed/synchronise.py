@@ -59,7 +59,7 @@ def _request(tensor: Any) -> Callable[[], object]:
     """
     device = DeviceName.parse(tensor.backing_device)
     size_bytes = math.prod(tensor.shape) * max(int(tensor.dtype.size), 1)
-    if (device.job in (None, "localhost") and device.kind == "CPU") or size_bytes <= _SMALL_BYTES:
+    if (device.in_this_process and device.kind == "CPU") or size_bytes <= _SMALL_BYTES:
         # In this process there is nothing to copy; a small tensor comes whole as fast as a part of it.
         return lambda: np.asarray(tensor)
     begin, size = _corner(tensor.backing_device, tensor.shape.rank)

@@ -127,4 +127,3 @@ def serial_of(slot: int) -> str:
 def pci_of(slot: int) -> str:
     """Return the PCI address of a slot, as the kernel writes it."""
     return f"0000:{0x1B + 3 * slot:02X}:00.0"
-
