@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from harness.devices.shipped import shipped_folder
-from harness.errors import InvalidProfile
 from harness.hardware.card_profile import CardProfile
 from harness.records import Card
 
@@ -45,15 +44,10 @@ def shipped_hardware_profiles() -> tuple[CardProfile, ...]:
 
 def load_hardware_profile(path: Path | str) -> CardProfile:
     """Read and validate one file. Raise InvalidProfile if it cannot be read, or with the first wrong key."""
+    from harness.devices.toml_file import read_text
     from harness.hardware.profile_schema import read_hardware_document
 
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidProfile(path, "the file", error.strerror, "a TOML file that can be read") from error
-    except UnicodeDecodeError as error:
-        raise InvalidProfile(path, "the file", "other bytes", "UTF-8 text") from error
-    return read_hardware_document(Path(path), text).profile()
+    return read_hardware_document(Path(path), read_text(Path(path))).profile()
 
 
 def _plain(name: str) -> str:

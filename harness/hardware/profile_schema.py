@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from pydantic import Field
 
-from harness.devices.toml_file import Table, parse_model
+from harness.devices.toml_file import Table, did_you_mean, parse_model
 from harness.errors import InvalidProfile
 from harness.hardware.card_profile import CardProfile, Expected
 
@@ -92,9 +91,7 @@ def _check_figures(path: Path, document: HardwareDocument) -> None:
     for number, each in enumerate(document.figures):
         place = f"figures[{number}]"
         if each.figure not in FIGURE_UNITS:
-            close = difflib.get_close_matches(each.figure, FIGURE_UNITS, n=1)
-            meant = f" (did you mean {close[0]!r}?)" if close else ""
-            accepted = (FigureTable.model_fields["figure"].description or "") + meant
+            accepted = (FigureTable.model_fields["figure"].description or "") + did_you_mean(each.figure, FIGURE_UNITS)
             raise InvalidProfile(path, f"{place}.figure", each.figure, accepted)
         if each.figure in seen:
             raise InvalidProfile(path, f"{place}.figure", each.figure, "each figure once")

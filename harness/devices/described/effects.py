@@ -100,7 +100,7 @@ def _never_called(fault: tables.NvmlError) -> str | None:
     if fault.call is None:
         return "a function of NVML, such as 'nvmlInit', or a card" if fault.card is None else None
     if fault.call not in functions:
-        return f"a function of NVML without its version{did_you_mean(fault.call, list(functions))}"
+        return f"a function of NVML without its version{did_you_mean(fault.call, functions)}"
     if fault.card is not None and not functions[fault.call]:
         return "a function about a card; this one is about none, so leave out the card"
     return None

@@ -8,16 +8,14 @@ from harness.devices.described.description import MOST_LINKS, SENSORS, Descripti
 from harness.devices.described.effects import hides, without_effect
 from harness.devices.described.models import MODELS
 from harness.devices.described.order import nvlinks_of
-from harness.devices.toml_file import parse_model, read_model
+from harness.devices.toml_file import parse_model, read_text
 from harness.errors import InvalidDescription
 from harness.plural import plural
 
 
 def load_description(path: Path) -> Description:
     """Read and validate a description. Raise InvalidDescription as :func:`read_description` does."""
-    made = read_model(path, Description, InvalidDescription)
-    _check_together(path, made)
-    return made
+    return read_description(path, read_text(path, InvalidDescription))
 
 
 def read_description(path: Path | str, text: str) -> Description:
@@ -26,11 +24,6 @@ def read_description(path: Path | str, text: str) -> Description:
     Raise InvalidDescription with the first wrong key, its value and what is accepted.
     """
     made = parse_model(path, text, Description, InvalidDescription)
-    _check_together(path, made)
-    return made
-
-
-def _check_together(path: Path | str, made: Description) -> None:
     cards = made.cards
     if cards.model not in MODELS and cards.compute_capability is None:
         accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
@@ -76,3 +69,4 @@ def _check_together(path: Path | str, made: Description) -> None:
                 raise InvalidDescription(
                     path, f"fault[{number}].kind", fault.kind, f"{accepted_beside} (fault[{later}])"
                 )
+    return made
