@@ -21,13 +21,12 @@ from pathlib import Path
 
 from harness.errors import SoftwareGpusUnavailable
 from harness.softgpu.compiler import Compiler, find_compiler
-from harness.softgpu.library import cache_folder, compile_once, open_library, seal
+from harness.softgpu.library import OPTIONS, cache_folder, compile_once, open_library, seal
 from harness.temporary import folder_of_this_process
 
 _SOURCE = Path(__file__).with_name("driver_source")
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 _LIBRARIES = {NVML: "nvml.cc", CUDA: "cuda.cc"}
-_OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
 #: For other processes, which find the libraries through ``LD_LIBRARY_PATH``.
 VARIABLE = "HARNESS_DESCRIBED_MACHINE"
 #: Four 64-bit numbers for each of 64 cards: see driver_source/state.h.
@@ -50,7 +49,7 @@ def build_drivers(environment: Mapping[str, str] = os.environ) -> Path:
         SoftwareGpusUnavailable: there is no compiler, it fails, or the cache cannot be written.
     """
     compiler = find_compiler(environment)
-    digest = hashlib.sha256("\0".join((compiler.version, *compiler.command, *_OPTIONS)).encode())
+    digest = hashlib.sha256("\0".join((compiler.version, *compiler.command, *OPTIONS)).encode())
     for file in sorted(_SOURCE.iterdir()):
         digest.update(file.read_bytes())
     folder = cache_folder(environment) / f"drivers-{digest.hexdigest()[:16]}"
@@ -63,7 +62,7 @@ def _compile(compiler: Compiler, folder: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     for name, source in _LIBRARIES.items():
-        arguments = [*_OPTIONS, str(_SOURCE / source), f"-Wl,-soname,{name}", "-o", str(unfinished / name)]
+        arguments = [*OPTIONS, str(_SOURCE / source), f"-Wl,-soname,{name}", "-o", str(unfinished / name)]
         compiler.compile(arguments, folder.with_suffix(".log"))
     seal([unfinished / name for name in _LIBRARIES])
     shutil.rmtree(folder, ignore_errors=True)

@@ -21,7 +21,7 @@ from harness.tensorflow_version import C_LIBRARY
 
 _SOURCE = Path(__file__).with_name("source")
 _MAIN = "plugin.cc"
-_OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
+OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Installation:
     def arguments(self, source: Path, output: Path) -> list[str]:
         """The compiler's arguments."""
         links = [*self.link_flags, f"-L{self.folder}", f"-l:{C_LIBRARY}", f"-Wl,-rpath,{self.folder}"]
-        return [*_OPTIONS, *self.compile_flags, str(source), "-o", str(output), *links]
+        return [*OPTIONS, *self.compile_flags, str(source), "-o", str(output), *links]
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -59,7 +59,7 @@ def library_key(installation: Installation, compiler: Compiler, source: Path = _
     """What a library depends on, as a name: TensorFlow's version, and a hash of it, the compiler and the source."""
     digest = hashlib.sha256()
     parts = [installation.version, str(installation.folder), compiler.version, *compiler.command]
-    parts += [*installation.compile_flags, *installation.link_flags, *_OPTIONS]
+    parts += [*installation.compile_flags, *installation.link_flags, *OPTIONS]
     for file in sorted(source.iterdir()):
         parts += [file.name, file.read_text(encoding="utf-8")]
     for part in parts:

@@ -66,7 +66,8 @@ def test_the_profile_of_this_process_is_the_only_one_that_no_server_wrote(
         with pytest.raises(EvidenceError, match="left 2 files of this process"):
             capture._record(lambda: None, 0, tmp_path, ["10.0.0.1_8470"])
     else:
-        assert capture._record(lambda: None, 0, tmp_path, ["10.0.0.1_8470"]) == f"{found}.xplane.pb"
+        made: object = capture._record(lambda: None, 0, tmp_path, ["10.0.0.1_8470"])
+        assert made == f"{found}.xplane.pb"
 
 
 @pytest.mark.parametrize("attempts", [99], indirect=True)
