@@ -350,9 +350,9 @@ def cuda_uuids(library: Any = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def cuda_error(library: Any = None) -> int | None:
+def cuda_error() -> int | None:
     """Return the error with which CUDA refuses to start; ``None`` where it starts, or is not installed."""
-    library = library or _cuda()
+    library = _cuda()
     code = 0 if library is None else int(library.cuInit(0))
     return code or None
 

@@ -20,7 +20,6 @@ from harness.softgpu.compiler import Compiler, find_compiler
 from harness.tensorflow_version import C_LIBRARY
 
 _SOURCE = Path(__file__).with_name("source")
-_MAIN = "plugin.cc"
 OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
 
 
@@ -67,7 +66,7 @@ def library_key(installation: Installation, compiler: Compiler, source: Path = _
     return f"{installation.version.split()[0]}-{digest.hexdigest()[:16]}"
 
 
-def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ, source: Path = _SOURCE) -> Path:
+def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ) -> Path:
     """The path of the library, compiled where it is not in the cache. Two processes never compile the same one.
 
     Raises:
@@ -75,8 +74,8 @@ def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ, 
     """
     compiler = find_compiler(environment)
     installation = Installation.of(tensorflow)
-    library = cache_folder(environment) / f"{library_key(installation, compiler, source)}.so"
-    compile_once(library, [library], partial(_compile, compiler, installation, source, library))
+    library = cache_folder(environment) / f"{library_key(installation, compiler)}.so"
+    compile_once(library, [library], partial(_compile, compiler, installation, library))
     return library
 
 
@@ -119,7 +118,7 @@ def _digest(libraries: Sequence[Path]) -> str:
     return hashlib.sha256(b"".join(each.read_bytes() for each in libraries)).hexdigest()
 
 
-def _compile(compiler: Compiler, installation: Installation, source: Path, library: Path) -> None:
+def _compile(compiler: Compiler, installation: Installation, library: Path) -> None:
     # Where a test or a service captures stderr, this explains the wait.
     sys.stderr.write(
         f"harness: compiling software GPUs for TensorFlow {installation.version.split()[0]}, once; this takes a minute "
@@ -127,7 +126,7 @@ def _compile(compiler: Compiler, installation: Installation, source: Path, libra
     )
     unfinished = library.with_suffix(".unfinished")
     try:
-        compiler.compile(installation.arguments(source / _MAIN, unfinished), library.with_suffix(".log"))
+        compiler.compile(installation.arguments(_SOURCE / "plugin.cc", unfinished), library.with_suffix(".log"))
         unfinished.replace(library)
         seal([library])
     finally:

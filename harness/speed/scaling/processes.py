@@ -173,13 +173,12 @@ class Rounds:
         self.points[spec] = Point(spec, found.devices, found.kind, found.label, found.faithful, rounds)
 
 
-def time_calls(
-    program: Callable[[], Any], *, budget_s: float, clock: Callable[[], int] = time.perf_counter_ns
-) -> tuple[int, ...]:
+def time_calls(program: Callable[[], Any], *, budget_s: float) -> tuple[int, ...]:
     """Warm ``program`` up, call it for about ``budget_s`` seconds, at least five times, and return each time in ns.
 
-    A time ends when all devices are done and each output can be read. ``clock`` is monotonic, in ns.
+    A time ends when all devices are done and each output can be read.
     """
+    clock = time.perf_counter_ns
     with count_traces() as traces, quiet() as collect:
         warm_up(traces, program)
         times: list[int] = []
