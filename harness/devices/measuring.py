@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harness.devices.cores import allowed_cpu_time
 from harness.devices.inventory import Inventory, read_inventory
+from harness.lazy import tf
 from harness.plural import plural
 
 
@@ -27,8 +28,6 @@ def measuring_spec(inventory: Inventory | None = None, cpu_time: float | None = 
     quota, ``None`` without a limit) are looked up by default; that loads TensorFlow, and does not start its runtime.
     """
     if inventory is None:
-        import tensorflow as tf
-
         inventory, cpu_time = read_inventory(tf), allowed_cpu_time()
     gpus, cores = len(inventory.gpus), len(inventory.cores)
     if gpus >= 2:

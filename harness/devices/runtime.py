@@ -21,6 +21,7 @@ from harness.devices.request import resolve
 from harness.devices.servers import CoreServer
 from harness.devices.settings import apply_settings, irrevocable, read_settings, runtime_started
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable
+from harness.lazy import tf
 from harness.softgpu import load as load_software_gpus, prepare as prepare_software_gpus
 
 
@@ -65,12 +66,8 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
     request = resolve(spec)
     with _lock:
         if _configured is not None and _configured.request == request:
-            import tensorflow as tf
-
             _set_switches(tf, _configured.plan.options)
             return _configured.devices
-        import tensorflow as tf
-
         inventory = request.spec.inventory(tf)
         plan = request.plan(inventory)
         if _configured is None:

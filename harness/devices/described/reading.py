@@ -25,16 +25,15 @@ def read_description(path: Path | str, text: str) -> Description:
     """
     made = parse_model(path, text, Description, InvalidDescription)
     cards = made.cards
+    models = f"one of {', '.join(MODELS)}; or another with its compute_capability"
     if cards.model not in MODELS and cards.compute_capability is None:
-        accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
-        raise InvalidDescription(path, "cards.model", cards.model, accepted)
+        raise InvalidDescription(path, "cards.model", cards.model, models)
     for number, own in enumerate(made.card):
         if own.card >= cards.count or own.card in [each.card for each in made.card[:number]]:
             accepted = f"a number from 0 to {cards.count - 1}, each once: the machine has {plural(cards.count, 'card')}"
             raise InvalidDescription(path, f"card[{number}].card", own.card, accepted)
         if own.model is not None and own.model not in MODELS and own.compute_capability is None:
-            accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
-            raise InvalidDescription(path, f"card[{number}].model", own.model, accepted)
+            raise InvalidDescription(path, f"card[{number}].model", own.model, models)
         if own.model is None and own.compute_capability is not None:
             accepted = "none without the model of this card"
             raise InvalidDescription(path, f"card[{number}].compute_capability", own.compute_capability, accepted)
