@@ -24,7 +24,7 @@ from harness.temporary import folder_of_this_process
 _SOURCE = Path(__file__).with_name("driver_source")
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 _LIBRARIES = {NVML: "nvml.cc", CUDA: "cuda.cc"}
-#: Four 64-bit numbers for each of 64 cards, how long each has worked: see driver_source/state.h.
+#: The file of the work of 64 cards before they work, four 64-bit numbers each: see driver_source/state.h.
 _NO_WORK = bytes(32 * 64)
 
 
