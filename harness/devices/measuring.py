@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.devices.cores import allowed_cpu_time
 from harness.devices.inventory import Inventory, read_inventory
@@ -10,15 +10,11 @@ from harness.lazy import tf
 from harness.plural import plural
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuringSpec:
+class MeasuringSpec(NamedTuple):
     """A device spec, and the reason for it."""
 
     spec: str
     reason: str
-
-    def __str__(self) -> str:
-        return self.spec
 
 
 def measuring_spec(inventory: Inventory | None = None, cpu_time: float | None = None) -> MeasuringSpec:
