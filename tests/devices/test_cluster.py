@@ -90,10 +90,10 @@ def the_same_checks_as_one_process() -> None:
     from harness.checks.ensembles import verify_models
     from harness.checks.generated_programs import verify_program
     from harness.checks.model_parallel import verify_staged
-    from harness.devices.runtime import configure, current
     from harness.devices.address import Address
     from harness.devices.fingerprint import fingerprint
     from harness.devices.hosts import Host, silent
+    from harness.devices.runtime import configure, current
     from harness.errors import DevicesAlreadyConfigured
     from harness.strategies import models, programs, staged_programs
 

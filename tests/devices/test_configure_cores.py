@@ -22,8 +22,8 @@ def two_cores() -> None:
     import psutil
     import tensorflow as tf
 
-    from harness.devices.runtime import configure, current, server_process
     from harness.devices.fingerprint import fingerprint
+    from harness.devices.runtime import configure, current, server_process
 
     with pytest.raises(DevicesUnavailable, match="one per device"):
         configure(f"cores:{len(usable_cores()) + 1}")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.devices.inventory import Inventory, PhysicalGpu
 from harness.devices.measuring import measuring_spec
 from harness.devices.spec import parse_spec
-from harness.devices.inventory import Inventory, PhysicalGpu
 
 
 def _machine(gpus: int, cores: int) -> Inventory:
