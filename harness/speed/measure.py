@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -20,7 +20,7 @@ from harness.extras import require
 from harness.speed.estimate import correlation, paired_speedup, relative_half_width, unpaired_speedup
 from harness.speed.label import kind_of, speed_label
 from harness.speed.memory import MemoryWatch
-from harness.speed.outputs import Arrays, arrays_of, compare_outputs, same_nest
+from harness.speed.outputs import arrays_of, compare_outputs, same_nest
 from harness.speed.pairs import Samples, run_pairs
 from harness.speed.record import DeviceMemory, Interval, SpeedupRecord, Work, rate_per_s
 from harness.speed.suspicions import about_rates, about_times, about_traces, about_waiting, trace_both
@@ -240,7 +240,7 @@ def compare_once(
     )
 
 
-def first_outputs(single: Program, parallel: Program) -> tuple[Arrays, Arrays]:
+def first_outputs(single: Program, parallel: Program) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Call each side once, and give its outputs as arrays by path.
 
     Raise OutputsDiffer if the two return different nests.
@@ -250,7 +250,7 @@ def first_outputs(single: Program, parallel: Program) -> tuple[Arrays, Arrays]:
     return arrays_of(outputs[0]), arrays_of(outputs[1])
 
 
-def _compare_last(single: Program, parallel: Program, first: Arrays, tolerance: float | None) -> None:
+def _compare_last(single: Program, parallel: Program, first: Mapping[str, Any], tolerance: float | None) -> None:
     """Compare once more after all calls, if ``single`` keeps no state: a race may show late."""
     last_single, last_parallel = first_outputs(single, parallel)
     # NumPy takes two None for equal.
