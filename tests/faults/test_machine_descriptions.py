@@ -96,7 +96,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, H100, 'nvml-error error = "LOST", card = 1'), "fault[0].error", "GPU_IS_LOST, RESET_REQUIRED"),
         (text(2, H100, 'nvml-error error = "TIMEOUT"'), "fault[0].call", "such as 'nvmlInit', or a card"),
         (text(2, H100, f"{NVML_ERROR}, card = 2"), "fault[0].card", "a number from 0 to 1"),
-        (text(2, H100, f'{NVML_ERROR}, call = "nvmlDeviceGetTemp"'), "fault[0].call", "nvmlDeviceGetTemperature?"),
+        (text(2, H100, f'{NVML_ERROR}, call = "nvmlDeviceGetTemp"'), "fault[0].call", "'nvmlDeviceGetTemperature'?"),
         (text(2, H100, f'{NVML_ERROR}, call = "nvmlInit_v2"'), "fault[0].call", "did you mean 'nvmlInit'?"),
         (text(2, H100, f'{NVML_ERROR}, card = 1, call = "nvmlInit"'), "fault[0].call", "leave out the card"),
         (text(2, H100, f"{NVML_ERROR}, card = 1", "lost card = 1"), "fault[0].card", "this one is lost"),
