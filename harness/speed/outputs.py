@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import OutputsDiffer
+from harness.judgement.fields import in_fields
 from harness.judgement.runs import to_array
 from harness.judgement.tolerance import epsilon_of
 from harness.judgement.values import names_of, typical_magnitude, wide
@@ -20,6 +21,7 @@ Arrays = Mapping[str, NDArray[Any] | None]
 
 def arrays_of(outputs: Any) -> Arrays:
     """Convert the leaves of a nest to arrays, by path: ``output``, or ``output[0]['loss']`` in a nest."""
+    outputs = in_fields(outputs)
     return {name: to_array(leaf) for name, leaf in zip(names_of(outputs), tf.nest.flatten(outputs), strict=True)}
 
 
@@ -35,7 +37,7 @@ def default_tolerance(dtype: Any) -> float:
 def same_nest(single: Any, parallel: Any) -> None:
     """Raise :class:`OutputsDiffer` if the two are different nests."""
     try:
-        tf.nest.assert_same_structure(single, parallel)
+        tf.nest.assert_same_structure(in_fields(single), in_fields(parallel))
     except (TypeError, ValueError) as error:
         why = f"single returns {_shape_of(single)}, parallel returns {_shape_of(parallel)}"
         raise OutputsDiffer("outputs", why) from error
