@@ -14,8 +14,7 @@ from typing import Any
 
 from harness.devices.core_server import JOB
 from harness.devices.hosts import Host, Silence, silent
-from harness.devices.loopback import filter_program, restrict_listening
-from harness.devices.packet_filter import passing
+from harness.devices.loopback import passing, restrict_listening
 from harness.devices.plan import Plan
 from harness.devices.resolvers import CLIENT_JOB
 from harness.devices.servers import CoreServer, CoreServers, proxy_exception
@@ -28,7 +27,7 @@ _running: list[CoreServers] = []
 
 def start_servers(tensorflow: Any, plan: Plan) -> CoreServers:
     """Start the servers of a plan, without waiting for them. Raise CoreServerFailed if a process cannot be started."""
-    return CoreServers(plan.server_cpus, Path(tensorflow.__file__).parent, deterministic=plan.determinism)
+    return CoreServers(plan.server_cpus, Path(tensorflow.__file__).parent, deterministic=plan.options.determinism)
 
 
 def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
@@ -42,7 +41,7 @@ def connect(tensorflow: Any, servers: CoreServers) -> tuple[CoreServer, ...]:
     running = servers.wait()
     os.environ.update(proxy_exception(os.environ))
     try:
-        _join(tensorflow, {JOB: {task: server.address for task, server in enumerate(running)}}, _HERE, filter_program())
+        _join(tensorflow, {JOB: {task: server.address for task, server in enumerate(running)}}, _HERE, passing())
     except (OSError, RuntimeError, ValueError, tensorflow.errors.OpError) as error:
         log = servers.log_tail(0)
         servers.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _SYS = Path("/sys/devices/system/cpu")
@@ -45,16 +46,10 @@ def allowed_cpu_time(cgroup: Path = _CGROUP) -> float | None:
 
     Two cores under a quota of one are throttled: they are no faster than one.
     """
-    try:
-        quota, period = (cgroup / "cpu.max").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        try:  # the older form of control groups
-            quota = (cgroup / "cpu" / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
-            period = (cgroup / "cpu" / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            return None
-    try:
-        allowed = float(quota) / float(period)
-    except ValueError:  # "max"
-        return None
-    return allowed if allowed > 0 else None
+    # The second are the files of the older form of control groups.
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # missing, or "max": no limit
+            quota, period = " ".join((cgroup / name).read_text(encoding="ascii") for name in names).split()
+            allowed = float(quota) / float(period)
+            return allowed if allowed > 0 else None
+    return None

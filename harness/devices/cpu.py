@@ -16,12 +16,8 @@ def read_cpuinfo(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    entry: dict[str, str] = {}
-    for line in text.split("\n\n")[0].splitlines():
-        key, separator, value = line.partition(":")
-        if separator:
-            entry[key.strip()] = value.strip()
-    return entry
+    lines = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    return {key.strip(): value.strip() for key, separator, value in lines if separator}
 
 
 def cpu_model(cpuinfo: Mapping[str, str]) -> str | None:

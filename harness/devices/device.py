@@ -11,6 +11,7 @@ from harness.devices.name import DeviceName
 from harness.errors import UsageError
 from harness.plural import plural
 
+_HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 DeviceKind = Literal["logical-cpu", "logical-gpu", "gpu", "software-gpu", "core", "remote"]
 
 
@@ -38,11 +39,11 @@ class Devices(Sequence[Device]):
     on which data is split and results are joined.
     """
 
-    def __init__(self, devices: Iterable[Device], *, spec: str, reason: str = "", host: str | None = None) -> None:
+    def __init__(self, devices: Iterable[Device], *, spec: str, reason: str = "", host: str = _HOST) -> None:
         self._devices = tuple(devices)
         self.spec = spec
         self.reason = reason
-        self.host = host if host is not None else "/job:localhost/replica:0/task:0/device:CPU:0"
+        self.host = host
 
     @classmethod
     def given(cls, devices: object, error: type[UsageError]) -> Devices:

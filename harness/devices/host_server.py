@@ -14,8 +14,7 @@ from pathlib import Path
 
 from harness.devices.core_server import Server, bytes_field, number_field, server_definition
 from harness.devices.kinds.cluster import JOB
-from harness.devices.loopback import restrict_listening
-from harness.devices.packet_filter import passing
+from harness.devices.loopback import passing, restrict_listening
 from harness.errors import ServerNotStarted, UsageError
 from harness.tensorflow_version import C_LIBRARY
 
@@ -28,7 +27,6 @@ class HostServer:
     """A server that runs until its process ends. ``address``: ``HOST:PORT``, for clients."""
 
     address: str
-    server: Server
     #: Whether other hosts can reach it.
     open_to_others: bool
 
@@ -61,7 +59,7 @@ def start_server(port: int = 0, bind: str = LOOPBACK, cpus: int = 1) -> HostServ
     except (OSError, RuntimeError) as error:
         raise ServerNotStarted(port, str(error)) from error
     listening = server.address().rpartition(":")[2]
-    return HostServer(f"{_bracketed(name)}:{listening}", server, not own.is_loopback)
+    return HostServer(f"{_bracketed(name)}:{listening}", not own.is_loopback)
 
 
 def _own_address(bind: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

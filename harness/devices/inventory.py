@@ -51,7 +51,6 @@ class Inventory:
 
     gpus: tuple[PhysicalGpu, ...] = ()
     unusable: tuple[str, ...] = ()
-    cpu: str = "/physical_device:CPU:0"
     #: A CPU of each physical core that this process may use, and how many CPUs it may use in all.
     cores: tuple[int, ...] = ()
     cpus_allowed: int = 0

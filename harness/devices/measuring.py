@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.devices.cores import allowed_cpu_time
 from harness.devices.inventory import Inventory, read_inventory
+from harness.lazy import tf
 from harness.plural import plural
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuringSpec:
+class MeasuringSpec(NamedTuple):
     """A device spec, and the reason for it."""
 
     spec: str
     reason: str
-
-    def __str__(self) -> str:
-        return self.spec
 
 
 def measuring_spec(inventory: Inventory | None = None, cpu_time: float | None = None) -> MeasuringSpec:
@@ -27,8 +24,6 @@ def measuring_spec(inventory: Inventory | None = None, cpu_time: float | None = 
     quota, ``None`` without a limit) are looked up by default; that loads TensorFlow, and does not start its runtime.
     """
     if inventory is None:
-        import tensorflow as tf
-
         inventory, cpu_time = read_inventory(tf), allowed_cpu_time()
     gpus, cores = len(inventory.gpus), len(inventory.cores)
     if gpus >= 2:

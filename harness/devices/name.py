@@ -18,8 +18,7 @@ _FIELD = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeviceName:
-    """A device name, whole or in part. An open field is ``None``. ``kind`` is upper case (``CPU``, ``GPU``, "
-    "``TPU`` …)."""
+    """A device name, whole or in part. An open field is ``None``. ``kind`` is upper case: ``CPU``, ``GPU``, ``TPU``."""
 
     job: str | None = None
     replica: int | None = None
@@ -38,15 +37,12 @@ class DeviceName:
 
     def matches(self, request: DeviceName) -> bool:
         """Whether this device satisfies ``request`` in each field that the request fixes."""
-        return all(
-            wanted is None or wanted == own
-            for wanted, own in (
-                (request.job, self.job),
-                (request.replica, self.replica),
-                (request.task, self.task),
-                (request.kind, self.kind),
-                (request.index, self.index),
-            )
+        return (
+            request.job in (None, self.job)
+            and request.replica in (None, self.replica)
+            and request.task in (None, self.task)
+            and request.kind in (None, self.kind)
+            and request.index in (None, self.index)
         )
 
     @property

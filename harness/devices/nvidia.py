@@ -65,15 +65,13 @@ class SilentCard:
 
 def open_nvml() -> Any | None:
     """Open the driver's management library; ``None`` without ``nvidia-ml-py`` or a driver."""
-    try:
+    with suppress(ImportError):
         import pynvml
 
-        pynvml.nvmlInit()
-    except ImportError:
-        return None
-    except pynvml.NVMLError:
-        return None
-    return pynvml
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            return pynvml
+    return None
 
 
 @contextmanager
@@ -111,32 +109,29 @@ def read_cards(library: Any = None) -> tuple[Card, ...]:
 
     ``library`` is an open ``pynvml``, by default the one of this machine.
     """
-    if library is None:
-        with opened_nvml() as found:
-            return () if found is None else read_cards(found)
     return tuple(each for each in _asked_each(library) if isinstance(each, Card))
 
 
 def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
     """Return the cards that the driver counts, that are given to this process, and that do not answer."""
-    if library is None:
-        with opened_nvml() as found:
-            return () if found is None else silent_cards(found)
     return tuple(each for each in _asked_each(library) if isinstance(each, SilentCard))
 
 
-def _asked_each(library: Any) -> Iterator[Card | SilentCard]:
+def _asked_each(library: Any) -> list[Card | SilentCard]:
     """Ask every card that is given to this process."""
+    if library is None:
+        with opened_nvml() as found:
+            return [] if found is None else _asked_each(found)
+    asked: list[Card | SilentCard] = []
     for index in range(_count(library)):
         handle = None
         try:
             handle = library.nvmlDeviceGetHandleByIndex(index)
-            card: Card | SilentCard = _card(library, handle, index)
+            asked.append(_card(library, handle, index))
         except library.NVMLError as error:
-            if getattr(error, "value", None) == _NO_PERMISSION:
-                continue
-            card = _silent(library, handle, index, str(error))
-        yield card
+            if getattr(error, "value", None) != _NO_PERMISSION:
+                asked.append(_silent(library, handle, index, str(error)))
+    return asked
 
 
 def counted_cards() -> int:
@@ -215,6 +210,12 @@ def memory_by_process() -> dict[tuple[str, int], int | None]:
 def card_of(uuid: str | None, cards: Sequence[Card]) -> Card | None:
     """Return the card, or the slice of one, with this UUID."""
     return next((each for card in cards for each in (card, *card.slices) if each.uuid == uuid), None)
+
+
+def free_bytes(uuid: str | None) -> int | None:
+    """Return what the driver reports as free on the card, or the slice of one, with this UUID."""
+    card = card_of(uuid, read_cards())
+    return None if card is None or card.free_mib is None else card.free_mib * _MIB
 
 
 class _WithUuid(Protocol):
@@ -349,9 +350,9 @@ def cuda_uuids(library: Any = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def cuda_error(library: Any = None) -> int | None:
+def cuda_error() -> int | None:
     """Return the error with which CUDA refuses to start; ``None`` where it starts, or is not installed."""
-    library = library or _cuda()
+    library = _cuda()
     code = 0 if library is None else int(library.cuInit(0))
     return code or None
 

@@ -38,9 +38,7 @@ class Plan:
 
     devices: tuple[Device, ...]
     runtime: RuntimeSettings
-    determinism: bool
-    tf32: bool | None
-    soft_placement: bool
+    options: Options
     reason: str
     #: The CPU of each server to start, in the order of ``devices``; empty where no device is on a server.
     server_cpus: tuple[int, ...] = ()
@@ -55,7 +53,9 @@ class Plan:
 
     def _effect(self) -> tuple[object, ...]:
         devices = () if self.hosts else self.devices
-        return devices, self.hosts, self.software_gpus, self.runtime, self.determinism, self.tf32, self.soft_placement
+        # The other options are in the settings of the runtime.
+        switches = (self.options.determinism, self.options.tf32, self.options.soft_placement)
+        return devices, self.hosts, self.software_gpus, self.runtime, switches
 
     def with_devices(self, names: Sequence[DeviceName]) -> Plan:
         """Add the devices of the hosts, in the order of the hosts. Raise HostUnreachable if a host has none."""
@@ -75,16 +75,11 @@ class Plan:
         if self.hosts:
             kinds += f" of {', '.join(map(str, self.hosts))}"
         switches = [self.runtime.describe()]
-        if self.tf32 is not None:
-            switches.append(f"TF32 {'on' if self.tf32 else 'off'}")
-        switches += ["op determinism on"] if self.determinism else []
-        switches += ["soft placement on"] if self.soft_placement else []
+        if self.options.tf32 is not None:
+            switches.append(f"TF32 {'on' if self.options.tf32 else 'off'}")
+        switches += ["op determinism on"] if self.options.determinism else []
+        switches += ["soft placement on"] if self.options.soft_placement else []
         return f"{kinds}: {', '.join(switches)}"
-
-
-def make_plan(devices: tuple[Device, ...], runtime: RuntimeSettings, options: Options, reason: str) -> Plan:
-    """Make a plan with the switches of ``options``."""
-    return Plan(devices, runtime, options.determinism, options.tf32, options.soft_placement, reason)
 
 
 def local_plan(
@@ -93,7 +88,7 @@ def local_plan(
     """Plan logical devices of this process. ``letters`` is ``CPU`` or ``GPU``, ``physical`` what is under each."""
     names = (f"/job:localhost/replica:0/task:0/device:{letters}:{index}" for index in range(len(physical)))
     devices = tuple(Device(name, kind, under) for name, under in zip(names, physical, strict=True))
-    return make_plan(devices, runtime, options, reason)
+    return Plan(devices, runtime, options, reason)
 
 
 def hidden_gpus(inventory: Inventory) -> str:

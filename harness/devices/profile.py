@@ -48,14 +48,15 @@ def find_profile(shipped: ShippedProfile) -> Path:
 
 def load_profile(path: Path) -> Profile:
     """Read and validate a profile file. Raise InvalidSpec if it cannot be read, InvalidProfile if it is not valid."""
-    from harness.devices.profile_schema import read_document
+    from harness.devices.profile_schema import ProfileDocument
+    from harness.devices.toml_file import parse_model
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise InvalidSpec(str(path), f"the profile cannot be read ({reason})") from error
-    document = read_document(path, text)
+    document = parse_model(path, text, ProfileDocument)
     spec = _device_spec(path, document.spec)
     _check_memory(path, spec, document.memory.growth, document.memory.limit_mib)
     options = Options(

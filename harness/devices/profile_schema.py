@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
 from harness.devices.spec import accepted_specs
-from harness.devices.toml_file import Table, parse_model
+from harness.devices.toml_file import Table
 
 #: The current version of the form. Earlier ones stay readable.
 SCHEMA_VERSION = 1
@@ -39,8 +37,3 @@ class ProfileDocument(Table):
     determinism: bool = Field(default=False, description="true or false")
     tf32: bool | None = Field(default=None, description="true or false")
     soft_placement: bool = Field(default=False, description="true or false")
-
-
-def read_document(path: Path, text: str) -> ProfileDocument:
-    """Parse and validate the text of a profile. Raise InvalidProfile as :func:`parse_model` does."""
-    return parse_model(path, text, ProfileDocument)

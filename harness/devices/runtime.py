@@ -16,11 +16,12 @@ from harness.devices.device import Device, Devices
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import Request
 from harness.devices.name import DeviceName
-from harness.devices.plan import Plan
+from harness.devices.plan import Options, Plan
 from harness.devices.request import resolve
 from harness.devices.servers import CoreServer
 from harness.devices.settings import apply_settings, irrevocable, read_settings, runtime_started
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable
+from harness.lazy import tf
 from harness.softgpu import load as load_software_gpus, prepare as prepare_software_gpus
 
 
@@ -65,12 +66,8 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
     request = resolve(spec)
     with _lock:
         if _configured is not None and _configured.request == request:
-            import tensorflow as tf
-
-            _set_switches(tf, _configured.plan)
+            _set_switches(tf, _configured.plan.options)
             return _configured.devices
-        import tensorflow as tf
-
         inventory = request.spec.inventory(tf)
         plan = request.plan(inventory)
         if _configured is None:
@@ -79,7 +76,7 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
             _configured = Configured(request, plan, devices, servers)
         elif not plan.same_effect(_configured.plan):
             raise DevicesAlreadyConfigured(_configured.describe(), f"{request} [{plan.describe()}]")
-        _set_switches(tf, plan)
+        _set_switches(tf, plan.options)
         return _configured.devices
 
 
@@ -157,7 +154,7 @@ def _available_devices(tensorflow: Any) -> list[DeviceName]:
         for device in tensorflow.config.list_logical_devices(kind):
             name = DeviceName.parse(device.name)
             # TensorFlow leaves the host out of the names of local devices.
-            if name.job in (None, "localhost"):
+            if name.in_this_process:
                 own.append(DeviceName("localhost", 0, 0, name.kind, name.index))
             else:
                 served.append(name)
@@ -165,10 +162,10 @@ def _available_devices(tensorflow: Any) -> list[DeviceName]:
     return own + sorted(served, key=lambda name: (name.job or "", name.task or 0))
 
 
-def _set_switches(tensorflow: Any, plan: Plan) -> None:
+def _set_switches(tensorflow: Any, options: Options) -> None:
     """Set what TensorFlow lets be changed at any time: each request sets it again."""
-    tensorflow.config.set_soft_device_placement(plan.soft_placement)
-    if plan.tf32 is not None:
-        tensorflow.config.experimental.enable_tensor_float_32_execution(plan.tf32)
-    if plan.determinism:
+    tensorflow.config.set_soft_device_placement(options.soft_placement)
+    if options.tf32 is not None:
+        tensorflow.config.experimental.enable_tensor_float_32_execution(options.tf32)
+    if options.determinism:
         tensorflow.config.experimental.enable_op_determinism()

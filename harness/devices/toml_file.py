@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -34,18 +35,13 @@ def parse_toml(path: Path | str, text: str, refuse: type[InvalidProfile] = Inval
     return content
 
 
-def read_model(path: Path, model: type[Model], refuse: type[InvalidProfile] = InvalidProfile) -> Model:
-    """Read the file at ``path`` into ``model``.
-
-    Raises:
-        InvalidProfile: the file cannot be read, or a key is unknown, missing or invalid.
-    """
+def read_text(path: Path, refuse: type[InvalidProfile] = InvalidProfile) -> str:
+    """Read the text of a TOML file. Raise ``refuse``, by default InvalidProfile, if it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+        return path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise refuse(path, "", reason, "a readable TOML file") from error
-    return parse_model(path, text, model, refuse)
 
 
 def parse_model(
@@ -101,10 +97,10 @@ def _within(found: object, part: int | str) -> object:
     return found[part] if isinstance(found, list) and isinstance(part, int) and part < len(found) else None
 
 
-def did_you_mean(found: object, known: list[str]) -> str:
+def did_you_mean(found: object, known: Iterable[str]) -> str:
     """Return a hint in brackets if one of ``known`` is close to what was found."""
-    close = difflib.get_close_matches(str(found), known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = difflib.get_close_matches(str(found), list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _tables_in(annotation: object) -> list[type[BaseModel]]:

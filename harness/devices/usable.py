@@ -11,6 +11,7 @@ from harness.devices.kinds.software_gpu import DescribedGpuSpec
 from harness.devices.nvidia import cuda_error, nvml_error
 from harness.devices.request import resolve
 from harness.devices.runtime import configure
+from harness.lazy import tf
 from harness.plural import plural
 from harness.softgpu import load
 
@@ -20,8 +21,6 @@ def configure_usable(spec: str) -> Devices:
 
     If the driver has GPUs that nobody hides, and TensorFlow can use none, there are no devices: ``reason`` says why.
     """
-    import tensorflow as tf
-
     request = resolve(spec)
     kind = request.spec
     if isinstance(kind, DescribedGpuSpec):

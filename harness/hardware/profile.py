@@ -41,9 +41,10 @@ def shipped_hardware_profiles() -> tuple[CardProfile, ...]:
 
 def load_hardware_profile(path: Path) -> CardProfile:
     """Read and validate one file. Raise InvalidProfile if it cannot be read, or with the first wrong key."""
+    from harness.devices.toml_file import read_text
     from harness.hardware.profile_schema import read_hardware_document
 
-    return read_hardware_document(path).profile()
+    return read_hardware_document(path, read_text(path)).profile()
 
 
 def _plain(name: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness.devices.toml_file import Table, did_you_mean, parse_model, read_model
+from harness.devices.toml_file import Table, did_you_mean, parse_model
 from harness.errors import InvalidProfile
 from harness.hardware.card_profile import CardProfile, Expected
 
@@ -79,15 +79,15 @@ class HardwareDocument(Table):
         )
 
 
-def read_hardware_document(path: Path, text: str | None = None) -> HardwareDocument:
-    """Validate a hardware profile, the file or the ``text`` for it. Raise InvalidProfile with the first wrong key."""
-    document = read_model(path, HardwareDocument) if text is None else parse_model(path, text, HardwareDocument)
+def read_hardware_document(path: Path, text: str) -> HardwareDocument:
+    """Validate the ``text`` of the hardware profile at ``path``. Raise InvalidProfile with the first wrong key."""
+    document = parse_model(path, text, HardwareDocument)
     # What depends on more than one key.
     seen: set[str] = set()
     for number, each in enumerate(document.figures):
         place = f"figures[{number}]"
         if each.figure not in FIGURE_UNITS:
-            accepted = _FIGURES + did_you_mean(each.figure, list(FIGURE_UNITS))
+            accepted = _FIGURES + did_you_mean(each.figure, FIGURE_UNITS)
             raise InvalidProfile(path, f"{place}.figure", each.figure, accepted)
         if each.figure in seen:
             raise InvalidProfile(path, f"{place}.figure", each.figure, "each figure once")

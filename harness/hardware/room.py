@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness._tensorflow import memory_limits
 from harness.devices.device import Device
-from harness.devices.nvidia import card_of, read_cards
+from harness.devices.nvidia import free_bytes
 from harness.lazy import tf
 
 _MIB = 1024 * 1024
@@ -71,16 +71,10 @@ def gpu_used_bytes(device: Device) -> int | None:
         return None
 
 
-def card_free_bytes(uuid: str | None) -> int | None:
-    """Return what the driver reports as free on a card."""
-    card = card_of(uuid, read_cards())
-    return None if card is None or card.free_mib is None else card.free_mib * _MIB
-
-
 def gpu_free_bytes(device: Device, uuid: str | None) -> int | None:
     """Return the free memory of a GPU: of the card if memory grows, otherwise of TensorFlow's pool."""
     if _grows(device):
-        return card_free_bytes(uuid)
+        return free_bytes(uuid)
     # Without memory growth TensorFlow takes its whole pool with the first tensor and nothing more after that. What the
     # driver reports as free is then only what is left beside the pool.
     used, limit = gpu_used_bytes(device), _limit_bytes(device)

@@ -24,7 +24,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.devices.name import DeviceName
-from harness.devices.toml_file import read_model
+from harness.devices.toml_file import parse_model, read_text
 from harness.errors import InvalidDeviceName, InvalidKnownFailures
 from harness.finding_kinds import KINDS
 from harness.records import CheckResult, Finding, Verdict
@@ -68,7 +68,7 @@ def load_known_failures(path: Path, checks: Sequence[str]) -> tuple[KnownFailure
 
     Raise InvalidKnownFailures if it cannot be read, or with the first wrong key.
     """
-    known = read_model(path, _Document, InvalidKnownFailures).known
+    known = parse_model(path, read_text(path, InvalidKnownFailures), _Document, InvalidKnownFailures).known
     for number, entry in enumerate(known):
         if entry.check not in checks:
             raise InvalidKnownFailures(path, f"known[{number}].check", entry.check, f"one of {', '.join(checks)}")

@@ -29,22 +29,21 @@ def total_mib(usable_mib: int) -> int:
 class DescribedGpus:
     """``count`` software GPUs as TensorFlow sees them, the answers of the driver's libraries, and lines of faults.
 
-    ``numbers`` are the driver's numbers of the GPUs in TensorFlow's order, and ``sizes_mib`` their memory, if it is not
-    that of the others; ``visible`` is ``CUDA_VISIBLE_DEVICES``.
+    ``numbers`` are the driver's numbers of the GPUs in TensorFlow's order, and ``sizes_mib`` their memory; ``visible``
+    is ``CUDA_VISIBLE_DEVICES``.
     """
 
     count: int
-    memory_mib: int
+    sizes_mib: tuple[int, ...]
     name: str
     driver: tuple[tuple[str, str], ...]
     faults: tuple[str, ...]
     numbers: tuple[int, ...]
     visible: str | None = None
-    sizes_mib: tuple[int, ...] = ()
 
     def memory_of(self, number: int) -> int:
         """The memory of a GPU, in MiB."""
-        return self.sizes_mib[number] if number < len(self.sizes_mib) else self.memory_mib
+        return self.sizes_mib[number]
 
     def __str__(self) -> str:
         return f"the software GPUs of {Path(self.name).stem}"

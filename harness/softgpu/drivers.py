@@ -9,30 +9,23 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import mmap
 import os
 import re
 import shutil
-import struct
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from harness.errors import SoftwareGpusUnavailable
 from harness.softgpu.compiler import Compiler, find_compiler
-from harness.softgpu.library import cache_folder, compile_once, open_library, seal
+from harness.softgpu.library import OPTIONS, cache_folder, compile_once, open_library, seal
 from harness.temporary import folder_of_this_process
 
 _SOURCE = Path(__file__).with_name("driver_source")
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 _LIBRARIES = {NVML: "nvml.cc", CUDA: "cuda.cc"}
-_OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
-#: For other processes, which find the libraries through ``LD_LIBRARY_PATH``.
-VARIABLE = "HARNESS_DESCRIBED_MACHINE"
-#: Four 64-bit numbers for each of 64 cards: see driver_source/state.h.
-_WORK = struct.Struct("QQQQ")
-_MOST_CARDS = 64
+#: The file of the work of 64 cards before they work, four 64-bit numbers each: see driver_source/state.h.
+_NO_WORK = bytes(32 * 64)
 
 
 @cache
@@ -50,7 +43,7 @@ def build_drivers(environment: Mapping[str, str] = os.environ) -> Path:
         SoftwareGpusUnavailable: there is no compiler, it fails, or the cache cannot be written.
     """
     compiler = find_compiler(environment)
-    digest = hashlib.sha256("\0".join((compiler.version, *compiler.command, *_OPTIONS)).encode())
+    digest = hashlib.sha256("\0".join((compiler.version, *compiler.command, *OPTIONS)).encode())
     for file in sorted(_SOURCE.iterdir()):
         digest.update(file.read_bytes())
     folder = cache_folder(environment) / f"drivers-{digest.hexdigest()[:16]}"
@@ -63,7 +56,7 @@ def _compile(compiler: Compiler, folder: Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     for name, source in _LIBRARIES.items():
-        arguments = [*_OPTIONS, str(_SOURCE / source), f"-Wl,-soname,{name}", "-o", str(unfinished / name)]
+        arguments = [*OPTIONS, str(_SOURCE / source), f"-Wl,-soname,{name}", "-o", str(unfinished / name)]
         compiler.compile(arguments, folder.with_suffix(".log"))
     seal([unfinished / name for name in _LIBRARIES])
     shutil.rmtree(folder, ignore_errors=True)
@@ -83,9 +76,7 @@ class Drivers:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "machine"
         self.work_path = folder / "machine.work"
-        self.work_path.write_bytes(bytes(_WORK.size * _MOST_CARDS))
-        with self.work_path.open("r+b") as file:
-            self._work = mmap.mmap(file.fileno(), 0)
+        self.work_path.write_bytes(_NO_WORK)
         self.write({})
 
     @classmethod
@@ -112,18 +103,6 @@ class Drivers:
         unfinished = self.path.with_suffix(".new")
         unfinished.write_text("".join(f"{key} {value}\n" for key, value in values.items()), encoding="utf-8")
         unfinished.replace(self.path)
-        self._work[:] = bytes(len(self._work))
-
-    def worked(self, cards: Sequence[int], seconds: float, *, busy: bool = True) -> None:
-        """Let cards (by the driver's number) have worked for longer, and be busy now or not."""
-        for card in cards:
-            at = card * _WORK.size
-            before, _, lost, _ = _WORK.unpack_from(self._work, at)
-            # "Busy now" lasts until a later call: a reading may come long after on a machine that is busy itself.
-            last = time.monotonic_ns() + 3600 * 10**9 if busy else 0
-            _WORK.pack_into(self._work, at, before + int(seconds * 1e9), last, lost, 0)
-
-    def environment(self) -> dict[str, str]:
-        """The variables with which another process gets the same answers."""
-        folders = [str(build_drivers()), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-        return {VARIABLE: str(self.path), "LD_LIBRARY_PATH": os.pathsep.join(folders)}
+        # In place: the libraries have mapped the file.
+        with self.work_path.open("r+b") as file:
+            file.write(_NO_WORK)

@@ -20,8 +20,7 @@ from harness.softgpu.compiler import Compiler, find_compiler
 from harness.tensorflow_version import C_LIBRARY
 
 _SOURCE = Path(__file__).with_name("source")
-_MAIN = "plugin.cc"
-_OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
+OPTIONS = ("-O2", "-w", "-fPIC", "-shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Installation:
     def arguments(self, source: Path, output: Path) -> list[str]:
         """The compiler's arguments."""
         links = [*self.link_flags, f"-L{self.folder}", f"-l:{C_LIBRARY}", f"-Wl,-rpath,{self.folder}"]
-        return [*_OPTIONS, *self.compile_flags, str(source), "-o", str(output), *links]
+        return [*OPTIONS, *self.compile_flags, str(source), "-o", str(output), *links]
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -59,7 +58,7 @@ def library_key(installation: Installation, compiler: Compiler, source: Path = _
     """What a library depends on, as a name: TensorFlow's version, and a hash of it, the compiler and the source."""
     digest = hashlib.sha256()
     parts = [installation.version, str(installation.folder), compiler.version, *compiler.command]
-    parts += [*installation.compile_flags, *installation.link_flags, *_OPTIONS]
+    parts += [*installation.compile_flags, *installation.link_flags, *OPTIONS]
     for file in sorted(source.iterdir()):
         parts += [file.name, file.read_text(encoding="utf-8")]
     for part in parts:
@@ -67,7 +66,7 @@ def library_key(installation: Installation, compiler: Compiler, source: Path = _
     return f"{installation.version.split()[0]}-{digest.hexdigest()[:16]}"
 
 
-def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ, source: Path = _SOURCE) -> Path:
+def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ) -> Path:
     """The path of the library, compiled where it is not in the cache. Two processes never compile the same one.
 
     Raises:
@@ -75,8 +74,8 @@ def build_library(tensorflow: Any, environment: Mapping[str, str] = os.environ, 
     """
     compiler = find_compiler(environment)
     installation = Installation.of(tensorflow)
-    library = cache_folder(environment) / f"{library_key(installation, compiler, source)}.so"
-    compile_once(library, [library], partial(_compile, compiler, installation, source, library))
+    library = cache_folder(environment) / f"{library_key(installation, compiler)}.so"
+    compile_once(library, [library], partial(_compile, compiler, installation, library))
     return library
 
 
@@ -119,7 +118,7 @@ def _digest(libraries: Sequence[Path]) -> str:
     return hashlib.sha256(b"".join(each.read_bytes() for each in libraries)).hexdigest()
 
 
-def _compile(compiler: Compiler, installation: Installation, source: Path, library: Path) -> None:
+def _compile(compiler: Compiler, installation: Installation, library: Path) -> None:
     # Where a test or a service captures stderr, this explains the wait.
     sys.stderr.write(
         f"harness: compiling software GPUs for TensorFlow {installation.version.split()[0]}, once; this takes a minute "
@@ -127,7 +126,7 @@ def _compile(compiler: Compiler, installation: Installation, source: Path, libra
     )
     unfinished = library.with_suffix(".unfinished")
     try:
-        compiler.compile(installation.arguments(source / _MAIN, unfinished), library.with_suffix(".log"))
+        compiler.compile(installation.arguments(_SOURCE / "plugin.cc", unfinished), library.with_suffix(".log"))
         unfinished.replace(library)
         seal([library])
     finally:

@@ -145,14 +145,3 @@ def switch(machine: DescribedGpus) -> None:
     sizes = tuple(here.memory_of(number) for number in range(here.count))
     _loaded = replace(machine, count=here.count, driver=tuple(driver.items()), sizes_mib=sizes)
     plant_faults(_library, _loaded)
-
-
-def differences(tensorflow: Any) -> dict[str, tuple[str, ...]]:
-    """How kernels differ from those of a GPU: each kind of ``differences.h``, and its ops, some with a type."""
-    library = open_library(build_library(tensorflow))
-    library.harness_softgpu_differences.restype = ctypes.c_char_p
-    kinds: dict[str, tuple[str, ...]] = {}
-    for line in library.harness_softgpu_differences().decode().splitlines():
-        kind, _, what = line.partition(" ")
-        kinds[kind] = (*kinds.get(kind, ()), what)
-    return kinds

@@ -143,11 +143,11 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
     )
 
 
-def exact_interval(found: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Compute the exact two-sided interval of a share (Clopper and Pearson 1934)."""
+def exact_interval(found: int, of: int) -> tuple[float, float]:
+    """Compute the exact two-sided 95 % interval of a share (Clopper and Pearson 1934)."""
     from scipy.stats import binomtest
 
-    interval = binomtest(found, of).proportion_ci(confidence, method="exact")
+    interval = binomtest(found, of).proportion_ci(0.95, method="exact")
     return float(interval.low), float(interval.high)
 
 

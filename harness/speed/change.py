@@ -79,13 +79,12 @@ def uncalibrated(_name: str, figure: Figure) -> Variation:
 class Change:
     """A change, with the interval of new / base - 1.
 
-    ``p_loss`` and ``p_beyond``: the probability of a change at least as bad if there is no loss, and if the loss equals
-    the threshold. ``more`` says what it would take to decide, where the verdict is "cannot tell".
+    ``p_beyond``: the probability of a change at least as bad if the loss equals the threshold. ``more`` says what it
+    would take to decide, where the verdict is "cannot tell".
     """
 
     interval: Interval
     verdict: ChangeVerdict
-    p_loss: float
     p_beyond: float
     #: Standard error of the logarithm, and the degrees of freedom.
     error: float
@@ -124,7 +123,6 @@ def judged_change(difference: float, error: float, freedom: float, rules: Rules)
     return Change(
         Interval(math.expm1(difference), math.expm1(lower), math.expm1(upper), 2.0 * rules.confidence - 1.0),
         verdict,
-        float(t.cdf(difference / error, freedom)),
         float(t.cdf((difference - rules.log_loss) / error, freedom)),
         error,
         freedom,

@@ -184,7 +184,7 @@ def _fastest(single_ns: tuple[float, ...], parallel_ns: tuple[float, ...]) -> Lo
     import numpy as np
     from scipy.stats import bootstrap
 
-    paired_speedup(single_ns, parallel_ns)  # refuses times that are not pairs
+    _log_ratios(single_ns, parallel_ns)  # refuses times that are not pairs
     pairs = len(single_ns)
     blocks = min(BLOCKS, pairs)
     single, parallel = (

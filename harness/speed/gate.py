@@ -32,8 +32,6 @@ from harness.speed.estimate import FIGURES, Figure, log_speedup
 from harness.speed.record import SpeedupRecord, Times
 
 Version = Literal["A", "B"]
-#: Two blocks A B B A: four runs each, six degrees of freedom.
-DEFAULT_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)

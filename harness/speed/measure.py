@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -16,7 +15,6 @@ import numpy as np
 
 from harness._tensorflow import count_traces
 from harness.devices.device import Device
-from harness.devices.runtime import server_process
 from harness.errors import UsageError
 from harness.extras import require
 from harness.speed.estimate import correlation, paired_speedup, relative_half_width, unpaired_speedup
@@ -174,7 +172,7 @@ def measure_pairs(
     require("scipy")
     first_single, first_parallel = first_outputs(single, parallel)
     doubts = [] if compared else compare_outputs(first_single, first_parallel, tolerance)
-    memory = MemoryWatch(devices, process_of)
+    memory = MemoryWatch(devices)
     with count_traces() as traces, quiet() as collect:
         warm_up(traces, single, parallel)
         wait_ns = _waiting(parallel, clock)
@@ -242,7 +240,7 @@ def compare_once(
     )
 
 
-def first_outputs(single: Program, parallel: Program) -> tuple[dict[str, Any], dict[str, Any]]:
+def first_outputs(single: Program, parallel: Program) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Call each side once, and give its outputs as arrays by path.
 
     Raise OutputsDiffer if the two return different nests.
@@ -252,7 +250,7 @@ def first_outputs(single: Program, parallel: Program) -> tuple[dict[str, Any], d
     return arrays_of(outputs[0]), arrays_of(outputs[1])
 
 
-def _compare_last(single: Program, parallel: Program, first: dict[str, Any], tolerance: float | None) -> None:
+def _compare_last(single: Program, parallel: Program, first: Mapping[str, Any], tolerance: float | None) -> None:
     """Compare once more after all calls, if ``single`` keeps no state: a race may show late."""
     last_single, last_parallel = first_outputs(single, parallel)
     # NumPy takes two None for equal.
@@ -299,11 +297,6 @@ def quiet() -> Iterator[Callable[[], None]]:
             gc.unfreeze()
         if enabled:
             gc.enable()
-
-
-def process_of(device: Device) -> int | None:
-    """Give the process id of a device: this process, a server of ``cores:N``, or ``None`` if unknown."""
-    return os.getpid() if device.parsed.job in (None, "localhost") else server_process(device)
 
 
 def _check(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.devices.device import Device
+from harness.devices.runtime import server_process
 from harness.lazy import tf
 from harness.speed.record import DeviceMemory
 
@@ -16,11 +19,10 @@ class MemoryWatch:
     """Watches the memory of ``devices``.
 
     TensorFlow's allocator records the peak of each GPU. For a process, the peak is the largest resident set that
-    :meth:`look` saw: call it while the outputs are alive. ``process_of`` gives the process id of a device, if known.
+    :meth:`look` saw: call it while the outputs are alive.
     """
 
     devices: Sequence[Device]
-    process_of: Callable[[Device], int | None]
     _resident: dict[int, int] = field(default_factory=dict)
     _processes: dict[int, Any] = field(default_factory=dict)
 
@@ -31,7 +33,7 @@ class MemoryWatch:
         for device in self.devices:
             if _is_gpu(device):
                 _reset(device)
-            elif (pid := self.process_of(device)) is not None:
+            elif (pid := process_of(device)) is not None:
                 self._processes.setdefault(pid, psutil.Process(pid))
 
     def look(self) -> None:
@@ -46,14 +48,19 @@ class MemoryWatch:
     def _peak(self, device: Device) -> DeviceMemory:
         if _is_gpu(device):
             return DeviceMemory(device.name, _allocated(device), "TensorFlow's allocator on the device")
-        pid = self.process_of(device)
+        pid = process_of(device)
         if pid is None:
             return DeviceMemory(device.name, None, "the process of the device is unknown")
-        sharing = sum(self.process_of(other) == pid for other in self.devices if not _is_gpu(other))
+        sharing = sum(process_of(other) == pid for other in self.devices if not _is_gpu(other))
         source = "resident set of its process"
         if sharing > 1:
             source += f", which has {sharing} of these devices"
         return DeviceMemory(device.name, self._resident.get(pid), source)
+
+
+def process_of(device: Device) -> int | None:
+    """Give the process id of a device: this process, a server of ``cores:N``, or ``None`` if unknown."""
+    return os.getpid() if device.parsed.in_this_process else server_process(device)
 
 
 def _is_gpu(device: Device) -> bool:
@@ -61,10 +68,8 @@ def _is_gpu(device: Device) -> bool:
 
 
 def _reset(device: Device) -> None:
-    try:
+    with suppress(ValueError):  # an allocator without statistics; the peak is then None
         tf.config.experimental.reset_memory_stats(device.parsed.short)
-    except ValueError:
-        return  # an allocator without statistics; the peak is then None
 
 
 def _allocated(device: Device) -> int | None:

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import OutputsDiffer
+from harness.judgement.fields import in_fields
 from harness.judgement.runs import to_array
 from harness.judgement.tolerance import epsilon_of
-from harness.judgement.values import typical_magnitude
+from harness.judgement.values import names_of, typical_magnitude, wide
 from harness.lazy import tf
 
+#: The leaves of a nest by path; ``None`` is a leaf too.
+Arrays = Mapping[str, NDArray[Any] | None]
 
-def arrays_of(outputs: Any) -> dict[str, NDArray[Any] | None]:
+
+def arrays_of(outputs: Any) -> Arrays:
     """Convert the leaves of a nest to arrays, by path: ``output``, or ``output[0]['loss']`` in a nest."""
-    leaves = tf.nest.flatten(outputs)
-    if len(leaves) == 1 and not isinstance(outputs, (list, tuple, dict)):
-        return {"output": to_array(leaves[0])}
-    paths = tf.nest.flatten(_paths(outputs, "output"))
-    return {str(path): to_array(leaf) for path, leaf in zip(paths, leaves, strict=True)}
-
-
-def _paths(nest: Any, path: str) -> Any:
-    if isinstance(nest, dict):
-        return {key: _paths(value, f"{path}[{key!r}]") for key, value in nest.items()}
-    if isinstance(nest, tuple) and hasattr(nest, "_fields"):
-        return type(nest)(*[_paths(value, f"{path}.{key}") for key, value in zip(nest._fields, nest, strict=True)])
-    if isinstance(nest, (list, tuple)):
-        return type(nest)(_paths(value, f"{path}[{index}]") for index, value in enumerate(nest))
-    return path
+    outputs = in_fields(outputs)
+    return {name: to_array(leaf) for name, leaf in zip(names_of(outputs), tf.nest.flatten(outputs), strict=True)}
 
 
 def default_tolerance(dtype: Any) -> float:
@@ -45,15 +37,13 @@ def default_tolerance(dtype: Any) -> float:
 def same_nest(single: Any, parallel: Any) -> None:
     """Raise :class:`OutputsDiffer` if the two are different nests."""
     try:
-        tf.nest.assert_same_structure(single, parallel)
+        tf.nest.assert_same_structure(in_fields(single), in_fields(parallel))
     except (TypeError, ValueError) as error:
         why = f"single returns {_shape_of(single)}, parallel returns {_shape_of(parallel)}"
         raise OutputsDiffer("outputs", why) from error
 
 
-def compare_outputs(
-    single: dict[str, NDArray[Any] | None], parallel: dict[str, NDArray[Any] | None], tolerance: float | None = None
-) -> list[str]:
+def compare_outputs(single: Arrays, parallel: Arrays, tolerance: float | None = None) -> list[str]:
     """Compare leaf by leaf; returns a sentence for each output with NaN, which cannot be compared.
 
     An element may differ by ``tolerance`` (by default :func:`default_tolerance`) times the sum of its magnitude and the
@@ -89,8 +79,7 @@ def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float
         error = wrong.astype(float)
     else:
         rule = f"by more than {tolerance:.2g} x (own + typical magnitude)"
-        wide = np.complex128 if np.iscomplexobj(want) else np.float64
-        expected, found = want.astype(wide), have.astype(wide)
+        expected, found = wide(want), wide(have)
         with np.errstate(invalid="ignore", over="ignore"):
             bound = tolerance * (np.abs(expected) + typical_magnitude(want))
             wrong = ~np.isclose(found, expected, rtol=0.0, atol=bound, equal_nan=True)

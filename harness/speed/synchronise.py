@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from harness.devices.name import DeviceName
+from harness.judgement.fields import in_fields
 from harness.lazy import tf
 
 #: A tensor of up to a memory page is read whole: slicing it would cost a round trip.
@@ -46,10 +47,17 @@ def warm_up(traces: Any, *programs: Callable[[], Any]) -> None:
 
 
 def tensors_of(outputs: Any) -> list[Any]:
-    """List the eager tensors in a nest: all parts of sparse and ragged ones, the values of variables."""
-    leaves = [leaf for leaf in tf.nest.flatten(outputs, expand_composites=True) if tf.is_tensor(leaf)]
-    # A variable (of Keras too) is converted to its value.
-    return [leaf if hasattr(leaf, "backing_device") else tf.convert_to_tensor(leaf) for leaf in leaves]
+    """List the eager tensors in a nest: all parts of sparse and ragged ones, the fields of objects.
+
+    A variable (of Keras too) is converted to its value.
+    """
+    found = []
+    for leaf in tf.nest.flatten(outputs, expand_composites=True):
+        if tf.is_tensor(leaf):
+            found.append(leaf if hasattr(leaf, "backing_device") else tf.convert_to_tensor(leaf))
+        elif (fields := in_fields(leaf)) is not leaf:
+            found += tensors_of(fields)
+    return found
 
 
 def _request(tensor: Any) -> Callable[[], object]:
@@ -59,7 +67,7 @@ def _request(tensor: Any) -> Callable[[], object]:
     """
     device = DeviceName.parse(tensor.backing_device)
     size_bytes = math.prod(tensor.shape) * max(int(tensor.dtype.size), 1)
-    if (device.job in (None, "localhost") and device.kind == "CPU") or size_bytes <= _SMALL_BYTES:
+    if (device.in_this_process and device.kind == "CPU") or size_bytes <= _SMALL_BYTES:
         # In this process there is nothing to copy; a small tensor comes whole as fast as a part of it.
         return lambda: np.asarray(tensor)
     begin, size = _corner(tensor.backing_device, tensor.shape.rank)

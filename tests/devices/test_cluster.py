@@ -90,10 +90,10 @@ def the_same_checks_as_one_process() -> None:
     from harness.checks.ensembles import verify_models
     from harness.checks.generated_programs import verify_program
     from harness.checks.model_parallel import verify_staged
-    from harness.devices import configure, current
     from harness.devices.address import Address
     from harness.devices.fingerprint import fingerprint
     from harness.devices.hosts import Host, silent
+    from harness.devices.runtime import configure, current
     from harness.errors import DevicesAlreadyConfigured
     from harness.strategies import models, programs, staged_programs
 
@@ -187,7 +187,7 @@ def test_a_session_of_tests_runs_on_the_hosts(
 def on_several_cpus_of_a_host() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure
+    from harness.devices.runtime import configure
     from harness.judgement.verify import verify
     from harness.parallel.data import make_parallel
 

@@ -37,7 +37,7 @@ def step():
 def a_host_dies_while_programs_are_verified() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure
+    from harness.devices.runtime import configure
     from harness.judgement.verify import verify
     from harness.parallel.data import make_parallel
 

@@ -15,8 +15,8 @@ FreshProcess = Callable[..., CompletedProcess[str]]
 def four_cpus() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure, current
     from harness.devices.fingerprint import fingerprint
+    from harness.devices.runtime import configure, current
 
     assert current() is None
     devices = configure("cpu:4")
@@ -54,8 +54,8 @@ def four_cpus() -> None:
 def started_by_the_user() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure, current
     from harness.devices.fingerprint import fingerprint
+    from harness.devices.runtime import configure, current
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     before = fingerprint()
@@ -80,8 +80,8 @@ def started_by_the_user() -> None:
 def started_by_the_user_in_the_same_way() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure, current
     from harness.devices.fingerprint import fingerprint
+    from harness.devices.runtime import configure, current
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -103,8 +103,8 @@ def own_profile() -> None:
 
     import tensorflow as tf
 
-    from harness.devices import configure
     from harness.devices.fingerprint import fingerprint
+    from harness.devices.runtime import configure
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.toml"

@@ -22,8 +22,8 @@ def two_cores() -> None:
     import psutil
     import tensorflow as tf
 
-    from harness.devices import configure, current, server_process
     from harness.devices.fingerprint import fingerprint
+    from harness.devices.runtime import configure, current, server_process
 
     with pytest.raises(DevicesUnavailable, match="one per device"):
         configure(f"cores:{len(usable_cores()) + 1}")
@@ -123,7 +123,7 @@ def two_cores() -> None:
 def started_by_the_user() -> None:
     import tensorflow as tf
 
-    from harness.devices import configure
+    from harness.devices.runtime import configure
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -138,7 +138,7 @@ def own_profile_behind_a_proxy() -> None:
 
     import tensorflow as tf
 
-    from harness.devices import configure
+    from harness.devices.runtime import configure
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.toml"

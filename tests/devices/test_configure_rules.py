@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from fake_tensorflow import FakeTensorFlow, LogicalDeviceConfiguration, OpError
 
-from harness.devices import configure, current, inventory, runtime
+from harness.devices import inventory, runtime
+from harness.devices.runtime import configure, current
 from harness.devices.settings import runtime_started
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable, InvalidSpec
 

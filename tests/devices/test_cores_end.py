@@ -19,7 +19,7 @@ import harness
 _START = """
 import os, sys, time
 import harness
-from harness.devices import server_process
+from harness.devices.runtime import server_process
 devices = harness.configure("cores:1")
 print(server_process(devices[0]), flush=True)
 """

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from harness.devices import Device, DeviceName, Devices
+from harness.devices.device import Device, Devices
+from harness.devices.name import DeviceName
 
 
 def _devices(count: int) -> Devices:

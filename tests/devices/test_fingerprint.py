@@ -10,10 +10,11 @@ from subprocess import CompletedProcess
 import pytest
 from fake_tensorflow import FakeTensorFlow
 
-from harness.devices import configure, fingerprint as fingerprint_module, inventory, runtime
+from harness.devices import fingerprint as fingerprint_module, inventory, runtime
 from harness.devices.cpu import onednn_enabled, read_cpuinfo
 from harness.devices.fingerprint import fingerprint
 from harness.devices.nvidia import Card
+from harness.devices.runtime import configure
 from harness.records import GpuFacts
 
 FreshProcess = Callable[..., CompletedProcess[str]]

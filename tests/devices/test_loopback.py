@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import socket
+import struct
 
 import psutil
 import pytest
 
-from harness.devices.loopback import filter_program, restrict, restrict_listening
+from harness.devices.loopback import restrict, restrict_listening
 
 #: Longer than a connection within one machine takes, shorter than the first time that it is tried again.
 _DROPPED_S = 0.5
+#: Load the source address of IPv4, compare it, pass or drop.
+_FROM_127_0_0_2 = b"".join(
+    struct.pack("HBBI", *line)
+    for line in [(0x20, 0, 0, 0xFFF0000C), (0x15, 0, 1, 0x7F000002), (0x06, 0, 0, 0xFFFFFFFF), (0x06, 0, 0, 0)]
+)
 
 
 def _reaches(address: str, port: int, source: str | None = None) -> bool:
@@ -29,11 +35,11 @@ def listening() -> socket.socket:
     return socket.create_server(("0.0.0.0", 0))
 
 
-def test_what_comes_from_another_network_is_dropped_and_the_rest_is_not(listening: socket.socket) -> None:
+def test_what_a_filter_drops_does_not_arrive_and_the_rest_does(listening: socket.socket) -> None:
     with listening:
         port = listening.getsockname()[1]
         assert _reaches("127.0.0.1", port, "127.0.0.1"), "without the filter"
-        restrict(listening, filter_program(0x7F000002, 0xFFFFFFFF))
+        restrict(listening, _FROM_127_0_0_2)
         assert _reaches("127.0.0.1", port, "127.0.0.2")
         assert not _reaches("127.0.0.1", port, "127.0.0.1")
 

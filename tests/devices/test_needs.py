@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.devices import Device, DeviceKind, Devices
+from harness.devices.device import Device, DeviceKind, Devices
 from harness.devices.needs import KINDS, Needs, describe, parse_needs
 from harness.errors import UsageError
 

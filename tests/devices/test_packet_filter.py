@@ -9,8 +9,7 @@ import struct
 import psutil
 import pytest
 
-from harness.devices.loopback import filter_program, restrict
-from harness.devices.packet_filter import passing
+from harness.devices.loopback import passing, restrict
 
 _HEADER = 0xFFF00000
 
@@ -74,8 +73,8 @@ def test_a_packet_passes_from_this_machine_from_a_source_and_to_a_destination(
     assert _passes(FILTERED, _packet(source, destination)) == passes
 
 
-@pytest.mark.parametrize("program", [passing(), filter_program()])
-def test_without_addresses_it_is_the_filter_for_this_machine_alone(program: bytes) -> None:
+def test_without_addresses_it_is_the_filter_for_this_machine_alone() -> None:
+    program = passing()
     assert _passes(program, _packet("127.0.0.1", "10.0.0.1"))
     assert _passes(program, _packet("::1", "::1"))
     assert not _passes(program, _packet("10.0.0.5", "10.0.0.1"))

@@ -43,7 +43,7 @@ def test_logical_cpus_need_no_gpu_and_hide_those_that_are_there(gpus: int) -> No
     assert _names(plan) == ["CPU:0", "CPU:1", "CPU:2"]
     assert {(device.kind, device.physical) for device in plan.devices} == {("logical-cpu", "/physical_device:CPU:0")}
     assert plan.runtime == RuntimeSettings(logical_cpus=3, gpus=(), intra_op_threads=1, inter_op_threads=3)
-    assert not plan.soft_placement
+    assert not plan.options.soft_placement
     assert ("hidden" in plan.reason) == (gpus > 0)
 
 
@@ -138,7 +138,7 @@ def test_the_options_of_a_profile_reach_the_plan() -> None:
         1, tuple(GpuSettings(f"/physical_device:GPU:{i}", (4096,), None) for i in range(2)), 2, 0
     )
     assert {device.kind for device in plan.devices} == {"gpu"}
-    assert (plan.determinism, plan.tf32, plan.soft_placement) == (True, False, True)
+    assert plan.options == options
     growing = Request(GpuSpec(), Options(memory_growth=True)).plan(_machine(1))
     assert growing.runtime.gpus == (GpuSettings("/physical_device:GPU:0", (), True),)
     threads = Request(CpuSpec(4), Options(intra_op_threads=0, inter_op_threads=2)).plan(_machine(0))

@@ -117,14 +117,14 @@ def test_a_profile_that_says_little_leaves_the_rest_to_tensorflow(tmp_path: Path
         ('schema_version = 1\nspec = "cpu:0"', "spec", "cpu:0", "at least 1 device is needed"),
         ('schema_version = 1\nspec = "@cpu-4"', "spec", "@cpu-4", "cannot name another"),
         ('schema_version = 1\nspec = "other.toml"', "spec", "other.toml", "cannot name another"),
-        (f"{_HEAD}tf23 = true", "tf23", True, "did you mean tf32?"),
+        (f"{_HEAD}tf23 = true", "tf23", True, "did you mean 'tf32'?"),
         (f"{_HEAD}colour = 1", "colour", 1, "schema_version, description, spec, memory, threads, determinism"),
-        ('schema_version = 1\nspeck = "gpu"', "speck", "gpu", "did you mean spec?"),
+        ('schema_version = 1\nspeck = "gpu"', "speck", "gpu", "did you mean 'spec'?"),
         (f'{_HEAD}tf32 = "off"', "tf32", "off", "true or false"),
         (f"{_HEAD}soft_placement = 0", "soft_placement", 0, "true or false"),
         (f"{_HEAD}determinism = 1", "determinism", 1, "true or false"),
         (f"{_HEAD}memory = 3", "memory", 3, "a table"),
-        (f"{_HEAD}[memory]\ngroth = true", "memory.groth", True, "growth, limit_mib (did you mean growth?)"),
+        (f"{_HEAD}[memory]\ngroth = true", "memory.groth", True, "growth, limit_mib (did you mean 'growth'?)"),
         (f"{_HEAD}[memory]\nlimit_mib = 0", "memory.limit_mib", 0, "1 or more, in MiB"),
         (f"{_HEAD}[memory]\nlimit_mib = 1.5", "memory.limit_mib", 1.5, "1 or more, in MiB"),
         (f'{_HEAD}[memory]\nlimit_mib = "1"', "memory.limit_mib", "1", "1 or more, in MiB"),
@@ -162,6 +162,12 @@ def test_a_broken_profile_is_refused_with_file_key_value_and_what_is_accepted(
 def test_growth_off_may_stand_beside_a_limit(tmp_path: Path) -> None:
     profile = load_profile(_write(tmp_path, f"{_HEAD}[memory]\ngrowth = false\nlimit_mib = 9"))
     assert (profile.options.memory_growth, profile.options.memory_limit_mib) == (False, 9)
+
+
+def test_the_mark_with_which_some_editors_begin_a_file_is_no_part_of_a_profile(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('schema_version = 1\nspec = "cpu:2"\n', encoding="utf-8-sig")
+    assert load_profile(path).spec == CpuSpec(2)
 
 
 def test_a_profile_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

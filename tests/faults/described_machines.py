@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import struct
+import time
 from collections.abc import Iterable
 
 from harness.hardware.machine import Machine
 from harness.records import Card, Finding
+from harness.softgpu.drivers import Drivers
 
 H100 = "NVIDIA H100 80GB HBM3"
 #: A card by its slot, an ordered pair of slots, or the software.
 Subject = int | tuple[int, int] | str
+#: What ``driver_source/state.h`` knows of the work of a card.
+_WORK = struct.Struct("QQQQ")
 
 
 def text(
@@ -27,6 +32,18 @@ def text(
         lines = re.split(r", (?=\w+ =)", keys) if keys else []
         made += "\n".join(["[[fault]]", f'kind = "{kind}"', *lines, ""])
     return made
+
+
+def worked(driver: Drivers, cards: Iterable[int], seconds: float) -> None:
+    """Let cards (by the driver's number) have worked for longer, and be busy: see ``driver_source/state.h``."""
+    # Busy until long after: a reading may come late on a machine that is busy itself.
+    last = time.monotonic_ns() + 3600 * 10**9
+    with driver.work_path.open("r+b") as file:
+        for card in cards:
+            file.seek(card * _WORK.size)
+            before, _, lost, _ = _WORK.unpack(file.read(_WORK.size))
+            file.seek(card * _WORK.size)
+            file.write(_WORK.pack(before + int(seconds * 1e9), last, lost, 0))
 
 
 def blamed(made: Machine, findings: Iterable[Finding]) -> set[Subject]:

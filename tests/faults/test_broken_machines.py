@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from described_machines import H100, text
+from described_machines import H100, text, worked
 
 from harness.checking.check import CheckContext
 from harness.devices.described.order import uuid_of
@@ -84,7 +84,7 @@ def said(model: str, *faults: str, work_s: float = 3.0, count: int = 2) -> list[
     nvml = Nvml.load()
     cards = [card(known) for known in read_cards()]
     before = [nvml.reading(uuid_of(slot), 0.0) for slot in range(count)]
-    driver.worked(range(count), work_s)
+    worked(driver, range(count), work_s)
     loads = [
         Load(each, (), rest, [nvml.reading(each.uuid or "", work_s)]) for each, rest in zip(cards, before, strict=True)
     ]
@@ -295,7 +295,7 @@ def test_what_a_card_counts_during_any_check_is_named_from_outside_also_after_a_
         watch = CardWatch()
         watch.cards_are([card(known) for known in read_cards()])
         assert watch.judged(ended) == ended, "nothing has happened yet"
-        driver.worked(range(3), 5.0)
+        worked(driver, range(3), 5.0)
         judged = watch.judged(ended)
         new = judged.findings[len(ended.findings) :]
         assert [(each.device, each.where) for each in new] == [("GPU:1", where)]
@@ -305,7 +305,7 @@ def test_what_a_card_counts_during_any_check_is_named_from_outside_also_after_a_
     clean = machine(3, H100)
     watch = CardWatch()
     watch.cards_are([card(known) for known in read_cards()])
-    clean.worked(range(3), 5.0)
+    worked(clean, range(3), 5.0)
     assert watch.judged(PASSED) == PASSED
 
 
@@ -313,7 +313,7 @@ def test_a_card_that_is_lost_during_a_check_is_named_and_what_the_check_found_is
     driver = machine(3, H100, "xid card = 1, code = 79")
     watch = CardWatch()
     watch.cards_are([card(known) for known in read_cards()])
-    driver.worked(range(3), 5.0)
+    worked(driver, range(3), 5.0)
     own = Finding("sensor", "Xid under load", "GPU:1", "no Xid", "79", "was reported", subject="Xid")
     told = replace(PASSED, verdict=Verdict.FAIL, findings=(own,))
     assert watch.judged(told) == told

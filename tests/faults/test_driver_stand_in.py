@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
-import subprocess
-import sys
 
 import pynvml
 import pytest
-from described_machines import H100, text
+from described_machines import H100, text, worked
 
 from harness.devices.described.order import uuid_of
 from harness.devices.described.reading import read_description
@@ -63,7 +60,7 @@ def test_the_sensors_of_a_card_that_rests_and_works() -> None:
     rest = reading()
     assert (rest.clock_mhz, rest.temperature_c, rest.pcie_generation) == (396.0, 34.0, 1)
     assert (rest.throttle_reasons, rest.xid) == (("GpuIdle",), ())
-    driver.worked([0], 10.0)
+    worked(driver, [0], 10.0)
     work = reading()
     assert work.throttle_reasons == ()
     assert (work.clock_max_mhz, work.pcie_generation, work.pcie_width, work.nvlinks_active) == (1980.0, 5, 16, 18)
@@ -77,9 +74,9 @@ def test_the_sensors_of_a_card_that_rests_and_works() -> None:
 
 def test_a_hot_card_slows_down_when_it_has_worked_for_so_long() -> None:
     driver = machine(1, H100, "hot card = 0, slowdown_after_s = 5.0")
-    driver.worked([0], 4.5)
+    worked(driver, [0], 4.5)
     assert reading().throttle_reasons == ()
-    driver.worked([0], 2.0)
+    worked(driver, [0], 2.0)
     hot = reading()
     assert hot.throttle_reasons == ("SwThermalSlowdown", "HwThermalSlowdown")
     assert hot.temperature_c is not None
@@ -104,12 +101,12 @@ def test_a_hot_card_slows_down_when_it_has_worked_for_so_long() -> None:
 )
 def test_a_fault_is_seen_by_its_sensor_on_its_card_alone(fault: str, sensor: str, expected: object) -> None:
     clean = machine(2)
-    clean.worked([0, 1], 2.0)
+    worked(clean, [0, 1], 2.0)
     nvml = Nvml.load()
     before = getattr(reading(0, nvml), sensor)
     driver = machine(2, H100, fault)
     reading(0, nvml), reading(1, nvml)
-    driver.worked([0, 1], 2.0)
+    worked(driver, [0, 1], 2.0)
     assert getattr(reading(0, nvml), sensor) == expected != before
     assert getattr(reading(1, nvml), sensor) == before
 
@@ -176,11 +173,3 @@ def test_cuda_that_cannot_start_has_an_error_code_and_no_gpu() -> None:
     assert len(read_cards()) == 2
     assert cuda_uuids() == ()
     assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 802
-
-
-def test_another_process_gets_the_same_answers_by_its_environment() -> None:
-    driver = machine(2)
-    code = "from harness.devices.nvidia import cuda_uuids, read_cards; print(len(read_cards()), len(cuda_uuids()))"
-    environment = {**os.environ, **driver.environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["2", "2"]

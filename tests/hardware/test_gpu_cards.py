@@ -110,7 +110,7 @@ def _free(
     limit_bytes: int = 0,
 ) -> int | None:
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
-    monkeypatch.setattr(room, "read_cards", lambda: (card,))
+    monkeypatch.setattr(nvidia, "read_cards", lambda: (card,))
     monkeypatch.setattr(room, "memory_limits", lambda: {f"{PREFIX}GPU:0": limit_bytes, f"{PREFIX}CPU:0": 2**28})
     return room.gpu_free_bytes(gpus(parts=2 if part else 1)[part], UUIDS[0])
 
@@ -138,7 +138,7 @@ def test_what_tensorflow_holds_and_does_not_use_is_what_is_free(monkeypatch: pyt
 
 def test_a_card_that_the_driver_does_not_know_has_no_known_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", fake_gpus(growth=True))
-    monkeypatch.setattr(room, "read_cards", tuple)
+    monkeypatch.setattr(nvidia, "read_cards", tuple)
     assert room.gpu_free_bytes(gpus()[0], UUIDS[0]) is None
     assert room.gpu_used_bytes(gpus()[0]) == 0
 

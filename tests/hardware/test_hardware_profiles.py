@@ -125,12 +125,12 @@ def test_a_figure_is_read_with_its_source_and_its_limits(tmp_path: Path) -> None
         ("value = 1000.0", 'value = "fast"', "figures[0].value", "a number above 0"),
         ("value = 1000.0", "value = inf", "figures[0].value", "a number above 0"),
         ("low = 0.6", "low = 1.5", "figures[0].low", "1 or less"),
-        ("low = 0.6", "lowest = 0.6", "figures[0].lowest", "did you mean low?"),
-        ("matmul float32", "matmul flaot32", "figures[0].figure", "did you mean matmul float32?"),
+        ("low = 0.6", "lowest = 0.6", "figures[0].lowest", "did you mean 'low'?"),
+        ("matmul float32", "matmul flaot32", "figures[0].figure", "did you mean 'matmul float32'?"),
         ('source = "sheet"', 'source = "book"', "figures[0].source", "sheet"),
         ('date = "2024-05"', 'date = "May"', "sources.sheet.date", "YYYY"),
         ("[[figures]]", "[[figures]]\nfigure = 1\n[[figures]]", "figures[0].figure", "matmul float32"),
-        ("name =", "nam =", "nam", "did you mean name?"),
+        ("name =", "nam =", "nam", "did you mean 'name'?"),
         ("name =", "name = = ", "TOML syntax", "a TOML document"),
     ],
 )
@@ -154,6 +154,12 @@ def test_a_figure_is_there_once_and_a_file_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidProfile, match="UTF-8"):
         load_hardware_profile(tmp_path / "binary.toml")
+
+
+def test_the_mark_with_which_some_editors_begin_a_file_is_no_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(_GOOD, encoding="utf-8-sig")
+    assert load_hardware_profile(path).name == "Test card"
 
 
 def test_what_is_measured_is_written_and_read_back(tmp_path: Path) -> None:

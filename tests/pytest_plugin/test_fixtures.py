@@ -84,7 +84,7 @@ def test_the_devices_are_the_same_object_in_the_whole_session(pytester: pytest.P
         pytester.makepyfile(
             **{
                 name: """
-                from harness.devices import configure
+                from harness.devices.runtime import configure
 
                 def test_it(devices):
                     assert configure("cpu:2") is devices

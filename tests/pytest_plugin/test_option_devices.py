@@ -118,7 +118,7 @@ def test_workers_of_xdist_have_the_same_devices_and_the_controller_tells(
         ("tpu", "ERROR: device spec 'tpu': unknown; accepted: *"),
         ("@cpu-3", "ERROR: device spec '@cpu-3': no such profile; accepted: @cpu-2, *"),
         ("no.toml", "ERROR: device spec 'no.toml': the profile cannot be read (No such file or directory)*"),
-        ("bad.toml", "ERROR: profile bad.toml: speck = 'gpu'; accepted: *did you mean spec?*"),
+        ("bad.toml", "ERROR: profile bad.toml: speck = 'gpu'; accepted: *did you mean 'spec'?*"),
     ],
 )
 def test_a_spec_that_is_not_valid_is_one_line_and_exit_code_4_before_anything_is_loaded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 import tempfile
@@ -28,12 +29,11 @@ def kernels_and_memory() -> None:
     tf = start("softgpu:2x256")
     import harness
     from harness.errors import DevicesAlreadyConfigured
-    from harness.softgpu.loading import differences
 
     names = [device.name for device in tf.config.list_physical_devices("GPU")]
     assert names == ["/physical_device:GPU:0", "/physical_device:GPU:1"]
     assert tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get("device_name")
-    different = differences(tf)
+    different = _differences(tf)
     _host_arguments(tf, set(different["kept"]))
     with tf.device("GPU:1"):
         _computes(tf)
@@ -55,6 +55,19 @@ def kernels_and_memory() -> None:
     assert len(harness.configure("softgpu:2x256")) == 2
     for other in ("softgpu:3", "softgpu:2", "cpu:2"):
         assert "softgpu:2x256" in refusal(lambda spec=other: harness.configure(spec), DevicesAlreadyConfigured)
+
+
+def _differences(tf: Any) -> dict[str, tuple[str, ...]]:
+    """How kernels differ from those of a GPU: each kind of ``differences.h``, and its ops, some with a type."""
+    from harness.softgpu.library import build_library, open_library
+
+    library = open_library(build_library(tf))
+    library.harness_softgpu_differences.restype = ctypes.c_char_p
+    kinds: dict[str, tuple[str, ...]] = {}
+    for line in library.harness_softgpu_differences().decode().splitlines():
+        kind, _, what = line.partition(" ")
+        kinds[kind] = (*kinds.get(kind, ()), what)
+    return kinds
 
 
 def _host_arguments(tf: Any, kept: set[str]) -> None:

@@ -80,7 +80,7 @@ def test_a_profile_can_name_software_gpus(tmp_path: Any) -> None:
     file.write_text("schema_version = 1\nspec = 'softgpu:2x512'\nsoft_placement = true\n", encoding="utf-8")
     profile = load_profile(file)
     assert profile.spec == SoftwareGpuSpec(2, 512)
-    assert resolve(file).plan(Inventory()).soft_placement
+    assert resolve(file).plan(Inventory()).options.soft_placement
 
 
 def test_a_profile_names_a_description_by_its_path_from_the_profile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,6 +47,27 @@ def test_servers_that_start_late_have_more_time_to_start_in_the_next_attempt(
     assert capture_calls(lambda: None, 2, tmp_path / "profile", [TASK]) is attempts.made
     assert [start_s for start_s, _ in attempts.times] == [1.0, 3.0, 9.0][: attempts.covers]
     assert all(record_s > start_s for start_s, record_s in attempts.times)
+
+
+@pytest.mark.parametrize(
+    ("names", "found"), [(["node_1"], "node_1"), (["node", "10.0.0.1_8470"], "node"), (["node_1", "node_2"], None)]
+)
+def test_the_profile_of_this_process_is_the_only_one_that_no_server_wrote(
+    names: list[str], found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop() -> None:
+        for name in names:
+            (tmp_path / f"{name}.xplane.pb").touch()
+
+    profiler = SimpleNamespace(start=lambda folder, options: None, stop=stop, ProfilerOptions=lambda **levels: None)
+    monkeypatch.setattr(capture, "tf", SimpleNamespace(profiler=SimpleNamespace(experimental=profiler)))
+    monkeypatch.setattr(capture, "read_xplane", lambda path, task: path.name)
+    if found is None:
+        with pytest.raises(EvidenceError, match="left 2 files of this process"):
+            capture._record(lambda: None, 0, tmp_path, ["10.0.0.1_8470"])
+    else:
+        made: object = capture._record(lambda: None, 0, tmp_path, ["10.0.0.1_8470"])
+        assert made == f"{found}.xplane.pb"
 
 
 @pytest.mark.parametrize("attempts", [99], indirect=True)

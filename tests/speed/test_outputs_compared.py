@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,23 @@ def test_leaves_are_named_by_where_they_are() -> None:
         "output['a'][1].gradients[0]",
         "output['b']",
     ]
+
+
+@dataclass
+class Fields:
+    loss: Any
+    gradients: Any
+
+
+def test_the_fields_of_an_object_are_outputs() -> None:
+    one, other = Fields(np.ones(1), [_VALUES]), Fields(np.ones(1), [_VALUES])
+    assert list(arrays_of(one)) == ["output.loss", "output.gradients[0]"]
+    assert _compare(one, other) == []
+    other.gradients = [_VALUES + 1]
+    with pytest.raises(OutputsDiffer, match=r"^output.gradients\[0\]: 12 of 12 elements differ"):
+        _compare(one, other)
+    with pytest.raises(OutputsDiffer, match="single returns a Fields, parallel returns a ndarray"):
+        _compare(one, _VALUES)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from harness.devices.device import Device
-from harness.speed.measure import process_of
 from harness.speed.memory import MemoryWatch
 
 _HERE = [Device(f"/job:localhost/replica:0/task:0/device:CPU:{index}", "logical-cpu", "") for index in range(2)]
@@ -28,7 +26,7 @@ def other_process() -> Iterator[int]:
 
 
 def test_what_was_there_for_a_while_is_seen_and_what_came_after_the_last_look_is_not() -> None:
-    watch = MemoryWatch(_HERE, process_of)
+    watch = MemoryWatch(_HERE)
     watch.start()
     watch.look()
     [before, _] = [memory.peak_bytes for memory in watch.peaks()]
@@ -44,8 +42,9 @@ def test_what_was_there_for_a_while_is_seen_and_what_came_after_the_last_look_is
     assert {memory.source for memory in watch.peaks()} == {"resident set of its process, which has 2 of these devices"}
 
 
-def test_each_process_is_looked_at_by_itself(other_process: int) -> None:
-    watch = MemoryWatch([_HERE[0], _THERE], lambda device: other_process if device is _THERE else os.getpid())
+def test_each_process_is_looked_at_by_itself(other_process: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.speed.memory.server_process", lambda device: other_process)
+    watch = MemoryWatch([_HERE[0], _THERE])
     watch.start()
     watch.look()
     own, other = watch.peaks()
@@ -56,7 +55,7 @@ def test_each_process_is_looked_at_by_itself(other_process: int) -> None:
 
 
 def test_a_process_that_is_not_known_is_missing_and_not_zero() -> None:
-    watch = MemoryWatch([_THERE], process_of)
+    watch = MemoryWatch([_THERE])
     watch.start()
     watch.look()
     [memory] = watch.peaks()
@@ -87,7 +86,7 @@ class _Allocator:
 def test_a_gpu_tells_of_its_peak_since_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     allocator = _Allocator(monkeypatch)
     gpus = [Device(f"/job:localhost/replica:0/task:0/device:GPU:{index}", "gpu", "") for index in range(2)]
-    watch = MemoryWatch(gpus, process_of)
+    watch = MemoryWatch(gpus)
     watch.start()
     allocator.peak_bytes["GPU:0"] += 200
     watch.look()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -89,6 +91,20 @@ def test_every_tensor_of_a_nest_is_waited_for(devices: harness.Devices) -> None:
     # Two parts each of slices and ragged, three of sparse; of slices the shape is none.
     assert len(tensors_of(nest)) == 1 + 1 + 1 + 1 + 2 + 2 + 3 + 1
     synchronise(nest)
+
+
+@dataclass
+class Fields:
+    loss: Any
+    name: str
+
+
+def test_the_tensors_in_the_fields_of_an_object_are_waited_for(devices: harness.Devices) -> None:
+    import tensorflow as tf
+
+    with tf.device(devices[0].name):
+        loss = tf.constant([1.0])
+    assert tensors_of([Fields(loss, "a"), Fields([loss], "b")]) == [loss, loss]
 
 
 @pytest.mark.parametrize("nothing", [None, [], {}, 1.0])

@@ -54,19 +54,16 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
     if isinstance(fault, tables.BitFlip):
         size = int("".join(filter(str.isdigit, fault.dtype or "int8"))) // 8
         most = software_mib * 2**20 // size
+        limited = f"{most:,}: a card with {software_mib} MiB holds no more"
         if fault.least_elements > most:
-            return (
-                "least_elements",
-                fault.least_elements,
-                f"up to {most:,}: a card with {software_mib} MiB holds no more",
-            )
-    if isinstance(fault, tables.BitFlip) and fault.elements is not None:
-        if max(fault.elements) >= most:
-            return "elements", fault.elements, f"indices below {most:,}: a card with {software_mib} MiB holds no more"
-        if len(set(fault.elements)) < len(fault.elements):
-            return "elements", fault.elements, "indices, each once: a bit that flips twice is right again"
-        if fault.run > 1:
-            return "run", fault.run, "1, the default, where elements are named"
+            return "least_elements", fault.least_elements, f"up to {limited}"
+        if fault.elements is not None:
+            if max(fault.elements) >= most:
+                return "elements", fault.elements, f"indices below {limited}"
+            if len(set(fault.elements)) < len(fault.elements):
+                return "elements", fault.elements, "indices, each once: a bit that flips twice is right again"
+            if fault.run > 1:
+                return "run", fault.run, "1, the default, where elements are named"
     if isinstance(fault, tables.RowRemap) and not remaps_rows(model):
         return "kind", fault.kind, "retired-pages: this card is from before the A100, and cannot remap rows"
     if isinstance(fault, tables.RetiredPages) and remaps_rows(model):
@@ -100,7 +97,7 @@ def _never_called(fault: tables.NvmlError) -> str | None:
     if fault.call is None:
         return "a function of NVML, such as 'nvmlInit', or a card" if fault.card is None else None
     if fault.call not in functions:
-        return f"a function of NVML without its version{did_you_mean(fault.call, list(functions))}"
+        return f"a function of NVML without its version{did_you_mean(fault.call, functions)}"
     if fault.card is not None and not functions[fault.call]:
         return "a function about a card; this one is about none, so leave out the card"
     return None

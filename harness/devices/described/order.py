@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.devices.described import fault_tables as tables
 from harness.devices.described.models import Model, model_named
+from harness.devices.nvidia import visible_cards
 
 if TYPE_CHECKING:
     from harness.devices.described.description import CardTable, Description
@@ -27,6 +28,11 @@ class Order:
     by_tensorflow: tuple[int, ...]
 
 
+class _Slot(NamedTuple):
+    slot: int
+    uuid: str
+
+
 def order_of(description: Description) -> Order:
     """Leave out the cards that are absent, missing or hidden by ``CUDA_VISIBLE_DEVICES``."""
     faults = description.fault
@@ -34,7 +40,8 @@ def order_of(description: Description) -> Order:
     missing = {fault.card for fault in faults if isinstance(fault, tables.Missing)}
     missing |= {fault.card for fault in faults if isinstance(fault, tables.Lost) and not fault.after_ops}
     by_driver = [slot for slot in range(description.cards.count) if slot not in absent]
-    seen = _visible(description, by_driver)
+    cards = [_Slot(slot, uuid_of(slot)) for slot in by_driver]
+    seen = [card.slot for card in visible_cards(cards, description.software.visible)]
     for fault in faults:
         if isinstance(fault, tables.Misnumbered) and set(fault.cards) <= set(seen):
             one, other = (seen.index(slot) for slot in fault.cards)
@@ -120,19 +127,3 @@ def serial_of(slot: int) -> str:
 def pci_of(slot: int) -> str:
     """Return the PCI address of a slot, as the kernel writes it."""
     return f"0000:{0x1B + 3 * slot:02X}:00.0"
-
-
-def _visible(description: Description, by_driver: list[int]) -> list[int]:
-    """Apply ``CUDA_VISIBLE_DEVICES`` as CUDA does: indices or UUIDs, up to the first invalid one."""
-    text = description.software.visible
-    if text is None:
-        return list(by_driver)
-    seen: list[int] = []
-    for token in (part.strip() for part in text.split(",")):
-        named = [slot for slot in by_driver if token.startswith("GPU-") and uuid_of(slot).startswith(token)]
-        if token.isdigit() and int(token) < len(by_driver):
-            named = [by_driver[int(token)]]
-        if len(named) != 1 or named[0] in seen:
-            break
-        seen += named
-    return seen

@@ -8,16 +8,14 @@ from harness.devices.described.description import MOST_LINKS, SENSORS, Descripti
 from harness.devices.described.effects import hides, without_effect
 from harness.devices.described.models import MODELS
 from harness.devices.described.order import nvlinks_of
-from harness.devices.toml_file import parse_model, read_model
+from harness.devices.toml_file import parse_model, read_text
 from harness.errors import InvalidDescription
 from harness.plural import plural
 
 
 def load_description(path: Path) -> Description:
     """Read and validate a description. Raise InvalidDescription as :func:`read_description` does."""
-    made = read_model(path, Description, InvalidDescription)
-    _check_together(path, made)
-    return made
+    return read_description(path, read_text(path, InvalidDescription))
 
 
 def read_description(path: Path | str, text: str) -> Description:
@@ -26,22 +24,16 @@ def read_description(path: Path | str, text: str) -> Description:
     Raise InvalidDescription with the first wrong key, its value and what is accepted.
     """
     made = parse_model(path, text, Description, InvalidDescription)
-    _check_together(path, made)
-    return made
-
-
-def _check_together(path: Path | str, made: Description) -> None:
     cards = made.cards
+    models = f"one of {', '.join(MODELS)}; or another with its compute_capability"
     if cards.model not in MODELS and cards.compute_capability is None:
-        accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
-        raise InvalidDescription(path, "cards.model", cards.model, accepted)
+        raise InvalidDescription(path, "cards.model", cards.model, models)
     for number, own in enumerate(made.card):
         if own.card >= cards.count or own.card in [each.card for each in made.card[:number]]:
             accepted = f"a number from 0 to {cards.count - 1}, each once: the machine has {plural(cards.count, 'card')}"
             raise InvalidDescription(path, f"card[{number}].card", own.card, accepted)
         if own.model is not None and own.model not in MODELS and own.compute_capability is None:
-            accepted = f"one of {', '.join(MODELS)}; or another with its compute_capability"
-            raise InvalidDescription(path, f"card[{number}].model", own.model, accepted)
+            raise InvalidDescription(path, f"card[{number}].model", own.model, models)
         if own.model is None and own.compute_capability is not None:
             accepted = "none without the model of this card"
             raise InvalidDescription(path, f"card[{number}].compute_capability", own.compute_capability, accepted)
@@ -76,3 +68,4 @@ def _check_together(path: Path | str, made: Description) -> None:
                 raise InvalidDescription(
                     path, f"fault[{number}].kind", fault.kind, f"{accepted_beside} (fault[{later}])"
                 )
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +60,6 @@ def gpus_of(description: Description, path: Path | str, only: str | None = None)
         values |= _cards(description)
     return DescribedGpus(
         count=len(visible),
-        memory_mib=description.cards.software_mib,
         sizes_mib=tuple(software_mib_of(description, slot) for slot in visible),
         name=str(path),
         driver=tuple((key, str(value)) for key, value in values.items()),
@@ -216,7 +216,9 @@ def _sensed(fault: tables.FaultTable, model: Model) -> dict[str, object]:
         return {"pcie_generation": min(fault.generation, model.pcie_generation)}
     if isinstance(fault, tables.Hot):
         share = (model.temperature_slowdown_c - _IDLE_C) / (model.temperature_slowdown_c + _OVER_C - _IDLE_C)
-        return {"top_c": model.temperature_slowdown_c + _OVER_C, "warming_s": _warming_s(share, fault.slowdown_after_s)}
+        # The time constant with which the card has warmed up by this share after so many seconds.
+        warming_s = -fault.slowdown_after_s / math.log(1 - share)
+        return {"top_c": model.temperature_slowdown_c + _OVER_C, "warming_s": warming_s}
     if isinstance(fault, tables.Ecc):
         growth: dict[str, object] = {
             "ecc_corrected_per_s": fault.corrected_per_s,
@@ -239,13 +241,6 @@ def _sensed(fault: tables.FaultTable, model: Model) -> dict[str, object]:
     if isinstance(fault, tables.Xid):
         return {"xid": fault.code, "xid_after_s": fault.after_s}
     return {}
-
-
-def _warming_s(share: float, after_s: float) -> float:
-    """Return the time constant with which a card has warmed up by ``share`` after ``after_s``."""
-    from math import log
-
-    return -after_s / log(1 - share)
 
 
 def _on(description: Description, slot: int) -> Iterator[tables.FaultTable]:

@@ -9,7 +9,7 @@ from harness.devices.address import Address, distinct
 from harness.devices.hosts import Host
 from harness.devices.inventory import Inventory, read_inventory
 from harness.devices.kinds.kind import MAX_COUNT, DeviceSpec, Form, Request
-from harness.devices.plan import Plan, make_plan
+from harness.devices.plan import Plan
 from harness.devices.resolvers import ResolverName, find_hosts
 from harness.devices.settings import RuntimeSettings
 from harness.plural import plural
@@ -43,7 +43,6 @@ class ClusterSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> ClusterSpec | None:
-        """Parse ``cluster:HOST:PORT,…`` or ``cluster:RESOLVER``."""
         if not text.startswith(_CLUSTER):
             return None
         rest = text[len(_CLUSTER) :]
@@ -73,5 +72,5 @@ class ClusterSpec(DeviceSpec):
         """Plan a client with one CPU to split and join on. A GPU in it would compete with a server beside it."""
         options = request.options
         runtime = RuntimeSettings(1, (), options.intra_op_threads, options.inter_op_threads)
-        plan = make_plan((), runtime, options, f"{plural(len(inventory.hosts), 'host')}, as requested")
-        return replace(plan, hosts=inventory.hosts)
+        reason = f"{plural(len(inventory.hosts), 'host')}, as requested"
+        return Plan((), runtime, options, reason, hosts=inventory.hosts)

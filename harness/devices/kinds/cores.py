@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.devices.device import Device
 from harness.devices.inventory import Inventory
 from harness.devices.kinds.kind import DeviceSpec, Form, Request, counted
-from harness.devices.plan import Plan, hidden_gpus, make_plan
+from harness.devices.plan import Plan, hidden_gpus
 from harness.devices.settings import RuntimeSettings
 from harness.errors import DevicesUnavailable
 from harness.plural import plural
@@ -32,7 +32,6 @@ class CoresSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> CoresSpec | None:
-        """Parse ``cores:N``."""
         count = counted(_CORES, text)
         return None if count is None else cls(count)
 
@@ -59,4 +58,4 @@ class CoresSpec(DeviceSpec):
             f"on CPU {', '.join(map(str, cpus))} ({plural(len(cores), 'physical core')} available)"
             f"{hidden_gpus(inventory)}"
         )
-        return replace(make_plan(devices, runtime, options, reason), server_cpus=cpus)
+        return Plan(devices, runtime, options, reason, server_cpus=cpus)

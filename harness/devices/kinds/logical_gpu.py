@@ -29,7 +29,6 @@ class LogicalGpuSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> LogicalGpuSpec | None:
-        """Parse ``gpu:NxM``."""
         count = counted(_LOGICAL_GPU, text)
         if count is None:
             return None

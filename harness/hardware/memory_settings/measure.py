@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.devices.nvidia import memory_by_process
+from harness.devices.nvidia import free_bytes, memory_by_process
 from harness.hardware.memory_settings.setting import CHUNK_MIB, MemorySeen, MemorySetting
 from harness.hardware.own_process import ask_each
-from harness.hardware.room import card_free_bytes
 from harness.lazy import tf
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer
@@ -37,7 +36,7 @@ def see_each(trials: Sequence[tuple[str | None, MemorySetting]]) -> list[MemoryS
 def run(send: Send, uuid: str | None, setting: MemorySetting) -> None:
     """Take the GPU with this UUID (``None``: the CPU), allocate until there is enough or no more, and report it."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1" if uuid is None else uuid
-    free = card_free_bytes(uuid)
+    free = free_bytes(uuid)
     tf.config.set_soft_device_placement(False)
     kind = "CPU" if uuid is None else "GPU"
     cards = tf.config.list_physical_devices(kind)
@@ -91,5 +90,5 @@ def _held_bytes(uuid: str | None, free_before: int | None) -> int | None:
     mib = memory_by_process().get((uuid or "", os.getpid()))
     if mib is not None:
         return mib * _MIB
-    free = card_free_bytes(uuid)
+    free = free_bytes(uuid)
     return None if free is None or free_before is None else max(free_before - free, 0)

@@ -31,7 +31,7 @@ int Uuid(int device, const char* name, unsigned char* bytes) {
 
 extern "C" {
 
-// Not part of CUDA: the description to answer from, before HARNESS_DESCRIBED_MACHINE.
+// Not part of CUDA: the description to answer from.
 void harness_described_machine(const char* path) { State::Get().Open(path); }
 
 int cuInit(unsigned) {

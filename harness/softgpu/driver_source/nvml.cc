@@ -162,7 +162,7 @@ bool Is(Device card, const char* name, const char* wanted) {
 
 extern "C" {
 
-// Not part of NVML: the description to answer from, before HARNESS_DESCRIBED_MACHINE.
+// Not part of NVML: the description to answer from.
 void harness_described_machine(const char* path) { State::Get().Open(path); }
 
 // ---- the library and the system

@@ -81,9 +81,7 @@ class State {
   }
 
  private:
-  State() {
-    if (const char* path = getenv("HARNESS_DESCRIBED_MACHINE")) Open(path);
-  }
+  State() = default;
 
   // The file is replaced as a whole, never written in place.
   void Refresh() {

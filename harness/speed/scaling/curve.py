@@ -24,6 +24,8 @@ from harness.plural import plural
 from harness.speed.record import Interval
 from harness.speed.scaling.record import Mode, Point, ScaleRecord, SerialFraction
 
+#: Confidence of all intervals, two-sided.
+_CONFIDENCE = 0.95
 #: Both laws have two: the serial fraction and the time on the smallest device set.
 _PARAMETERS = 2
 #: Bound of the serial fraction: beyond it, no law is worth fitting.
@@ -31,18 +33,16 @@ _LARGEST = 1e3
 _EDGE = 1e-6
 
 
-def curve_of(
-    points: Sequence[Point], *, target: str, mode: Mode, rounds: int, complete: bool, confidence: float = 0.95
-) -> ScaleRecord:
+def curve_of(points: Sequence[Point], *, target: str, mode: Mode, rounds: int, complete: bool) -> ScaleRecord:
     """Make the record of the measurements so far; ``rounds`` is the requested number."""
     measured = [point for point in points if point.rounds and point.devices is not None and not point.wrong]
     base = min(measured, key=lambda point: point.devices or 0, default=None)
-    worked_out = tuple(_worked_out(point, base, mode, confidence) for point in points)
-    fit, reason = _fit(measured, mode, confidence)
-    return ScaleRecord(target, mode, rounds, worked_out, fit, reason, complete, confidence)
+    worked_out = tuple(_worked_out(point, base, mode) for point in points)
+    fit, reason = _fit(measured, mode)
+    return ScaleRecord(target, mode, rounds, worked_out, fit, reason, complete, _CONFIDENCE)
 
 
-def geometric_mean(values: Sequence[float], confidence: float = 0.95) -> tuple[float, Interval | None]:
+def geometric_mean(values: Sequence[float]) -> tuple[float, Interval | None]:
     """Compute the geometric mean and its two-sided interval; ``None`` for a single value."""
     import numpy as np
     from scipy.stats import gmean, ttest_1samp
@@ -52,22 +52,22 @@ def geometric_mean(values: Sequence[float], confidence: float = 0.95) -> tuple[f
         return mean, None
     logs = np.log(np.asarray(values, float))
     if np.ptp(logs) == 0.0:
-        return mean, Interval(mean, mean, mean, confidence)  # the test divides by the variance
-    ends = ttest_1samp(logs, 0.0).confidence_interval(confidence)
-    return mean, Interval(mean, math.exp(float(ends.low)), math.exp(float(ends.high)), confidence)
+        return mean, Interval(mean, mean, mean, _CONFIDENCE)  # the test divides by the variance
+    ends = ttest_1samp(logs, 0.0).confidence_interval(_CONFIDENCE)
+    return mean, Interval(mean, math.exp(float(ends.low)), math.exp(float(ends.high)), _CONFIDENCE)
 
 
-def _worked_out(point: Point, base: Point | None, mode: Mode, confidence: float) -> Point:
+def _worked_out(point: Point, base: Point | None, mode: Mode) -> Point:
     if base is None or not point.rounds or point.devices is None or base.devices is None or point.wrong:
         return point
-    time_ns, time_interval = geometric_mean([each.median_ns for each in point.rounds], confidence)
+    time_ns, time_interval = geometric_mean([each.median_ns for each in point.rounds])
     ratio = point.devices / base.devices
     work = ratio if mode == "weak" else 1.0
     at_base = {each.number: each.median_ns for each in base.rounds}
     speedups = [work * at_base[each.number] / each.median_ns for each in point.rounds if each.number in at_base]
     if not speedups:
         return replace(point, time_ns=time_ns, time_interval_ns=time_interval)
-    speedup, speedup_interval = geometric_mean(speedups, confidence)
+    speedup, speedup_interval = geometric_mean(speedups)
     return replace(
         point,
         time_ns=time_ns,
@@ -78,7 +78,7 @@ def _worked_out(point: Point, base: Point | None, mode: Mode, confidence: float)
     )
 
 
-def _fit(measured: Sequence[Point], mode: Mode, confidence: float) -> tuple[SerialFraction | None, str | None]:
+def _fit(measured: Sequence[Point], mode: Mode) -> tuple[SerialFraction | None, str | None]:
     kinds = sorted({str(point.kind) for point in measured})
     if len(kinds) > 1:
         return None, f"the devices are of several kinds ({', '.join(kinds)}) with different speeds"
@@ -87,7 +87,7 @@ def _fit(measured: Sequence[Point], mode: Mode, confidence: float) -> tuple[Seri
     if reason is not None:
         return None, reason
     times = [each.median_ns for point in measured for each in point.rounds]
-    return fit_serial_fraction(mode, counts, times, confidence), None
+    return fit_serial_fraction(mode, counts, times), None
 
 
 def why_no_fit(counts: Sequence[int]) -> str | None:
@@ -100,9 +100,7 @@ def why_no_fit(counts: Sequence[int]) -> str | None:
     return None
 
 
-def fit_serial_fraction(
-    mode: Mode, counts: Sequence[int], times_ns: Sequence[float], confidence: float = 0.95
-) -> SerialFraction:
+def fit_serial_fraction(mode: Mode, counts: Sequence[int], times_ns: Sequence[float]) -> SerialFraction:
     """Fit the serial fraction of the law of ``mode``, by least squares of the logarithms of the times.
 
     ``counts`` has the number of devices of each time. The interval is two-sided, from the covariance of the fit and
@@ -144,8 +142,8 @@ def fit_serial_fraction(
     freedom = len(logs) - _PARAMETERS
     interval = None
     if freedom > 0 and math.isfinite(error):
-        half = float(t.ppf((1.0 + confidence) / 2.0, freedom)) * error
-        interval = Interval(serial, serial - half, serial + half, confidence)
+        half = float(t.ppf((1.0 + _CONFIDENCE) / 2.0, freedom)) * error
+        interval = Interval(serial, serial - half, serial + half, _CONFIDENCE)
     return SerialFraction(
         law="Amdahl" if mode == "strong" else "Gustafson",
         value=serial,

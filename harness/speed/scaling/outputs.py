@@ -6,17 +6,11 @@ Each process writes the outputs of its first call to a file.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from harness.errors import OutputsDiffer
 from harness.plural import plural
-from harness.speed.outputs import compare_outputs
-
-Arrays = Mapping[str, NDArray[Any] | None]
+from harness.speed.outputs import Arrays, compare_outputs
 
 #: Larger outputs are not kept: they would fill the disk, and take longer than the measurement.
 MOST_BYTES = 256 * 1024 * 1024
@@ -30,20 +24,18 @@ def save_outputs(arrays: Arrays, path: Path) -> bool:
     return True
 
 
-def load_outputs(path: Path) -> dict[str, NDArray[Any] | None]:
+def load_outputs(path: Path) -> Arrays:
     """Read the arrays that a process of this run has written."""
-    arrays: dict[str, NDArray[Any] | None] = pickle.loads(path.read_bytes())  # noqa: S301 - our own process wrote it
+    arrays: Arrays = pickle.loads(path.read_bytes())  # noqa: S301 - our own process wrote it
     return arrays
 
 
 def difference(want: Arrays, have: Arrays) -> str | None:
-    """Describe how two sets of outputs differ; ``None`` if they do not, or if there are none."""
+    """Describe how two sets of outputs differ; ``None`` if they do not."""
     if want.keys() != have.keys():
         return f"{plural(len(want), 'output')} and {len(have)}"
-    if not any(array is not None and array.size for array in (*want.values(), *have.values())):
-        return None
     try:
-        compare_outputs(dict(want), dict(have))
+        compare_outputs(want, have)
     except OutputsDiffer as error:
         return str(error)
     return None

@@ -14,6 +14,8 @@ import pydantic.dataclasses
 from pydantic import TypeAdapter
 
 from harness._tensorflow import count_traces
+from harness.devices.fingerprint import fingerprint
+from harness.devices.runtime import configure
 from harness.errors import HarnessError, InvalidTarget, OutputsDiffer
 from harness.lazy import tf
 from harness.records import Fingerprint
@@ -24,8 +26,10 @@ from harness.runner.messages import Answer
 from harness.runner.target import Target
 from harness.runner.users_error import users_code
 from harness.runner.worker import Send
+from harness.speed.label import kind_of, speed_label
 from harness.speed.measure import quiet
-from harness.speed.scaling.outputs import MOST_BYTES, difference, load_outputs
+from harness.speed.outputs import arrays_of
+from harness.speed.scaling.outputs import MOST_BYTES, difference, load_outputs, save_outputs
 from harness.speed.scaling.record import Mode, Point, Round
 from harness.speed.synchronise import synchronise, warm_up
 
@@ -57,12 +61,6 @@ def run(send: Send, spec: str, file: Path, function: str, mode: Mode, budget_s: 
     The outputs of the first call are written to the file ``outputs``. All random numbers start from the same seed in
     each process, so that the outputs can be compared.
     """
-    from harness.devices.fingerprint import fingerprint
-    from harness.devices.runtime import configure
-    from harness.speed.label import kind_of, speed_label
-    from harness.speed.outputs import arrays_of
-    from harness.speed.scaling.outputs import save_outputs
-
     target = Target(file, function)
     devices = configure(spec)
     scale = {"scale": len(devices)} if mode == "weak" else {}
@@ -175,13 +173,12 @@ class Rounds:
         self.points[spec] = Point(spec, found.devices, found.kind, found.label, found.faithful, rounds)
 
 
-def time_calls(
-    program: Callable[[], Any], *, budget_s: float, clock: Callable[[], int] = time.perf_counter_ns
-) -> tuple[int, ...]:
+def time_calls(program: Callable[[], Any], *, budget_s: float) -> tuple[int, ...]:
     """Warm ``program`` up, call it for about ``budget_s`` seconds, at least five times, and return each time in ns.
 
-    A time ends when all devices are done and each output can be read. ``clock`` is monotonic, in ns.
+    A time ends when all devices are done and each output can be read.
     """
+    clock = time.perf_counter_ns
     with count_traces() as traces, quiet() as collect:
         warm_up(traces, program)
         times: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from harness.records import Fingerprint
@@ -27,8 +28,6 @@ class Round:
     @property
     def median_ns(self) -> float:
         """The median of the calls."""
-        from statistics import median
-
         return float(median(self.times_ns))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,8 +89,8 @@ def _options() -> Any:
     )
 
 
-def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:
-    before = set(_files(folder))
+def _record(program: Callable[[], Any], calls: int, folder: Path, servers: Collection[str] = ()) -> Capture:
+    """Record this process. ``servers`` are the names of the files that servers write to the same folder."""
     tf.profiler.experimental.start(str(folder), options=_options())
     try:
         for index in range(calls):
@@ -99,7 +99,7 @@ def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:
         time.sleep(_LAST_EVENTS_S)
     finally:
         tf.profiler.experimental.stop()
-    made = [path for path in _files(folder) if path not in before and not _is_server(path)]
+    made = [path for name, path in _files(folder) if name not in servers]
     if len(made) != 1:
         raise EvidenceError(f"TensorFlow's profiler left {len(made)} files of this process in {folder} instead of one")
     return read_xplane(made[0], LOCAL_TASK)
@@ -117,32 +117,27 @@ def _record_all(
 
     Return ``None`` if one started too late or ended too early.
     """
+    names = {task: address.replace(":", "_") for task, address in addresses.items()}
     services = ",".join(f"grpc://{address}" for address in addresses.values())
     trace = tf.profiler.experimental.client.trace
     with ThreadPoolExecutor(1) as pool:
         recorded = pool.submit(trace, services, str(folder), int(record_s * 1000), options=_options())
         time.sleep(start_s)
-        local = _record(program, calls, folder)
+        local = _record(program, calls, folder, names.values())
     try:
         recorded.result()
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         raise EvidenceError(f"the servers could not be profiled: {error}") from error
-    by_name = {path.name.removesuffix(".xplane.pb"): path for path in _files(folder)}
+    files = dict(_files(folder))
     servers = {}
-    for task, address in addresses.items():
-        path = by_name.get(address.replace(":", "_"))
-        if path is None:
-            raise EvidenceError(f"the server {task} at {address} returned no profile")
-        servers[task] = read_xplane(path, task)
+    for task, name in names.items():
+        if name not in files:
+            raise EvidenceError(f"the server {task} at {addresses[task]} returned no profile")
+        servers[task] = read_xplane(files[name], task)
     covered = all(each.begin_ns <= local.begin_ns and local.end_ns <= each.end_ns for each in servers.values())
     return Captured(local, servers) if covered else None
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.xplane.pb"))
-
-
-def _is_server(path: Path) -> bool:
-    """Whether the file is of a server: named after its address, while this process's is named after its host."""
-    stem, _, port = path.name.removesuffix(".xplane.pb").rpartition("_")
-    return bool(stem) and port.isdigit()
+def _files(folder: Path) -> list[tuple[str, Path]]:
+    """List the profiles by name: a server's is its address, that of this process is its host's."""
+    return [(path.name.removesuffix(".xplane.pb"), path) for path in folder.rglob("*.xplane.pb")]

@@ -8,7 +8,7 @@ from harness.errors import EvidenceError
 from harness.speed.timeline.record import HostTimes
 from harness.speed.timeline.spans import Intervals, intersect, length, subtract, union
 from harness.speed.timeline.xplane import Capture, Event, Line
-from harness.tensorflow_version import HOST_PLANE
+from harness.tensorflow_version import EAGER_CALL, FUNCTION_RUN, HOST_PLANE, NO_OPS
 
 #: The name of each call in the profile, given by ``capture``.
 CALL_MARK = "harness.call"
@@ -18,9 +18,6 @@ _CONVERT = frozenset({"convert_to_tensor", "tf.constant"})
 #: The statistic of each call of a ``tf.function``: ``traced-nonXla``, ``notTraced-nonXla`` and others.
 _FUNCTION_CALL = "tf_function_call"
 _TRACED = "traced"
-_EXECUTE, _RUN = "EagerExecute", "FunctionRun"
-#: An op that only makes such a tensor.
-_CONSTANT = "_EagerConst"
 
 
 def caller_of(capture: Capture) -> tuple[Line, tuple[tuple[int, int], ...]]:
@@ -40,7 +37,7 @@ def host_times(caller: Line, calls: Sequence[tuple[int, int]], alone_ns: int, re
     window = union(calls)
     traced = [event for event in caller.events if str(event.stats.get(_FUNCTION_CALL, "")).startswith(_TRACED)]
     inside = [event for event in traced if any(begin <= event.begin_ns < end for begin, end in calls)]
-    ops = [each for each in caller.events if each.name == _EXECUTE and each.stats.get("eager_op") != _CONSTANT]
+    ops = [each for each in caller.events if each.name == EAGER_CALL and each.stats.get("eager_op") not in NO_OPS]
     conversions = _during(window, (event for event in caller.events if event.name in _CONVERT))
     inputs = (event for event in ops if "IteratorGetNext" in str(event.stats.get("eager_op")))
     return HostTimes(
@@ -61,5 +58,5 @@ def _during(window: Intervals, events: Iterable[Event]) -> Intervals:
 
 def _tracing(call: Event, line: Line) -> tuple[int, int]:
     """From the begin of a call that traces until its graph runs: TensorFlow optimises and places it first."""
-    runs = [event.begin_ns for event in line.events if event.name == _RUN]
+    runs = [event.begin_ns for event in line.events if event.name == FUNCTION_RUN]
     return call.begin_ns, min((at for at in runs if call.begin_ns <= at < call.end_ns), default=call.end_ns)

@@ -7,10 +7,13 @@ with the names of their ops, and the eager ops in order with their devices.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
+from harness.evidence.build import build
 from harness.judgement.arithmetic import computes
 
 if TYPE_CHECKING:
@@ -59,8 +62,6 @@ def placements_of(recording: Recording) -> Placements:
             functions[step.type] = (*functions.get(step.type, ()), *_parts(step.body))
     parts = tuple(part for graph in recording.graphs for part in _parts(graph))
     eager = tuple((step.type, step.device) for step in recording.steps if not step.aside)
-    from harness.evidence.build import build
-
     ops = build(recording).ops
     return Placements(functions, parts, eager, _roles(ops), independent_share(ops))
 
@@ -95,19 +96,13 @@ def independent_share(ops: Sequence[Op]) -> float | None:
     dependent = 0
     for op in ops:
         # What a read of a variable waits for is a control dependency, and no result that it needs.
-        before = 0 if op.role in ("variable", "constant") else _union(needed.get(name, 0) for name in op.inputs)
+        results = () if op.role in ("variable", "constant") else op.inputs
+        before = reduce(or_, (needed.get(name, 0) for name in results), 0)
         if op.name in numbers:
             dependent += (before & ~on_device[op.device]).bit_count()
             before |= 1 << numbers[op.name]
         needed[op.name] = before
     return 1 - dependent / pairs
-
-
-def _union(masks: Iterable[int]) -> int:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
 
 
 def _roles(ops: Sequence[Op]) -> dict[str, dict[str, int]]:

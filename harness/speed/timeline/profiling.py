@@ -191,9 +191,7 @@ def possible_overlap(compute: Sequence[Intervals]) -> float:
     The busiest device overlaps at most with all others together, and at best two devices compute at each instant.
     """
     lengths = [length(each) for each in compute]
-    if not lengths:
-        return 0.0
-    return min(sum(lengths) - max(lengths), sum(lengths) / 2)
+    return min(sum(lengths) - max(lengths, default=0), sum(lengths) / 2)
 
 
 def _typical(parts: Intervals, calls: Sequence[tuple[int, int]]) -> int:
