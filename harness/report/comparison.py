@@ -13,7 +13,7 @@ from harness.records import CheckResult, Figure, RunRecord, Verdict
 from harness.report.printable import device_label, one_line
 from harness.report.quantities import NOTHING, quantity, size
 from harness.report.terminal import make_table, print_line
-from harness.report.verdicts import STYLES, effective_verdict
+from harness.report.verdicts import STYLES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -130,7 +130,7 @@ def outliers(values: Sequence[float | None]) -> frozenset[int]:
 
 def _verdicts(checks: dict[str, None], by_check: list[dict[str, CheckResult]]) -> Iterator[Verdicts]:
     for check in checks:
-        given = tuple(effective_verdict(results[check]) if check in results else None for results in by_check)
+        given = tuple(results[check].verdict if check in results else None for results in by_check)
         most = max(given, key=given.count)
         tied = sum(given.count(verdict) == given.count(most) for verdict in set(given)) > 1
         yield Verdicts(

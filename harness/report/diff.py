@@ -15,7 +15,6 @@ from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, figure_key
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import TIMES, quantity
 from harness.report.terminal import finding_line, print_line
-from harness.report.verdicts import effective_verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,7 +98,7 @@ def _run(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
 
 
 def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    before, after = ({r.check: effective_verdict(r) for r in record.results} for record in (old, new))
+    before, after = ({each.check: each.verdict for each in record.results} for record in (old, new))
     for check in dict.fromkeys((*before, *after)):
         one, other = before.get(check), after.get(check)
         if one is other:
