@@ -49,7 +49,7 @@ def burnin(
     """
     from harness.report.burnin import BurnIn
     from harness.report.recording import Recording
-    from harness.report.terminal import console_for, print_report
+    from harness.report.terminal import print_report, stdout_console
 
     with clear_errors():
         limit_s = 3600 * hours + 60 * minutes
@@ -76,7 +76,6 @@ def burnin(
     code = None
     try:
         burn(kept, limit_s, lambda: _round(devices, checks, report / "logs"), recording)
-        recording.results_are(kept.results())
         recording.complete()
     except Ended as ended:
         recording.results_are(kept.results())
@@ -87,7 +86,7 @@ def burnin(
         recording.results_are(kept.results())
         recording.cut_short(exit_code(error), str(error))
         refuse(error)
-    print_report(console_for(sys.stdout), recording.record, recording.path, recording.page)
+    print_report(stdout_console(), recording.record, recording.path, recording.page)
     raise typer.Exit(recording.record.exit_code if code is None else code)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -36,12 +35,12 @@ def selftest(
 
     from harness.faults.selftest import COLUMNS, select, self_test
     from harness.report.storage import save_json
-    from harness.report.terminal import console_for, print_line
+    from harness.report.terminal import print_line, stdout_console
 
     with clear_errors():
         check_spec(devices)
         chosen = select(only or ())
-        console = console_for(sys.stdout)
+        console = stdout_console()
         trying = self_test(devices, chosen, report / "logs")
         while True:
             try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,7 +323,7 @@ def pytest_runtest_makereport(
         needs, configured, watch.verifications, watch.exercised or Exercised(), watch.unpassed, tuple(watch.warned)
     )
     watch.reset()
-    setattr(report, _REPORT, use.plain())
+    setattr(report, _REPORT, asdict(use))
     if state.lacking is not None and call.when == "setup" and report.skipped:
         # Point at the test, not at the line of this file that found its needs unmet.
         path, line, _ = item.reportinfo()
