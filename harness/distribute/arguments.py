@@ -16,21 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingArguments:
-    """What to train: the function ``build`` (its module or file, and its name), the file of the data, and the rest as
-    ``equivalent`` takes it."""
+    """What to train: the function ``build``, the file of the data, and the rest as ``equivalent`` takes it."""
 
-    module: str
-    file: str
-    function: str
+    builder: Builder
     data: str
     batch_size: int
     steps: int
     loops: tuple[str, ...]
-
-    @property
-    def builder(self) -> Builder:
-        """The function ``build``."""
-        return Builder(self.module, self.file, self.function)
 
     def experiment(self) -> Experiment:
         """Load the function and the data."""

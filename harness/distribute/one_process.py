@@ -63,7 +63,7 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
             found = _run_dtensor(strategy_name, devices, experiment, reference)
             single = replace(single, values={**single.values, "metric": {}})
         else:
-            session = make_session(experiment, loop, strategy, experiment.data)
+            session = make_session(experiment, loop, strategy)
             found = session.run(reference.initial, experiment.data, experiment.steps, watch)
         compared = compare(found, single, moved, reference.epsilon)
         rerun = None if strategy is None else partial(_agree, experiment, facts, loop, strategy)
@@ -80,7 +80,8 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
     on = f"on {len(devices)} replicas"
     if devices[0].kind == "software-gpu":
         on += f", which are {devices.counted},"
-    return judgement.equivalence(on, traced=strategy is not None)
+    passed = f"{experiment.steps} steps {on} match the single-device run"
+    return judgement.equivalence(passed, traced=strategy is not None)
 
 
 def _run_dtensor(strategy_name: str, devices: Devices, experiment: Experiment, reference: Reference) -> History:
@@ -115,5 +116,5 @@ def _agree(
     own = [change for change in changes if change != "even"]
     reference = Reference(experiment, loop, facts, own)
     single, moved = reference.run(data, steps)
-    found = make_session(experiment, loop, strategy, data, own).run(reference.initial, data, steps)
+    found = make_session(experiment, loop, strategy, own).run(reference.initial, data, steps)
     return compare(found, single, moved, reference.epsilon).agree

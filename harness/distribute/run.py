@@ -94,9 +94,7 @@ def equivalent(
         folder.mkdir(parents=True, exist_ok=True)
         stored = (folder / f"{strategy}-data.npz").absolute()
         np.savez(stored, x=checked.x, y=checked.y)
-        training = TrainingArguments(
-            builder.module, builder.file, builder.function, str(stored), checked.batch_size, steps, chosen
-        )
+        training = TrainingArguments(builder, str(stored), checked.batch_size, steps, chosen)
         try:
             if strategy == "multi_worker":
                 found = train_with_workers(training, checked, workers, limit_s, folder)

@@ -40,12 +40,12 @@ def check_loops(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def make_session(experiment: Experiment, loop: str, strategy: Any, data: Data, changes: Sequence[str] = ()) -> Session:
+def make_session(experiment: Experiment, loop: str, strategy: Any, changes: Sequence[str] = ()) -> Session:
     """Set up a loop over the training. ``strategy``: ``None`` for one device."""
     return LOOPS[loop](
         experiment.build,
         tf.distribute.get_strategy() if strategy is None else strategy,
-        data,
+        experiment.data,
         name=experiment.name,
         changes=[CHANGES[change] for change in changes],
     )
@@ -53,16 +53,14 @@ def make_session(experiment: Experiment, loop: str, strategy: Any, data: Data, c
 
 def facts_of(experiment: Experiment) -> Facts:
     """Collect what the training is made of."""
-    session = make_session(experiment, "custom", None, experiment.data)
-    assert isinstance(session, CustomLoop)
-    return collect_facts(session, experiment.data)
+    return collect_facts(make_session(experiment, "custom", None), experiment.data)
 
 
 class Reference:
     """The training on one device, set up once. ``initial`` are the weights that all runs start from."""
 
     def __init__(self, experiment: Experiment, loop: str, facts: Facts, changes: Sequence[str] = ()) -> None:
-        self.session = make_session(experiment, loop, None, experiment.data, changes)
+        self.session = make_session(experiment, loop, None, changes)
         self.initial = self.session.initial()
         self.epsilon = epsilon_of_name(facts.coarsest)
 
