@@ -83,27 +83,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         OPTION_DEVICES,
         metavar="SPEC",
-        default=None,
         help=f"devices for this session: a device spec such as cpu:4, gpu or auto (default: ${ENVIRONMENT_DEVICES}, "
         f"else the ini key {INI_DEVICES}, else {DEFAULT_DEVICES})",
     )
     group.addoption(
         OPTION_REQUIRE,
         action="store_true",
-        default=False,
         help="fail tests that would be skipped because the configured devices do not meet their devices marker",
     )
     group.addoption(
         OPTION_SHRINK,
         action="store_true",
-        default=False,
         help="when the fixture verify fails, look for the fewest rows, devices and outputs that still fail in the same "
         "way",
     )
     group.addoption(
         OPTION_SAVE,
         metavar="DIR",
-        default=None,
         help="when the fixture verify fails, save the inputs, variables and seed in this folder, for harness replay",
     )
     speed.add_options(group)
