@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from harness.distribute.arguments import TrainingArguments
 from harness.distribute.compare import MOVED_RUNS, compare
 from harness.distribute.equivalence import CollectiveCount, Equivalence, count_collectives, exercised_by
 from harness.distribute.facts import Facts
 from harness.distribute.history import Array, History
 from harness.distribute.judgement import Judgement
 from harness.distribute.rules import judge_collectives_of_workers, judge_rows, judge_updates, judge_workers
+from harness.distribute.single_device import Reference, TrainingArguments, facts_of, make_session
 from harness.distribute.training import Data
 from harness.judgement.tolerance import epsilon_of_name
 from harness.lazy import tf
@@ -147,7 +147,6 @@ def _file(folder: Path, loop: str, *parts: object) -> Path:
 def run_reference(send: Send, training: TrainingArguments, folder: Path) -> None:
     """Do the task of one process: run the training on one device, and save the histories and the initial weights."""
     from harness.devices.runtime import configure
-    from harness.distribute.single_device import Reference, facts_of
 
     with users_code(training.builder.target):
         experiment = training.experiment()
@@ -174,7 +173,6 @@ def run_worker(send: Send, training: TrainingArguments, folder: Path, addresses:
 
 def _work(send: Send, training: TrainingArguments, folder: Path, index: int) -> WorkerAnswer:
     from harness.devices.loopback import restrict_listening
-    from harness.distribute.single_device import make_session
     from harness.evidence.trace import Trace
     from harness.evidence.tracing import trace
 

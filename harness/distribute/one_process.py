@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.distribute.arguments import TrainingArguments
 from harness.distribute.compare import Compared, compare
 from harness.distribute.dtensor_loop import DTensorLoop
 from harness.distribute.equivalence import Equivalence, count_collectives, exercised_by
@@ -16,7 +15,7 @@ from harness.distribute.facts import Facts
 from harness.distribute.history import History
 from harness.distribute.judgement import Judgement
 from harness.distribute.rules import judge_collectives, judge_rows, judge_sync, judge_updates, judge_variable_devices
-from harness.distribute.single_device import Experiment, Reference, facts_of, make_session
+from harness.distribute.single_device import Experiment, Reference, TrainingArguments, facts_of, make_session
 from harness.distribute.strategies import make_strategy
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace

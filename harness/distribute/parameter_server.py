@@ -13,11 +13,11 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from harness.devices.name import DeviceName
-from harness.distribute.arguments import TrainingArguments
 from harness.distribute.asynchronous import AsynchronousHistory
 from harness.distribute.equivalence import Equivalence
 from harness.distribute.judgement import Judgement
 from harness.distribute.multi_worker import errors_of
+from harness.distribute.single_device import TrainingArguments
 from harness.lazy import tf
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict

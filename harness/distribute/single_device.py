@@ -17,6 +17,7 @@ from harness.distribute.training import Data
 from harness.errors import UsageError
 from harness.judgement.tolerance import epsilon_of_name, move
 from harness.lazy import tf
+from harness.runner.target import Builder
 
 #: By the name that a user gives.
 LOOPS: dict[str, type[Session]] = {"custom": CustomLoop, "fit": KerasFit}
@@ -31,6 +32,23 @@ class Experiment:
     data: Data
     steps: int
     loops: tuple[str, ...] = tuple(LOOPS)
+
+
+@dataclass(frozen=True)
+class TrainingArguments:
+    """An experiment for another process: the function ``build`` by name, and the file of the data."""
+
+    builder: Builder
+    data: str
+    batch_size: int
+    steps: int
+    loops: tuple[str, ...]
+
+    def experiment(self) -> Experiment:
+        """Load the function and the data."""
+        with np.load(self.data, allow_pickle=False) as stored:
+            data = Data(stored["x"], stored["y"], self.batch_size)
+        return Experiment(self.builder.load(), str(self.builder), data, self.steps, self.loops)
 
 
 def check_loops(names: Sequence[str]) -> tuple[str, ...]:
