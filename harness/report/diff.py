@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.errors import UsageError
 from harness.plural import plural
-from harness.records import Fingerprint, RunRecord, Verdict
+from harness.records import Fingerprint, GpuFacts, RunRecord, Verdict
 from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, figures_of
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import TIMES, quantity
@@ -180,8 +180,12 @@ def _environment(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
     facts = (old.fingerprint, new.fingerprint)
     for field in fields(Fingerprint):
         one, other = (getattr(each, field.name, None) for each in facts)
-        if one != other:
-            yield Difference("changed", "environment", f"{field.name}: {_fact(one)} → {_fact(other)}")
+        if one == other:
+            continue
+        if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+            # What is the same would push what differs out of the line.
+            one, other = zip(*(pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]), strict=True)
+        yield Difference("changed", "environment", f"{field.name}: {_fact(one)} → {_fact(other)}")
     cards = [{card.label: card for card in record.cards} for record in (old, new)]
     for label in dict.fromkeys((*cards[0], *cards[1])):
         if label not in cards[1]:
@@ -196,9 +200,16 @@ def _environment(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
 def _fact(value: object) -> str:
     if value is None:
         return "unknown"
-    if isinstance(value, tuple):
-        return shortened(", ".join(str(getattr(item, "name", None) or device_label(str(item))) for item in value), 120)
-    return shortened(str(value), 120)
+    text = ", ".join(map(_item, value)) if isinstance(value, tuple) else str(value)
+    return shortened(text, _LONGEST)
+
+
+def _item(item: object) -> str:
+    """Give all that is known of a GPU, so that another one of the same name is seen; of a device, its short name."""
+    if isinstance(item, GpuFacts):
+        memory = None if item.memory_mib is None else f"{item.memory_mib:,} MiB"
+        return " ".join(filter(None, (item.name, item.uuid, item.compute_capability, memory)))
+    return device_label(str(item))
 
 
 def print_diff(console: Console, found: Diff) -> None:
