@@ -47,7 +47,7 @@ def burnin(
     Each result is saved at once, so that after ^C or a reboot the same command continues. The report says when each
     error first occurred and how often, and shows temperature, clock, power and rate of each card over the whole time.
     """
-    from harness.report.burnin import BurnIn
+    from harness.report.burnin import FILE, BurnIn
     from harness.report.recording import Recording
     from harness.report.terminal import print_report, stdout_console
 
@@ -57,7 +57,7 @@ def burnin(
             raise UsageError(f"--hours {hours:g} --minutes {minutes:g}; accepted: a time above 0, such as --hours 8")
         devices = spec_of(devices, fake)
         check_spec(devices)
-        kept = BurnIn.opened(report, devices)
+        kept = BurnIn(report / FILE, devices) if restart else BurnIn.opened(report, devices)
         if restart or kept.elapsed_s >= limit_s:
             kept.begin_again()
     names = [check.id for check in suite().checks if check.hardware and check.id not in LEFT_OUT]
