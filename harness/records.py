@@ -317,7 +317,7 @@ class CheckResult:
     scope: tuple[str, ...] = ()
     #: Command line that runs this check again.
     replay: str | None = None
-    #: The entry of ``--known-failures`` that accepts this result; its verdict then counts as WARN.
+    #: The entry of ``--known-failures`` that accepts this result, which is then WARN.
     accepted_as: str | None = None
 
 

@@ -88,9 +88,11 @@ def show_devices(
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
     """Show the physical devices, what 'auto' selects, and the shipped profiles."""
+    from pydantic import TypeAdapter
+
     from harness.devices.profile import shipped_profiles
     from harness.report.machine import Machine, print_machine
-    from harness.report.terminal import console_for
+    from harness.report.terminal import stdout_console
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
 
@@ -99,7 +101,7 @@ def show_devices(
             check_spec(devices)
         job = Job("harness.runner.machine:run", {"spec": devices})
         answer = ask(job, WorkerFiles.create(report / "logs", "devices"), limit_s=STARTUP_LIMIT_S)
-        print_machine(console_for(sys.stdout), Machine.of(answer), shipped_profiles())
+        print_machine(stdout_console(), TypeAdapter(Machine).validate_python(answer), shipped_profiles())
 
 
 def list_checks(
@@ -107,14 +109,14 @@ def list_checks(
 ) -> None:
     """List the checks: what each proves, what it needs, how long it takes on two cores."""
     from harness.report.checks import print_checks
-    from harness.report.terminal import console_for
+    from harness.report.terminal import stdout_console
 
     checks = suite().checks
     if as_json:
         fields = ("id", "title", "proves", "level", "minimum_devices", "one_process", "hardware", "typical_s")
         typer.echo(json.dumps([{name: getattr(check, name) for name in fields} for check in checks], indent=2))
     else:
-        print_checks(console_for(sys.stdout), checks)
+        print_checks(stdout_console(), checks)
 
 
 def trace_function(
@@ -133,7 +135,7 @@ def trace_function(
     The devices are configured before the file is loaded.
     """
     from harness.evidence.trace import Trace
-    from harness.report.terminal import console_for
+    from harness.report.terminal import stdout_console
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
     from harness.runner.target import Target
@@ -153,7 +155,7 @@ def trace_function(
         # What the user's function prints belongs to the user: it goes where the function's stdout would go.
         answer = ask(Job("harness.evidence.process:run", arguments), files, stdout=sys.stdout.fileno())
         made = Trace.load(kept)
-    console = console_for(sys.stdout)
+    console = stdout_console()
     if not made.ops:
         say(f"{found}: TensorFlow executed no op for it")
         raise typer.Exit(ExitCode.UNKNOWN)

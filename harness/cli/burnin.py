@@ -47,9 +47,9 @@ def burnin(
     Each result is saved at once, so that after ^C or a reboot the same command continues. The report says when each
     error first occurred and how often, and shows temperature, clock, power and rate of each card over the whole time.
     """
-    from harness.report.burnin import BurnIn
+    from harness.report.burnin import FILE, BurnIn
     from harness.report.recording import Recording
-    from harness.report.terminal import console_for, print_report
+    from harness.report.terminal import print_report, stdout_console
 
     with clear_errors():
         limit_s = 3600 * hours + 60 * minutes
@@ -57,7 +57,7 @@ def burnin(
             raise UsageError(f"--hours {hours:g} --minutes {minutes:g}; accepted: a time above 0, such as --hours 8")
         devices = spec_of(devices, fake)
         check_spec(devices)
-        kept = BurnIn.opened(report, devices)
+        kept = BurnIn(report / FILE, devices) if restart else BurnIn.opened(report, devices)
         if restart or kept.elapsed_s >= limit_s:
             kept.begin_again()
     names = [check.id for check in suite().checks if check.hardware and check.id not in LEFT_OUT]
@@ -76,7 +76,6 @@ def burnin(
     code = None
     try:
         burn(kept, limit_s, lambda: _round(devices, checks, report / "logs"), recording)
-        recording.results_are(kept.results())
         recording.complete()
     except Ended as ended:
         recording.results_are(kept.results())
@@ -87,7 +86,7 @@ def burnin(
         recording.results_are(kept.results())
         recording.cut_short(exit_code(error), str(error))
         refuse(error)
-    print_report(console_for(sys.stdout), recording.record, recording.path, recording.page)
+    print_report(stdout_console(), recording.record, recording.path, recording.page)
     raise typer.Exit(recording.record.exit_code if code is None else code)
 
 

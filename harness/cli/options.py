@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from harness.devices.spec import accepted_specs
-from harness.errors import UsageError
+from harness.devices.request import resolve
+from harness.devices.spec import accepted_specs, parse_spec
+from harness.errors import InvalidSpec, UsageError
 
 DevicesOption = Annotated[
     str,
@@ -45,8 +46,6 @@ DEFAULT_COMMAND = "python -m pytest tests/benchmarks"
 
 def check_spec(spec: str) -> None:
     """Refuse a spec that nobody could configure, before TensorFlow is waited for."""
-    from harness.devices.request import resolve
-
     resolve(spec)
 
 
@@ -69,9 +68,6 @@ def check_seconds(option: str, value: float) -> None:
 
 def is_spec(text: str) -> bool:
     """Whether a text follows the grammar of device specs."""
-    from harness.devices.spec import parse_spec
-    from harness.errors import InvalidSpec
-
     try:
         parse_spec(text)
     except InvalidSpec:

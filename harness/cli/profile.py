@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -37,7 +36,7 @@ def profile_function(
 
     from harness.report.profile import PROFILE_FILE, print_profile
     from harness.report.storage import save_json
-    from harness.report.terminal import console_for
+    from harness.report.terminal import stdout_console
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
     from harness.runner.target import Target
@@ -60,7 +59,7 @@ def profile_function(
         answer = ask(Job("harness.speed.timeline.process:run", arguments), files)
         profile = TypeAdapter(Profile).validate_python(answer["profile"])
         saved = save_json(profile, report, PROFILE_FILE)
-    print_profile(console_for(sys.stdout), profile)
+    print_profile(stdout_console(), profile)
     typer.echo(f"Record: {saved}; picture: {report / 'timeline.png'}; trace for Perfetto: {report / 'timeline.json'}")
     if not any(times.ops for times in profile.times):
         say(f"{found}: no op is known to have run on any device, so there is nothing to show")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ import typer
 from harness.cli.errors import clear_errors
 from harness.errors import ReportError, UsageError
 from harness.records import ExitCode
+from harness.report.storage import RUN_FILE, load_run, save_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ def report(
     Several runs are laid side by side in comparison.html, with outliers marked. The exit code says whether the report
     was written; the verdicts are in the output.
     """
-    from harness.report.terminal import console_for
+    from harness.report.terminal import stdout_console
 
     if schema:
         from harness.report.run_schema import run_schema
@@ -49,10 +49,10 @@ def report(
         given = runs or []
         if not given:
             raise UsageError("no run given; accepted: one or more RUN.json, or the folders that they are in")
-        records = [_load(path) for path in given]
+        records = [load_run(path) for path in given]
         beside = given[0] if given[0].is_dir() else given[0].parent
         folder = output or beside
-        console = console_for(sys.stdout)
+        console = stdout_console()
         try:
             if len(records) == 1:
                 _render(console, records[0], folder, beside)
@@ -72,7 +72,6 @@ def _render(console: Console, record: RunRecord, folder: Path, beside: Path) -> 
 def _lay_side_by_side(console: Console, columns: list[Column], folder: Path) -> None:
     from harness.report.comparison import compare, print_comparison
     from harness.report.html.comparison_page import comparison_page
-    from harness.report.storage import save_text
     from harness.report.terminal import print_line
 
     found = compare(columns)
@@ -91,24 +90,17 @@ def diff_runs(
     compared.
     """
     from harness.report.diff import diff, print_diff
-    from harness.report.terminal import console_for
+    from harness.report.terminal import stdout_console
 
     with clear_errors():
-        found = diff(_load(old), _load(new))
-    print_diff(console_for(sys.stdout), found)
+        found = diff(load_run(old), load_run(new))
+    print_diff(stdout_console(), found)
     raise typer.Exit(ExitCode.FAILURE if found.worse else ExitCode.SUCCESS)
-
-
-def _load(path: Path) -> RunRecord:
-    from harness.report.storage import load_run
-
-    return load_run(path)
 
 
 def _columns(paths: list[Path], records: list[RunRecord]) -> list[Column]:
     """A name for each run: the shortest end of its path that tells it from the others, or its number beside it."""
     from harness.report.comparison import Column
-    from harness.report.storage import RUN_FILE
 
     places = [(path.parent if path.name == RUN_FILE else path).absolute() for path in paths]
     common = os.path.commonpath(places) if len(set(places)) > 1 else str(places[0].parent)

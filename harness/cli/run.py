@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +45,7 @@ def run_tasks(
     from harness.devices.nvidia import memory_by_process
     from harness.parallel.task_processes import TaskResult, Tasks
     from harness.parallel.tasks import Script, slots
-    from harness.report.terminal import console_for, print_line
+    from harness.report.terminal import print_line, stdout_console
 
     with clear_errors():
         check_spec(devices)
@@ -56,7 +55,7 @@ def run_tasks(
         own = slots(devices)
     memory = memory_by_process if any(slot.uuid for slot in own) else None
     tasks = Tasks(found, own, report / "logs", limit_s=timeout, gpu_memory=memory)
-    console = console_for(sys.stdout)
+    console = stdout_console()
     try:
         with clear_errors(), contextlib.closing(tasks.run()) as events:
             for event in events:
@@ -76,7 +75,7 @@ def _finish(tasks: Tasks, spec: str, report: Path, *, complete: bool) -> ExitCod
     from harness.parallel.task_processes import TasksRecord
     from harness.report.storage import save_json
     from harness.report.tasks import TASKS_FILE, print_tasks
-    from harness.report.terminal import console_for
+    from harness.report.terminal import stdout_console
 
     record = TasksRecord(
         spec=spec,
@@ -85,7 +84,7 @@ def _finish(tasks: Tasks, spec: str, report: Path, *, complete: bool) -> ExitCod
         results=tuple(tasks.results),
         complete=complete,
     )
-    print_tasks(console_for(sys.stdout), record)
+    print_tasks(stdout_console(), record)
     with clear_errors():
         typer.echo(f"Record: {save_json(record, report, TASKS_FILE)}")
     return ExitCode.FAILURE if any(each.message for each in record.results) else ExitCode.SUCCESS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,7 +61,7 @@ def scale_function(
     DIR/scale.json and DIR/scale.png. A device set that fails is reported, and the others go on; ^C keeps what was
     measured.
     """
-    from harness.report.terminal import console_for, print_line
+    from harness.report.terminal import print_line, stdout_console
     from harness.runner.target import Target
     from harness.speed.scaling.processes import Rounds
 
@@ -75,7 +74,7 @@ def scale_function(
         found = Target.parse(target)
         mode: Mode = "weak" if weak else "strong"
         measuring = Rounds(found, specs, mode, rounds, budget, report / "logs")
-    console = console_for(sys.stdout)
+    console = stdout_console()
     try:
         with contextlib.closing(measuring.measure()) as steps:
             for number, point in steps:
@@ -93,7 +92,7 @@ def scale_function(
 def _finish(measuring: Rounds, report: Path, *, complete: bool) -> ScaleRecord:
     from harness.report.scale import SCALE_FILE, SCALE_PICTURE, print_scale
     from harness.report.storage import save_json
-    from harness.report.terminal import console_for
+    from harness.report.terminal import stdout_console
     from harness.speed.scaling.curve import curve_of
     from harness.speed.scaling.picture import draw_curve
 
@@ -107,7 +106,7 @@ def _finish(measuring: Rounds, report: Path, *, complete: bool) -> ScaleRecord:
         complete=complete,
     )
     record = replace(record, fingerprint=measuring.fingerprint, outputs=outputs)
-    print_scale(console_for(sys.stdout), record)
+    print_scale(stdout_console(), record)
     with clear_errors():
         saved = save_json(record, report, SCALE_FILE)
         picture = report / SCALE_PICTURE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -36,12 +35,12 @@ def selftest(
 
     from harness.faults.selftest import COLUMNS, select, self_test
     from harness.report.storage import save_json
-    from harness.report.terminal import console_for, print_line
+    from harness.report.terminal import print_line, stdout_console
 
     with clear_errors():
         check_spec(devices)
         chosen = select(only or ())
-        console = console_for(sys.stdout)
+        console = stdout_console()
         trying = self_test(devices, chosen, report / "logs")
         while True:
             try:
@@ -57,12 +56,10 @@ def selftest(
         table.add_row(*row, end_section=row[0] == record.tried[-1].group)
     console.print(table)
     for each in record.tried:
-        lines = []
         if each.skipped or not each.good or each.unexpected or each.cause == "wrong":
-            lines = [f"{each.name} ({each.title}): {each.result}"]
-            lines += [f"  {said}" for said in (each.said if each.cause != "right" else "", each.said_of_twin) if said]
-        for line in lines:
-            print_line(console, line)
+            print_line(console, f"{each.name} ({each.title}): {each.result}")
+            for said in filter(None, (each.said if each.cause != "right" else "", each.said_of_twin)):
+                print_line(console, f"  {said}")
     for missed in record.aims_missed:
         print_line(console, missed)
     typer.echo(f"Record: {saved}")

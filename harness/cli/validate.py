@@ -29,6 +29,7 @@ from harness.cli.options import (
 from harness.cli.suite import suite, suite_reference
 from harness.errors import HarnessError, RefusedByWorker
 from harness.records import ExitCode
+from harness.report.storage import load_run
 from harness.runner.limits import DEEP_TIMEOUT_S, DEFAULT_TIMEOUT_S
 from harness.tensorflow_version import untested
 
@@ -56,8 +57,7 @@ class Request:
 
     def replay(self, check: str) -> str:
         """The command that runs a check alone again."""
-        where = ["--devices", self.spec]
-        return shlex.join(["harness", "validate", *where, "--only", check, "--level", str(self.level)])
+        return shlex.join(["harness", "validate", "--devices", self.spec, "--only", check, "--level", str(self.level)])
 
 
 def validate(
@@ -104,7 +104,7 @@ def validate(
     """
     from harness.judgement.requirements import Requirement
     from harness.report.recording import Recording
-    from harness.report.terminal import console_for, print_report, print_verdict
+    from harness.report.terminal import print_report, print_verdict, stdout_console
 
     with clear_errors():
         limit_s = _time_limit(timeout, level)
@@ -121,7 +121,7 @@ def validate(
             known=_known(known_failures),
             history=_history(history or ()),
         )
-    console = console_for(sys.stdout)
+    console = stdout_console()
     console.quiet = quiet or as_json
     recording = Recording(
         report,
@@ -259,8 +259,6 @@ def _absence(error: HarnessError, request: Request, recording: Recording) -> boo
 
 def _history(paths: list[Path] | tuple[Path, ...]) -> tuple[str, ...]:
     """Read earlier runs now, so that a damaged file is an error before anything starts."""
-    from harness.report.storage import load_run
-
     for path in paths:
         load_run(path)
     return tuple(str(path.absolute()) for path in paths)

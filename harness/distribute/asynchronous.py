@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.distribute.loops import CustomLoop, share_of_loss
+from harness.distribute.loops import share_of_loss
 from harness.distribute.session import SEED, number
-from harness.distribute.training import Data, check_training
+from harness.distribute.single_device import Experiment, make_session
+from harness.distribute.training import check_training
 from harness.lazy import tf
 
 
@@ -37,11 +38,11 @@ class AsynchronousHistory:
 class AsynchronousTraining:
     """A training under ``ParameterServerStrategy``, set up by its coordinator."""
 
-    def __init__(self, build: Any, strategy: Any, coordinator: Any, data: Data, workers: int, name: str) -> None:
-        self.strategy, self.coordinator, self.data, self.workers = strategy, coordinator, data, workers
+    def __init__(self, experiment: Experiment, strategy: Any, coordinator: Any, workers: int) -> None:
+        self.strategy, self.coordinator, self.data, self.workers = strategy, coordinator, experiment.data, workers
         tf.keras.utils.set_random_seed(SEED)
         with strategy.scope():
-            self.training = check_training(build(), name)
+            self.training = check_training(experiment.build(), experiment.name)
             self.optimizer = self.training.optimizer
             self.optimizer.build(self.training.model.trainable_variables)
             self.added = tf.Variable(0, dtype=tf.int64, trainable=False, name="added")
@@ -123,9 +124,10 @@ class AsynchronousTraining:
         return step
 
 
-def serial_losses(build: Any, initial: Sequence[Any], data: Data, steps: int, name: str) -> tuple[float, ...]:
+def serial_losses(experiment: Experiment, initial: Sequence[Any]) -> tuple[float, ...]:
     """Return the losses of all the data on one device: after half the steps, and after each later one."""
-    session = CustomLoop(build, tf.distribute.get_strategy(), data, name=name)
+    data, steps = experiment.data, experiment.steps
+    session = make_session(experiment, "custom", None)
     history = session.run(initial, data, steps)
     x, y = (tf.convert_to_tensor(array) for array in data.arrays)
     losses = []

@@ -7,12 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.checking.tally import Tally
 from harness.distribute.strategies import IN_ONE_PROCESS
-from harness.distribute.training import Training, dense_training
+from harness.distribute.training import POLICIES, Training, dense_training, random_data
 from harness.errors import HarnessError
 from harness.lazy import tf
 from harness.records import Finding, Verdict
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from harness.distribute.equivalence import Equivalence
 
 COUNTS = (2, 3, 4, 8)
-#: What the layers compute in, as Keras's dtype policies; the last two keep their weights in float32.
-POLICIES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 STEPS = 3
 #: Rows of a batch, for each replica, and of the last batch, which any of the counts can divide.
 ROWS_EACH = 2
@@ -33,7 +29,7 @@ LIMIT_S = 300.0
 
 def trainings() -> Iterator[tuple[str, int, str]]:
     """Strategy, number of devices or workers, and dtype policy: every pair of values, not every triple."""
-    for shift, strategy in enumerate(("mirrored", "central_storage", "dtensor_data", "dtensor_model")):
+    for shift, strategy in enumerate(IN_ONE_PROCESS):
         for place, count in enumerate(COUNTS):
             yield strategy, count, POLICIES[(place + shift) % len(POLICIES)]
     for strategy in ("multi_worker", "parameter_server"):
@@ -72,14 +68,10 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training 
 def _train(strategy: str, count: int, policy: str) -> Equivalence:
     from harness.distribute.run import equivalent
 
-    random = np.random.default_rng(count)
-    dtype = np.float64 if policy == "float64" else np.float32
-    rows = 2 * ROWS_EACH * count + count
-    x, y = (random.standard_normal((rows, width)).astype(dtype) for width in (FEATURES, OUTPUTS))
     return equivalent(
         strategy,
         f"{__name__}:build_{policy}",
-        (x, y),
+        random_data(policy, 2 * ROWS_EACH * count + count, FEATURES, OUTPUTS, seed=count),
         STEPS,
         batch_size=ROWS_EACH * count,
         devices=f"cpu:{count}" if strategy in IN_ONE_PROCESS else None,

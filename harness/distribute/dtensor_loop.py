@@ -26,10 +26,6 @@ _DIMENSION = "devices"
 class DTensorLoop(CustomLoop):
     """``shards`` is what is divided: ``"data"``, the rows of the batch; ``"model"``, the columns of the weights."""
 
-    loop = "custom loop"
-    shards = "data"
-    devices: tuple[str, ...] = ()
-
     def lay_out(self, shards: str, devices: Sequence[str]) -> None:
         """Make the mesh."""
         dtensor = tf.experimental.dtensor

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.distribute.loops import CustomLoop, values_of_loss
-from harness.distribute.session import Change
+from harness.distribute.loops import values_of_loss
+from harness.distribute.session import Change, Session
 from harness.distribute.training import Data, Training
 from harness.judgement.diagnosis.observed import observe
 from harness.lazy import tf
@@ -49,7 +49,7 @@ class Facts:
     coarsest: str
 
 
-def collect_facts(session: CustomLoop, data: Data) -> Facts:
+def collect_facts(session: Session, data: Data) -> Facts:
     """Inspect a training on one device. Its model is called, and its weights are restored afterwards."""
     made = session.training
     model, optimizer = made.model, made.optimizer
@@ -97,11 +97,9 @@ def with_joint_statistics(training: Training) -> Training:
 
 def with_divided_loss(training: Training) -> Training:
     """Divide the loss by the number of replicas."""
-    own = tf.keras.losses.get(training.loss)
 
     def divided(y: Any, predicted: Any) -> Any:
-        value = own.call(y, predicted) if isinstance(own, tf.keras.losses.Loss) else own(y, predicted)
-        return value / tf.distribute.get_strategy().num_replicas_in_sync
+        return values_of_loss(training.loss, y, predicted) / tf.distribute.get_strategy().num_replicas_in_sync
 
     return replace(training, loss=divided)
 

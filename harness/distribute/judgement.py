@@ -62,15 +62,9 @@ class Judgement:
         values = sum(array.size for named in found.values.values() for array in named.values()) - gradients
         self.exercised += Exercised(programs=1, values=values, gradients=gradients)
 
-    def equivalence(self, where: str, *, traced: bool = True) -> Equivalence:
-        """The result; ``where`` says on which replicas or processes the training ran."""
-        verdict, reason = conclude(
-            self.findings,
-            self.undecided,
-            self.exercised,
-            f"{self.steps} steps {where} match the single-device run",
-            traced=traced,
-        )
+    def equivalence(self, passed: str, *, traced: bool = True) -> Equivalence:
+        """The result; ``passed`` is the reason of a PASS."""
+        verdict, reason = conclude(self.findings, self.undecided, self.exercised, passed, traced=traced)
         return Equivalence(
             verdict,
             reason,

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from harness.distribute.arguments import TrainingArguments
-from harness.distribute.compare import compare
+from harness.distribute.compare import MOVED_RUNS, compare
 from harness.distribute.equivalence import CollectiveCount, Equivalence, count_collectives, exercised_by
 from harness.distribute.facts import Facts
 from harness.distribute.history import Array, History
 from harness.distribute.judgement import Judgement
 from harness.distribute.rules import judge_collectives_of_workers, judge_rows, judge_updates, judge_workers
+from harness.distribute.single_device import Reference, TrainingArguments, facts_of, make_session
 from harness.distribute.training import Data
 from harness.judgement.tolerance import epsilon_of_name
 from harness.lazy import tf
@@ -49,7 +49,6 @@ def train_with_workers(
     job = Job(f"{__name__}:run_reference", given, limit_s=longest_s + LAST_RESORT_S)
     answer = ask(job, WorkerFiles.create(folder, "one-device"), limit_s=longest_s)
     facts = TypeAdapter(Facts).validate_python(answer["facts"])
-    moved_runs = TypeAdapter(int).validate_python(answer["moved"])
 
     def jobs(addresses: Sequence[str]) -> list[tuple[Job, WorkerFiles]]:
         task, own = f"{__name__}:run_worker", {**given, "addresses": list(addresses)}
@@ -72,13 +71,13 @@ def train_with_workers(
         for loop in training.loops:
             if loop not in refused:
                 histories = [History.load(_file(folder, loop, "worker", index)) for index in range(workers)]
-                moved = [History.load(_file(folder, loop, "moved", number)) for number in range(moved_runs)]
+                moved = [History.load(_file(folder, loop, "moved", number)) for number in range(MOVED_RUNS)]
                 _judge(judgement, histories, History.load(_file(folder, loop, "single")), moved, facts, data)
         for each in answers:
             judgement.collectives += each.collectives
             judgement.exercised += each.exercised
     judgement.findings += judge_collectives_of_workers(judgement.collectives, workers)
-    return judgement.equivalence(f"in {workers} processes")
+    return judgement.equivalence(f"{training.steps} steps in {workers} processes match the single-device run")
 
 
 def errors_of(names: Sequence[str], ended: Sequence[Ended], steps: int, limit_s: float) -> list[Finding]:
@@ -148,7 +147,6 @@ def _file(folder: Path, loop: str, *parts: object) -> Path:
 def run_reference(send: Send, training: TrainingArguments, folder: Path) -> None:
     """Do the task of one process: run the training on one device, and save the histories and the initial weights."""
     from harness.devices.runtime import configure
-    from harness.distribute.single_device import Reference, facts_of
 
     with users_code(training.builder.target):
         experiment = training.experiment()
@@ -161,7 +159,7 @@ def run_reference(send: Send, training: TrainingArguments, folder: Path) -> None
             for number, history in enumerate(moved):
                 history.save(_file(folder, loop, "moved", number))
             np.savez(_file(folder, loop, "initial"), *reference.initial)
-        send(Answer({"facts": facts, "moved": len(moved)}))
+        send(Answer({"facts": facts}))
 
 
 @typed_task
@@ -175,7 +173,6 @@ def run_worker(send: Send, training: TrainingArguments, folder: Path, addresses:
 
 def _work(send: Send, training: TrainingArguments, folder: Path, index: int) -> WorkerAnswer:
     from harness.devices.loopback import restrict_listening
-    from harness.distribute.single_device import make_session
     from harness.evidence.trace import Trace
     from harness.evidence.tracing import trace
 
@@ -196,7 +193,7 @@ def _work(send: Send, training: TrainingArguments, folder: Path, index: int) -> 
             traces[loop] = trace(step)
             return traces[loop].outputs
 
-        session = make_session(experiment, loop, strategy, experiment.data)
+        session = make_session(experiment, loop, strategy)
         try:
             history = session.run(weights, experiment.data, training.steps, watch)
         except ValueError as error:

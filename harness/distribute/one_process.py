@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.distribute.arguments import TrainingArguments
 from harness.distribute.compare import Compared, compare
 from harness.distribute.dtensor_loop import DTensorLoop
 from harness.distribute.equivalence import Equivalence, count_collectives, exercised_by
@@ -16,7 +15,7 @@ from harness.distribute.facts import Facts
 from harness.distribute.history import History
 from harness.distribute.judgement import Judgement
 from harness.distribute.rules import judge_collectives, judge_rows, judge_sync, judge_updates, judge_variable_devices
-from harness.distribute.single_device import Experiment, Reference, facts_of, make_session
+from harness.distribute.single_device import Experiment, Reference, TrainingArguments, facts_of, make_session
 from harness.distribute.strategies import make_strategy
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
@@ -63,7 +62,7 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
             found = _run_dtensor(strategy_name, devices, experiment, reference)
             single = replace(single, values={**single.values, "metric": {}})
         else:
-            session = make_session(experiment, loop, strategy, experiment.data)
+            session = make_session(experiment, loop, strategy)
             found = session.run(reference.initial, experiment.data, experiment.steps, watch)
         compared = compare(found, single, moved, reference.epsilon)
         rerun = None if strategy is None else partial(_agree, experiment, facts, loop, strategy)
@@ -80,7 +79,8 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
     on = f"on {len(devices)} replicas"
     if devices[0].kind == "software-gpu":
         on += f", which are {devices.counted},"
-    return judgement.equivalence(on, traced=strategy is not None)
+    passed = f"{experiment.steps} steps {on} match the single-device run"
+    return judgement.equivalence(passed, traced=strategy is not None)
 
 
 def _run_dtensor(strategy_name: str, devices: Devices, experiment: Experiment, reference: Reference) -> History:
@@ -115,5 +115,5 @@ def _agree(
     own = [change for change in changes if change != "even"]
     reference = Reference(experiment, loop, facts, own)
     single, moved = reference.run(data, steps)
-    found = make_session(experiment, loop, strategy, data, own).run(reference.initial, data, steps)
+    found = make_session(experiment, loop, strategy, own).run(reference.initial, data, steps)
     return compare(found, single, moved, reference.epsilon).agree

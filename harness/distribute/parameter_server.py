@@ -13,10 +13,11 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from harness.devices.name import DeviceName
-from harness.distribute.arguments import TrainingArguments
 from harness.distribute.asynchronous import AsynchronousHistory
-from harness.distribute.equivalence import Equivalence, conclude
+from harness.distribute.equivalence import Equivalence
+from harness.distribute.judgement import Judgement
 from harness.distribute.multi_worker import errors_of
+from harness.distribute.single_device import TrainingArguments
 from harness.lazy import tf
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
@@ -42,39 +43,27 @@ def train_asynchronously(training: TrainingArguments, workers: int, limit_s: flo
         return [(job, WorkerFiles.create(folder, name)) for job, name in zip(made, names, strict=True)]
 
     ended = work_at_addresses(workers + 1, jobs, limit_s, needed=1)
-    steps = training.steps
-    errors = errors_of(names, ended, steps, limit_s)
-    if errors:
-        verdict, reason = conclude(errors, (), Exercised(), "")
-        return Equivalence(
-            verdict, reason, tuple(errors), Exercised(), strategy="parameter_server", loops=("custom",), steps=steps
-        )
+    judgement = Judgement("parameter_server", ("custom",), training.steps)
+    judgement.findings += errors_of(names, ended, training.steps, limit_s)
+    if judgement.findings:
+        return judgement.equivalence("")
     answer = ended[0].answer or {}
     history = TypeAdapter(AsynchronousHistory).validate_python(answer["history"])
     serial = TypeAdapter(tuple[float, ...]).validate_python(answer["serial"])
-    findings = tuple(judge_asynchronous(history, serial))
-    exercised = Exercised(programs=1, values=2 + len(history.by_worker) + len(history.variable_devices))
-    passed = f"{steps} asynchronous updates by {workers} workers, none lost, reach the loss of the single-device run"
-    verdict, reason = conclude(findings, (), exercised, passed, traced=False)
+    judgement.findings += judge_asynchronous(history, serial)
+    judgement.exercised = Exercised(programs=1, values=2 + len(history.by_worker) + len(history.variable_devices))
     stale = history.staleness
-    return Equivalence(
-        verdict,
-        reason,
-        findings,
-        exercised,
-        strategy="parameter_server",
-        loops=("custom",),
-        steps=steps,
-        measured={
-            "staleness_mean_updates": sum(stale) / len(stale),
-            "staleness_largest_updates": float(max(stale)),
-            "loss_before": history.losses[0],
-            "loss_after": history.losses[1],
-            "loss_of_one_device_after_half": serial[0],
-            "loss_of_one_device_after_all": serial[-1],
-            **{f"steps_of_worker_{number}": float(count) for number, count in enumerate(history.by_worker)},
-        },
-    )
+    judgement.measured = {
+        "staleness_mean_updates": sum(stale) / len(stale),
+        "staleness_largest_updates": float(max(stale)),
+        "loss_before": history.losses[0],
+        "loss_after": history.losses[1],
+        "loss_of_one_device_after_half": serial[0],
+        "loss_of_one_device_after_all": serial[-1],
+        **{f"steps_of_worker_{number}": float(count) for number, count in enumerate(history.by_worker)},
+    }
+    updates = f"{training.steps} asynchronous updates by {workers} workers"
+    return judgement.equivalence(f"{updates}, none lost, reach the loss of the single-device run", traced=False)
 
 
 def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) -> Iterator[Finding]:
@@ -174,8 +163,7 @@ def _train(send: Send, training: TrainingArguments, cluster: dict[str, list[str]
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     send(Started("training"))
-    build, data, name = experiment.build, experiment.data, experiment.name
-    session = AsynchronousTraining(build, strategy, coordinator, data, len(cluster["worker"]), name)
+    session = AsynchronousTraining(experiment, strategy, coordinator, len(cluster["worker"]))
     initial = session.initial()
-    history = session.run(training.steps)
-    return {"history": history, "serial": serial_losses(build, initial, data, training.steps, name)}
+    history = session.run(experiment.steps)
+    return {"history": history, "serial": serial_losses(experiment, initial)}

@@ -12,11 +12,10 @@ from pydantic import TypeAdapter
 
 from harness import session
 from harness.devices.request import resolve
-from harness.distribute.arguments import TrainingArguments
 from harness.distribute.equivalence import Equivalence
 from harness.distribute.multi_worker import train_with_workers
 from harness.distribute.parameter_server import train_asynchronously
-from harness.distribute.single_device import LOOPS, check_loops
+from harness.distribute.single_device import LOOPS, TrainingArguments, check_loops
 from harness.distribute.strategies import IN_ONE_PROCESS, STRATEGIES
 from harness.distribute.training import Data
 from harness.errors import TrainingError, UnknownStrategy, UsageError
@@ -94,9 +93,7 @@ def equivalent(
         folder.mkdir(parents=True, exist_ok=True)
         stored = (folder / f"{strategy}-data.npz").absolute()
         np.savez(stored, x=checked.x, y=checked.y)
-        training = TrainingArguments(
-            builder.module, builder.file, builder.function, str(stored), checked.batch_size, steps, chosen
-        )
+        training = TrainingArguments(builder, str(stored), checked.batch_size, steps, chosen)
         try:
             if strategy == "multi_worker":
                 found = train_with_workers(training, checked, workers, limit_s, folder)

@@ -17,6 +17,7 @@ from harness.distribute.training import Data
 from harness.errors import UsageError
 from harness.judgement.tolerance import epsilon_of_name, move
 from harness.lazy import tf
+from harness.runner.target import Builder
 
 #: By the name that a user gives.
 LOOPS: dict[str, type[Session]] = {"custom": CustomLoop, "fit": KerasFit}
@@ -33,6 +34,23 @@ class Experiment:
     loops: tuple[str, ...] = tuple(LOOPS)
 
 
+@dataclass(frozen=True)
+class TrainingArguments:
+    """An experiment for another process: the function ``build`` by name, and the file of the data."""
+
+    builder: Builder
+    data: str
+    batch_size: int
+    steps: int
+    loops: tuple[str, ...]
+
+    def experiment(self) -> Experiment:
+        """Load the function and the data."""
+        with np.load(self.data, allow_pickle=False) as stored:
+            data = Data(stored["x"], stored["y"], self.batch_size)
+        return Experiment(self.builder.load(), str(self.builder), data, self.steps, self.loops)
+
+
 def check_loops(names: Sequence[str]) -> tuple[str, ...]:
     """Return ``names``. Raise UsageError if there is none, or one is not known."""
     if isinstance(names, str) or not names or any(name not in LOOPS for name in names):
@@ -40,12 +58,12 @@ def check_loops(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def make_session(experiment: Experiment, loop: str, strategy: Any, data: Data, changes: Sequence[str] = ()) -> Session:
+def make_session(experiment: Experiment, loop: str, strategy: Any, changes: Sequence[str] = ()) -> Session:
     """Set up a loop over the training. ``strategy``: ``None`` for one device."""
     return LOOPS[loop](
         experiment.build,
         tf.distribute.get_strategy() if strategy is None else strategy,
-        data,
+        experiment.data,
         name=experiment.name,
         changes=[CHANGES[change] for change in changes],
     )
@@ -53,16 +71,14 @@ def make_session(experiment: Experiment, loop: str, strategy: Any, data: Data, c
 
 def facts_of(experiment: Experiment) -> Facts:
     """Collect what the training is made of."""
-    session = make_session(experiment, "custom", None, experiment.data)
-    assert isinstance(session, CustomLoop)
-    return collect_facts(session, experiment.data)
+    return collect_facts(make_session(experiment, "custom", None), experiment.data)
 
 
 class Reference:
     """The training on one device, set up once. ``initial`` are the weights that all runs start from."""
 
     def __init__(self, experiment: Experiment, loop: str, facts: Facts, changes: Sequence[str] = ()) -> None:
-        self.session = make_session(experiment, loop, None, experiment.data, changes)
+        self.session = make_session(experiment, loop, None, changes)
         self.initial = self.session.initial()
         self.epsilon = epsilon_of_name(facts.coarsest)
 

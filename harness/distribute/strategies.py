@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.errors import StrategyTaken, UnknownStrategy
+from harness.errors import StrategyTaken
 from harness.lazy import tf
 
 #: By the name that a user gives: what it stands for.
@@ -25,20 +25,16 @@ _made: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def make_strategy(name: str, devices: Sequence[str]) -> Any:
-    """Make the strategy over these devices (full names), or return the one that this process already has.
+    """Make ``mirrored`` or ``central_storage`` over these devices (full names), or return that of this process.
 
     The devices are always given: by default a strategy takes all it finds, and a replica's batch would change with the
     machine. A process has one strategy: each numbers its collectives from the same number on, so that those of
     a second one would be mixed up with those of the first, and fail or hang.
 
-    Raises:
-        UnknownStrategy: no such strategy works in one process.
-        StrategyTaken: this process already has another one.
+    Raise StrategyTaken if this process already has another one.
     """
     key = (name, tuple(devices))
     if key not in _made:
-        if name not in ("mirrored", "central_storage"):
-            raise UnknownStrategy(name, ("mirrored", "central_storage"))
         if _made:
             (other, taken), *_ = _made
             raise StrategyTaken(f"{name} over {', '.join(devices)}", f"{other} over {', '.join(taken)}")

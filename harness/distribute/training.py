@@ -16,6 +16,8 @@ from harness.lazy import tf
 #: What ``build`` has to return, for messages.
 ACCEPTED = "a harness.distribute.Training(model, loss, optimizer, metrics=())"
 _ACCEPTED_DATA = "accepted: (x, y), or {'x': ..., 'y': ...}, of NumPy arrays with the same number of rows"
+#: Keras dtype policies; the last two are mixed precision, which keeps the weights in float32.
+POLICIES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,14 @@ def dense_training(policy: str, features: int, units: int, outputs: int, optimiz
         ]
     )
     return Training(model, tf.keras.losses.MeanSquaredError(dtype=last), optimizer)
+
+
+def random_data(policy: str, rows: int, features: int, outputs: int, seed: int) -> tuple[Any, Any]:
+    """Make ``x [rows, features]`` and ``y [rows, outputs]`` for a training in that policy: float64, or else float32."""
+    random = np.random.default_rng(seed)
+    dtype = np.float64 if policy == "float64" else np.float32
+    x, y = (random.standard_normal((rows, width)).astype(dtype) for width in (features, outputs))
+    return x, y
 
 
 def make_metrics(given: Sequence[Any], y: Any, predicted: Any) -> list[Any]:

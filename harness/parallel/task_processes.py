@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.parallel.tasks import Script, Slot
-from harness.records import Fingerprint, Verdict
+from harness.records import Verdict
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import LAST_RESORT_S
 from harness.runner.postmortem import innermost
@@ -53,7 +53,6 @@ class TasksRecord:
     commands: tuple[str, ...]
     results: tuple[TaskResult, ...]
     complete: bool
-    fingerprint: Fingerprint | None = None
     schema_version: int = TASKS_SCHEMA_VERSION
 
 

@@ -39,14 +39,12 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         OPTION_FAIL,
         metavar="SHARE",
-        default=None,
         help="with --benchmark-compare: fail if a speedup dropped by more than this share, such as 5%%, or if nothing "
         "can be judged",
     )
     group.addoption(
         OPTION_BY_MACHINE,
         action="store_true",
-        default=False,
         help="keep runs in a folder of --benchmark-storage that is named after the fingerprint of hardware "
         "and software",
     )

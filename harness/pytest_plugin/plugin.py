@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,27 +83,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         OPTION_DEVICES,
         metavar="SPEC",
-        default=None,
         help=f"devices for this session: a device spec such as cpu:4, gpu or auto (default: ${ENVIRONMENT_DEVICES}, "
         f"else the ini key {INI_DEVICES}, else {DEFAULT_DEVICES})",
     )
     group.addoption(
         OPTION_REQUIRE,
         action="store_true",
-        default=False,
         help="fail tests that would be skipped because the configured devices do not meet their devices marker",
     )
     group.addoption(
         OPTION_SHRINK,
         action="store_true",
-        default=False,
         help="when the fixture verify fails, look for the fewest rows, devices and outputs that still fail in the same "
         "way",
     )
     group.addoption(
         OPTION_SAVE,
         metavar="DIR",
-        default=None,
         help="when the fixture verify fails, save the inputs, variables and seed in this folder, for harness replay",
     )
     speed.add_options(group)
@@ -323,7 +319,7 @@ def pytest_runtest_makereport(
         needs, configured, watch.verifications, watch.exercised or Exercised(), watch.unpassed, tuple(watch.warned)
     )
     watch.reset()
-    setattr(report, _REPORT, use.plain())
+    setattr(report, _REPORT, asdict(use))
     if state.lacking is not None and call.when == "setup" and report.skipped:
         # Point at the test, not at the line of this file that found its needs unmet.
         path, line, _ = item.reportinfo()

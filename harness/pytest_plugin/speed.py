@@ -87,19 +87,16 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         OPTION_BUDGET,
         metavar="SECONDS",
-        default=None,
         help=f"how long to measure each speedup (default: {DEFAULT_BUDGET_S:g} s)",
     )
     group.addoption(
         OPTION_PRECISION,
         metavar="SHARE",
-        default=None,
         help="measure until the confidence interval of a speedup has this half-width, such as 0.01 (default: 1%%)",
     )
     group.addoption(
         OPTION_TWICE,
         action="store_true",
-        default=False,
         help="measure each speedup twice, so that harness compare can confirm a loss from the saved files",
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from harness.atomic_file import write_atomically
+from harness.errors import InvalidRecord
 from harness.plural import plural
 from harness.records import CheckResult, Exercised, Finding, Series, Verdict, overall
 from harness.report.quantities import duration
@@ -40,14 +41,19 @@ class BurnIn:
 
     @classmethod
     def opened(cls, folder: Path, spec: str) -> BurnIn:
-        """Read what there is of the same devices; a last line that a crash cut off does not count."""
+        """Read what there is of the same devices; a last line that a crash cut off does not count.
+
+        Raise InvalidRecord if another line is damaged: what follows it is not thrown away.
+        """
         made = cls(folder / FILE, spec)
         adapter = TypeAdapter(Entry)
         lines = made.path.read_text(encoding="utf-8").splitlines(keepends=True) if made.path.exists() else []
         for number, line in enumerate(lines):
             try:
                 entry = adapter.validate_json(line)
-            except ValidationError:
+            except ValidationError as error:
+                if number < len(lines) - 1:
+                    raise InvalidRecord(made.path, f"line {number + 1} is damaged (--restart starts over)") from error
                 write_atomically(made.path, "".join(lines[:number]))
                 break
             if entry.spec == spec:

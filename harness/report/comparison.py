@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from harness.records import CheckResult, Figure, RunRecord, Verdict
 from harness.report.printable import device_label, one_line
 from harness.report.quantities import NOTHING, quantity, size
 from harness.report.terminal import make_table, print_line
-from harness.report.verdicts import STYLES, effective_verdict
+from harness.report.verdicts import STYLES
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+#: What identifies a figure across runs: check, name, place and unit.
+FigureKey: TypeAlias = tuple[str, str, str, str]
 #: Figures and differences shown in the terminal; the page and the records have all of them.
 MOST_ROWS = 40
 
@@ -88,17 +90,18 @@ class Comparison:
 def compare(columns: Sequence[Column]) -> Comparison:
     """Compare ``columns``. Checks and figures keep the order in which they first appear."""
     by_check = [{result.check: result for result in column.record.results} for column in columns]
-    by_figure = [
-        {figure_key(result, figure): figure.value for result in column.record.results for figure in result.figures}
-        for column in columns
-    ]
+    by_figure = [figures_of(column.record) for column in columns]
     checks = dict.fromkeys(check for results in by_check for check in results)
     keys = dict.fromkeys(key for values in by_figure for key in values)
     return Comparison(tuple(columns), tuple(_verdicts(checks, by_check)), tuple(_figures(keys, by_figure)))
 
 
-def figure_key(result: CheckResult, figure: Figure) -> tuple[str, str, str, str]:
-    """Identify a figure across runs by check, name, place and unit."""
+def figures_of(record: RunRecord) -> dict[FigureKey, float]:
+    """Return the values of all figures of a run."""
+    return {_key(result, figure): figure.value for result in record.results for figure in result.figures}
+
+
+def _key(result: CheckResult, figure: Figure) -> FigureKey:
     of_size = size(figure.size_bytes) if figure.size_bytes is not None else ""
     return result.check, figure.name, ", ".join(filter(None, (place(figure), of_size))), figure.unit
 
@@ -128,21 +131,16 @@ def outliers(values: Sequence[float | None]) -> frozenset[int]:
     )
 
 
-def _verdicts(checks: dict[str, None], by_check: list[dict[str, CheckResult]]) -> Iterator[Verdicts]:
+def _verdicts(checks: Iterable[str], by_check: Sequence[Mapping[str, CheckResult]]) -> Iterator[Verdicts]:
     for check in checks:
-        given = tuple(effective_verdict(results[check]) if check in results else None for results in by_check)
+        given = tuple(results[check].verdict if check in results else None for results in by_check)
         most = max(given, key=given.count)
         tied = sum(given.count(verdict) == given.count(most) for verdict in set(given)) > 1
-        yield Verdicts(
-            check,
-            given,
-            frozenset(place for place, verdict in enumerate(given) if tied or verdict != most),
-        )
+        differing = frozenset(place for place, verdict in enumerate(given) if tied or verdict != most)
+        yield Verdicts(check, given, differing)
 
 
-def _figures(
-    keys: dict[tuple[str, str, str, str], None], by_figure: list[dict[tuple[str, str, str, str], float]]
-) -> Iterator[Figures]:
+def _figures(keys: Iterable[FigureKey], by_figure: Sequence[Mapping[FigureKey, float]]) -> Iterator[Figures]:
     for key in keys:
         values = tuple(measured.get(key) for measured in by_figure)
         check, name, where, unit = key

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 from harness.errors import UsageError
 from harness.plural import plural
-from harness.records import Fingerprint, RunRecord, Verdict
-from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, figure_key
+from harness.records import Fingerprint, GpuFacts, RunRecord, Verdict
+from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, figures_of
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import TIMES, quantity
 from harness.report.terminal import finding_line, print_line
-from harness.report.verdicts import effective_verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,9 +65,9 @@ def diff(old: RunRecord, new: RunRecord) -> Diff:
     """
     _refuse_incomparable(old, new)
     before, after = ({result.check for result in record.results} for record in (old, new))
-    figures = [{figure_key(r, figure) for r in record.results for figure in r.figures} for record in (old, new)]
     differences = (*_run(old, new), *_verdicts(old, new), *_findings(old, new), *_figures(old, new))
-    return Diff((*differences, *_environment(old, new)), len(before & after), len(figures[0] & figures[1]))
+    figures = figures_of(old).keys() & figures_of(new).keys()
+    return Diff((*differences, *_environment(old, new)), len(before & after), len(figures))
 
 
 def _refuse_incomparable(old: RunRecord, new: RunRecord) -> None:
@@ -99,7 +97,7 @@ def _run(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
 
 
 def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    before, after = ({r.check: effective_verdict(r) for r in record.results} for record in (old, new))
+    before, after = ({each.check: each.verdict for each in record.results} for record in (old, new))
     for check in dict.fromkeys((*before, *after)):
         one, other = before.get(check), after.get(check)
         if one is other:
@@ -119,46 +117,41 @@ def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
 
 def _findings(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
     """Compare findings by check, kind, place and device: their figures may differ from run to run."""
-    before, after = _counted(old), _counted(new)
+    before, after = _finding_lines(old), _finding_lines(new)
     ran = {result.check for result in new.results if result.verdict in _RAN}
     for key in dict.fromkeys((*before, *after)):
-        gained = after[key][0] - before[key][0] if key in before and key in after else None
-        line = (after if key in after else before)[key][1]
-        if key not in before:
+        was, now = before.get(key, []), after.get(key, [])
+        gained, line = len(now) - len(was), (now or was)[0]
+        if not was:
             yield Difference("worse", "finding", f"new: {line}")
-        elif gained is not None and gained > 0:
+        elif gained > 0:
             yield Difference("worse", "finding", f"{gained:+} of: {line}")
         # A check that did not run cannot show that a fault is gone.
-        elif gained != 0 and key[0] in ran:
-            yield Difference("better", "finding", f"gone: {line}" if gained is None else f"{gained:+} of: {line}")
+        elif gained < 0 and key[0] in ran:
+            yield Difference("better", "finding", f"{gained:+} of: {line}" if now else f"gone: {line}")
 
 
-def _counted(record: RunRecord) -> dict[tuple[str, str, str, str], tuple[int, str]]:
-    keys: Counter[tuple[str, str, str, str]] = Counter()
-    lines: dict[tuple[str, str, str, str], str] = {}
+def _finding_lines(record: RunRecord) -> dict[tuple[str, str, str, str], list[str]]:
+    lines: dict[tuple[str, str, str, str], list[str]] = {}
     for result in record.results:
         for finding in result.findings:
             key = (result.check, finding.kind, finding.where, device_label(finding.device))
-            keys[key] += 1
-            lines.setdefault(key, shortened(f"{result.check}: {finding_line(finding)}", _LONGEST))
-    return {key: (number, lines[key]) for key, number in keys.items()}
+            lines.setdefault(key, []).append(shortened(f"{result.check}: {finding_line(finding)}", _LONGEST))
+    return lines
 
 
 def _figures(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    before, after = (
-        {figure_key(result, figure): figure for result in record.results for figure in result.figures}
-        for record in (old, new)
-    )
+    before, after = figures_of(old), figures_of(new)
     for key in dict.fromkeys((*before, *after)):
         name = one_line(" ".join(filter(None, (f"{key[0]}:", key[1], key[2]))))
         if key not in after:
             gone: Direction = "worse" if old.level == new.level else "changed"
-            yield Difference(gone, "figure", f"{name}: {quantity(before[key].value, key[3])} → not measured")
+            yield Difference(gone, "figure", f"{name}: {quantity(before[key], key[3])} → not measured")
         elif key not in before:
-            yield Difference("changed", "figure", f"{name}: not measured → {quantity(after[key].value, key[3])}")
+            yield Difference("changed", "figure", f"{name}: not measured → {quantity(after[key], key[3])}")
         else:
             shared = "CPU:" in key[2]
-            yield from _moved(name, key[3], before[key].value, after[key].value, shared=shared)
+            yield from _moved(name, key[3], before[key], after[key], shared=shared)
 
 
 def _moved(name: str, unit: str, one: float, other: float, *, shared: bool) -> Iterator[Difference]:
@@ -187,8 +180,12 @@ def _environment(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
     facts = (old.fingerprint, new.fingerprint)
     for field in fields(Fingerprint):
         one, other = (getattr(each, field.name, None) for each in facts)
-        if one != other:
-            yield Difference("changed", "environment", f"{field.name}: {_fact(one)} → {_fact(other)}")
+        if one == other:
+            continue
+        if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+            # What is the same would push what differs out of the line.
+            one, other = zip(*(pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]), strict=True)
+        yield Difference("changed", "environment", f"{field.name}: {_fact(one)} → {_fact(other)}")
     cards = [{card.label: card for card in record.cards} for record in (old, new)]
     for label in dict.fromkeys((*cards[0], *cards[1])):
         if label not in cards[1]:
@@ -203,9 +200,16 @@ def _environment(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
 def _fact(value: object) -> str:
     if value is None:
         return "unknown"
-    if isinstance(value, tuple):
-        return shortened(", ".join(str(getattr(item, "name", None) or device_label(str(item))) for item in value), 120)
-    return shortened(str(value), 120)
+    text = ", ".join(map(_item, value)) if isinstance(value, tuple) else str(value)
+    return shortened(text, _LONGEST)
+
+
+def _item(item: object) -> str:
+    """Give all that is known of a GPU, so that another one of the same name is seen; of a device, its short name."""
+    if isinstance(item, GpuFacts):
+        memory = None if item.memory_mib is None else f"{item.memory_mib:,} MiB"
+        return " ".join(filter(None, (item.name, item.uuid, item.compute_capability, memory)))
+    return device_label(str(item))
 
 
 def print_diff(console: Console, found: Diff) -> None:

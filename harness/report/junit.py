@@ -12,7 +12,7 @@ from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts
 from harness.report.printable import one_line, printable
 from harness.report.terminal import finding_line
-from harness.report.verdicts import command_name, effective_verdict, not_run
+from harness.report.verdicts import command_name, not_run
 
 #: Findings written of one check; ``run.json`` has all of them.
 MOST_FINDINGS = 200
@@ -60,8 +60,7 @@ def _case(record: RunRecord, result: CheckResult) -> ET.Element:
         "testcase",
         {"classname": _class(record), "name": one_line(result.check), "time": f"{result.elapsed_s:.3f}"},
     )
-    verdict = effective_verdict(result)
-    body = _text(result)
+    verdict, body = result.verdict, _text(result)
     if verdict is Verdict.FAIL:
         kind = result.findings[0].kind if result.findings else "FAIL"
         _end(case, "failure", result.reason, body, kind)

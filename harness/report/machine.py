@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
 
 from harness.devices.device import Device
 from harness.devices.profile import Profile
@@ -26,11 +24,6 @@ class Machine:
     devices: tuple[Device, ...]
     fingerprint: Fingerprint
     measuring: str = ""
-
-    @classmethod
-    def of(cls, answer: dict[str, object]) -> Machine:
-        """Parse the answer."""
-        return TypeAdapter(cls).validate_python(answer)
 
 
 def print_machine(console: Console, machine: Machine, profiles: tuple[Profile, ...]) -> None:

@@ -14,7 +14,6 @@ from harness.report.verdicts import (
     all_exercised,
     by_severity,
     counts,
-    effective_verdict,
     finished,
     needs_attention,
     not_run,
@@ -75,7 +74,7 @@ def _wrong(record: RunRecord) -> Iterator[str]:
         yield ("No check found a fault." if clean else "Nothing was proven: no check has a conclusive result.")
     for result in shown:
         yield ""
-        yield f"### {effective_verdict(result)} {escaped(result.check)}"
+        yield f"### {result.verdict} {escaped(result.check)}"
         yield ""
         yield f"Reason: {escaped(result.reason) or NOTHING}"
         if result.accepted_as is not None:
@@ -112,7 +111,7 @@ def _results(record: RunRecord) -> Iterator[str]:
     rows = (
         (
             result.check,
-            str(effective_verdict(result)),
+            str(result.verdict),
             "; ".join((str(result.exercised), *result.scope)),
             duration(result.elapsed_s),
         )

@@ -42,22 +42,19 @@ class LineDisplay:
 
     def note(self, text: str) -> None:
         """Show a line that stays."""
-        self._line(text)
+        print_line(self._console, text)
+        self._console.file.flush()
 
     def started(self, check: str, title: str, typical_s: float) -> None:
         """A check begins."""
         self._number += 1
         self._total = max(self._total, self._number)
-        self._line(f"[{self._number}/{self._total}] {check}: {title} (about {max(1, typical_s):.0f} s)")
+        self.note(f"[{self._number}/{self._total}] {check}: {title} (about {max(1, typical_s):.0f} s)")
 
     def finished(self, result: CheckResult) -> None:
         """A check has its result."""
         basis = str(result.exercised) if result.verdict is Verdict.PASS else " ".join(result.reason.split())
-        self._line(f"      {result.verdict} {result.check} after {result.elapsed_s:.1f} s: {basis}")
-
-    def _line(self, text: str) -> None:
-        print_line(self._console, text)
-        self._console.file.flush()
+        self.note(f"      {result.verdict} {result.check} after {result.elapsed_s:.1f} s: {basis}")
 
 
 class BarDisplay:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.plural import plural
@@ -16,7 +16,7 @@ _MOST_TESTS = 10
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """How a test used devices since its last report. It travels between processes as plain values (:meth:`plain`).
+    """How a test used devices since its last report. It travels between processes as what ``asdict`` makes of it.
 
     ``needed``: whether the test asks for devices, by a fixture or the marker. ``configured`` describes the devices,
     ``None`` where they were not configured. ``unpassed`` counts verifications that did not pass. ``warned``: what those
@@ -30,14 +30,9 @@ class DeviceUse:
     unpassed: int = 0
     warned: tuple[str, ...] = ()
 
-    def plain(self) -> dict[str, Any]:
-        """Convert to dictionaries, lists, texts and numbers."""
-        exercised = {**asdict(self.exercised), "devices": list(self.exercised.devices)}
-        return {**asdict(self), "exercised": exercised, "warned": list(self.warned)}
-
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> DeviceUse:
-        """Convert back from :meth:`plain`."""
+        """Convert back; tuples may have become lists on the way."""
         exercised = {**plain["exercised"], "devices": tuple(plain["exercised"]["devices"])}
         return cls(**{**plain, "exercised": Exercised(**exercised), "warned": tuple(plain["warned"])})
 

@@ -14,7 +14,6 @@ from harness.report.verdicts import STYLES, finished, spec_and_devices
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import IO
 
     from rich.console import Console
     from rich.table import Table
@@ -30,8 +29,8 @@ SHORT_CELL = 36
 PLAIN_WIDTH = 120
 
 
-def console_for(stream: IO[str]) -> Console:
-    """Open a console on ``stream``, as wide as the terminal, or of a fixed width without one.
+def stdout_console() -> Console:
+    """Open a console on standard output, as wide as the terminal, or of a fixed width without one.
 
     When the reader goes away (``harness validate | head``), the output stops and the run goes on.
     """
@@ -41,11 +40,11 @@ def console_for(stream: IO[str]) -> Console:
         def on_broken_pipe(self) -> None:
             self.quiet = True
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
+            os.dup2(nowhere, self.file.fileno())
             os.close(nowhere)
 
-    width = PLAIN_WIDTH if not stream.isatty() and "COLUMNS" not in os.environ else None
-    return SilencedConsole(file=stream, width=width, highlight=False, emoji=False)
+    width = PLAIN_WIDTH if not sys.stdout.isatty() and "COLUMNS" not in os.environ else None
+    return SilencedConsole(width=width, highlight=False, emoji=False)
 
 
 def print_report(console: Console, record: RunRecord, path: Path | None, page: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The verdict that a result counts as, results in order of severity, totals, and colours."""
+"""Results in order of severity, totals, and colours."""
 
 from __future__ import annotations
 
@@ -20,25 +20,19 @@ STYLES = {
 SEVERITY = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.SKIP, Verdict.PASS)
 
 
-def effective_verdict(result: CheckResult) -> Verdict:
-    """Give the verdict of ``result``; a FAIL that is accepted as known counts as WARN."""
-    accepted = result.accepted_as is not None and result.verdict is Verdict.FAIL
-    return Verdict.WARN if accepted else result.verdict
-
-
 def needs_attention(result: CheckResult) -> bool:
     """Whether the result is more than a plain pass."""
-    return effective_verdict(result) is not Verdict.PASS or bool(result.findings)
+    return result.verdict is not Verdict.PASS or bool(result.findings)
 
 
 def by_severity(results: Iterable[CheckResult]) -> list[CheckResult]:
     """Sort the results, the worst first, otherwise in their order."""
-    return sorted(results, key=lambda result: SEVERITY.index(effective_verdict(result)))
+    return sorted(results, key=lambda result: SEVERITY.index(result.verdict))
 
 
 def counts(results: Iterable[CheckResult]) -> dict[Verdict, int]:
     """Count the results of each verdict that occurs."""
-    given = [effective_verdict(result) for result in results]
+    given = [result.verdict for result in results]
     return {verdict: given.count(verdict) for verdict in SEVERITY if verdict in given}
 
 

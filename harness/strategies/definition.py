@@ -131,6 +131,8 @@ def infer(step: Step, types: dict[str, Value], *, exact: bool) -> Value:
     for name in step.reads:
         if name not in types:
             step.fault(f"{name!r} is not known", "arguments, variables and earlier values: " + ", ".join(types))
+    first = step.reads[0]
+    step.require(types[first].batched, f"{first!r} has no batch axis", "an argument or a step with the batch axis")
     value = step.infer(types)
     return replace(value, stable=exact or not is_float(value.dtype))
 

@@ -59,9 +59,9 @@ class Argument(Compact):
         known = self.value(dtype, exact=exact)
         shape = (rows, *self.shape) if known.batched else self.shape
         if self.below is not None:
-            array: NDArray[Any] = integers(seed, self.name, shape, 0, self.below)
+            array: NDArray[Any] = integers(seed, self.name, shape, self.below)
         elif known.dtype == "bool":
-            array = integers(seed, self.name, shape, 0, 2)
+            array = integers(seed, self.name, shape, 2)
         elif exact or not is_float(known.dtype):
             array = _whole(seed, self.name, shape, int(known.bound))
         else:
@@ -107,7 +107,7 @@ class Variable(Compact):
 
 def _whole(seed: int, name: str, shape: tuple[int, ...], limit: int) -> NDArray[np.int64]:
     """Integers from ``-limit`` to ``limit`` without 0, which would hide its factors."""
-    array = integers(seed, name, shape, 0, 2 * limit)
+    array = integers(seed, name, shape, 2 * limit)
     return np.where(array < limit, array - limit, array - limit + 1)
 
 
@@ -117,10 +117,10 @@ def uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]
     return numbers * 2.0**-23 - 1.0
 
 
-def integers(seed: int, name: str, shape: tuple[int, ...], low: int, high: int) -> NDArray[np.int64]:
-    """Int64 numbers from ``low`` to ``high - 1``."""
+def integers(seed: int, name: str, shape: tuple[int, ...], below: int) -> NDArray[np.int64]:
+    """Int64 numbers from 0 to ``below - 1``."""
     numbers: NDArray[np.int64] = (_raw(seed, name, shape) >> np.uint64(33)).astype(np.int64)
-    return numbers % (high - low) + low
+    return numbers % below
 
 
 def _raw(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.uint64]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from harness.devices.device import Devices
 from harness.errors import UsageError, VerificationError
@@ -21,7 +19,7 @@ _TEMPLATE = '''\
 """Verifies one generated program. Exits with 0 if it passes, and with 1 and the findings if it does not."""
 
 import sys
-{imports}
+
 import harness
 from harness.devices.device import Devices
 {make_parallel_import}from harness.strategies import {names}
@@ -31,7 +29,7 @@ program = {program}
 if __name__ == "__main__":
     devices = {devices}
     built = program.build(devices.host)
-    inputs = {inputs}
+    inputs = program.inputs()
     parallel = {make_parallel}(built.fn, devices, axis=program.axis, broadcast=program.broadcast)
     try:
         verification = harness.assert_parallel(
@@ -49,10 +47,6 @@ if __name__ == "__main__":
         sys.exit(str(error))
     print(verification)
 '''
-_ARRAY_IMPORTS = """from math import inf, nan  # noqa: F401
-
-import numpy as np
-"""
 
 
 def assert_program(
@@ -115,8 +109,6 @@ def script(
     *,
     make_parallel: Callable[..., Any] | str = "harness:make_parallel",
     modes: Sequence[str] = ("eager", "graph"),
-    inputs: Mapping[str, Any] | None = None,
-    literal: bool = False,
     seed: int = 0,
 ) -> str:
     """Return a Python script that verifies the program and exits with 1 unless it passes.
@@ -129,23 +121,17 @@ def script(
         make_parallel: makes the parallel callable, with the signature of ``harness.make_parallel``: a function at the
             top level of a module, or its name as ``"module:function"``, which the script imports.
         modes: as for ``harness.verify``.
-        inputs: the arrays, if not ``program.inputs()``. The script contains them.
-        literal: whether the script contains ``program.inputs()`` too, instead of making the arrays from the seed.
         seed: of the projection, as for ``harness.verify``.
     """
     module, function = _address(make_parallel)
     ours = (module, function) == ("harness", "make_parallel")
-    arrays = program.inputs() if inputs is None and literal else inputs
     text = program_text(program)
-    names = sorted({*re.findall(r"\b([A-Z]\w+)\(", text)})
     return _TEMPLATE.format(
-        imports="" if arrays is None else _ARRAY_IMPORTS,
         make_parallel_import="" if ours else f"from {module} import {function}\n",
         make_parallel="harness.make_parallel" if ours else function,
-        names=", ".join(names) if arrays is None else ", ".join([*names, "numpy_dtype"]),
+        names=", ".join(sorted(set(re.findall(r"\b([A-Z]\w+)\(", text)))),
         program=text,
         devices=_devices_text(devices),
-        inputs="program.inputs()" if arrays is None else _nest_text(dict(arrays)),
         modes=tuple(modes),
         seed=seed,
     )
@@ -187,15 +173,3 @@ def _devices_text(devices: Devices | str) -> str:
         f"    devices = Devices([by_name[name] for name in {list(devices.names)!r}], spec={devices.spec!r}, "
         "host=devices.host)"
     )
-
-
-def _nest_text(nest: Any) -> str:
-    if isinstance(nest, Mapping):
-        return "{" + ", ".join(f"{key!r}: {_nest_text(value)}" for key, value in nest.items()) + "}"
-    if isinstance(nest, (tuple, list)):
-        inner = ", ".join(_nest_text(value) for value in nest)
-        return f"({inner},)" if isinstance(nest, tuple) else f"[{inner}]"
-    array = np.asarray(nest)
-    # float64 holds every value of the smaller float types, and its repr is read back exactly.
-    wide = array.astype(np.float64) if array.dtype.kind not in "iub" else array
-    return f"np.array({wide.tolist()!r}).reshape({array.shape}).astype(numpy_dtype({array.dtype.name!r}))"

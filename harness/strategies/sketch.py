@@ -125,24 +125,22 @@ class Sketch:
             return self.choose(known)
         return self.argument(shape) if self.room() and len(shape) >= self.axis else None
 
-    def add(self, step: Step | None) -> bool:
+    def add(self, step: Step | None) -> None:
         """Add the step, unless it would make the program square, large or badly conditioned."""
         if step is None or (step.needs_rows and not self.rows):
-            return False
+            return
         value = infer(step, self.types, exact=self.exact)
         sizes = (self.rows, *value.shape)
         if len(set(sizes)) < len(sizes) or min(value.shape, default=2) < 2 or value.size > _LARGEST_ROW:
-            return False
+            return
         if not self.exact and self.differentiable and value.bound > _LARGEST_VALUE and value.below is None:
-            return False
+            return
         name = f"v{len(self.steps)}"
         self.steps.append(step)
         self.types[name] = value
         if (self.exact or not self.differentiable) and not self.stays_exact([name]):
             self.steps.pop()
             del self.types[name]
-            return False
-        return True
 
     def stays_exact(self, outputs: Sequence[str]) -> bool:
         """Whether all values and gradients of these outputs are exact integers."""

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from harness.distribute.training import POLICIES, Training, dense_training, random_data
 from harness.errors import UsageError
 from harness.lazy import tf
 from harness.strategies.steps.step import Compact
 
-if TYPE_CHECKING:
-    from harness.distribute.training import Training
-
 #: Keras optimizers by name, the simplest first.
 OPTIMIZERS = ("SGD", "SGD with momentum", "RMSprop", "Adagrad", "Adam", "AdamW")
-#: Keras dtype policies; the last two are mixed precision.
-POLICIES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 _FEATURES, _OUTPUTS = 5, 3
 
 
@@ -34,7 +29,7 @@ class TrainingSetup(Compact):
         rows: of all the data.
         batch_size: rows of a whole batch, over all replicas; the last batch has the rows that are left.
         steps: how many steps to take.
-        policy: one of :data:`POLICIES`.
+        policy: one of :data:`~harness.distribute.training.POLICIES`.
         units: of the hidden layer.
         seed: of the data.
     """
@@ -50,15 +45,10 @@ class TrainingSetup(Compact):
 
     def data(self) -> tuple[Any, Any]:
         """Make the arrays ``x [rows, 5]`` and ``y [rows, 3]``, float32 or float64."""
-        random = np.random.default_rng(self.seed)
-        dtype = np.float64 if self.policy == "float64" else np.float32
-        x = random.standard_normal((self.rows, _FEATURES)).astype(dtype)
-        return x, random.standard_normal((self.rows, _OUTPUTS)).astype(dtype)
+        return random_data(self.policy, self.rows, _FEATURES, _OUTPUTS, self.seed)
 
     def build(self) -> Training:
         """Build the training, as ``harness.distribute.equivalent`` needs it."""
-        from harness.distribute.training import dense_training
-
         kind, _, momentum = self.optimizer.partition(" with ")
         options = {"momentum": 0.9} if momentum else {}
         optimizer = getattr(tf.keras.optimizers, kind)(self.learning_rate, **options)
@@ -82,7 +72,7 @@ def training_setups(
     Args:
         replicas: how many replicas divide a batch.
         optimizers: names from :data:`OPTIMIZERS` to draw from.
-        policies: names from :data:`POLICIES` to draw from.
+        policies: names from :data:`~harness.distribute.training.POLICIES` to draw from.
         max_steps: the most steps.
         even: whether the last batch can be divided among the replicas too, as Keras's ``fit`` needs it.
     """

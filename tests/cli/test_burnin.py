@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.burnin import burn
+from harness.errors import InvalidRecord
 from harness.records import CheckResult, Exercised, Finding, Fingerprint, Series, Verdict
 from harness.report.burnin import MOST_POINTS, BurnIn
 from harness.report.recording import Recording
@@ -88,6 +89,17 @@ def test_it_goes_on_where_it_was_stopped_and_a_line_that_was_cut_off_does_not_co
     again.add(99.0, 4, result("memory"))
     assert len(BurnIn.opened(tmp_path, "gpu").entries) == 6, "what follows it counts"
     assert BurnIn.opened(tmp_path, "gpu:2").entries == [], "other devices are another burn-in"
+
+
+def test_a_damaged_line_among_others_costs_none_of_them(tmp_path: Path) -> None:
+    kept = BurnIn.opened(tmp_path, "gpu")
+    burn(kept, 20.0, Rounds(), recording(tmp_path), Clock())
+    first, second, *rest = kept.path.read_text(encoding="utf-8").splitlines(keepends=True)
+    damaged = "".join([first, second[: len(second) // 2] + "\n", *rest])
+    kept.path.write_text(damaged, encoding="utf-8")
+    with pytest.raises(InvalidRecord, match=r"burnin\.jsonl: line 2 is damaged \(--restart starts over\)"):
+        BurnIn.opened(tmp_path, "gpu")
+    assert kept.path.read_text(encoding="utf-8") == damaged
 
 
 def test_what_went_on_is_one_burn_in(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import sample_records as samples
 
 from harness.errors import UsageError
-from harness.records import CheckResult, Exercised, Figure, Finding, RunRecord, Verdict
+from harness.records import CheckResult, Exercised, Figure, Finding, GpuFacts, RunRecord, Verdict
 from harness.report.diff import conclusion, diff
 
 FINDING = Finding("value", "output y", samples.full("CPU:1"), "1.0", "1.001", "off by 1e-3")
@@ -123,6 +123,16 @@ def test_the_environment_is_told_and_no_judgement_of_it_save_of_a_card_that_is_g
     ((direction, _, what),) = directions(record, swapped)
     assert direction == "changed"
     assert what.endswith("GPU-other")
+
+
+def test_another_gpu_of_the_same_name_is_seen_in_the_environment() -> None:
+    same = (GpuFacts("H100", "GPU-0", "9.0", 81559),) * 7
+    old, new = (
+        replace(samples.clean(), fingerprint=samples.fingerprint(gpus=(*same, GpuFacts("H100", uuid, "9.0", memory))))
+        for uuid, memory in (("GPU-a", 81559), ("GPU-b", 40448))
+    )
+    line = "gpus: H100 GPU-a 9.0 81,559 MiB → H100 GPU-b 9.0 40,448 MiB"
+    assert directions(old, new) == [("changed", "environment", line)]
 
 
 def test_a_described_machine_is_no_match_for_hardware() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from harness.records import Exercised
 from harness.report.session import DeviceUse, SessionTotals
@@ -8,8 +9,8 @@ from harness.report.session import DeviceUse, SessionTotals
 
 def test_what_a_test_says_travels_as_plain_values() -> None:
     said = DeviceUse(True, "4 devices", 2, Exercised(1, 2, 3, 4, 5, ("/CPU:0", "/CPU:1")), 1)
-    assert DeviceUse.from_plain(json.loads(json.dumps(said.plain()))) == said
-    assert DeviceUse.from_plain(json.loads(json.dumps(DeviceUse().plain()))) == DeviceUse()
+    assert DeviceUse.from_plain(json.loads(json.dumps(asdict(said)))) == said
+    assert DeviceUse.from_plain(json.loads(json.dumps(asdict(DeviceUse())))) == DeviceUse()
 
 
 def test_a_session_without_tests_that_need_devices_says_nothing() -> None:

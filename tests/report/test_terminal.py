@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.records import Card, CheckResult, Exercised, Finding, RunRecord, Verdict, exit_code, overall
 from harness.report.markdown import report_markdown
-from harness.report.terminal import FINDINGS_SHOWN, console_for, print_report
+from harness.report.terminal import FINDINGS_SHOWN, print_report, stdout_console
 
 CPU1 = "/job:localhost/replica:0/task:0/device:CPU:1"
 PASSED = CheckResult("vector-add", Verdict.PASS, "the same bits", "", Exercised(2, 300000, ops=8, devices=("a", "b")))
@@ -111,7 +111,8 @@ def test_nothing_is_cut_off_on_a_narrow_terminal() -> None:
 
 def test_where_there_is_no_terminal_the_width_is_fixed_and_there_is_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    console = console_for(io.StringIO())
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    console = stdout_console()
     assert console.width == 120
     assert not console.is_terminal
 

@@ -108,7 +108,7 @@ def test_a_planted_violation_is_found(tmp_path: Path, file: str, text: str, why:
     [
         ("judgement/a.py", "from harness.devices.name import DeviceName\nfrom harness.errors import HarnessError"),
         ("judgement/a.py", "from harness.judgement import values"),
-        ("cli/a.py", "import typer\nfrom harness import __version__\nfrom harness.report.terminal import console_for"),
+        ("cli/a.py", "import typer\nfrom harness import __version__\nfrom harness.report.terminal import make_table"),
         ("pytest_plugin/a.py", "import pytest"),
         ("distribute.py", "from harness.distribute.run import equivalent"),
         ("strategies/a.py", "from hypothesis import strategies"),

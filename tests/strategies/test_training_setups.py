@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from harness.distribute.training import POLICIES
 from harness.errors import UsageError
 from harness.strategies import TrainingSetup, sample, training_setups
-from harness.strategies.training import OPTIMIZERS, POLICIES
+from harness.strategies.training import OPTIMIZERS
 
 
 @given(st.data(), st.integers(1, 4), st.booleans())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.records import RunRecord, Verdict, overall
+from harness.records import RunRecord, overall
 from harness.report.comparison import RULE, Comparison, Figures
 from harness.report.html.environment import render
 from harness.report.html.page import environment_facts, machine_name
 from harness.report.quantities import NOTHING
-from harness.report.verdicts import SEVERITY, all_exercised
+from harness.report.verdicts import all_exercised
 
 #: Rows of figures shown, those with an outlier first.
 MOST_ROWS = 2000
@@ -34,7 +34,7 @@ def comparison_page(comparison: Comparison) -> str:
             }
             for place, column in enumerate(comparison.columns)
         ],
-        verdict=worst(comparison),
+        verdict=overall(column.record.verdict for column in comparison.columns),
         verdicts=[
             (row.check, [(verdict, place in row.outliers) for place, verdict in enumerate(row.verdicts)])
             for row in comparison.verdicts
@@ -51,11 +51,6 @@ def comparison_page(comparison: Comparison) -> str:
 
 def _row(row: Figures) -> tuple[tuple[str, str, str], list[tuple[str, bool]]]:
     return (row.name, row.where or NOTHING, row.check), row.shown
-
-
-def worst(comparison: Comparison) -> Verdict:
-    """Find the worst verdict of the runs."""
-    return min((column.record.verdict for column in comparison.columns), key=SEVERITY.index, default=overall(()))
 
 
 def _environment(records: list[RunRecord]) -> list[tuple[str, list[tuple[str, bool]]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 
 import jinja2
 from markupsafe import Markup
@@ -29,8 +28,6 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(count=count, device=device_label, duration=duration, one_line=one_line, plural=plural)
-    sheet = files("harness.report.html").joinpath("templates").joinpath("style.css").read_text(encoding="utf-8")
-    environment.globals["style"] = Markup(sheet)  # noqa: S704 - shipped with the harness
     return environment
 
 

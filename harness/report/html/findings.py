@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.printable import device_label
-from harness.report.verdicts import by_severity, effective_verdict, needs_attention, replay_of
+from harness.report.verdicts import by_severity, needs_attention, replay_of
 
 #: Findings shown of one check; ``run.json`` has all of them.
 MOST_FINDINGS = 40
@@ -19,7 +19,6 @@ def results_to_show(record: RunRecord) -> list[dict[str, object]]:
     return [
         {
             "result": result,
-            "verdict": effective_verdict(result),
             "reason": "" if _says_the_same(result) else result.reason,
             "findings": [_view(finding) for finding in _worst_first(result)[:MOST_FINDINGS]],
             "more": max(0, len(result.findings) - MOST_FINDINGS),

@@ -24,7 +24,6 @@ from harness.report.verdicts import (
     all_exercised,
     command_name,
     counts,
-    effective_verdict,
     finished,
     not_run,
     replay_of,
@@ -87,7 +86,7 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         exercised_table=_exercised(record),
         scopes=[(result.check, result.scope) for result in record.results if result.scope],
         environment=environment_facts(record.fingerprint),
-        replays=[(effective_verdict(result), result.check, replay_of(record, result)) for result in record.results],
+        replays=[(result.verdict, result.check, replay_of(record, result)) for result in record.results],
         command=" ".join(record.command),
     )
 
@@ -138,7 +137,7 @@ def _exercised(record: RunRecord) -> Table:
         rows.append(
             (
                 result.check,
-                str(effective_verdict(result)),
+                str(result.verdict),
                 *(count(each) if each else NOTHING for each in numbers),
                 _devices(done.devices, all_devices),
                 duration(result.elapsed_s),

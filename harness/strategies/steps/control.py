@@ -31,7 +31,7 @@ class Branch(Step):
         self.require(self.on in CONDITIONS, f"on={self.on!r}", ", ".join(CONDITIONS))
         fits = bool(x.shape) and x.shape[-1:] == w.shape == v.shape and not w.batched and not v.batched
         self.require(
-            x.batched and fits,
+            fits,
             f"w has shape {w.shape} and v {v.shape} for features {x.shape}",
             "the shape of the last features",
         )
@@ -87,7 +87,7 @@ class Loop(Step):
         last = x.shape[-1:]
         if self.v is None:
             self.require(
-                x.batched and bool(last) and w.shape == last,
+                bool(last) and w.shape == last and not w.batched,
                 f"w has shape {w.shape} for features {x.shape}",
                 "the shape of the last features",
             )
@@ -96,7 +96,7 @@ class Loop(Step):
         fits = (
             len(w.shape) == 2 and w.shape[:1] == last and v.shape == w.shape[::-1] and not w.batched and not v.batched
         )
-        self.require(x.batched and fits, f"w {w.shape}, v {v.shape} for {x.shape}", "(i, j) and (j, i)")
+        self.require(fits, f"w {w.shape}, v {v.shape} for {x.shape}", "(i, j) and (j, i)")
         return Value(x.shape, x.dtype, max(x.bound, 2 * w.shape[1] * v.bound))
 
     def apply(self, values: Mapping[str, Any]) -> Any:

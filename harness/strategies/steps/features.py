@@ -68,7 +68,7 @@ class Combine(Step):
         self.require(self.how in COMBINATIONS, f"how={self.how!r}", ", ".join(COMBINATIONS))
         joined = self.how == "concat"
         fits = bool(x.shape) and x.shape[:-1] == y.shape[:-1] if joined else x.shape == y.shape
-        self.require(x.batched and y.batched and fits, f"features {x.shape} and {y.shape}", "features that fit")
+        self.require(y.batched and fits, f"features {x.shape} and {y.shape}", "features that fit")
         self.require(x.dtype == y.dtype, f"types {x.dtype} and {y.dtype}", "the same type")
         shape = {"concat": (*x.shape[:-1], sum(v.shape[-1] for v in (x, y) if v.shape)), "stack": (2, *x.shape)}
         bound = {"add": x.bound + y.bound, "sub": x.bound + y.bound, "mul": x.bound * y.bound}
@@ -108,7 +108,7 @@ class Select(Step):
 
     def infer(self, types: Types) -> Value:
         on, x = types[self.on], types[self.x]
-        self.require(on.batched and on.stable, f"on={self.on!r} may differ by an ulp", "an argument or integers")
+        self.require(on.stable, f"on={self.on!r} may differ by an ulp", "an argument or integers")
         self.require(x.shape[: len(on.shape)] == on.shape, f"on has features {on.shape}", f"the first of {x.shape}")
         y = x if self.y is None else types[self.y]
         self.require(
@@ -144,7 +144,7 @@ class Normalise(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(self.how in NORMALISATIONS, f"how={self.how!r}", ", ".join(NORMALISATIONS))
-        self.require(x.batched and bool(x.shape), f"features {x.shape}", "a batch with features")
+        self.require(bool(x.shape), f"features {x.shape}", "a batch with features")
         self.require(self.eps > 0, f"eps={self.eps}", "a positive number")
         bound = 1.0 if self.how == "length" else sqrt(x.shape[-1])
         return Value(x.shape, x.dtype, bound, levelled=self.how == "layer")
@@ -172,7 +172,7 @@ class Reduce(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(self.how in REDUCTIONS, f"how={self.how!r}", ", ".join(REDUCTIONS))
-        self.require(x.batched and 0 <= self.axis < len(x.shape), f"axis={self.axis}", f"an axis of {x.shape}")
+        self.require(0 <= self.axis < len(x.shape), f"axis={self.axis}", f"an axis of {x.shape}")
         length = x.shape[self.axis]
         bound = {"sum": x.bound * length, "logsumexp": x.bound + log(length)}.get(self.how, x.bound)
         return Value(x.shape[: self.axis] + x.shape[self.axis + 1 :], x.dtype, bound)
@@ -196,7 +196,7 @@ class Reshape(Step):
 
     def infer(self, types: Types) -> Value:
         x = types[self.x]
-        self.require(x.batched and prod(self.shape) == x.size, f"shape={self.shape}", f"{x.size} features per row")
+        self.require(prod(self.shape) == x.size, f"shape={self.shape}", f"{x.size} features per row")
         return Value(self.shape, x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -216,7 +216,7 @@ class Transpose(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = sorted(self.order) == list(range(len(x.shape)))
-        self.require(x.batched and fits, f"order={self.order}", f"a permutation of the axes of {x.shape}")
+        self.require(fits, f"order={self.order}", f"a permutation of the axes of {x.shape}")
         return Value(tuple(x.shape[axis] for axis in self.order), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:

@@ -21,7 +21,7 @@ class Gather(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = bool(x.shape and self.indices) and all(0 <= index < x.shape[-1] for index in self.indices)
-        self.require(x.batched and fits, f"indices={self.indices}", f"indices into the last axis of {x.shape}")
+        self.require(fits, f"indices={self.indices}", f"indices into the last axis of {x.shape}")
         return Value((*x.shape[:-1], len(self.indices)), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -43,9 +43,7 @@ class Slice(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = bool(x.shape) and self.start >= 0 and 1 <= self.size <= x.shape[-1] - self.start
-        self.require(
-            x.batched and fits, f"start={self.start}, size={self.size}", f"a range within the last axis of {x.shape}"
-        )
+        self.require(fits, f"start={self.start}, size={self.size}", f"a range within the last axis of {x.shape}")
         return Value((*x.shape[:-1], self.size), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -61,7 +59,7 @@ class Pick(Step):
 
     def infer(self, types: Types) -> Value:
         x, ids = types[self.x], types[self.ids]
-        _require_ids(self, ids, x.shape[0] if x.batched and x.shape else 0)
+        _require_ids(self, ids, x.shape[0] if x.shape else 0)
         return Value((*ids.shape, *x.shape[1:]), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -107,9 +105,7 @@ class Remap(Step):
 
     def infer(self, types: Types) -> Value:
         ids = types[self.ids]
-        self.require(
-            ids.batched and ids.below is not None, f"{self.ids} is not an index", "integers from 0 up to a known bound"
-        )
+        self.require(ids.below is not None, f"{self.ids} is not an index", "integers from 0 up to a known bound")
         self.require(
             min(self.times, self.plus) >= 0 < self.below,
             f"times={self.times}, plus={self.plus}, below={self.below}",
@@ -130,7 +126,7 @@ class Argmax(Step):
 
     def infer(self, types: Types) -> Value:
         x = types[self.x]
-        self.require(x.batched and bool(x.shape) and x.dtype != "bool", f"features {x.shape}", "number features")
+        self.require(bool(x.shape) and x.dtype != "bool", f"features {x.shape}", "number features")
         self.require(x.stable, f"x={self.x!r} may differ by an ulp", "an argument, integers or exact values")
         return Value(x.shape[:-1], "int32", x.shape[-1] - 1, below=x.shape[-1])
 

@@ -23,7 +23,7 @@ class Dense(Step):
         x, w = types[self.x], types[self.w]
         self.require(len(w.shape) == 2 and not w.batched, f"w has shape {w.shape}", "a matrix")
         inner, outer = reversed(w.shape) if self.transposed else w.shape
-        self.require(x.batched and x.shape[-1:] == (inner,), f"x has features {x.shape}", f"{inner} last features")
+        self.require(x.shape[-1:] == (inner,), f"x has features {x.shape}", f"{inner} last features")
         return Value((*x.shape[:-1], outer), x.dtype, inner * x.bound * w.bound)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -78,7 +78,7 @@ class Gain(Step):
 
 
 def _require_suffix(step: Step, x: Value, weight: Value, name: str) -> None:
-    fits = x.batched and not weight.batched and len(weight.shape) and x.shape[-len(weight.shape) :] == weight.shape
+    fits = not weight.batched and len(weight.shape) and x.shape[-len(weight.shape) :] == weight.shape
     step.require(
         bool(fits), f"{name} has shape {weight.shape} for features {x.shape}", "the shape of the last features"
     )
@@ -120,7 +120,7 @@ class Einsum(Step):
             for letter, size in zip(letters, value.shape, strict=True):
                 same = sizes.setdefault(letter, size) == size
                 self.require(same, f"{letter!r} is both {sizes[letter]} and {size}", "one size for each letter")
-        known = types[self.x].batched and set(result[1:]) <= set(sizes)
+        known = set(result[1:]) <= set(sizes)
         self.require(
             known, f"equation={self.equation!r}", "the batch first, and in the result only letters of the operands"
         )
@@ -160,7 +160,7 @@ class _Convolution(Step):
         x, k = types[self.x], types[self.k]
         axes = self.AXES
         fits = len(x.shape) == axes + 1 and len(k.shape) == axes + 2 and k.shape[axes] == x.shape[axes]
-        self.require(x.batched and not k.batched and fits, f"features {x.shape}, kernel {k.shape}", "matching channels")
+        self.require(not k.batched and fits, f"features {x.shape}, kernel {k.shape}", "matching channels")
         self.require(self.padding in ("SAME", "VALID"), f"padding={self.padding!r}", "'SAME' or 'VALID'")
         inside = all(width <= length for length, width in zip(x.shape, k.shape[:axes], strict=False))
         self.require(

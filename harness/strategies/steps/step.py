@@ -71,7 +71,10 @@ class Compact:
 
 @dataclass(frozen=True, repr=False)
 class Step(Compact, ABC):
-    """One step: it reads values by name, and its result is the value ``v<position of the step>``."""
+    """One step: it reads values by name, and its result is the value ``v<position of the step>``.
+
+    The first value that it reads has the batch axis, and so has the result.
+    """
 
     #: Name of the kind of step, as ``programs(kinds=...)`` takes it: the class's in lower case.
     KIND: ClassVar[str]
