@@ -182,9 +182,9 @@ def computing_findings(
         rate = _rate(each)
         if each.kind == "card" and each.card is not None:
             sure = (
-                "at every index"
+                "at every shard index"
                 if each.sure
-                else "but there were too few trials to tell whether the device or the index is the cause"
+                else "but there were too few trials to tell whether the device or its shard index is the cause"
             )
             sure = "no other device to compare with" if len(cards) == 1 else sure
             yield finding(
@@ -206,8 +206,8 @@ def computing_findings(
                 expected="the exact result",
                 found=rate,
                 message=message.rstrip("; "),
-                next_step="no device is to blame: each one got this index in turn, and all were wrong; look at the "
-                "program and its libraries, and try another version of TensorFlow and the driver",
+                next_step="no device is to blame: each of them got this index in turn and gave wrong results; try "
+                "another version of TensorFlow, its libraries and the driver",
                 subject=name,
             )
         else:
@@ -219,8 +219,8 @@ def computing_findings(
                 expected="the exact result",
                 found=rate,
                 message=message.rstrip(": "),
-                next_step=f"no device is to blame, because {', '.join(cards)} agree; look at the host's processor and "
-                "memory and at the libraries, and try another version of TensorFlow",
+                next_step=f"no device is to blame, because {', '.join(cards)} agree; test the host's processor and "
+                "memory, and try another version of TensorFlow and its libraries",
             )
 
 
@@ -245,14 +245,14 @@ def copying_findings(
                 pair=(each.source, each.card),
             )
         else:
-            way = "into" if each.kind == "into" else "out of"
+            way, does = ("into", "receives") if each.kind == "into" else ("out of", "sends")
             yield finding(
                 "corruption",
                 cards[each.card],
                 f"copies {way} {each.card}",
                 expected="the data that was sent",
                 found=rate,
-                message=f"corrupts copies {way} it {rate}, whatever device is at the other end",
+                message=f"corrupts copies that it {does} {rate}, whichever device is at the other end",
                 next_step=REPLACE,
             )
 

@@ -50,9 +50,9 @@ def load_hardware_profile(path: Path | str) -> CardProfile:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise InvalidProfile(path, "the file", error.strerror, "a TOML file that can be read") from error
+        raise InvalidProfile(path, "", error.strerror, "a readable TOML file") from error
     except UnicodeDecodeError as error:
-        raise InvalidProfile(path, "the file", "other bytes", "UTF-8 text") from error
+        raise InvalidProfile(path, "", "not UTF-8 text", "a readable TOML file") from error
     return read_hardware_document(Path(path), text).profile()
 
 

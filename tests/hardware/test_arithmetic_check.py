@@ -168,7 +168,7 @@ def test_a_core_that_is_slow_for_a_while_is_no_more_than_a_warning() -> None:
 def test_rates_of_logical_cpus_are_told_and_not_judged() -> None:
     tenth = _run(NumpyMachine(cpus(4), facts=CPU_SOFTWARE, speed={"CPU:1": 0.1}))
     assert tenth.verdict is Verdict.PASS
-    assert any("not judged: rates compared with the median of 4 on logical CPUs" in each for each in tenth.scope)
+    assert any("not judged: rates compared with the median of 4 logical CPUs" in each for each in tenth.scope)
     assert not any(each.startswith("rates judged against") for each in tenth.scope)
 
 

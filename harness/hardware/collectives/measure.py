@@ -68,8 +68,8 @@ class Collectives:
             raise UsageError(f"collective {kind!r}; accepted: {', '.join(KINDS)}")
         known = algorithms_for(self._devices)
         if algorithm not in known:
-            there = ", ".join(known) or "none, because that takes two or more devices of this process"
-            raise UsageError(f"algorithm {algorithm!r}: accepted here: {there}")
+            there = ", ".join(known) or "none, because collectives need two or more devices of this process"
+            raise UsageError(f"algorithm {algorithm!r} does not work on these devices; accepted: {there}")
         if kind == "reduce-scatter":
             self._require_shares(tensors)
         if algorithm == "nccl" and isinstance(described := loaded(), DescribedGpus):
@@ -84,7 +84,8 @@ class Collectives:
         rows = int(tensors[0].shape[0]) if tensors[0].shape.rank else 0
         if not rows or rows % len(self._devices):
             raise UsageError(
-                f"reduce-scatter of {plural(rows, 'row')}; accepted: a multiple of {len(self._devices)} cards"
+                f"reduce-scatter of {plural(rows, 'row')}; accepted: a multiple of {len(self._devices)}, the number of "
+                "devices"
             )
 
     def _by_ops(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
