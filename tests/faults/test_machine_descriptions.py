@@ -150,8 +150,12 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         # Faults that hide or undo one another.
         (text(2, H100, "zeros pair = [0, 1]", "stale pair = [0, 1]"), "fault[0].kind", "hides this one (fault[1])"),
         (text(2, H100, "wrong-card card = 1", "wrong-card card = 1"), "fault[0].kind", "each kind of fault once"),
-        (text(2, H100, "misnumbered cards = [0, 1]", "misnumbered cards = [1, 0]"), "fault[0].kind", "repeats it"),
-        (text(2, H100, "stuck-bit card = 1", "stuck-bit card = 1, value = 0"), "fault[0].kind", "repeats it"),
+        (
+            text(2, H100, "misnumbered cards = [0, 1]", "misnumbered cards = [1, 0]"),
+            "fault[0].kind",
+            "repeats this one",
+        ),
+        (text(2, H100, "stuck-bit card = 1", "stuck-bit card = 1, value = 0"), "fault[0].kind", "repeats this one"),
         (text(2, H100, "slow card = 0", "slow card = 1", "slow card = 0, factor = 0.3"), "fault[0].kind", "fault[2]"),
         (text(1, H100, "collective-drop card = 0"), "fault[0].kind", "a collective needs two cards"),
     ],

@@ -127,7 +127,7 @@ def test_cards_of_other_models_need_not_have_the_same_bits() -> None:
 def test_another_algorithm_of_a_convolution_on_one_card_is_a_warning_that_says_why() -> None:
     outcome = _run(NumpyMachine(FOUR, change=wrong_element("convolution float32", "GPU:1", 0.0)))
     assert outcome.verdict is Verdict.WARN
-    assert "choose another" in outcome.findings[0].message
+    assert "pick a different one" in outcome.findings[0].message
 
 
 def test_other_bits_in_a_second_run_are_nondeterminism() -> None:

@@ -316,10 +316,10 @@ def test_collectives_are_exact_by_every_algorithm(answers: dict[str, Any]) -> No
 
 def test_a_collective_that_cannot_be_is_refused_before_it_hangs(answers: dict[str, Any]) -> None:
     seen = answers["collectives"]
-    assert "accepted here: ring, hierarchical-copy, reduce-to-one" in seen["nccl"]
+    assert "does not work on these devices; accepted: ring, hierarchical-copy, reduce-to-one" in seen["nccl"]
     assert "accepted: all-reduce, all-gather, reduce-scatter, broadcast" in seen["kind"]
     assert "2 arrays for 3 cards" in seen["too few"]
-    assert "a multiple of 3 cards" in seen["odd"]
+    assert "a multiple of 3, the number of devices" in seen["odd"]
 
 
 def test_what_the_machine_says_of_itself(answers: dict[str, Any]) -> None:

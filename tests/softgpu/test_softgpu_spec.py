@@ -43,7 +43,7 @@ def test_a_spec_is_parsed(text: str, spec: SoftwareGpuSpec) -> None:
         ("softgpu:0", "at least 1 device is needed"),
         ("softgpu:4x1", "a software GPU needs 16 MiB or more"),
         ("softgpu:2x0", "a software GPU needs 16 MiB or more"),
-        ("softgpu:2x65537", "a software GPU has 65,536 MiB at most"),
+        ("softgpu:2x65537", "a software GPU has at most 65,536 MiB"),
         ("softgpu:2000", "at most 1024 devices are supported"),
         ("softgpu", "say how many software GPUs"),
         ("softgpu:", "say how many software GPUs"),
