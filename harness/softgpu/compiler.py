@@ -45,7 +45,7 @@ class Compiler:
         if done.returncode != 0:
             why = f"{self.command[0]} failed: {_first_error(log)}"
             raise SoftwareGpusUnavailable(
-                why, f"read {log}, or name another compiler with the environment variable CXX"
+                why, f"see {log}, or name another compiler with the environment variable CXX"
             )
 
 
