@@ -123,15 +123,15 @@ class DevicesAlreadyConfigured(HarnessError, RuntimeError):
 
 
 class DevicesUnavailable(HarnessError, RuntimeError):
-    """Fewer devices are available than requested."""
+    """Fewer devices are available than requested. ``advice``: what to do, where fewer devices would not help."""
 
-    def __init__(self, asked: str, needed: str, available: Sequence[str]) -> None:
+    def __init__(self, asked: str, needed: str, available: Sequence[str], advice: str = "") -> None:
         self.asked = asked
         self.needed = needed
         self.available = tuple(available)
+        self.advice = advice or "request fewer devices, or logical CPUs with 'cpu:N'"
         super().__init__(
-            f"device spec {asked!r} needs {needed}; available: {', '.join(self.available) or 'none'}; request fewer "
-            "devices, or logical CPUs with 'cpu:N'"
+            f"device spec {asked!r} needs {needed}; available: {', '.join(self.available) or 'none'}; {self.advice}"
         )
 
 

@@ -323,7 +323,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class CardVerdict:
-    """What to do with one GPU, or with the link between two: ``replace``, ``reseat``, ``cool``.
+    """What to do with one GPU, or with the link between two: ``replace``, ``reseat``, ``improve its cooling``.
 
     ``labels`` are those of the devices on the card, or of the two ends of a link, the source first. ``reasons`` are the
     messages of its two strongest findings, of ``findings`` in all.

@@ -29,7 +29,8 @@ def run(context: CheckContext) -> CheckOutcome:
     return tally.outcome(
         f"{plural(count, 'distinct device')}; each ran its own op with the right result; an op for a "
         "missing device is refused",
-        "compare with `harness devices`; configure the devices before anything else uses TensorFlow",
+        "compare these names with the output of `harness devices`; configure the devices before anything else uses "
+        "TensorFlow",
     )
 
 

@@ -58,8 +58,8 @@ def run(context: CheckContext) -> CheckOutcome:
     _judge_accuracy("single-device", single_accuracy, tally)
     return tally.outcome(
         f"{STEPS} steps on {len(devices)} devices match the single-device run; accuracy on "
-        f"{len(images) - TRAINING_IMAGES} test images {sharded_accuracy:.1%}, on one device {single_accuracy:.1%}",
-        "look at the first step that differs: likely causes are a mean of means and dropped images",
+        f"{len(images) - TRAINING_IMAGES} test images: {sharded_accuracy:.1%}, on one device: {single_accuracy:.1%}",
+        "look at the first step that differs: likely causes are a plain mean of the shards' means, and dropped images",
     )
 
 

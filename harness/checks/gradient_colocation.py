@@ -35,12 +35,12 @@ def run(context: CheckContext) -> CheckOutcome:
     tally.measured["misplaced_gradient_ops_seen_in_control"] = len(seen)
     if not seen:
         tally.unproven(
-            "the control failed: it runs backward ops on the wrong device on purpose, but verify reported none "
+            "the control run has backward ops on the wrong device on purpose, but verify reported none of them "
             f"({control.verdict}: {control.reason})"
         )
     return tally.outcome(
-        f"all {tally.exercised.gradient_ops} backward ops ran on the device of their forward op; verify detects "
-        "misplaced ones in a control run without colocation",
+        f"all {tally.exercised.gradient_ops} backward ops ran on the device of their forward op; verify "
+        "detected misplaced ones in a control run without colocation",
         "read the findings: each names a backward op, where it ran and where its forward op ran",
     )
 

@@ -46,7 +46,8 @@ def run(context: CheckContext) -> CheckOutcome:
     return tally.outcome(
         f"A^{POWER} + B^{POWER} equals NumPy's float64 result; {POWER - 1} products ran on {pair[0].parsed.short} and "
         f"{POWER - 1} on {pair[1].parsed.short}",
-        "read the findings: an op-placement finding names the misplaced chain, a value finding the wrong side",
+        "read the findings: an op-placement finding names the products that ran on the wrong device; a value finding "
+        "names the program with the wrong numbers",
     )
 
 
@@ -92,7 +93,9 @@ def _judge_chains(parallel: Any, inputs: dict[str, Any], pair: Devices, tally: T
         tally.measured[f"products_of_{name}"] = ran[device.name]
         if ran[device.name] != POWER - 1:
             found = ", ".join(f"{count} on {where}" for where, count in sorted(ran.items())) or "none"
-            message = f"{ran[device.name]} of its {POWER - 1} products ran on {device.parsed.short}"
+            message = (
+                f"{ran[device.name]} of the {POWER - 1} products of {name.upper()}^{POWER} ran on {device.parsed.short}"
+            )
             tally.fail("op-placement", f"the chain of {name}", f"{POWER - 1} products", found, message, device.name)
 
 

@@ -48,7 +48,7 @@ def run(context: CheckContext) -> CheckOutcome:
     return tally.outcome(
         f"{STEPS} steps by fit and by a custom loop, with a half-size last batch, match the single-device run; "
         "replicas hold identical bits and run the same collectives",
-        "read the findings: each names the step, and where the cause is known the layer, loss or optimizer option",
+        "read the findings: each names the step and, where the cause is known, the layer, loss or optimizer option",
     )
 
 

@@ -45,7 +45,7 @@ def run(context: CheckContext) -> CheckOutcome:
     reached = ", ".join(f"{weight:.3f}" for weight in sharded.weights[-1])
     return tally.outcome(
         f"{STEPS:,} steps on {len(devices)} devices match the single-device run; w = [{reached}]",
-        "look at the first step that differs: likely causes are a mean of means and dropped rows",
+        "look at the first step that differs: likely causes are a plain mean of the shards' means, and dropped rows",
     )
 
 

@@ -36,8 +36,8 @@ def run(context: CheckContext) -> CheckOutcome:
     tally.require_devices(devices)
     return tally.outcome(
         f"split, added on {len(devices)} devices and concatenated: bit-identical to the single-device result",
-        "read the findings: value means that rows were dropped or permuted; op-placement means that an addition ran "
-        "elsewhere",
+        "read the findings: a value finding means that rows were dropped or permuted; an op-placement finding means "
+        "that an addition ran on another device",
     )
 
 

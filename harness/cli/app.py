@@ -157,7 +157,7 @@ def trace_function(
         made = Trace.load(kept)
     console = stdout_console()
     if not made.ops:
-        say(f"{found}: TensorFlow executed no op for it")
+        say(f"{found}: TensorFlow executed no op for this function")
         raise typer.Exit(ExitCode.UNKNOWN)
     console.print(made.table())
     if "software GPU" in str(answer["reason"]):

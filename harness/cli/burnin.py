@@ -81,7 +81,7 @@ def burnin(
         recording.results_are(kept.results())
         code = ended.exit_code
         recording.cut_short(code)
-        say("stopped; the same command continues, and --restart starts over")
+        say("stopped; run the same command again to continue, or with --restart to start over")
     except HarnessError as error:
         recording.results_are(kept.results())
         recording.cut_short(exit_code(error), str(error))

@@ -51,7 +51,7 @@ def compare(
 
     Each change has an interval, corrected for the number of benchmarks. A command writes its measurements to a JSON
     file, whose path replaces {json} in the command. Without {json}, the path is passed to pytest as --benchmark-json,
-    in PYTEST_ADDOPTS. What commands print goes to files in a folder, whose path is shown. It stays if one fails.
+    in PYTEST_ADDOPTS. What the commands print goes to a folder, whose path is shown; it is kept if a command fails.
 
     Exit codes: 0: no loss; 1: a loss; 2: a usage error or a damaged file; 3: UNKNOWN, not comparable or nothing
     compared.
@@ -66,8 +66,8 @@ def compare(
         ways = [way for way in (files, ab, revisions) if way]
         if len(ways) != 1:
             raise UsageError(
-                f"found {len(ways)} of BASE.json NEW.json, --ab CMD_A CMD_B and --ab-revisions REV_A REV_B; "
-                "accepted: exactly one of them"
+                f"{plural(len(ways), 'comparison')} given; accepted: exactly one of BASE.json NEW.json, --ab CMD_A "
+                "CMD_B and --ab-revisions REV_A REV_B"
             )
         if ab is not None:
             judgement = _commands(ab, rounds, rules)
@@ -127,7 +127,7 @@ def _in_turn(
     from harness.speed.gate import judge_rounds, order_of
 
     order = order_of(rounds)
-    say(f"{len(order)} runs, A B B A; until they end, their output is in {kept}")
+    say(f"{len(order)} runs in the order A B B A; until they end, their output is in {kept}")
     found: dict[str, list[SavedRun]] = {"A": [], "B": []}
     for number, version in enumerate(order, 1):
         which = "AB".index(version)

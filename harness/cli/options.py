@@ -54,7 +54,10 @@ def spec_of(devices: str, machine: str | None) -> str:
     if machine is None:
         return devices
     if devices != "auto":
-        raise UsageError(f"--devices {devices} with --fake; accepted: one of the two; the file names the devices")
+        raise UsageError(
+            f"--devices {devices} cannot be combined with --fake, whose machine description already names the devices; "
+            "remove one of them"
+        )
     if not machine.startswith("@") and not machine.endswith(".toml"):
         raise UsageError(f"--fake {machine}; accepted: a .toml file, or @NAME for a shipped description")
     return f"softgpu:{machine}"

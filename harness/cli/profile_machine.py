@@ -26,7 +26,7 @@ def profile_machine(
     """Measure the rates that this machine's devices reach, and write them as a hardware profile.
 
     It measures matrix products in each dtype, memory, and copies with the host and between devices, a few times each.
-    It takes the fastest time of each device, and the median over the devices. Run nothing else meanwhile.
+    It takes the fastest time of each device, and writes the median over the devices. Run nothing else meanwhile.
     The file names this machine's devices and the date, and is used in the same way as those in profiles/hardware. Logs
     go to DIR/logs.
     """

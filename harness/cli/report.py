@@ -35,7 +35,7 @@ def report(
 ) -> None:
     """Render a saved run again: report.html, report.md and junit.xml. TensorFlow is not needed.
 
-    Several runs are laid side by side in comparison.html, with outliers marked. The exit code says whether the report
+    Several runs are shown side by side in comparison.html, with outliers marked. The exit code says whether the report
     was written; the verdicts are in the output.
     """
     from harness.report.terminal import stdout_console
@@ -82,7 +82,7 @@ def _lay_side_by_side(console: Console, columns: list[Column], folder: Path) -> 
 
 def diff_runs(
     old: Annotated[Path, typer.Argument(metavar="OLD.json", help="A saved run, or the folder that it is in.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW.json", help="The later one.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW.json", help="A later run, or its folder.")],
 ) -> None:
     """Show what changed: verdicts, findings that are new or gone, figures that moved by more than 8%, the environment.
 

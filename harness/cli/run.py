@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def run_tasks(
     scripts: Annotated[
         list[str],
-        typer.Argument(metavar="SCRIPT.py …", help="Python programs; with arguments in quotes: 'train.py --rate 0.1'."),
+        typer.Argument(
+            metavar="SCRIPT.py …", help="Python programs; quote a program with arguments: 'train.py --rate 0.1'."
+        ),
     ],
     devices: Annotated[
         str,
@@ -38,7 +40,7 @@ def run_tasks(
 
     A GPU is selected by its UUID in CUDA_VISIBLE_DEVICES, a CPU by CPU affinity with one thread. If there are more
     programs than devices, the rest wait in a queue. Output goes to DIR/logs/task-N.log, the record to DIR/tasks.json.
-    A program that fails, hangs or uses another one's GPU memory is reported; the others continue. ^C ends all.
+    A program that fails, hangs or uses the GPU memory of another is reported; the others continue. ^C ends all.
 
     Exits with 0 if all programs exited with 0, and with 1 otherwise.
     """

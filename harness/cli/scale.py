@@ -51,9 +51,9 @@ def scale_function(
 ) -> None:
     """Show how a function's time changes with the number of devices.
 
-    FUNCTION is called once in each process, with the keyword argument devices: a sequence, each with a name for
-    tf.device. It returns a callable without arguments, which does all of the work on those devices. With --weak,
-    FUNCTION is also given scale, the number of devices, and the callable has to do scale times as much work. A
+    FUNCTION is called once in each process, with the keyword argument devices: a sequence of devices, each with a
+    name for tf.device. It returns a callable without arguments, which does all of the work on those devices. With
+    --weak, FUNCTION is also given scale, the number of devices, and the callable has to do scale times as much work. A
     measured time ends when what the callable returns has been computed.
 
     Each device set is measured in N processes, a fresh one in each round, in random order. Prints the speedup and the

@@ -26,8 +26,9 @@ def serve(
 ) -> None:
     """Start TensorFlow's server and offer this host's devices to other hosts, until ^C.
 
-    Prints its address, HOST:PORT, on one line. Without --bind only this machine can reach it. TensorFlow's gRPC has no
-    password: anyone who reaches the port can run any op, and read and write files, as the user who serves.
+    Prints the address of the server, HOST:PORT, on one line. Without --bind only this machine can reach it.
+    TensorFlow's gRPC has no password: anyone who reaches the port can run any op, and read and write files, as the
+    user who serves.
     """
     from harness.devices.host_server import start_server
     from harness.devices.kinds.kind import MAX_COUNT

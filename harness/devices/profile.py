@@ -78,7 +78,7 @@ def _device_spec(path: Path, text: str) -> DeviceSpec:
     except InvalidSpec as error:
         raise InvalidProfile(path, "spec", text, f"{accepted} ({error.why})") from error
     if not isinstance(spec, DeviceSpec):
-        raise InvalidProfile(path, "spec", text, f"{accepted} (a profile cannot name another one)")
+        raise InvalidProfile(path, "spec", text, f"{accepted} (a profile cannot name another profile)")
     if not spec.IN_PROFILE:
         raise InvalidProfile(path, "spec", text, accepted)
     return spec.within(path.parent)
@@ -90,5 +90,5 @@ def _check_memory(path: Path, spec: DeviceSpec, growth: bool | None, limit_mib: 
         raise InvalidProfile(path, "memory.limit_mib", limit_mib, "growth = true or limit_mib, not both")
     key, found = ("memory.growth", growth) if growth is not None else ("memory.limit_mib", limit_mib)
     if found is not None and not isinstance(spec, GpuSpec):
-        why = "gpu:NxM sets the limit itself" if isinstance(spec, LogicalGpuSpec) else "it is for real GPUs"
-        raise InvalidProfile(path, key, found, f"no such key with spec = '{spec}' ({why}: spec = 'gpu' or 'gpu:N')")
+        why = "gpu:NxM sets the limit itself" if isinstance(spec, LogicalGpuSpec) else "it is for real GPUs alone"
+        raise InvalidProfile(path, key, found, f"this key only with spec = 'gpu' or 'gpu:N' ({why}), not '{spec}'")

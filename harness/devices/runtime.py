@@ -120,7 +120,7 @@ def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) 
             if servers is not None:
                 servers.stop()
             raise DevicesAlreadyConfigured(
-                f"devices that TensorFlow cannot change any more ({error})", requested
+                f"devices that TensorFlow can no longer change ({error})", requested
             ) from error
         if servers is not None:
             running = connect(tensorflow, servers)

@@ -112,7 +112,7 @@ def irrevocable(tensorflow: Any, wanted: RuntimeSettings) -> str | None:
     cpu = config.list_physical_devices("CPU")[0]
     growth = any(gpu.growth for gpu in wanted.gpus)
     if growth and config.get_logical_device_configuration(cpu) is not None:
-        return "logical CPUs, after which TensorFlow ignores memory growth"
+        return "logical CPUs, which make TensorFlow ignore memory growth"
     return None
 
 

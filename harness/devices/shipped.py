@@ -18,4 +18,4 @@ def shipped_folder(kind: str) -> Path:
         if folder.is_dir():
             return folder
     places = " nor ".join(str(folder) for folder in folders)
-    raise FileNotFoundError(f"the shipped files of {kind} are missing: neither {places} exists; install again")
+    raise FileNotFoundError(f"the shipped files of {kind} are missing: neither {places} exists; reinstall the package")

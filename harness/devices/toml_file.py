@@ -88,7 +88,7 @@ def _first_error(data: object, error: ValidationError, model: type[BaseModel]) -
         accepted = field.description or first["msg"]
         return key, found, f"a finite number: {accepted}" if first["type"] == "finite_number" else accepted
     keys = list(tables[0].model_fields)
-    return key, found, "no such key; the keys here are " + ", ".join(keys) + did_you_mean(first["loc"][-1], keys)
+    return key, found, "only the keys " + ", ".join(keys) + did_you_mean(first["loc"][-1], keys)
 
 
 def _within(found: object, part: int | str) -> object:

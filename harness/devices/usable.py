@@ -34,7 +34,7 @@ def configure_usable(spec: str) -> Devices:
     if inventory.gpus or not inventory.unusable:
         return configure(spec)
     error = cuda_error()
-    cause = "" if error is None else f", cuInit fails with error {error}"
+    cause = "" if error is None else f" (cuInit fails with error {error})"
     broken = nvml_error()
     there = f"the driver has {plural(len(inventory.unusable), 'GPU')}" if broken is None else f"NVML fails ({broken})"
     why = f"no GPU can be used: {there}, but TensorFlow uses none{cause}"

@@ -69,9 +69,9 @@ def _from_gradients(case: Case) -> Iterator[Finding]:
                 f"gradients, {step}",
                 None,
                 of_one,
-                f"{times} these",
-                f"the gradients {alike} {times} those of one device, with {replicas} replicas; divide the sum of the "
-                "losses of a replica's rows by the number of rows in the batch, and add up the replicas' gradients",
+                f"{times} as large",
+                f"the gradients {alike} {times} those of one device, with {replicas} replicas; in each replica, divide "
+                "the summed loss by the number of rows in the whole batch, and add up the replicas' gradients",
             )
         elif _is_multiple(case, 1) and _is_updated_by(case, factor):
             yield Finding(
@@ -79,9 +79,9 @@ def _from_gradients(case: Case) -> Iterator[Finding]:
                 f"weights, {step}",
                 None,
                 "an update by the gradients",
-                f"an update by {times} these",
-                f"the weights change {times} as much as on one device, with the same gradients and {replicas} "
-                "replicas; add up the replicas' gradients once, either by all_reduce or in the optimizer",
+                f"an update by {times} the gradients",
+                f"the weights change {times} as much as on one device, although the gradients are the same; add up the "
+                f"gradients of the {replicas} replicas only once, either by all_reduce or in the optimizer",
             )
 
 
@@ -127,8 +127,8 @@ def _from_metrics(case: Case) -> Iterator[Finding]:
             None,
             "the totals of all replicas",
             "other values, with correct weights, slots and gradients",
-            "Keras does not add up metrics, nor the loss that fit reports, over the replicas of this strategy: the "
-            "training is correct, the reported numbers are not",
+            "under this strategy, Keras does not combine the metrics of the replicas, nor the loss that fit reports: "
+            "the training is correct, but the reported numbers are not",
         )
 
 
@@ -145,8 +145,8 @@ def _from_sums(case: Case) -> Iterator[Finding]:
                 None,
                 f"{added.whole:.6g} added to the loss of the first batch",
                 f"{added.whole / replicas:.6g}, only 1/{replicas} of that",
-                f"layer {added.layer} adds a sum over the rows of the batch to the loss, but the losses of layers are "
-                f"divided by the number of replicas ({replicas}); add a mean over the rows, or multiply by the number "
+                f"layer {added.layer} adds a sum over the rows of the batch to the loss, but Keras divides layer "
+                f"losses by the number of replicas ({replicas}); add a mean over the rows, or multiply by the number "
                 "of replicas",
             )
 

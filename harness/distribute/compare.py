@@ -67,7 +67,7 @@ class Compared:
         """One finding for each quantity: the first step, and at this step the variable that is furthest off."""
         for name, want, got in self.structure[:1]:
             kind = "missing-gradient" if name.startswith("gradient") and got == "missing" else "structure"
-            count = f"{plural(len(self.structure), 'such difference')} from the single-device run"
+            count = f"{plural(len(self.structure), 'difference')} in structure from the single-device run"
             yield Finding(kind, name, None, want, got, count, mode=loop)
         groups: dict[str, list[Difference]] = {}
         for difference in self.differences:

@@ -133,7 +133,7 @@ def _refused(loop: str, why: str) -> Finding:
         "error",
         f"{loop} under MultiWorkerMirroredStrategy",
         None,
-        "it runs",
+        "a training without an error",
         why,
         "Keras's fit does not work with several processes: it fails in Keras's own code; use a custom loop",
     )

@@ -101,7 +101,7 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
             device,
             "/job:ps",
             device,
-            "a variable is not on a parameter server: it was created outside the strategy's scope",
+            "a variable is not on a parameter server: it was created outside strategy.scope()",
         )
     after = history.losses[1]
     bound = max(serial) + (max(serial) - min(serial))
@@ -118,14 +118,20 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
 
 
 def _lost(what: str, want: int, got: int) -> Finding:
-    lost = f"{plural(want - got, 'lost update')}" if got < want else f"{plural(got - want, 'update')} too many"
+    if got < want:
+        message = (
+            f"{plural(want - got, 'lost update')}: two workers read the same value, and the later write overwrote the "
+            "earlier one; use assign_add"
+        )
+    else:
+        message = f"{plural(got - want, 'update')} too many: a step added to the counter more than once"
     return Finding(
         "update-count",
         what,
         None,
         f"{want}, one for each step",
         str(got),
-        f"{lost}: two workers read the same value, and the later write overwrites the earlier one; use assign_add",
+        message,
     )
 
 

@@ -24,13 +24,13 @@ def judge_rows(histories: Sequence[History], data: Data) -> list[Finding]:
             continue
         lost, extra = (want - given).total(), (given - want).total()
         message = (
-            f"{plural(lost, 'row')} of the batch went to no replica, and {plural(extra, 'row')} "
-            "too many went to the replicas"
+            f"{plural(lost, 'row')} of the batch went to no replica, and the replicas got {plural(extra, 'row')} "
+            "too many"
         )
         if len(parts) > 1 and parts[0] and all(part == parts[0] for part in parts):
             message = (
-                f"all {len(parts)} replicas were given the same {len(parts[0])} rows: each reads all the data instead "
-                "of its part; select the part by InputContext.input_pipeline_id"
+                f"all {len(parts)} replicas were given the same {plural(len(parts[0]), 'row')}: each reads all the "
+                "data instead of its part; select the part by InputContext.input_pipeline_id"
             )
         elif len(parts) > 1 and all(len(part) == want.total() for part in parts):
             message = (
@@ -48,7 +48,7 @@ def judge_updates(history: History, single: History, worker: str = "") -> Iterat
     place = f"{worker}, " if worker else ""
     for step, (got, want) in enumerate(zip(history.iterations, single.iterations, strict=False)):
         if got != want:
-            why = "it runs once per shard or replica instead of once per step" if got > want else "one was skipped"
+            why = "it runs once per shard or replica instead of once per step" if got > want else "an update is missing"
             message = f"the optimizer counted {got} updates in {plural(step + 1, 'step')}: {why}"
             yield Finding(
                 "update-count",
@@ -89,7 +89,8 @@ def judge_sync(history: History) -> Iterator[Finding]:
             device,
             f"the same bits as on {_short(history.devices[0])}",
             f"{difference:.3g} away",
-            "a replica's copy differs from the first replica's: it missed an update, or only one of them was changed",
+            "a replica's copy of the variable differs from the first replica's copy: the replica missed an update, or "
+            "the program changed only one of the copies",
             mode=history.loop,
         )
 
@@ -116,7 +117,8 @@ def judge_workers(histories: Sequence[History]) -> Iterator[Finding]:
                 history.devices[0] if history.devices else None,
                 "the bits of worker 0",
                 f"{float(abs(got - want).max()):.3g} away",
-                f"worker {number} has a different value from worker 0: it missed an update, or made a different one",
+                f"the values of workers 0 and {number} differ: worker {number} missed an update, or made a different "
+                "one",
                 mode=history.loop,
             )
 
@@ -136,7 +138,7 @@ def judge_variable_devices(history: History, expected: Sequence[str]) -> Iterato
             devices[0] if devices else None,
             ", ".join(map(_short, expected)),
             ", ".join(map(_short, devices)) or "no device",
-            "a variable or slot is not where the strategy keeps its variables: it was created outside its scope",
+            "a variable or slot is not where the strategy keeps its variables: it was created outside strategy.scope()",
             mode=history.loop,
         )
 

@@ -45,8 +45,9 @@ class Session(ABC):
             if tf.keras.distribution.distribution() is not None:
                 tf.keras.distribution.set_distribution(None)
                 raise TrainingError(
-                    f"{name} sets a keras.distribution, which Keras accepts with TensorFlow and then ignores: "
-                    "everything would run on one device; remove it, and choose a strategy here"
+                    f"{name} sets a keras.distribution, which Keras ignores with TensorFlow: "
+                    "everything would run on one device; remove it, and choose a strategy in "
+                    "harness.distribute.equivalent"
                 )
             if not self.model.built:
                 self.model(data.x[:1])

@@ -54,7 +54,9 @@ class TrainingArguments:
 def check_loops(names: Sequence[str]) -> tuple[str, ...]:
     """Return ``names``. Raise UsageError if there is none, or one is not known."""
     if isinstance(names, str) or not names or any(name not in LOOPS for name in names):
-        raise UsageError(f"loops={names!r}; accepted: a sequence of {', '.join(LOOPS)}, at least one")
+        raise UsageError(
+            f"loops={names!r}; accepted: a list or tuple with one or more of {' and '.join(map(repr, LOOPS))}"
+        )
     return tuple(names)
 
 

@@ -174,9 +174,9 @@ def computing_findings(
         rate, where, subject = _rate(each), "known answers", ""
         if each.kind == "card":
             sure = (
-                "at every index"
+                "at every shard index"
                 if each.sure
-                else "but there were too few trials to tell whether the device or the index is the cause"
+                else "but there were too few trials to tell whether the device or its shard index is the cause"
             )
             sure = "no other device to compare with" if len(cards) == 1 else sure
             message, step = f"computes wrong results {rate}, {sure}; {details.get(each.card or '', '')}", REPLACE
@@ -184,14 +184,14 @@ def computing_findings(
             where = subject = f"index {each.index}"
             message = f"results at shard {where} are wrong on every device, {rate}; {details.get(where, '')}"
             step = (
-                "no device is to blame: each one got this index in turn, and all were wrong; look at the program and "
-                "its libraries, and try another version of TensorFlow and the driver"
+                "no device is to blame: each of them got this index in turn and gave wrong results; try another "
+                "version of TensorFlow, its libraries and the driver"
             )
         else:
             message = f"all {len(cards)} devices agree on a wrong result: {next(iter(details.values()), '')}"
             step = (
-                f"no device is to blame, because {', '.join(cards)} agree; look at the host's processor and memory "
-                "and at the libraries, and try another version of TensorFlow"
+                f"no device is to blame, because {', '.join(cards)} agree; test the host's processor and memory, "
+                "and try another version of TensorFlow and its libraries"
             )
         yield finding(
             "corruption",
@@ -215,9 +215,9 @@ def copying_findings(
             where = f"{each.source} -> {label}"
             message = f"the copy {where} delivers wrong data {rate}; {details.get(where, '')}".rstrip("; ")
         else:
-            way = "into" if each.kind == "into" else "out of"
+            way, does = ("into", "receives") if each.kind == "into" else ("out of", "sends")
             where = f"copies {way} {label}"
-            message = f"corrupts copies {way} it {rate}, whatever device is at the other end"
+            message = f"corrupts copies that it {does} {rate}, whichever device is at the other end"
         yield finding(
             "corruption",
             cards[label],

@@ -167,7 +167,7 @@ def _xid(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding
                 f"Xid {then}",
                 expected="no Xid",
                 found=text,
-                message=f"was reported by the driver with Xid {text} {then}",
+                message=f"raised Xid {text} {then}, according to the driver",
                 next_step=next((_XID_STEPS[code] for code in of_card if code in _XID_STEPS), _XID_STEP),
                 severity=severity if of_card else Verdict.WARN,
                 subject="Xid",

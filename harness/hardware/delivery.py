@@ -37,8 +37,8 @@ def judge_delivery(
 
 def _text(mismatch: Mismatch, words: int) -> str:
     if mismatch.count == words and mismatch.found == 0:
-        return f"zeros arrived instead of all {words:,} words"
-    return f"{mismatch.count:,} of {words:,} words differ, the first is word {mismatch.first_word}"
+        return f"all {words:,} words arrived as zeros"
+    return f"{mismatch.count:,} of {words:,} words wrong, the first is word {mismatch.first_word}"
 
 
 def _of_memory(machine: Machine, sent: Buffer, source: str, target: str, pattern: Pattern, size: int) -> Finding | None:
@@ -46,16 +46,16 @@ def _of_memory(machine: Machine, sent: Buffer, source: str, target: str, pattern
     cards = {card.label: card for card in machine.cards}
     at_source = machine.mismatch(sent, pattern)
     if at_source.count:
-        return judge_pattern(cards[source], pattern, "of a copy, before it was sent", 0, at_source)
+        return judge_pattern(cards[source], pattern, "of the copy test, before the copy", 0, at_source)
     # Write the same pattern there without a copy: a stuck cell shows again.
     written = machine.fill(target, size, pattern)
     there = machine.mismatch(written, pattern)
     if there.count:
-        return judge_pattern(cards[target], pattern, "of a copy, written there", 0, there)
+        return judge_pattern(cards[target], pattern, "of the copy test, written again", 0, there)
     for label in (source, target):
         made = _made(machine, label, min(size, _MOST_BYTES), pattern)
         if made.count:
-            return judge_pattern(cards[label], pattern, "of a copy, written there", 0, made)
+            return judge_pattern(cards[label], pattern, "of the copy test, written again", 0, made)
     return None
 
 

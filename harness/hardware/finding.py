@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from harness.records import Card, Finding, Verdict
 
 FREE_MEMORY = (
-    "look for another process that holds its memory (nvidia-smi) and stop it; if there is none, reset the card"
+    "look for another process that holds the memory (on a GPU: nvidia-smi), and stop that process; if there is none, "
+    "reset the GPU"
 )
-RESET = "stop its programs and reset it (nvidia-smi --gpu-reset), or reboot the node"
-WATCH = "watch its count (nvidia-smi -q -d ECC): replace it if the rate grows"
+RESET = "stop the programs that use it and reset it (nvidia-smi --gpu-reset), or reboot the node"
+WATCH = "watch its error count (nvidia-smi -q -d ECC), and replace the card if the count grows faster"
 LINK = (
     "look at nvidia-smi topo -m, at ACS and IOMMU in the BIOS (peer copies need them off), and at the bridge between "
-    "the two"
+    "the two devices"
 )
-REPLACE = "take it out of service, run the vendor's diagnostic (dcgmi diag -r 3) and have it replaced"
+REPLACE = "take it out of service, run its vendor's diagnostic (for a GPU: dcgmi diag -r 3), and have it replaced"
 
 
 def only_one_process(labels: Sequence[str]) -> tuple[str, str]:
     """Return why a check that starts processes is skipped on cards in the mode EXCLUSIVE_PROCESS, and what to do."""
-    why = f"{', '.join(labels)}: the compute mode EXCLUSIVE_PROCESS admits one process, which is this one"
-    return why, "set the default mode for this check: nvidia-smi --compute-mode DEFAULT"
+    why = f"{', '.join(labels)}: in compute mode EXCLUSIVE_PROCESS, no process besides this one can use the device"
+    return why, "set the default compute mode while this check runs: nvidia-smi --compute-mode DEFAULT"
 
 
 def card_name(card: Card) -> str:

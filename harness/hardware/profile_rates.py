@@ -60,7 +60,9 @@ def run(send: Send, spec: str) -> None:
     machine = TensorFlowMachine(devices)
     names = sorted({card.name for card in machine.cards})
     if len(names) > 1:
-        raise UsageError(f"--devices {spec}: devices of several models ({', '.join(names)}); select one model")
+        raise UsageError(
+            f"--devices {spec}: devices of several models ({', '.join(names)}); select devices of one model"
+        )
     figures: dict[str, list[Rate]] = {}
     for _, rate in measure(machine):
         figures.setdefault(rate.figure, []).append(rate)

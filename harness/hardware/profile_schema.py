@@ -43,7 +43,7 @@ class FigureTable(Table):
     figure: str = Field(description=_FIGURES)
     value: float = Field(gt=0, description="a number above 0, in the unit of the figure")
     source: str = Field(description="the name of one of [sources]")
-    low: float = Field(gt=0, le=1, description="a number above 0, 1 or less")
+    low: float = Field(gt=0, le=1, description="a number above 0 and at most 1")
     high: float = Field(default=1.05, ge=1, le=10, description="a number from 1 to 10")
     note: str = Field(default="", description="a string: where low and high come from")
 

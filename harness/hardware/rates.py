@@ -51,7 +51,7 @@ LINK_SHARE = 0.5
 _ABOVE_PEAK = 1.05
 
 SLOW = (
-    "look at its clocks, temperature and power (check sustained-load) and at its link (check copies), then swap it "
+    "look at its clocks, temperature and power (check 'sustained-load') and at its link (check 'copies'), then swap it "
     "with another one: if the slowness moves with the card, the card is faulty"
 )
 TOO_FAST = (
@@ -292,7 +292,7 @@ class _Judge:
             return []
         if card.shares_threads or card.part is not None:
             why = "logical CPUs, which share their threads" if card.shares_threads else f"{card.part}s"
-            source = f"median of {count} on {why}"
+            source = f"median of {count} {why}"
             return [Reference(median(values), source, 0.0, inf, 0.0, inf, judges=False)]
         noun = "copies of this kind" if figure.peer else "GPUs of this model" if card.is_gpu else "CPU cores"
         if count < _FOR_TOO_FAST:

@@ -347,7 +347,9 @@ def _memory(card: str, size_bytes: int) -> Iterator[None]:
 
 def _one_tensor(buffer: TensorBuffer, device: Device) -> Any:
     if buffer.card != device.parsed.short:
-        raise UsageError(f"a buffer of {buffer.card} for an operation on {device.parsed.short}; move it there first")
+        raise UsageError(
+            f"an operation on {device.parsed.short} was given a buffer of {buffer.card}; move the buffer there first"
+        )
     if len(buffer.pieces) == 1:
         return buffer.pieces[0]
     with tf.device(device.name):

@@ -45,8 +45,8 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         OPTION_BY_MACHINE,
         action="store_true",
-        help="keep runs in a folder of --benchmark-storage that is named after the fingerprint of hardware "
-        "and software",
+        help="keep runs in a subfolder of --benchmark-storage that is named after the hardware and software of this "
+        "machine",
     )
 
 
@@ -63,7 +63,8 @@ def register(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{option} needs pytest-benchmark: remove -p no:benchmark, or install it")
     if rules is not None and not compare:
         raise pytest.UsageError(
-            f"{OPTION_FAIL}={text} has no baseline to judge by; add --benchmark-compare or --benchmark-compare=NUMBER"
+            f"{OPTION_FAIL}={text} has no baseline to compare with; add --benchmark-compare or "
+            "--benchmark-compare=NUMBER"
         )
     if isinstance(compare, str) and compare.endswith(".json") and not Path(compare).is_file():
         raise pytest.UsageError(f"--benchmark-compare={compare}: no such file; record one with --benchmark-save")

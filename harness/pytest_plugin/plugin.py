@@ -34,9 +34,9 @@ INI_DEVICES = "harness_devices"
 DEFAULT_DEVICES = "auto"
 MARKER = "devices"
 _MARKER_HELP = (
-    "devices(min=1, kind=None): the test needs at least `min` configured devices, of kind logical-cpu, logical-gpu, "
-    "gpu (real or software), software-gpu, core or remote (or a list of them) if `kind` is given; it is skipped if "
-    "they are unavailable"
+    "devices(min=1, kind=None): the test needs at least `min` configured devices, and is skipped without them; `kind` "
+    "limits them to one kind or a list of kinds: logical-cpu, logical-gpu, gpu (real or software), software-gpu, core "
+    "or remote"
 )
 #: All our fixtures use this one, so it shows that a test uses one of ours, even if a project overrides ``devices``.
 _FIXTURE = "_harness_devices"
@@ -89,7 +89,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         OPTION_REQUIRE,
         action="store_true",
-        help="fail tests that would be skipped because the configured devices do not meet their devices marker",
+        help="fail tests that would be skipped because the configured devices do not satisfy the test's `devices` "
+        "marker",
     )
     group.addoption(
         OPTION_SHRINK,
@@ -168,7 +169,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state.needed = bool(needing)
     state.measuring = speed.is_measurement(session.config, needing)
     _note_start(
-        state, "a conftest.py or a test file, while it was imported; move that into a fixture that uses devices"
+        state, "the import of a conftest.py or a test file; move the code that does so into a fixture that uses devices"
     )
 
 
@@ -243,7 +244,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if not need.met_by(devices):
             lacking = f"needs {need}; configured: {describe(devices)} ({state.origin})"
             if item.config.getoption(OPTION_REQUIRE):
-                pytest.fail(f"{lacking}; {OPTION_REQUIRE} makes the skip a failure", pytrace=False)
+                pytest.fail(f"{lacking}; {OPTION_REQUIRE} turns this skip into a failure", pytrace=False)
             state.lacking = lacking
             pytest.skip(lacking)
 
@@ -263,7 +264,7 @@ def devices(_harness_devices: Devices) -> Devices:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Notice that a test has started TensorFlow."""
     result = yield
-    _note_start(item.config.stash[_STATE], f"{item.nodeid}; let it use the fixture devices")
+    _note_start(item.config.stash[_STATE], f"{item.nodeid}; let this test use the fixture devices")
     return result
 
 

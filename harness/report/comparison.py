@@ -48,7 +48,7 @@ class Column:
         """The devices, the time, and what limits a comparison."""
         parts = [self.record.spec or "no devices", self.record.started_at]
         parts += [] if self.record.complete else ["INCOMPLETE"]
-        parts += ["described machine, not hardware"] if self.record.described else []
+        parts += ["described machine, not real hardware"] if self.record.described else []
         return ", ".join(parts)
 
 
@@ -174,7 +174,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
         ]
         console.print(make_table(head, rows, long=head))
     more = f"; {len(marked) - MOST_ROWS} of them are only in the page" if len(marked) > MOST_ROWS else ""
-    print_line(console, f"{len(marked)} of {len(comparison.figures)} figures have an outlier{more}")
+    print_line(console, f"figures with an outlier: {len(marked)} of {len(comparison.figures)}{more}")
     print_line(console, RULE)
     for column in comparison.columns:
         print_line(console, f"{one_line(column.name)}: {column.record.verdict}, {one_line(column.note)}")

@@ -83,7 +83,7 @@ def _refuse_incomparable(old: RunRecord, new: RunRecord) -> None:
             what = "have no check in common" if facts is checks else "are of different machines"
             raise UsageError(
                 f"the runs cannot be compared: they {what} (old: {one_line(facts[0])}; new: {one_line(facts[1])}); "
-                "give two runs of one machine, or lay them side by side with harness report OLD NEW"
+                "give two runs of one machine, or show them side by side with harness report OLD NEW"
             )
 
 
@@ -229,5 +229,6 @@ def conclusion(found: Diff) -> str:
     """Summarise the differences in one line."""
     compared = f"{plural(found.checks, 'check')} and {plural(found.figures, 'figure')} in both runs"
     if found.worse:
-        return f"WORSE: {len(found.worse)} of {len(found.differences)} differences are worse ({compared})"
+        worse = f"{len(found.worse)} of {plural(len(found.differences), 'difference')}"
+        return f"WORSE: {worse} {'is' if len(found.worse) == 1 else 'are'} worse ({compared})"
     return f"NOTHING WORSE: {plural(len(found.differences), 'difference')} ({compared})"

@@ -21,7 +21,7 @@ def gate_lines(judgement: Judgement) -> list[str]:
         judgement.variation,
         *_table(judgement.judged),
         *(f"{name}: {why}" for name, why in judgement.ungated),
-        *(f"missing: {name} is in the baseline and was not compared" for name in judgement.missing),
+        *(f"missing: {name} is in the baseline, but was not compared" for name in judgement.missing),
         *(f"new: {name} has no baseline" for name in judgement.new),
         *(f"differs: {difference}" for difference in judgement.differences),
         f"{judgement.verdict}: {judgement.reason}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from harness.plural import plural
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts
 from harness.report.printable import one_line, printable
@@ -90,7 +91,7 @@ def _text(result: CheckResult) -> str:
     lines = [result.reason, f"exercised: {'; '.join((str(result.exercised), *result.scope))}"]
     lines += [finding_line(finding) for finding in result.findings[:MOST_FINDINGS]]
     if len(result.findings) > MOST_FINDINGS:
-        lines.append(f"and {len(result.findings) - MOST_FINDINGS} more findings, in run.json")
+        lines.append(f"and {plural(len(result.findings) - MOST_FINDINGS, 'more finding')}, in run.json")
     lines += [f"accepted as known: {result.accepted_as}"] if result.accepted_as is not None else []
     lines += [f"next: {result.next_step}"] if result.next_step else []
     lines += [f"replay: {result.replay}"] if result.replay else []

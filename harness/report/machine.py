@@ -35,7 +35,7 @@ def print_machine(console: Console, machine: Machine, profiles: tuple[Profile, .
         ("memory", f"{facts.memory_mib:,} MiB" if facts.memory_mib is not None else "unknown"),
         ("GPU software", _gpu_software(facts)),
         ("TensorFlow", facts.tensorflow),
-        ("with it", f"Keras {facts.keras or 'none'}, NumPy {facts.numpy}, Python {facts.python}"),
+        ("packages", f"Keras {facts.keras or 'none'}, NumPy {facts.numpy}, Python {facts.python}"),
         ("oneDNN", {True: "on", False: "off", None: "unknown"}[facts.onednn]),
         ("auto", machine.auto),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from harness.plural import plural
 from harness.records import Finding, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines
 from harness.report.comparison import place
@@ -52,7 +53,7 @@ def _head(record: RunRecord) -> Iterator[str]:
         yield f"**INCOMPLETE**: the run ended early; without a result: {', '.join(map(escaped, missing)) or 'none'}."
     if record.described:
         yield ""
-        yield "**Described machine**: a description in a file, for the self-test, not hardware."
+        yield "**Described machine**: this run tested a machine described in a file, not real hardware."
     totals = ", ".join(f"{number} {verdict}" for verdict, number in counts(record.results).items())
     yield ""
     took = escaped(duration(record.elapsed_s))
@@ -83,7 +84,7 @@ def _wrong(record: RunRecord) -> Iterator[str]:
         yield ""
         yield from (_finding(finding) for finding in result.findings[:MOST_FINDINGS])
         if len(result.findings) > MOST_FINDINGS:
-            yield f"- and {len(result.findings) - MOST_FINDINGS} more findings, in `run.json`"
+            yield f"- and {plural(len(result.findings) - MOST_FINDINGS, 'more finding')}, in `run.json`"
         if result.next_step:
             yield f"- **Next**: {escaped(result.next_step)}"
         replay = replay_of(record, result)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from harness.plural import plural
 from harness.records import CheckResult, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines
 from harness.report.printable import device_label, one_line, shortened
@@ -140,7 +141,7 @@ def _print_details(console: Console, result: CheckResult, checks: str) -> None:
     for finding in result.findings[:FINDINGS_SHOWN]:
         print_line(console, f"  - {finding_line(finding)}")
     if len(result.findings) > FINDINGS_SHOWN:
-        print_line(console, f"  - and {len(result.findings) - FINDINGS_SHOWN:,} more, in the record")
+        print_line(console, f"  - and {plural(len(result.findings) - FINDINGS_SHOWN, 'more finding')}, in the record")
     if not result.findings:
         print_line(console, f"  {one_line(result.reason)}")
     if result.next_step:
@@ -166,7 +167,7 @@ def print_verdict(console: Console, record: RunRecord) -> None:
         if (number := sum(each.verdict is verdict and each.check in record.planned for each in record.results))
     )
     devices = f" on {spec_and_devices(record)}" if record.spec else ""
-    devices += " (a described machine, not hardware)" if record.described else ""
+    devices += " (a described machine, not real hardware)" if record.described else ""
     rest = "" if record.complete else "; INTERRUPTED: the record is incomplete"
     unplanned = (each for each in record.results if each.check not in record.planned)
     rest += "".join(f"; {each.reason}" for each in unplanned if each.verdict is not Verdict.PASS)

@@ -39,12 +39,12 @@ class Compiler:
                 )
             except subprocess.TimeoutExpired:
                 why = f"{self.command[0]} did not finish within {LIMIT_S:g} s"
-                raise SoftwareGpusUnavailable(why, "run it again when the machine is less busy") from None
+                raise SoftwareGpusUnavailable(why, "run this command again when the machine is less busy") from None
             except OSError as error:
                 raise SoftwareGpusUnavailable(f"{self.command[0]} does not run: {error}", _INSTALL) from error
         if done.returncode != 0:
             why = f"{self.command[0]} failed: {_first_error(log)}"
-            raise SoftwareGpusUnavailable(why, f"see {log}; another compiler can be named with CXX")
+            raise SoftwareGpusUnavailable(why, f"see {log}, or name another compiler with the environment variable CXX")
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
@@ -65,7 +65,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
         found = shutil.which(name, path=environment.get("PATH"))
         if found is not None:
             return Compiler((found,), _version((found,)))
-    raise SoftwareGpusUnavailable(f"there is no C++ compiler (tried CXX, {', '.join(NAMES)})", _INSTALL)
+    raise SoftwareGpusUnavailable(f"no C++ compiler was found (tried CXX, {', '.join(NAMES)})", _INSTALL)
 
 
 def _version(command: tuple[str, ...]) -> str:

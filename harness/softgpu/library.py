@@ -140,7 +140,9 @@ def _cached(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = f"the folder {folder} cannot be read or written ({error.strerror or error})"
-        raise SoftwareGpusUnavailable(why, "make room there, or set XDG_CACHE_HOME to another folder") from error
+        raise SoftwareGpusUnavailable(
+            why, "make it writable, free space there, or set XDG_CACHE_HOME to another folder"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -68,9 +68,11 @@ def load(tensorflow: Any, gpus: SoftwareGpus | DescribedGpus) -> None:
     prepare(gpus)
     if real := tensorflow.config.list_physical_devices("GPU"):
         why = f"TensorFlow sees {plural(len(real), 'real GPU')}, and cannot use real and software GPUs in one process"
-        raise SoftwareGpusUnavailable(why, "hide them with CUDA_VISIBLE_DEVICES=-1, or use them with 'gpu'")
+        raise SoftwareGpusUnavailable(
+            why, "hide the real ones with CUDA_VISIBLE_DEVICES=-1, or select them with the device spec 'gpu'"
+        )
     if context_started():
-        raise DevicesAlreadyConfigured("TensorFlow started without software GPUs", str(gpus))
+        raise DevicesAlreadyConfigured("devices without software GPUs", str(gpus))
     path = build_library(tensorflow)
     library = open_library(path)
     _arrange(library, gpus, [(card, None) for card in range(gpus.count)])
@@ -99,12 +101,12 @@ def refuse_too_large(gpus: SoftwareGpus | DescribedGpus, most_mappings: int, ava
     sizes = [gpus.memory_of(number) for number in range(gpus.count)]
     mappings = sum(-(-size // _PIECE_MIB) + _OF_DEVICE for size in sizes) + _SPARE
     for needed, there, what in (
-        (mappings, most_mappings, "mappings of a process, and Linux allows {} (sysctl vm.max_map_count)"),
-        (sum(sizes) // _TABLE, available_mib, "MiB for the tables of TensorFlow's allocator, and {} MiB are available"),
+        (mappings, most_mappings, "memory mappings, but Linux allows a process only {} (sysctl vm.max_map_count)"),
+        (sum(sizes) // _TABLE, available_mib, "MiB for the tables of TensorFlow's allocator, but {} MiB are available"),
     ):
         if needed > there:
-            why = f"{gpus}, {sum(sizes):,} MiB in all, take about {needed:,} {what.format(f'{there:,}')}"
-            raise SoftwareGpusUnavailable(why, "use fewer or smaller ones, such as softgpu:NxM with M MiB each")
+            why = f"{gpus}, {sum(sizes):,} MiB in all, need about {needed:,} {what.format(f'{there:,}')}"
+            raise SoftwareGpusUnavailable(why, "use fewer or smaller ones: softgpu:NxM makes N with M MiB each")
 
 
 def _arrange(

@@ -52,7 +52,7 @@ class Definition(Compact):
         placed += [(f"output {path!r}", self.types[name].shape) for path, name in self.outputs]
         for place, shape in placed:
             if not -len(shape) - 1 <= self.axis <= len(shape):
-                raise InvalidProgram(place, f"features {shape} have no place for axis={self.axis}", "more features")
+                raise InvalidProgram(place, f"features {shape} have too few axes for axis={self.axis}", "more axes")
         self.pack_arguments({argument.name: None for argument in self.arguments})
         pack(self.outputs)
 
@@ -113,7 +113,7 @@ class Definition(Compact):
         if rows < 0:
             raise InvalidProgram("program", f"rows={rows}", "0 or more")
         for step in self.steps:
-            step.require(rows > 0 or not step.needs_rows, "rows=0", "1 or more: TensorFlow with oneDNN fails on 0 rows")
+            step.require(rows > 0 or not step.needs_rows, "rows=0", "1 or more, because oneDNN fails on 0 rows")
         if self.exact or not self.differentiable:
             names = [name for _, name in self.outputs if name in self.types]
             found = largest_magnitude(self.types, self.steps, names, rows)
@@ -130,7 +130,7 @@ def infer(step: Step, types: dict[str, Value], *, exact: bool) -> Value:
     """
     for name in step.reads:
         if name not in types:
-            step.fault(f"{name!r} is not known", "arguments, variables and earlier values: " + ", ".join(types))
+            step.fault(f"{name!r} is not known", "an argument, a variable or an earlier value: " + ", ".join(types))
     first = step.reads[0]
     step.require(types[first].batched, f"{first!r} has no batch axis", "an argument or a step with the batch axis")
     value = step.infer(types)
@@ -150,7 +150,7 @@ def gradient_bounds(types: Types, steps: Sequence[Step], outputs: Sequence[str],
         step = steps[index]
         edges = step.edges(types)
         if edges is None:
-            step.fault("its arithmetic is not exact in integers", "exact steps, or exact=False")
+            step.fault("this step is not exact for integers", "exact steps, or exact=False")
         for edge in edges:
             repeats = 1 if types[edge.name].batched else max(rows, 1)
             bounds[edge.name] += edge.fan * edge.gain * bounds[f"v{index}"] * repeats

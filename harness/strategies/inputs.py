@@ -34,7 +34,7 @@ def device_sets(devices: Devices, *, min_size: int = 1, max_size: int | None = N
     devices = Devices.given(devices, UsageError)
     most = len(devices) if max_size is None else max_size
     if not 1 <= min_size <= most <= len(devices):
-        given = f"min_size={min_size}, max_size={max_size} of {plural(len(devices), 'device')}"
+        given = f"min_size={min_size}, max_size={max_size} for {plural(len(devices), 'device')}"
         raise UsageError(f"{given}; accepted: 1 <= min_size <= max_size <= the number of devices")
 
     def chosen(order: list[int]) -> Devices:

@@ -43,7 +43,7 @@ class Argument(Compact):
         """The properties of the argument in a program of that type."""
         own = self.dtype or dtype
         if self.below is not None and (is_float(own) or self.below < 1):
-            raise InvalidProgram(repr(self), f"below={self.below} for {own}", "an integer type, and below at least 1")
+            raise InvalidProgram(repr(self), f"below={self.below} for {own}", "an integer dtype, and below=1 or more")
         if self.below is not None:
             bound: float = self.below - 1
         elif own == "bool":
@@ -147,7 +147,7 @@ def pack(leaves: Iterable[tuple[str, Leaf]]) -> Any:
             raise UsageError(f"paths {paths}: two leaves claim the same place; accepted: one leaf for each path")
     if all(head.isdecimal() for head in branches):
         if sorted(branches, key=int) != [str(index) for index in range(len(branches))]:
-            raise UsageError(f"paths with the numbers {', '.join(branches)}; accepted: 0, 1, 2 … without a gap")
+            raise UsageError(f"paths with the numbers {', '.join(branches)}; accepted: consecutive numbers from 0 on")
         return tuple(pack(branches[str(index)]) for index in range(len(branches)))
     return {head: pack(inner) for head, inner in branches.items()}
 

@@ -94,11 +94,11 @@ def test_nothing_in_common_is_unknown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ((), "found 0 of BASE.json NEW.json, --ab CMD_A CMD_B and --ab-revisions"),
+        ((), "0 comparisons given; accepted: exactly one of BASE.json NEW.json, --ab CMD_A"),
         (("base.json",), "1 file given; accepted: two"),
         (("base.json", "gone.json"), "gone.json: No such file or directory"),
         (("base.json", "empty.json"), "empty.json: is not JSON"),
-        (("base.json", "base.json", "--ab", "a", "b"), "found 2 of BASE.json NEW.json"),
+        (("base.json", "base.json", "--ab", "a", "b"), "2 comparisons given; accepted: exactly one of"),
         (("base.json", "base.json", "--threshold", "much"), "'much' is not a share"),
         (("--ab", "", "b"), "command '' is empty"),
         (("--ab", "'a", "b"), "No closing quotation"),

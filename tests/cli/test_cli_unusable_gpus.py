@@ -99,7 +99,7 @@ def real_cards_that_cuda_cannot_use() -> None:
     for spec in ("auto", "gpu", "gpu:2", "gpu:2x512"):
         devices = configure_usable(spec)
         assert len(devices) == 0
-        assert "the driver has 2 GPUs, but TensorFlow uses none, cuInit fails with error 802" in devices.reason
+        assert "the driver has 2 GPUs, but TensorFlow uses none (cuInit fails with error 802)" in devices.reason
     installed(broken, '[software]\nvisible = "-1"\n')
     with pytest.raises(DevicesUnavailable):
         configure_usable("gpu")

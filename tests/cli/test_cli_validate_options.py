@@ -78,9 +78,9 @@ def test_quiet_prints_the_verdict_alone_and_json_the_record_alone(tmp_path: Path
 @pytest.mark.parametrize("command", [("validate",), ("burnin", "--minutes", "1")])
 def test_what_is_wrong_with_a_described_machine_is_said_in_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
     for given, accepted in (
-        (("--devices", "cpu:2", "--fake", "machine.toml"), "accepted: one of the two"),
+        (("--devices", "cpu:2", "--fake", "machine.toml"), "cannot be combined with --fake"),
         (("--fake", "machine"), "accepted: a .toml file, or @NAME"),
-        (("--fake", "@none"), "there is no described machine @none"),
+        (("--fake", "@none"), "no described machine is named @none"),
     ):
         done = run(tmp_path, *command, *given)
         assert done.returncode == 2
@@ -99,7 +99,7 @@ def test_a_described_machine_is_checked_on_software_gpus_and_compared_with_its_h
     clean = ("validate", "--fake", "@clean-8", "--only", "cards")
     first = run(tmp_path, *clean, "--report", "first", planted=False)
     assert first.returncode == 0, first.stderr
-    assert "(a described machine, not hardware)" in first.stdout
+    assert "(a described machine, not real hardware)" in first.stdout
     found = load_run(tmp_path / "first").results[0]
     note = "only the plumbing was tested for the driver's list of cards (static)"
     assert found.reason.endswith(note)

@@ -227,7 +227,7 @@ def test_what_was_set_before_the_start_and_cannot_be_taken_back_is_named(machine
     assert tensorflow.state() == before
     tensorflow = machine(1)
     tensorflow.config.set_logical_device_configuration(tensorflow.cpu, [LogicalDeviceConfiguration()] * 2)
-    with pytest.raises(DevicesAlreadyConfigured, match="TensorFlow ignores memory growth"):
+    with pytest.raises(DevicesAlreadyConfigured, match="TensorFlow ignore memory growth"):
         configure(_profile(tmp_path, 'spec = "gpu"\n[memory]\ngrowth = true'))
 
 

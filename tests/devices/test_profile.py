@@ -64,7 +64,7 @@ def test_an_installed_wheel_has_the_profiles_inside_the_package(
     monkeypatch.setattr(shipped, "_FOLDERS", (elsewhere, package))
     assert find_profile(ShippedProfile("cpu-4")) == installed / "cpu-4.toml"
     monkeypatch.setattr(shipped, "_FOLDERS", (elsewhere,))
-    with pytest.raises(FileNotFoundError, match="install again"):
+    with pytest.raises(FileNotFoundError, match="reinstall the package"):
         shipped_folder("devices")
 
 

@@ -37,7 +37,7 @@ def test_central_storage_trains_right_and_reports_wrong_metrics(
     assert twin.verdict is harness.Verdict.PASS, twin
     assert len(twin.exercised.devices) == 2
     found = train("central_storage", samples.clean, tmp_path / "metrics")
-    assert named(found, "value", "metrics mae (custom loop): Keras does not add up metrics")
+    assert named(found, "value", "metrics mae (custom loop): under this strategy, Keras does not combine")
     assert {finding.where.split()[0] for finding in found.findings} == {"metrics", "metric"}, found
 
 
@@ -56,7 +56,7 @@ def test_a_dtensor_layout_is_equal_to_one_device(
     ("strategy", "build", "options", "said"),
     [
         ("dtensor_model", samples.clean, {}, "no weight has columns that can be divided among 2 devices"),
-        ("mirrored", samples.with_keras_distribution, {}, "sets a keras.distribution, which Keras accepts"),
+        ("mirrored", samples.with_keras_distribution, {}, "sets a keras.distribution, which Keras ignores"),
         ("mirrored", samples.second_strategy, {}, "usually caused by a second strategy in one process"),
         ("mirrored", samples.unknown_metric, {}, "metrics: 'acuracy' is not known to Keras; accepted: Keras metrics"),
         ("mirrored", samples.breaks, {}, "sample_trainings:breaks raised KeyError: 'gone'"),

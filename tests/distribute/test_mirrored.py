@@ -23,7 +23,7 @@ FAULTS = {
         BOTH,
         [
             ("value", "layer norm", "with synchronized=True the training matches the single-device run"),
-            ("sync", "sequential/norm/moving_mean", "a replica's copy differs"),
+            ("sync", "sequential/norm/moving_mean", "a replica's copy of the variable differs"),
         ],
     ),
     "named_metrics_normalised": (
@@ -31,7 +31,7 @@ FAULTS = {
         [("value", "layer norm", "with synchronized=True the training matches the single-device run")],
     ),
     "applied_per_shard": (CUSTOM, [("update-count", "step 0", "counted 2 updates in 1 step:")]),
-    "misses_an_update": (CUSTOM, [("sync", "step 2", "it missed an update")]),
+    "misses_an_update": (CUSTOM, [("sync", "step 2", "the replica missed an update")]),
     "reads_the_same": (CUSTOM, [("input", "step 0", "all 2 replicas were given the same 4 rows")]),
     "reads_a_batch_each": (CUSTOM, [("input", "step 0", "the batch grows with the number of devices")]),
 }

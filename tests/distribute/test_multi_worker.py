@@ -40,7 +40,7 @@ def test_two_workers_are_equal_to_one_device_and_fit_is_refused_by_keras(tmp_pat
 def test_a_worker_with_another_learning_rate_is_named(tmp_path: Path) -> None:
     found = train(samples.other_learning_rate, tmp_path / "planted")
     assert named(found, "value", "the learning rate of worker 1 is not that")
-    assert named(found, "sync", "worker 1 has a different value from worker 0")
+    assert named(found, "sync", "the values of workers 0 and 1 differ")
 
 
 def test_workers_that_read_the_same_rows_are_named(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ _FREE, _POWER = "free its memory, or reset", "power the node off and on, and res
 ACTIONS = {
     "link-width": "reseat",
     "link-generation": "reseat",
-    "hot": "cool",
+    "hot": "improve its cooling",
     "ecc": "replace",
     "row-remap": "reset",
     "row-remap failed": "replace",

@@ -109,7 +109,7 @@ def test_cards_that_cuda_cannot_use_fail_with_the_error_of_cuinit_and_its_cause(
     cpu, gpus = [Card("CPU:0", "a CPU")], [card(each) for each in read_cards()]
     unused = list(judge_cuda(cpu, gpus, installed(None)))
     assert len(unused) == 8
-    assert unused[0].message == "GPU:0 cannot be used: the driver has it, and TensorFlow uses no GPU"
+    assert unused[0].message == "GPU:0 cannot be used: the driver lists it, but TensorFlow uses no GPU"
     assert [each.device for each in judge_cuda(cpu, gpus, replace(installed(100), visible="2,1"))] == ["GPU:2", "GPU:1"]
     for cards, known, software, why in (
         ([Card("GPU:0", H100)], gpus, installed(None), "there is a GPU"),

@@ -127,7 +127,7 @@ def test_cards_of_other_models_need_not_have_the_same_bits() -> None:
 def test_another_algorithm_of_a_convolution_on_one_card_is_a_warning_that_says_why() -> None:
     outcome = _run(NumpyMachine(FOUR, change=wrong_element("convolution float32", "GPU:1", 0.0)))
     assert outcome.verdict is Verdict.WARN
-    assert "choose another" in outcome.findings[0].message
+    assert "pick a different one" in outcome.findings[0].message
 
 
 def test_other_bits_in_a_second_run_are_nondeterminism() -> None:
@@ -168,7 +168,7 @@ def test_a_core_that_is_slow_for_a_while_is_no_more_than_a_warning() -> None:
 def test_rates_of_logical_cpus_are_told_and_not_judged() -> None:
     tenth = _run(NumpyMachine(cpus(4), facts=CPU_SOFTWARE, speed={"CPU:1": 0.1}))
     assert tenth.verdict is Verdict.PASS
-    assert any("not judged: rates compared with the median of 4 on logical CPUs" in each for each in tenth.scope)
+    assert any("not judged: rates compared with the median of 4 logical CPUs" in each for each in tenth.scope)
     assert not any(each.startswith("rates judged against") for each in tenth.scope)
 
 

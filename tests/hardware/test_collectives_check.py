@@ -212,5 +212,5 @@ def test_a_library_that_cannot_be_loaded_is_reported_once_and_the_other_algorith
     assert outcome.verdict is Verdict.FAIL
     (found,) = outcome.findings
     assert (found.kind, found.found) == ("software", "NCCL: Unable to load NCCL library")
-    assert "installs NCCL" in found.next_step
+    assert "install NCCL with" in found.next_step
     assert {figure.name.split()[1] for figure in outcome.figures} == {"ring"}

@@ -55,4 +55,4 @@ def test_a_path_between_cards_that_make_it_right_is_to_blame() -> None:
     memory, trials = _judged("none")
     assert memory is None
     assert trials.trials[0].wrong
-    assert trials.details == {"GPU:0 -> GPU:1": "zeros arrived instead of all 16 words"}
+    assert trials.details == {"GPU:0 -> GPU:1": "all 16 words arrived as zeros"}

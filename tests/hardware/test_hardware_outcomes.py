@@ -66,7 +66,7 @@ def test_where_memory_in_use_is_not_known_nothing_is_said_to_be_left_behind(monk
 def test_with_one_card_alone_nothing_is_said_of_its_like(monkeypatch: pytest.MonkeyPatch) -> None:
     alone, two = execute(arithmetic.CHECK, context(1)), execute(arithmetic.CHECK, context(2))
     assert two.reason.endswith("bit-identical when repeated and across devices of one model")
-    assert alone.reason.endswith("bit-identical when repeated; no two devices of one model")
+    assert alone.reason.endswith("bit-identical when repeated; no two devices of one model to compare")
     monkeypatch.setattr(profile, "profile_of", lambda card: None)
     for count, whence in ((1, None), (2, "the faster of 2 GPUs of this model")):
         outcome = sustained_load.run(context(count))

@@ -124,7 +124,7 @@ def test_a_figure_is_read_with_its_source_and_its_limits(tmp_path: Path) -> None
         ("value = 1000.0", "value = -1.0", "figures[0].value", "a number above 0"),
         ("value = 1000.0", 'value = "fast"', "figures[0].value", "a number above 0"),
         ("value = 1000.0", "value = inf", "figures[0].value", "a number above 0"),
-        ("low = 0.6", "low = 1.5", "figures[0].low", "1 or less"),
+        ("low = 0.6", "low = 1.5", "figures[0].low", "at most 1"),
         ("low = 0.6", "lowest = 0.6", "figures[0].lowest", "did you mean 'low'?"),
         ("matmul float32", "matmul flaot32", "figures[0].figure", "did you mean 'matmul float32'?"),
         ('source = "sheet"', 'source = "book"', "figures[0].source", "sheet"),

@@ -126,7 +126,7 @@ def test_no_process_is_started_beside_this_one_on_a_card_that_admits_one(
             continue
         outcome = module.CHECK.run(given)
         assert outcome.verdict is Verdict.SKIP
-        assert "GPU:0, GPU:1: the compute mode EXCLUSIVE_PROCESS admits one process" in outcome.reason
+        assert "GPU:0, GPU:1: in compute mode EXCLUSIVE_PROCESS, no process besides this one" in outcome.reason
         assert "--compute-mode DEFAULT" in outcome.next_step
 
 

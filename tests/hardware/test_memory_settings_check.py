@@ -142,7 +142,7 @@ def test_a_driver_that_says_nothing_and_a_full_card_prove_nothing() -> None:
     silent.altered = lambda seen: replace(seen, held_bytes=None)  # type: ignore[method-assign]
     full.altered = lambda seen: replace(seen, free_bytes=100 * _MIB)  # type: ignore[method-assign]
     for machine, why in (
-        (silent, "does not report what a process holds"),
+        (silent, "does not report the memory of a process"),
         (full, "leave only 100 MiB free"),
     ):
         outcome = CHECK.run(context(machine))

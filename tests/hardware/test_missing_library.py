@@ -43,7 +43,7 @@ def test_what_later_checks_report_because_of_a_missing_library_is_no_finding_of_
         Verdict.PASS,
     ]
     assert [each.findings for each in made] == [(nccl, cudnn), (), (), (other,), ()]
-    assert made[1].reason == "not fully tested: libnccl.so.2 is missing (see software)"
+    assert made[1].reason == "not fully tested: libnccl.so.2 is missing (see the check 'software')"
     assert made[3].reason == "raised ValueError: odd"
 
 

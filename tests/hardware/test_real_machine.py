@@ -295,7 +295,7 @@ def test_an_operation_runs_on_its_card_and_is_built_once(answers: dict[str, Any]
 def test_a_result_that_lies_elsewhere_is_refused(answers: dict[str, Any]) -> None:
     seen = answers["operations"]
     assert seen["elsewhere"] == "EvidenceError: an op placed on CPU:1 left its result on CPU:0"
-    assert seen["other card"].startswith("UsageError: a buffer of CPU:1 for an operation on CPU:2")
+    assert seen["other card"].startswith("UsageError: an operation on CPU:2 was given a buffer of CPU:1")
 
 
 def test_collectives_are_exact_by_every_algorithm(answers: dict[str, Any]) -> None:

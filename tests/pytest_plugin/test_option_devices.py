@@ -192,7 +192,7 @@ def test_a_test_file_that_starts_tensorflow_when_it_is_imported_is_told_so(
     result.stdout.fnmatch_lines(
         [
             "DevicesAlreadyConfigured: devices are already configured as 1 CPU device,*",
-            "TensorFlow was started by a conftest.py or a test file, while it was imported; move that into a fixture *",
+            "TensorFlow was started by the import of a conftest.py or a test file; move the code that does so into a *",
         ]
     )
 
@@ -215,7 +215,7 @@ def test_a_test_that_loads_and_starts_tensorflow_too_early_is_named(
     )
     result = inner_pytest("--harness-devices=cpu:2")
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines([f"TensorFlow was started by {path.name}::test_early; let it use the fixture devices"])
+    result.stdout.fnmatch_lines([f"TensorFlow was started by {path.name}::test_early; let this test use the fixture *"])
     inner_pytest("--harness-devices=cpu:2", "-k", "devices").assert_outcomes(passed=1, deselected=2)
 
 

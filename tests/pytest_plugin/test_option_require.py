@@ -45,7 +45,7 @@ def test_with_it_the_test_fails_and_says_why_and_other_skips_stay_skips(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
-            "needs 2 gpu devices; configured: 4 logical-cpu *; --harness-require makes the skip a failure",
+            "needs 2 gpu devices; configured: 4 logical-cpu *; --harness-require turns this skip into a failure",
         ]
     )
 

@@ -96,7 +96,9 @@ def test_another_machine_is_refused_with_the_fields_that_differ(gate: GateSessio
 def test_it_needs_a_baseline_to_be_asked_for(gate: GateSession) -> None:
     result = gate.run(both(), "--harness-speedup-fail=5%")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--harness-speedup-fail=5% has no baseline to judge by; add --benchmark-compare*"])
+    result.stderr.fnmatch_lines(
+        ["*--harness-speedup-fail=5% has no baseline to compare with; add --benchmark-compare*"]
+    )
 
 
 @pytest.mark.parametrize("share", ["0%", "100%", "-5%", "5 percent", "nan", ""])

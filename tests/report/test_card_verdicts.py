@@ -46,13 +46,13 @@ def test_each_card_has_its_action_what_identifies_it_and_its_strongest_findings(
         finding(3, "is slow", SLOW),
     )
     assert list(verdict_lines(made)) == [
-        "GPU:2: reseat; GPU:3: replace; GPU:0: cool; 1 other GPU healthy",
+        "GPU:2: reseat; GPU:3: replace; GPU:0: improve its cooling; 1 other GPU healthy",
         "GPU:2 (serial S2, GPU-2, slot 2, PCI 0000:2B:00.0): reseat",
         "    runs at PCIe x4 instead of x16 under load",
         "GPU:3 (serial S3, GPU-3, slot 3, PCI 0000:3B:00.0): replace",
         "    did not hold a pattern; 3 words",
         "    has one remapped row (and 1 more finding)",
-        "GPU:0 (serial S0, GPU-0, slot 0, PCI 0000:0B:00.0): cool",
+        "GPU:0 (serial S0, GPU-0, slot 0, PCI 0000:0B:00.0): improve its cooling",
         "    throttles",
     ]
 
@@ -61,7 +61,7 @@ def test_the_page_says_of_the_others_that_they_are_healthy_and_junit_has_each_ac
     pair = Finding("corruption", "copy", None, "x", "y", "delivers zeros", pair=("GPU:1", "GPU:3"))
     made = record(finding(2, "throttles", "look at its fans"), pair)
     assert "<p><bdi>1 other GPU healthy</bdi>.</p>" in report_page(made)
-    assert '<property name="GPU:2" value="cool" />' in junit_xml(made)
+    assert '<property name="GPU:2" value="improve its cooling" />' in junit_xml(made)
     assert '<property name="GPU:1 -&gt; GPU:3" value="look at the link between them" />' in junit_xml(made)
     assert "healthy" not in report_page(record())
     assert "GPU:" not in junit_xml(record())
@@ -121,7 +121,7 @@ def test_a_card_is_not_called_healthy_where_a_check_was_lost_or_proved_nothing()
         ((), True, "3 other GPUs healthy"),
     ):
         ended = replace(made, results=(*made.results, *more), complete=complete)
-        assert next(iter(verdict_lines(ended))) == f"GPU:2: cool; {text}"
+        assert next(iter(verdict_lines(ended))) == f"GPU:2: improve its cooling; {text}"
 
 
 def test_a_card_that_tensorflow_does_not_see_is_named_by_the_driver_s_number() -> None:
@@ -142,7 +142,11 @@ def test_logical_gpus_of_one_card_share_its_verdict() -> None:
     halves = tuple(replace(card, uuid="GPU-0", part="logical GPU") for card in CARDS[:2])
     hot = [finding(at, "throttles", "look at its fans") for at in range(2)]
     (verdict,) = card_verdicts(record(*hot, cards=halves))
-    assert (verdict.labels, verdict.action, verdict.reasons) == (("GPU:0", "GPU:1"), "cool", ("throttles",))
+    assert (verdict.labels, verdict.action, verdict.reasons) == (
+        ("GPU:0", "GPU:1"),
+        "improve its cooling",
+        ("throttles",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +159,7 @@ def test_logical_gpus_of_one_card_share_its_verdict() -> None:
         (SLOW, "swap with another, and see whether the fault moves"),
         ("use a TensorFlow that supports compute capability 12.0", "use a TensorFlow that supports it"),
         ("install NVIDIA driver 525.60.13 or later", "install a newer driver"),
-        ("look at the copies to and from it (check copies)", "look at its links"),
+        ("look at the copies to and from it (check 'copies')", "look at its links"),
         ("try another version of TensorFlow and of the driver", "try another TensorFlow and driver"),
         ("read the log", "look at it"),
     ],

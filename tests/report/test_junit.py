@@ -79,4 +79,4 @@ def test_any_text_of_a_user_can_be_written_and_read_again() -> None:
 def test_of_many_findings_the_first_are_written_and_the_rest_are_counted() -> None:
     (failure,) = read(samples.many_findings(10_000)).iter("failure")
     assert failure.text is not None
-    assert f"and {10_000 - MOST_FINDINGS} more findings, in run.json" in failure.text
+    assert f"and {10_000 - MOST_FINDINGS:,} more findings, in run.json" in failure.text

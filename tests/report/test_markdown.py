@@ -71,5 +71,5 @@ def test_hostile_names_make_no_markup_and_no_line_of_their_own() -> None:
 
 def test_of_many_findings_the_first_are_shown_and_the_rest_are_counted() -> None:
     text = report_markdown(samples.many_findings(10_000))
-    assert f"- and {10_000 - MOST_FINDINGS} more findings, in `run.json`" in text
+    assert f"- and {10_000 - MOST_FINDINGS:,} more findings, in `run.json`" in text
     assert text.count("off by one") == MOST_FINDINGS

@@ -101,7 +101,7 @@ def test_a_card_is_shown_with_its_ids_its_links_and_what_was_found_on_it(pages: 
         "4 of 16 lanes expected",
     ):
         assert fact in card
-    assert "A described machine, not hardware." in text
+    assert "A described machine, not real hardware." in text
     assert "A described machine" not in Page(report_page(replace(samples.eight_cards(), described=False))).text
 
 
@@ -157,7 +157,7 @@ def test_an_incomplete_run_is_marked_on_top_and_names_what_is_missing(pages: dic
     assert text.index("Incomplete.") < text.index("Findings and next steps")
     assert "2 of 3 checks have no result: matpow, pipeline" in text
     assert "exit code 130" in text
-    assert "the others may" in text
+    assert "the unfinished checks may" in text
     assert "Incomplete." not in pages["clean"].text
 
 
@@ -197,7 +197,7 @@ def test_names_of_users_are_shown_as_they_are_and_never_taken_for_markup(pages: 
 
 def test_of_ten_thousand_findings_the_first_are_shown_and_the_rest_are_counted() -> None:
     text = report_page(samples.many_findings(10_000))
-    assert "9,960 more findings of this check are in run.json" in text
+    assert "9,960 more findings of this check, in run.json" in text
     assert text.count("off by one") == MOST_FINDINGS
     assert len(text) < 100_000
 

@@ -37,7 +37,7 @@ def test_a_curve_is_drawn_with_its_table_and_what_it_is_of() -> None:
     assert page.problems == []
     for said in (
         "strong scaling of program.py:<build>: the same work on more devices. no fit: two points.",
-        "1 devices: 1 times as fast; 2 devices: 1.82 times as fast.",
+        "1 device: 1 times as fast; 2 devices: 1.82 times as fast.",
         "1.82 (1.7 to 1.9)",
         "91%",
         "cpu:4: it ended",

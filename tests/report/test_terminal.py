@@ -82,7 +82,7 @@ def test_too_many_findings_are_counted_not_shown() -> None:
     text = printed(record(many))
     assert f"y{FINDINGS_SHOWN - 1} " in text
     assert f"y{FINDINGS_SHOWN} " not in text
-    assert "and 5 more, in the record" in text
+    assert "and 5 more findings, in the record" in text
 
 
 def test_the_last_lines_are_the_verdict_and_the_place_of_the_record() -> None:

@@ -311,7 +311,7 @@ op = "MatMull"
 
 #: Ops in which no fault can act, and why.
 _IDLE = {
-    '"Identity"': "Identity runs as it is",
+    '"Identity"': "Identity computes nothing in a GPU's memory",
     '"AssignVariableOp"': "AssignVariableOp has no output in the memory of a GPU",
     '"AsString"': "AsString has no GPU kernel",
     '"FFTND"': "a software GPU cannot run FFTND",

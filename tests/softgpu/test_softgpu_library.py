@@ -141,7 +141,7 @@ def test_the_first_compiler_on_the_path_is_taken_where_none_is_named(tmp_path: P
 @pytest.mark.parametrize(
     ("machine", "why"),
     [
-        ({"PATH": "/nowhere"}, "there is no C++ compiler (tried CXX, g++, c++, clang++)"),
+        ({"PATH": "/nowhere"}, "no C++ compiler was found (tried CXX, g++, c++, clang++)"),
         ({"PATH": "/nowhere", "CXX": "icc -O3"}, "CXX names 'icc -O3', which cannot be found"),
         (
             {"PATH": os.environ["PATH"], "CXX": 'g++ "'},

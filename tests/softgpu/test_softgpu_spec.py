@@ -43,7 +43,7 @@ def test_a_spec_is_parsed(text: str, spec: SoftwareGpuSpec) -> None:
         ("softgpu:0", "at least 1 device is needed"),
         ("softgpu:4x1", "a software GPU needs 16 MiB or more"),
         ("softgpu:2x0", "a software GPU needs 16 MiB or more"),
-        ("softgpu:2x65537", "a software GPU has 65,536 MiB at most"),
+        ("softgpu:2x65537", "a software GPU has at most 65,536 MiB"),
         ("softgpu:2000", "at most 1024 devices are supported"),
         ("softgpu", "say how many software GPUs"),
         ("softgpu:", "say how many software GPUs"),
@@ -103,9 +103,12 @@ def test_a_profile_names_a_description_by_its_path_from_the_profile(
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ("softgpu:16x65536", "1,048,576 MiB in all, take about 67,840 mappings of a process, and Linux allows 65,530"),
-        ("softgpu:600", "take about 88,448 mappings"),
-        ("softgpu:8x65536", "take about 16,384 MiB for the tables of TensorFlow's allocator, and 8,192 MiB are"),
+        (
+            "softgpu:16x65536",
+            "1,048,576 MiB in all, need about 67,840 memory mappings, but Linux allows a process only 65,530",
+        ),
+        ("softgpu:600", "need about 88,448 memory mappings"),
+        ("softgpu:8x65536", "need about 16,384 MiB for the tables of TensorFlow's allocator, but 8,192 MiB are"),
     ],
 )
 def test_more_memory_than_the_machine_can_hold_is_refused_in_one_line(spec: str, why: str) -> None:
@@ -140,7 +143,7 @@ def test_a_device_states_as_much_memory_as_tensorflow_leaves_usable(usable: int)
     ("fault", "why"),
     [
         ('kind = "cuda-unavailable"\ncode = 802', "cuInit fails with error 802"),
-        ('kind = "lost"\ncard = 0', "each is missing, lost, absent or hidden"),
+        ('kind = "lost"\ncard = 0', "every GPU in it is missing, lost, absent or hidden by CUDA_VISIBLE_DEVICES"),
     ],
 )
 def test_a_machine_without_a_usable_gpu_is_refused_with_the_reason(fault: str, why: str, tmp_path: Path) -> None:
@@ -148,5 +151,5 @@ def test_a_machine_without_a_usable_gpu_is_refused_with_the_reason(fault: str, w
     path.write_text(f'schema_version = 1\n[cards]\ncount = 1\nmodel = "Tesla T4"\n[[fault]]\n{fault}\n', "utf-8")
     with pytest.raises(DevicesUnavailable) as caught:
         resolve(f"softgpu:{path}").plan(Inventory())
-    assert caught.value.needed == f"a GPU that TensorFlow can use; on the described machine, {why}"
+    assert caught.value.needed == f"a GPU that TensorFlow can use; the described machine has none: {why}"
     assert len(str(caught.value).splitlines()) == 1

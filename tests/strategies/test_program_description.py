@@ -92,7 +92,7 @@ def test_variables_are_as_large_as_their_use_asks() -> None:
         ({"outputs": (("", "w0"),)}, "'w0' is not a value of the batch"),
         ({"steps": (Dense("y", "w0"),)}, r"Dense\('y', 'w0'\): 'y' is not known"),
         ({"steps": (Dense("v0", "w0"),)}, "'v0' is not known"),
-        ({"steps": (Dense("x", "w0", transposed=True),)}, "2 last features"),
+        ({"steps": (Dense("x", "w0", transposed=True),)}, "a last axis of 2"),
         ({"variables": (W, Variable("x", (3,)))}, "the name is used twice"),
         ({"variables": (Variable("w0", (3, 2), "heavy"),)}, "init='heavy'"),
         ({"arguments": (Argument("x", (3,), below=4),)}, "below=4 for float32"),
@@ -129,7 +129,7 @@ def test_an_exact_program_refuses_what_would_not_stay_exact() -> None:
     program(steps=squares, outputs=outputs, exact=True, dtype="float64")
     with pytest.raises(InvalidProgram, match="not exact in bfloat16"):
         program(steps=squares, outputs=outputs, exact=True, dtype="bfloat16")
-    with pytest.raises(InvalidProgram, match="arithmetic is not exact in integers"):
+    with pytest.raises(InvalidProgram, match="this step is not exact for integers"):
         program(steps=(Dense("x", "w0"), Reduce("v0", "mean")), exact=True)
 
 

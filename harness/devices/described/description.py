@@ -33,14 +33,14 @@ class CardsTable(Table):
     nvlinks: int | None = Field(default=None, ge=0, le=MOST_LINKS, description=f"an integer from 0 to {MOST_LINKS}")
     bridges: list[list[int]] = Field(
         default_factory=list,
-        description="NVLinks between two cards: [card, card, links] each; no switch joins the others",
+        description="a list of [card, card, links]: the NVLinks between two cards; other pairs have none",
     )
-    link_gbs: float | None = Field(default=None, gt=0, description="GB/s of one NVLink and direction, above 0")
+    link_gbs: float | None = Field(default=None, gt=0, description="GB/s of one NVLink in one direction, above 0")
     sensors: bool = Field(default=True, description="true or false")
     without: list[str] = Field(
         default_factory=list, description="sensors that the cards lack, such as ['ecc_corrected', 'power_w']"
     )
-    exclusive: bool = Field(default=False, description="whether one process at a time may use a card: true or false")
+    exclusive: bool = Field(default=False, description="whether only one process may use a card: true or false")
     slices: int = Field(default=0, ge=0, le=7, description="slices of each card under MIG: 0 (off) to 7")
     software_mib: int = Field(
         default=128, ge=16, le=65536, description="the memory of each software GPU: 16 to 65,536 MiB"

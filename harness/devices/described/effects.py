@@ -20,8 +20,8 @@ _ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "flo
 #: Keys that say where a fault is.
 _PLACE = ("card", "pair", "cards", "op", "dtype", "word", "bit", "call", "algorithm", "library")
 _SAME = (
-    "a fault that changes the machine; this one is hidden by sensors that are off (cards.sensors, cards.without), by "
-    "another fault, or by [software]"
+    "a fault that changes the machine; sensors that are off (cards.sensors, cards.without), another fault or "
+    "[software] hide this one"
 )
 
 
@@ -40,34 +40,34 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
         accepted = f"up to {links}, the NVLinks of this card" if links else "a card with NVLinks; this one has none"
         return "links", fault.links, accepted
     if isinstance(fault, tables.StuckBit) and fault.word >= (words := software_mib * _WORDS):
-        return "word", fault.word, f"less than {words:,}: a card with {software_mib} MiB has no more 64-bit words"
+        return "word", fault.word, f"less than {words:,}, the number of 64-bit words in {software_mib} MiB"
     if isinstance(fault, tables.Leak) and fault.bytes_per_step > software_mib * 2**20:
-        return "bytes_per_step", fault.bytes_per_step, f"up to {software_mib * 2**20:,}, the bytes of the card"
+        return "bytes_per_step", fault.bytes_per_step, f"up to {software_mib * 2**20:,}, the card's memory in bytes"
     if isinstance(fault, tables.WrongArithmetic) and fault.relative_error < (least := _ROUNDING[fault.dtype]):
-        return "relative_error", fault.relative_error, f"{least:.2g} or more: {fault.dtype} holds no smaller one"
+        return "relative_error", fault.relative_error, f"{least:.2g} or more: {fault.dtype} rounds smaller errors away"
     if isinstance(fault, tables.DriverTooOld):
         newer = description.software.driver_cuda.split(".")[0]
         if int(fault.driver_cuda.split(".")[0]) >= int(newer):
-            return "driver_cuda", fault.driver_cuda, f"a version before {newer}, that of [software]"
+            return "driver_cuda", fault.driver_cuda, f"a version before {newer}, the one in [software]"
     if isinstance(fault, tables.CollectiveDrop) and len(_seen(description)) < 2:
-        return "kind", fault.kind, "a fault of one card: TensorFlow sees no two cards, which a collective needs"
+        return "kind", fault.kind, "a fault of one card; a collective needs two cards that TensorFlow sees"
     if isinstance(fault, tables.BitFlip):
         size = int("".join(filter(str.isdigit, fault.dtype or "int8"))) // 8
         most = software_mib * 2**20 // size
-        limited = f"{most:,}: a card with {software_mib} MiB holds no more"
+        limited = f"{most:,}: {software_mib} MiB hold no more elements"
         if fault.least_elements > most:
             return "least_elements", fault.least_elements, f"up to {limited}"
         if fault.elements is not None:
             if max(fault.elements) >= most:
                 return "elements", fault.elements, f"indices below {limited}"
             if len(set(fault.elements)) < len(fault.elements):
-                return "elements", fault.elements, "indices, each once: a bit that flips twice is right again"
+                return "elements", fault.elements, "each index once, because a bit that flips twice is unchanged"
             if fault.run > 1:
-                return "run", fault.run, "1, the default, where elements are named"
+                return "run", fault.run, "1 (the default) together with elements"
     if isinstance(fault, tables.RowRemap) and not remaps_rows(model):
-        return "kind", fault.kind, "retired-pages: this card is from before the A100, and cannot remap rows"
+        return "kind", fault.kind, "retired-pages; this card is older than the A100 and cannot remap rows"
     if isinstance(fault, tables.RetiredPages) and remaps_rows(model):
-        return "kind", fault.kind, "row-remap: cards from the A100 on remap rows, and retire no pages"
+        return "kind", fault.kind, "row-remap; cards from the A100 on remap rows instead of retiring pages"
     if isinstance(fault, tables.NvmlError) and (wrong := _never_called(fault)) is not None:
         return "call", fault.call, wrong
     return _unseen(description, fault) or _hidden(description, fault)
@@ -78,8 +78,8 @@ def hides(fault: tables.FaultTable, later: tables.FaultTable) -> str | None:
     if isinstance(fault, tables.OnPair) and isinstance(later, tables.OnPair) and fault.pair == later.pair:
         if later.probability == 1 or fault.kind == later.kind:
             return (
-                "one fault for each pair, or faults of different kinds, the later ones with a probability below 1; a "
-                "later one hides this one"
+                "one fault for each pair, or faults of different kinds of which the later ones have a probability "
+                "below 1; a later one hides this one"
             )
     # Several kinds of flips on one card are no contradiction.
     elif type(fault) is type(later) and (fault == later or not isinstance(fault, tables.BitFlip)):
@@ -87,7 +87,7 @@ def hides(fault: tables.FaultTable, later: tables.FaultTable) -> str | None:
         if isinstance(fault, tables.Misnumbered) and isinstance(later, tables.Misnumbered):
             places = [[sorted(each.cards)] for each in (fault, later)]
         if places[0] == places[1]:
-            return "each kind of fault once at one place; a later one repeats it"
+            return "each kind of fault once at one place; a later fault repeats this one"
     return None
 
 
@@ -95,11 +95,11 @@ def _never_called(fault: tables.NvmlError) -> str | None:
     """Return what is accepted where the fault names no function, or one that cannot fail so."""
     functions = nvml_functions()
     if fault.call is None:
-        return "a function of NVML, such as 'nvmlInit', or a card" if fault.card is None else None
+        return "an NVML function, such as 'nvmlInit', or the key card" if fault.card is None else None
     if fault.call not in functions:
-        return f"a function of NVML without its version{did_you_mean(fault.call, functions)}"
+        return f"an NVML function, without the version at its end{did_you_mean(fault.call, functions)}"
     if fault.card is not None and not functions[fault.call]:
-        return "a function about a card; this one is about none, so leave out the card"
+        return "a function that takes a card; this one takes none, so remove the key card"
     return None
 
 
@@ -138,7 +138,5 @@ def _seen(description: Description) -> list[int]:
 
 def _accepted(seen: list[int]) -> str:
     if not seen:
-        return "cards that TensorFlow sees; it sees none of this machine"
-    return (
-        f"cards that TensorFlow sees: {', '.join(map(str, seen))} (not those that are absent, missing, lost or hidden)"
-    )
+        return "a card that TensorFlow sees; it sees none on this machine"
+    return f"cards that TensorFlow sees: {', '.join(map(str, seen))} (no card that is absent, missing, lost or hidden)"

@@ -62,7 +62,7 @@ class Hot(_OnCard):
     """The card heats up under load until it slows down."""
 
     kind: Literal["hot"]
-    slowdown_after_s: float = Field(default=1.0, gt=0, description="seconds of load until it throttles, above 0")
+    slowdown_after_s: float = Field(default=1.0, gt=0, description="seconds of load before it throttles, above 0")
 
 
 class Ecc(_OnCard):
@@ -131,8 +131,8 @@ class NvmlError(FaultTable):
     card: int | None = Field(default=None, ge=0, description=_CARD)
     call: str | None = Field(
         default=None,
-        description="a function of nvml.h without its version, such as 'nvmlDeviceGetTemperature' or 'nvmlInit'; "
-        "needed without a card",
+        description="an NVML function, without the version at its end, such as 'nvmlDeviceGetTemperature' or "
+        "'nvmlInit'; needed without a card",
     )
 
 
@@ -140,7 +140,7 @@ class Lost(_OnCard):
     """The card falls off the bus, at once or in the middle of a run."""
 
     kind: Literal["lost"]
-    after_ops: int = Field(default=0, ge=0, le=_MOST, description="ops that it still runs, 0 to 10^12")
+    after_ops: int = Field(default=0, ge=0, le=_MOST, description="the ops that the card still runs, 0 to 10^12")
 
 
 class NoWrite(_OnCard):
@@ -198,17 +198,17 @@ class BitFlip(_OnCard):
         default=1,
         ge=1,
         le=1024,
-        description="how many elements in a row, from 1 to 1024; the first index is a multiple of it",
+        description="how many neighbouring elements, from 1 to 1024; the first index is a multiple of this number",
     )
     least_elements: int = Field(
-        default=0, ge=0, description="the size of the smallest result that it affects, in elements: 0 or more"
+        default=0, ge=0, description="the fewest elements of a result that the fault affects: 0 or more"
     )
     elements: list[Annotated[int, Field(ge=0)]] | None = Field(
         default=None,
         min_length=1,
         max_length=1024,
-        description="the elements that it affects, all at once: up to 1024 indices into the flattened result, from 0, "
-        "each once, such as [0, 17]; those beyond its end are left out; default: any",
+        description="up to 1024 different indices into the flattened result, such as [0, 17]: these elements are wrong "
+        "at the same time; indices beyond the end are ignored; default: any element",
     )
 
 

@@ -35,7 +35,7 @@ def read_description(path: Path | str, text: str) -> Description:
         if own.model is not None and own.model not in MODELS and own.compute_capability is None:
             raise InvalidDescription(path, f"card[{number}].model", own.model, models)
         if own.model is None and own.compute_capability is not None:
-            accepted = "none without the model of this card"
+            accepted = "this key only together with model"
             raise InvalidDescription(path, f"card[{number}].compute_capability", own.compute_capability, accepted)
     for name in cards.without:
         if name not in SENSORS:
@@ -43,11 +43,11 @@ def read_description(path: Path | str, text: str) -> Description:
     for bridge in cards.bridges:
         between = set(bridge[:2])
         if len(bridge) != 3 or len(between) != 2 or not between <= set(range(cards.count)) or bridge[2] < 1:
-            accepted = f"two different cards below {cards.count} and their links, such as [0, 1, 12]"
+            accepted = f"two different cards below {cards.count} and the number of links, such as [0, 1, 12]"
             raise InvalidDescription(path, "cards.bridges", bridge, accepted)
     for slot in {end for bridge in cards.bridges for end in bridge[:2]}:
         if (links := nvlinks_of(made, slot)) > MOST_LINKS:
-            accepted = f"up to {MOST_LINKS} links of a card; card {slot} has {links:,}"
+            accepted = f"up to {MOST_LINKS} links for each card; card {slot} has {links:,}"
             raise InvalidDescription(path, "cards.bridges", cards.bridges, accepted)
     for number, fault in enumerate(made.fault):
         named = [("card", getattr(fault, "card", None))]

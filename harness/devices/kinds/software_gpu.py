@@ -51,7 +51,7 @@ class SoftwareGpuSpec(DeviceSpec):
         if memory_mib < LEAST_MIB:
             raise ValueError(f"a software GPU needs {LEAST_MIB} MiB or more")
         if memory_mib > MOST_MIB:
-            raise ValueError(f"a software GPU has {MOST_MIB:,} MiB at most")
+            raise ValueError(f"a software GPU has at most {MOST_MIB:,} MiB")
         return cls(count, memory_mib)
 
     def plan(self, request: Request, inventory: Inventory) -> Plan:  # noqa: ARG002
@@ -81,7 +81,7 @@ class DescribedGpuSpec(DeviceSpec):
         if machine.startswith("@"):
             known = [f"@{path.stem}" for path in sorted(shipped_folder("fake").glob("*.toml"))]
             if machine not in known:
-                raise ValueError(f"there is no described machine {machine}, only {', '.join(known)}")
+                raise ValueError(f"no described machine is named {machine}; the names are {', '.join(known)}")
         return cls(machine)
 
     @property
@@ -109,8 +109,11 @@ class DescribedGpuSpec(DeviceSpec):
         gpus = self.machine_described(visible)
         if not gpus.count:
             error = int(dict(gpus.driver)["cuinit"])
-            why = f"cuInit fails with error {error}" if error else "each is missing, lost, absent or hidden"
-            raise DevicesUnavailable(str(self), f"a GPU that TensorFlow can use; on the described machine, {why}", [])
+            none = "every GPU in it is missing, lost, absent or hidden by CUDA_VISIBLE_DEVICES"
+            why = f"cuInit fails with error {error}" if error else none
+            needed = f"a GPU that TensorFlow can use; the described machine has none: {why}"
+            advice = "change the description or CUDA_VISIBLE_DEVICES, or request logical CPUs with 'cpu:N'"
+            raise DevicesUnavailable(str(self), needed, [], advice)
         return gpus
 
     def machine_described(self, visible: str | None = None) -> DescribedGpus:

@@ -59,9 +59,9 @@ class _Course:
         account.scope += judged.scope
         account.scope += [f"no kernel for {name} on {', '.join(labels)}" for name, labels in self.missing.items()]
         if not self.names:
-            step = "run it with --level standard, or on devices with kernels for it"
+            step = "run this check with --level standard, or on devices that have kernels for its operations"
             account.unproven("no operation has a kernel on any device", step)
-        across = " and across devices of one model" if self.compared else "; no two devices of one model"
+        across = " and across devices of one model" if self.compared else "; no two devices of one model to compare"
         return (
             f"{len(self.names)} operations on {plural(len(self.cards), 'device')}: within rounding bounds, "
             f"bit-identical when repeated{across}"
@@ -140,8 +140,8 @@ class _Course:
             found = timed.get(card.label)
             if found is None:
                 self.account.unproven(
-                    f"the clock did not advance while {name} ran on {card.label}, so its rate is unknown",
-                    "look at the host's clock",
+                    f"the clock did not advance while {name} ran on {card.label}, so the rate is unknown",
+                    "check that the host's clock runs",
                 )
                 continue
             self.account.count(card.label, programs=1, ops=found.runs + 1)
@@ -199,7 +199,7 @@ CHECK = Check(
     id="arithmetic",
     title="arithmetic of each device",
     proves="products, convolutions, sums, Fourier transforms and sorting are within a derived bound in each dtype, "
-    "give the same bits twice and on all devices of one model, and are as fast as on the other devices",
+    "give the same bits when repeated and on all devices of one model, and are as fast as on the other devices",
     minimum_devices=1,
     typical_s=3,
     run=run,

@@ -21,16 +21,16 @@ from harness.records import Card, Finding, Verdict
 _AUTOTUNED = ("convolution",)
 
 _ARITHMETIC = (
-    "run the check arithmetic again with --level deep; if it fails again, take the card out of service; if all devices "
-    "are wrong, look at the processor's memory and at the libraries"
+    "run the check 'arithmetic' again with --level deep; if only this device fails again, take it out of service; if "
+    "all devices fail, test the host's memory and try other versions of the libraries"
 )
 _NONDETERMINISM = (
     "take it out of service until it passes ten times in a row; look at its ECC counts and temperature (check "
-    "sustained-load), and try TF_CUDNN_USE_AUTOTUNE=0"
+    "'sustained-load'), and try TF_CUDNN_USE_AUTOTUNE=0"
 )
 _CORRUPTION = (
-    "move it to another slot: if the difference moves with the card, the card is faulty; for a convolution, set "
-    "TF_CUDNN_USE_AUTOTUNE=0 and run it again first"
+    "for a convolution, first run the check again with TF_CUDNN_USE_AUTOTUNE=0; otherwise move the card to another "
+    "slot: if the difference moves with the card, the card is faulty"
 )
 
 
@@ -62,8 +62,8 @@ def judge_card(ran: Ran) -> list[Finding]:
                 ran.operation,
                 expected=f"element {list(again.index)}: {again.expected}, as in the first run",
                 found=f"{again.found} in a second run with the same operands",
-                message=f"gives different bits for {ran.operation} in a second run: "
-                f"{plural(again.elements, 'element')}",
+                message=f"gives different bits for {plural(again.elements, 'element')} of {ran.operation} in a second "
+                "run",
                 next_step=_NONDETERMINISM,
                 subject=ran.operation,
             )
@@ -73,7 +73,7 @@ def judge_card(ran: Ran) -> list[Finding]:
 
 def _beyond(ran: Ran, worst: Deviation) -> Finding:
     if worst.share == inf:
-        far = "where the result is exact or not finite"
+        far = "where the bound is 0 or the result is not finite"
     elif worst.share > 1e6:
         far = "by more than a million times the bound"
     else:
@@ -105,7 +105,7 @@ def judge_alike(
     if not named or (not sure and len(named) < len(odd)):
         return []
     if sure:
-        message = f"gives different bits for {operation} from most of the {len(cards)} devices of its model"
+        message = f"gives other bits for {operation} than most of the {len(cards)} devices of its model"
         return [_differs(operation, card, message) for card in named]
     names = " and ".join(card_name(card) for card in named)
     message = f"{names} give different bits for {operation}, and too few devices agree to tell which is wrong"
@@ -115,7 +115,7 @@ def judge_alike(
 def _differs(operation: str, card: Card | None, message: str) -> Finding:
     autotuned = operation.startswith(_AUTOTUNED)
     if autotuned:
-        message += "; a library that measures which algorithm is fastest may choose another one on each device"
+        message += "; a library that picks the fastest algorithm by measuring may pick a different one on each device"
     return finding(
         "corruption",
         card,

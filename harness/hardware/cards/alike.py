@@ -58,7 +58,7 @@ def _models(cards: Sequence[Card]) -> Iterator[Finding]:
             "model",
             str(usual),
             card.name,
-            f"is {card.name}, among {plural(len(cards) - len(odd), 'card')} of {usual}",
+            f"is {card.name}, unlike {plural(len(cards) - len(odd), 'card')} that are {usual}",
             "find out whether it was installed by mistake: programs that share work evenly wait for the slower model",
         )
 
@@ -74,8 +74,8 @@ def _memory(cards: Sequence[Card]) -> Iterator[Finding]:
                 "memory",
                 f"{others / 2**20:,.0f} MiB",
                 f"{size / 2**20:,.0f} MiB",
-                f"has {size / 2**20:,.0f} MiB of memory, and {plural(len(known) - len(odd), 'other')} of its model "
-                f"have {others / 2**20:,.0f} MiB",
+                f"has {size / 2**20:,.0f} MiB of memory, unlike {plural(len(known) - len(odd), 'other')} of its model "
+                f"with {others / 2**20:,.0f} MiB",
                 "compare its ECC mode (nvidia-smi -q -d ECC) and its board part number with those of the others",
             )
 
@@ -86,8 +86,8 @@ def _vbios(card: Card, usual: str, count: int) -> Finding:
         "VBIOS",
         usual,
         str(card.vbios),
-        f"has VBIOS {card.vbios}, and {plural(count, 'other')} of its model and board have {usual}",
-        "give all cards the same VBIOS, with the vendor's tool: another one may have other clocks and power limits",
+        f"has VBIOS {card.vbios}, unlike {plural(count, 'other')} of its model and board with {usual}",
+        "give all cards the same VBIOS with the vendor's tool: versions may differ in clocks and power limits",
     )
 
 

@@ -33,10 +33,10 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     account.add(*odd)
     account.scope += differences
     if not machine.cards and not account.findings:
-        account.unproven("TensorFlow can use none of the GPUs", "see the findings of this check and of software")
+        account.unproven("TensorFlow can use none of the GPUs", "see the findings of the checks 'cards' and 'software'")
     _compute(machine, context, account)
     labels = ", ".join(card.label for card in machine.cards)
-    return f"{plural(len(machine.cards), 'device')} visible, each once and in order, and computing: {labels}"
+    return f"{plural(len(machine.cards), 'device')}, each visible once, in order, and computing correctly: {labels}"
 
 
 def _compute(machine: Machine, context: CheckContext, account: Account) -> None:

@@ -15,21 +15,21 @@ from harness.records import Card, Finding, Verdict
 
 _PERMISSIONS = "look at CUDA_VISIBLE_DEVICES, and at the permissions of /dev/nvidia*"
 _LOADED = "read dmesg, and run 'modprobe nvidia-uvm' or reboot the node"
-_MPS = "start it again with nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY"
+_MPS = "restart the MPS server with nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY"
 _UNKNOWN_TO_DRIVER = (
-    "look at nvidia-smi and dmesg, and reboot the node; if this remains, install one version of the driver and its "
-    "libraries, or reseat the card"
+    "look at nvidia-smi and dmesg, and reboot the node; if the driver still does not know the card, install one "
+    "version of the driver and its libraries, or reseat the card"
 )
 _FABRIC = "look at 'systemctl status nvidia-fabricmanager', and install the version that matches the driver"
 #: The errors of cuInit (CUDA driver API, CUresult): the end of each name, its usual cause, and what to do.
 _ERRORS = {
     3: ("NOT_INITIALIZED", "the driver has failed", _LOADED),
-    34: ("STUB_LIBRARY", "LD_LIBRARY_PATH leads to the stub of libcuda.so", "remove its folder from LD_LIBRARY_PATH"),
-    46: ("DEVICE_UNAVAILABLE", "another process has it to itself", "look at nvidia-smi, and stop that process"),
+    34: ("STUB_LIBRARY", "LD_LIBRARY_PATH leads to a stub of libcuda.so", "remove the stub from LD_LIBRARY_PATH"),
+    46: ("DEVICE_UNAVAILABLE", "another process uses the GPU exclusively", "look at nvidia-smi, and stop that process"),
     100: ("NO_DEVICE", "no GPU is visible", _PERMISSIONS),
-    304: ("OPERATING_SYSTEM", "the kernel refuses a call", _PERMISSIONS),
+    304: ("OPERATING_SYSTEM", "the operating system refuses a call", _PERMISSIONS),
     802: ("SYSTEM_NOT_READY", "the NVSwitch fabric is not set up", _FABRIC),
-    803: ("SYSTEM_DRIVER_MISMATCH", "the driver's library and kernel module differ", "reboot the node"),
+    803: ("SYSTEM_DRIVER_MISMATCH", "the driver's library and kernel module do not match", "reboot the node"),
     804: (
         "COMPAT_NOT_SUPPORTED_ON_DEVICE",
         "CUDA's compatibility package does not support this card",
@@ -80,11 +80,11 @@ def _without_cuda(card: Card, error: int | None) -> Finding:
             "TensorFlow's list of GPUs",
             expected="the GPUs of the driver",
             found="none",
-            message="cannot be used: the driver has it, and TensorFlow uses no GPU",
+            message="cannot be used: the driver lists it, but TensorFlow uses no GPU",
             next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log, which says why it skips each GPU; to "
             "test the CPUs instead, use --devices cpu:4",
         )
-    unknown = "", "CUDA does not start", "look it up in the CUDA driver API under CUresult, and read dmesg"
+    unknown = "", "CUDA does not start", "look up the error under CUresult in the CUDA driver API, and read dmesg"
     name, cause, step = _ERRORS.get(error, unknown)
     code = f"error {error} ({name})" if name else f"error {error}"
     return finding(
@@ -208,7 +208,7 @@ def _order(cards: Sequence[Card], expected: Sequence[str | None], numbering: Seq
                 f"number {at} of TensorFlow's GPUs",
                 expected=str(wanted),
                 found=got,
-                message=f"is number {at} in TensorFlow, where CUDA_VISIBLE_DEVICES puts another GPU ({wanted})",
+                message=f"is number {at} in TensorFlow, but CUDA_VISIBLE_DEVICES puts another GPU there ({wanted})",
                 next_step="set CUDA_DEVICE_ORDER=PCI_BUS_ID, or select GPUs by UUID in CUDA_VISIBLE_DEVICES",
                 severity=Verdict.WARN,
             )

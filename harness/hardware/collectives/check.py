@@ -24,7 +24,6 @@ from harness.hardware.collectives.judge import (
 from harness.hardware.corruption.measure import copy
 from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Machine, NoLibrary
-from harness.plural import plural
 from harness.records import Figure, Finding, Quantity, Verdict
 
 #: Elements that each card contributes, by level, as float32; rounded up to a multiple of the number of cards.
@@ -73,7 +72,10 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     if any(each.kind == "corruption" for each in account.findings):
         _blame_copies(machine, account, context)
     if not algorithms:
-        account.unproven("the machine has no algorithm for collectives", "use devices of one process: gpu or cpu:N")
+        account.unproven(
+            "no algorithm for collectives works across these devices",
+            "select devices of one process: --devices gpu or cpu:N",
+        )
     shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
     account.scope += [
         f"algorithms: {', '.join(algorithms) or 'none'}; integers in float32, {shares} from each device",
@@ -105,7 +107,7 @@ def _blame_copies(machine: Machine, account: Account, context: CheckContext) -> 
             replace(
                 each,
                 found=f"{each.found}; wrong values after {', '.join(wrong)}",
-                message=f"{each.message}; so do {plural(len(wrong), 'collective')}: {', '.join(wrong)}",
+                message=f"{each.message}; values are also wrong after {', '.join(wrong)}",
             )
             for each in blamed
         )
@@ -120,8 +122,8 @@ def _no_library(error: NoLibrary, where: str) -> Finding:
         expected=f"a working {error.library}",
         found=error.why,
         message=f"{error.library} does not work, so collectives that use it were not tested: {error.why}",
-        next_step=f"python -m pip install 'tensorflow[and-cuda]' installs {error.library}; {error.library}_DEBUG=WARN "
-        "shows why it fails; the check software lists missing libraries",
+        next_step=f"install {error.library} with python -m pip install 'tensorflow[and-cuda]'; "
+        f"{error.library}_DEBUG=WARN shows why it fails, and the check 'software' lists missing libraries",
         subject=error.library,
     )
 

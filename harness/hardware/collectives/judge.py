@@ -87,8 +87,8 @@ def judge_bandwidth(kind: str, share_bytes: int, cards: int, seconds: float, exp
         found=rate,
         message=f"{kind} by nccl reaches a bus bandwidth of {rate}, {bus / expected_gbs:.0%} of the "
         f"{amount(expected_gbs, 'GB/s')} that the NVLinks between all GPUs carry",
-        next_step="run it with NCCL_DEBUG=INFO, which shows whether NCCL uses NVLink (P2P, NVLS) or the host (SHM), "
-        "and look at the copies between the GPUs (check copies)",
+        next_step="run the check with NCCL_DEBUG=INFO, which shows whether NCCL uses NVLink (P2P, NVLS) or the host "
+        "(SHM), and look at the copies between the GPUs (check 'copies')",
         severity=Verdict.FAIL if bus < FAIL_SHARE * expected_gbs else Verdict.WARN,
         subject="bus bandwidth",
     )
@@ -103,7 +103,7 @@ def judge_collective(
     """
     where = f"{kind} by {algorithm}"
     if len(found) != len(cards):
-        message = f"{where} gave {len(found)} results for {len(cards)} devices"
+        message = f"{where} gave {plural(len(found), 'result')} for {plural(len(cards), 'device')}"
         return [_finding(where, algorithm, None, f"{len(cards)} results", f"{len(found)} results", message)]
     wanted = expected(kind, arrays)
     differ = [changed_bits(*pair) for pair in zip(found, wanted, strict=True)]
@@ -115,8 +115,8 @@ def judge_collective(
         culprit = (0,), "is missing from"
     if culprit is not None:
         numbers, how = culprit
-        message = f"has a share that {how} {where} on {plural(len(wrong), 'device')}"
-        every, one = "the share of each device, counted once", f"one {how} it"
+        message = f"gave a share that {how} the result of {where} on {plural(len(wrong), 'device')}"
+        every, one = "the share of each device, counted once", f"one {how} the result"
         return [_finding(where, algorithm, cards[number], every, one, message) for number in numbers]
     findings = []
     for number in wrong:
@@ -154,12 +154,12 @@ def _share(
 
 
 def _finding(where: str, algorithm: str, card: Card | None, wanted: str, found: str, message: str) -> Finding:
-    copies = f"copies {'to and from it' if card is not None else 'between all devices'} (check copies)"
+    copies = f"copies {'to and from it' if card is not None else 'between all devices'} (check 'copies')"
     step = f"look at the {copies}"
     if algorithm == "nccl":
         step = (
-            "run it with NCCL_DEBUG=INFO, then with NCCL_P2P_DISABLE=1; if the values are right without peer-to-peer, "
-            f"look at the {copies}"
+            "run the check with NCCL_DEBUG=INFO, then with NCCL_P2P_DISABLE=1; if the values are right without "
+            f"peer-to-peer, look at the {copies}"
         )
     return finding(
         "corruption", card, where, expected=wanted, found=found, message=message, next_step=step, subject=algorithm

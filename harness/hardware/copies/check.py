@@ -53,9 +53,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     _judge(course, sizes, context)
     count = len(cards)
     account.scope.append(
-        f"{count * (count - 1)} ordered pairs of devices, {plural(count, 'device')} to and from the "
-        f"host, {len(sizes)} sizes up to "
-        f"{sizes[-1]:,} bytes"
+        f"copies between {plural(count * (count - 1), 'ordered pair')} of devices, and between the host and "
+        f"{plural(count, 'device')}, in {plural(len(sizes), 'size')} up to {sizes[-1]:,} bytes"
     )
     if count == 1:
         account.scope.append("one device: no pair to copy between")
@@ -96,8 +95,8 @@ def _judge(course: Course, sizes: tuple[int, ...], context: CheckContext) -> Non
     )
     if course.full_links:
         account.scope.append(
-            "copies to and from the host are not judged where the PCIe link has full width and speed, because "
-            f"pageable memory limits them: {', '.join(sorted(course.full_links))}"
+            f"copies to and from the host are not judged on {', '.join(sorted(course.full_links))}: the PCIe link has "
+            "full width and speed, so pageable memory is the limit"
         )
     account.figures += judged.figures
     account.scope += judged.scope

@@ -16,6 +16,7 @@ from harness.hardware.machine import HOST, Buffer, Machine, Mismatch, Pattern
 from harness.hardware.patterns import STEP, array_mismatch, next_first, words
 from harness.hardware.profile_rates import COPIES
 from harness.hardware.rates import BOTH_WAYS
+from harness.plural import plural
 from harness.records import Figure, Quantity
 
 #: How often a copy is timed; the median counts. Times of small copies vary more.
@@ -110,9 +111,9 @@ class Course:
                 self.account.cards[label],
                 way,
                 expected="the data that was sent",
-                found=f"{wrong.count:,} words differ, the first is word {wrong.first_word}",
-                message=f"gets wrong data in the copy {way}: {wrong.count:,} 64-bit words differ",
-                next_step="reseat it, and look at the host's memory (ECC, memtest) and at PCIe errors in dmesg",
+                found=f"{plural(wrong.count, 'wrong word')}, the first is word {wrong.first_word}",
+                message=f"gets {plural(wrong.count, 'wrong 64-bit word')} in the copy {way}",
+                next_step="reseat it, test the host's memory (ECC, memtest), and look for PCIe errors in dmesg",
             )
         )
 

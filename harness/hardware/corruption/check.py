@@ -47,8 +47,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 
     runs = count // max(1, len(cards))
     account.scope.append(
-        f"{runs:,} runs on each of {plural(len(cards), 'device')}, which take turns at each index: with 95% "
-        f"confidence, an error in 1 of {round(1 / unseen_rate(runs)):,} runs or more often would have been found"
+        f"{runs:,} runs on each of {plural(len(cards), 'device')}, which take turns at each shard index: an error in 1 "
+        f"of {round(1 / unseen_rate(runs)):,} runs, or more often, would have been found with 95% confidence"
     )
     account.measured["runs_per_card"] = float(runs)
     return (
@@ -60,8 +60,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 CHECK = Check(
     id="corruption",
     title="silent corruption",
-    proves="programs with a known exact result give it bit for bit on each device and at each index, every time, and "
-    "copies between all ordered pairs of devices deliver what was sent",
+    proves="programs with a known result give exactly this result every time, on each device and at each shard index, "
+    "and copies between all ordered pairs of devices deliver what was sent",
     minimum_devices=1,
     typical_s=2,
     run=run,

@@ -105,7 +105,7 @@ def _compare(
         into.details.setdefault(card, f"{name}: {changed}")
         into.details.setdefault(f"index {index}", f"{name}: {changed}")
     if on_card != on_host:
-        into.details.setdefault(card, f"{name}: the card's digest of a result differs from that of the fetched result")
+        into.details.setdefault(card, f"{name}: the device's digest differs from that of the fetched result")
     into.trials.append(Trial(card, bool(changed), index, found=on_host, program=name))
     into.trials.append(Trial(card, on_card != on_host, index, found=None, program=f"digest of {name}"))
 

@@ -16,6 +16,7 @@ from harness.hardware.isolation.measure import SIZE, TIMES
 from harness.hardware.machine import Machine
 from harness.hardware.own_process import ask_each
 from harness.parallel.tasks import Slot, slots
+from harness.plural import plural
 from harness.records import Card, Verdict
 
 #: How long all processes may take, in seconds. Each loads TensorFlow.
@@ -32,7 +33,7 @@ def run(context: CheckContext) -> CheckOutcome:
     if machine is not None and machine.cards:
         if {device.kind for device in context.devices} == {"software-gpu"}:
             why = "software GPUs belong to the process that makes them: no other process can be given one"
-            return CheckOutcome(Verdict.SKIP, why, "use hardware")
+            return CheckOutcome(Verdict.SKIP, why, "select CPUs or real GPUs: --devices cpu:2 or gpu")
         if exclusive := [card.label for card in machine.cards if card.exclusive]:
             return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
         if _spec(context.devices) is None:
@@ -60,7 +61,7 @@ def _check(machine: Machine, account: Account, spec: str) -> str:
             account.scope.append(
                 f"the driver does not report which GPUs were used by the process that was given {given.card.label}"
             )
-    return f"{len(pairs)} processes at once, each with its own device and a correct result"
+    return f"{plural(len(pairs), 'process', 'processes')} at once, each with its own device and a correct result"
 
 
 def _spec(devices: Devices) -> str | None:
@@ -81,7 +82,7 @@ def _pairs(cards: Sequence[Card], there: Sequence[Slot], account: Account) -> li
         slot = by_uuid.get(card.uuid or "") if by_uuid else there[number]
         if slot is None:
             account.unproven(
-                f"the driver does not know the UUID of {card.label}, so no process can be given it",
+                f"the driver does not know the UUID of {card.label}, so the device cannot be given to a process",
                 "install nvidia-ml-py, so that GPUs can be selected by their UUID",
             )
             continue
@@ -92,8 +93,8 @@ def _pairs(cards: Sequence[Card], there: Sequence[Slot], account: Account) -> li
 CHECK = Check(
     id="isolation",
     title="one process for each device",
-    proves="processes that are each given one device, all at once, see only that GPU by its UUID (or run only on those "
-    "CPUs), use no memory of another GPU, and compute correctly",
+    proves="when processes run at once, each with a device of its own, each process sees only its GPU (by UUID) or "
+    "runs only on its CPUs, uses no memory of another GPU, and computes correctly",
     minimum_devices=1,
     typical_s=12,
     run=run,

@@ -52,7 +52,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                 reported.add(label)
     for region in regions:
         _cover(region, account)
-    account.scope.append(f"{count} patterns, each held for {held_s} s")
+    account.scope.append(f"{plural(count, 'pattern')}, each held for {held_s} s")
     cpus = [region for region in regions if not region.card.is_gpu]
     if cpus:
         tested = f"{gigabytes(sum(region.had for region in cpus))} of the host's memory"
@@ -60,7 +60,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         least = min((region.had / region.free for region in regions if region.free), default=0.0)
         tested = f"at least {least:.0%} of the free memory of each of {plural(len(regions), 'GPU')}"
     leaks = f"no leak in {STEPS[context.level]:,} steps" if sampled else "not all devices were checked for leaks"
-    return f"{count} patterns read back unchanged, {leaks}: {tested}"
+    return f"{plural(count, 'pattern')} read back unchanged, {leaks}: {tested}"
 
 
 def _cover(region: Region, account: Account) -> None:
@@ -99,7 +99,7 @@ def _leaks(machine: Machine, context: CheckContext, account: Account) -> bool:
         if card.is_gpu and len(known) >= 6:
             account.add(judge_growth(card, known, steps, host=True))
     if unknown:
-        account.scope.append(f"memory in use unknown on {', '.join(unknown)}, so they were not checked for leaks")
+        account.scope.append(f"not checked for leaks, because the memory in use is unknown: {', '.join(unknown)}")
     return not unknown
 
 

@@ -77,7 +77,7 @@ def judge_pattern(card: Card, pattern: Pattern, name: str, offset_bytes: int, mi
         card,
         f"pattern {name}, byte {place}",
         expected=f"{expected:#018x}",
-        found=f"{found:#018x}" if found is not None else f"{mismatch.count:,} words differ",
+        found=f"{found:#018x}" if found is not None else plural(mismatch.count, "wrong word"),
         message=f"did not hold pattern {name}: {plural(mismatch.count, 'word')} of 64 bits changed, the first at byte "
         f"{place:,}{bits}",
         next_step=REPLACE,

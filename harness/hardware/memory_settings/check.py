@@ -30,7 +30,7 @@ def run(context: CheckContext) -> CheckOutcome:
     kinds = {device.kind for device in context.devices}
     if kinds == {"software-gpu"}:
         why = "each setting needs a fresh process, and software GPUs cannot be given to another process"
-        return CheckOutcome(Verdict.SKIP, why, "use hardware")
+        return CheckOutcome(Verdict.SKIP, why, "select CPUs or real GPUs: --devices cpu:2 or gpu")
     if context.machine is not None and not kinds <= {"gpu", "logical-cpu"}:
         why = (
             f"{context.devices.spec}: logical GPUs, cores and devices of other hosts have no memory settings that can "
@@ -54,7 +54,7 @@ def _check(machine: Machine, account: Account) -> str:
             _judge(card, setting, each, account)
     for card in gpus:
         if card.uuid is None:
-            account.unproven(f"{card.label}: UUID unknown, so no process can be given it", _INSTALL)
+            account.unproven(f"{card.label}: UUID unknown, so the device cannot be given to a process", _INSTALL)
     if cpu is not None:
         # All logical CPUs belong to one physical device.
         (each,) = machine.memory_settings([(cpu.label, CPU_SPLIT)])
@@ -78,10 +78,10 @@ def _judge(card: Card, setting: MemorySetting, seen: MemorySeen | str, account: 
     if too_full(setting, seen):
         account.unproven(
             f"{card.label} with {name}: other processes leave only {(seen.free_bytes or 0) // 2**20:,} MiB free",
-            "run it with --only memory-settings while nothing else uses the device",
+            "run `harness validate --only memory-settings` while nothing else uses the device",
         )
     elif seen.held_bytes is None and card.is_gpu:
-        account.unproven(f"{card.label} with {name}: the driver does not report what a process holds", _INSTALL)
+        account.unproven(f"{card.label} with {name}: the driver does not report the memory of a process", _INSTALL)
 
 
 CHECK = Check(

@@ -48,7 +48,7 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
                     expected=wrong.expected,
                     found=wrong.found,
                     message=f"multiplies small integers incorrectly: {plural(wrong.elements, 'element')}",
-                    next_step="take it out of service, and run the check arithmetic to see what else is wrong",
+                    next_step="take it out of service, and run the check 'arithmetic' to see what else is wrong",
                     subject=operation.name,
                 )
             )
@@ -57,7 +57,7 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
         labels = ", ".join(card.label for card in machine.cards if card.label in unusable)
         account.scope.append(f"no op was run on {labels}, because none can run there")
     product = f"a correct product on {plural(len(machine.cards), 'device')}" if machine.cards else "no device to use"
-    return f"{compared} comparisons of versions and kernels, and {product}"
+    return f"{plural(compared, 'comparison')} of versions and kernels, and {product}"
 
 
 CHECK = Check(

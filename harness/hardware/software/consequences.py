@@ -30,7 +30,7 @@ class MissingLibraries:
         kept = tuple(each for each in result.findings if id(each) not in again)
         verdict = overall([Verdict.UNKNOWN, *(each.severity for each in kept)])
         lost = (self._found[each] for each in sorted(set(again.values())))
-        why = "; ".join(f"not fully tested: {name} is missing (see {check})" for name, check in lost)
+        why = "; ".join(f"not fully tested: {name} is missing (see the check '{check}')" for name, check in lost)
         step = "install the missing library and run this check again"
         failed = verdict is Verdict.FAIL
         return replace(

@@ -21,7 +21,7 @@ from harness.tensorflow_version import (
 )
 
 _INSTALL = "python -m pip install 'tensorflow[and-cuda]'"
-_NVML = "install nvidia-ml-py and see that nvidia-smi works, so that the driver can be queried"
+_NVML = "install nvidia-ml-py and check that nvidia-smi works, so that the driver can be queried"
 #: Libraries that belong to the driver and not to CUDA's packages.
 _OF_DRIVER = ("libcuda.so", "libnvidia-ml.so")
 #: Libraries that only TensorRT needs.
@@ -137,7 +137,7 @@ class _Judge:
         if self.compiled:
             self.account.scope.append(
                 f"{', '.join(self.compiled)}: the driver compiles each kernel from PTX when it is first used, so the "
-                "first start takes minutes; CUDA_CACHE_MAXSIZE=4294967296 keeps what was compiled"
+                "first start takes minutes; CUDA_CACHE_MAXSIZE=4294967296 keeps the compiled kernels"
             )
 
     def _libraries(self) -> None:
@@ -148,7 +148,7 @@ class _Judge:
                 continue
             if library.startswith(_OF_DRIVER):
                 step = (
-                    f"install the NVIDIA driver, which contains {library}; for a container, use the NVIDIA Container "
+                    f"install the NVIDIA driver, which contains {library}; in a container, use the NVIDIA Container "
                     "Toolkit and --gpus all"
                 )
             else:

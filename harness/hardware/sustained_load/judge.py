@@ -11,6 +11,7 @@ from harness.hardware.counters import judge_counters, judge_repairs
 from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Reading
 from harness.hardware.sustained_load.measure import Load
+from harness.plural import plural
 from harness.records import Figure, Finding, Quantity, Verdict
 
 #: A card remaps rows or retires pages, so that it lacks some of these.
@@ -20,7 +21,7 @@ THROTTLED_SHARE = 0.2
 #: NVML's reasons that mean that a card cannot run as it should. A power cap is how a card works at its limit.
 _THROTTLING = (
     (("thermal",), "heat", "look at its fans, its air flow, the room temperature and its thermal paste"),
-    (("hwslowdown", "powerbrake"), "a signal of its board", "look at its power cables and at the power supply"),
+    (("hwslowdown", "powerbrake"), "its board's slowdown signal", "look at its power cables and at the power supply"),
 )
 _SLOT = "move it to a wider or newer slot if there is one"
 _NVLINK = "look at nvidia-smi nvlink --status and update the driver: its links were trained at a lower speed"
@@ -98,7 +99,7 @@ def _against(figure: Figure, expected: float, source: str) -> Figure:
 def _pcie(load: Load) -> Iterator[Finding]:
     for name, sensor, form, step in (
         ("width", "pcie_width", "x{}", _RESEAT),
-        ("generation", "pcie_generation", "generation {}", f"{_RESEAT}: the link speed should be automatic"),
+        ("generation", "pcie_generation", "generation {}", f"{_RESEAT}; the link speed should be set to automatic"),
     ):
         best, most = max(load.known(sensor), default=None), max(load.known(f"{sensor}_max"), default=None)
         if best is not None and most is not None and best < most:
@@ -130,7 +131,7 @@ def _nvlinks(load: Load, others: Sequence[Load], profile: CardProfile | None) ->
             "NVLinks under load",
             expected=f"{best} active ({source})",
             found=f"{active} active",
-            message=f"has {active} active NVLinks instead of {best} ({source})",
+            message=f"has {plural(active, 'active NVLink')} instead of {best} ({source})",
             next_step="look at nvidia-smi nvlink --status, reseat the card or its bridge, and check that the fabric "
             "manager runs",
         )
@@ -150,7 +151,7 @@ def _throttling(load: Load) -> Iterator[Finding]:
         hottest = max(load.known("temperature_c"), default=None)
         slowest = min((each.clock_mhz for each in throttled if each.clock_mhz is not None), default=None)
         most = max(load.known("clock_max_mhz"), default=None)
-        clock = f" and down to {slowest:,.0f} of {most:,.0f} MHz" if slowest is not None and most is not None else ""
+        clock = f", down to {slowest:,.0f} of {most:,.0f} MHz" if slowest is not None and most is not None else ""
         warm = f" at up to {hottest:.0f} °C" if hottest is not None else ""
         yield finding(
             "sensor",
@@ -158,7 +159,7 @@ def _throttling(load: Load) -> Iterator[Finding]:
             "throttling under load",
             expected="no throttling by heat or by the board",
             found=", ".join(sorted({reason for each in throttled for reason in each.throttle_reasons or ()})),
-            message=f"throttles because of {cause} {share:.0%} of the time{warm}{clock}",
+            message=f"throttles {share:.0%} of the time because of {cause}{warm}{clock}",
             next_step=step,
             severity=Verdict.FAIL if share > THROTTLED_SHARE else Verdict.WARN,
         )

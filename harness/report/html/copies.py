@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from harness.plural import plural
 from harness.records import Figure, RunRecord
 from harness.report.comparison import place
 from harness.report.html.charts.drawing import Chart
@@ -73,7 +74,7 @@ def _matrix(
     of_size = f", copies of {size(largest)}" if largest is not None else ""
     low, high = min(values, key=lambda pair: values[pair]), max(values, key=lambda pair: values[pair])
     description = (
-        f"{len(values)} pairs. Lowest: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
+        f"{plural(len(values), 'pair')}. Lowest: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
         f"{quantity(median(values.values()), unit)}; highest: {quantity(values[high], unit)} from {high[0]} to "
         f"{high[1]}. Dark is {'slow' if unit in TIMES or unit.endswith('/s') else 'low'}; blank was not measured."
     )

@@ -41,7 +41,7 @@ def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> dic
     spread = ", ".join(f"{device_label(each)} {sum(counted[each, role] for role in roles)}" for each in devices)
     chart = None
     if drawn and len(devices) <= _MOST_DEVICES:
-        description = f"Ops on each device, of {extent}: {spread}."
+        description = f"Ops on each device, counting {extent}: {spread}."
         chart = op_timeline(name, f"{check}: {placement.program}", description, placement.ops, devices)
     by_device = [
         (

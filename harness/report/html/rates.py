@@ -40,8 +40,9 @@ def rates_of(record: RunRecord) -> Charted | None:
     shares = [share for marks in drawn.values() for _, share in marks]
     least = min(((share, name, label) for name, marks in drawn.items() for label, share in marks))
     description = (
-        f"{len(shares)} figures of {len(devices)} devices as shares of the expected value. Lowest: {percent(least[0])} "
-        f"({least[1]} on {least[2]}); median: {percent(median(shares))}; highest: {percent(max(shares))}."
+        f"{plural(len(shares), 'figure')} of {plural(len(devices), 'device')} as shares of the expected value. Lowest: "
+        f"{percent(least[0])} ({least[1]} on {least[2]}); median: {percent(median(shares))}; highest: "
+        f"{percent(max(shares))}."
     )
     chart = shares_chart("rates-chart", "Measured rates as shares of the expected values", description, drawn, devices)
     return Charted((chart,), _table("All judged figures", judged))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.plural import plural
 from harness.records import Fingerprint, RunRecord
 from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.lines import lines_chart
@@ -59,7 +60,7 @@ def _chart(scale: ScaleRecord) -> Chart | None:
         return None
     counts, speedups = [float(devices) for devices, _, _ in points], [speedup for _, speedup, _ in points]
     lines = {"measured": (counts, speedups), "ideal": (counts, [each / counts[0] for each in counts])}
-    description = "; ".join(f"{devices} devices: {said}" for devices, _, said in points) + "."
+    description = "; ".join(f"{plural(devices, 'device')}: {said}" for devices, _, said in points) + "."
     title = f"Scaling of {scale.target}"
     return lines_chart("scaling-chart", title, description, lines, "devices", "times as fast", counts=True)
 

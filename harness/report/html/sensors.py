@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from harness.plural import plural
 from harness.records import RunRecord, Series
 from harness.report.html.charts.drawing import Chart
 from harness.report.html.charts.lines import lines_chart
@@ -41,7 +42,7 @@ def _chart(name: str, sensor: str, unit: str, check: str, series: list[Series]) 
     read = [(value, device_label(each.device)) for each in series for value in each.values if value is not None]
     most, least = max(read), min(read)
     description = (
-        f"{len(series)} devices. The highest reading is {quantity(most[0], unit)} on {most[1]}, the lowest "
+        f"{plural(len(series), 'device')}. The highest reading is {quantity(most[0], unit)} on {most[1]}, the lowest "
         f"{quantity(least[0], unit)} on {least[1]}."
     )
     return lines_chart(name, f"{sensor} during {check}", description, lines, "s since the start", unit)

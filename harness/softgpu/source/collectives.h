@@ -199,7 +199,7 @@ inline absl::Status Reduced(std::vector<Guest>& guests, Merge merge, tf::Tensor*
       continue;
     }
     if (input.dtype() != result->dtype() || input.NumElements() != result->NumElements()) {
-      return tf::errors::InvalidArgument("the devices of one collective bring different tensors: ",
+      return tf::errors::InvalidArgument("the devices of one collective give it different tensors: ",
                                          result->DebugString(0), " and ", input.DebugString(0));
     }
     absl::Status status = MergeTensors(merge, input, result);

@@ -35,7 +35,7 @@ struct Network {
     if (input == "skip_input" || dropout != 0 || projection != 0) {
       return tf::errors::Unimplemented(
           "software GPUs run ", construction->def().op(),
-          " with input_mode 'linear_input', dropout 0 and num_proj 0 alone; put the op on a CPU, or run it on a real GPU");
+          " only with input_mode 'linear_input', dropout 0 and num_proj 0; use these, or run the op on a real GPU");
     }
     return absl::OkStatus();
   }
@@ -63,14 +63,14 @@ struct Extent {
                                          c.shape().DebugString(), ", ", x.shape().DebugString());
     }
     if (p.NumElements() != Parameters()) {
-      return tf::errors::InvalidArgument("params has ", p.NumElements(), " numbers, and needs ", Parameters());
+      return tf::errors::InvalidArgument("params has ", p.NumElements(), " numbers instead of ", Parameters());
     }
     if (sequence_lengths.NumElements() != batch) {
-      return tf::errors::InvalidArgument("sequence_lengths has ", sequence_lengths.NumElements(), " numbers for a batch of ", batch);
+      return tf::errors::InvalidArgument("sequence_lengths has ", sequence_lengths.NumElements(), " lengths for a batch of ", batch);
     }
     lengths.assign(sequence_lengths.flat<int>().data(), sequence_lengths.flat<int>().data() + batch);
     for (int length : lengths) {
-      if (length < 0 || length > steps) return tf::errors::InvalidArgument("a sequence length of ", length, " of ", steps);
+      if (length < 0 || length > steps) return tf::errors::InvalidArgument("a sequence length is ", length, ", but the input has ", steps, " steps");
     }
     return absl::OkStatus();
   }
@@ -298,7 +298,7 @@ absl::Status RunGradient(tf::OpKernelContext* context, const Extent& e) {
                        d_last_c = Widened<T, Stored>(context->input(10));
   const tf::Tensor& reserved = context->input(11);
   if (reserved.TotalBytes() < static_cast<size_t>(e.Records()) * sizeof(T)) {
-    return tf::errors::InvalidArgument("reserve_space is not that of the forward op; was it called with is_training?");
+    return tf::errors::InvalidArgument("reserve_space does not come from the forward op; call that op with is_training=True");
   }
   std::vector<T> records(e.Records());
   memcpy(records.data(), reserved.data(), records.size() * sizeof(T));

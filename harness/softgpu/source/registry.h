@@ -28,7 +28,7 @@ class Missing : public tf::OpKernel {
   explicit Missing(tf::OpKernelConstruction* construction) : tf::OpKernel(construction) {
     construction->CtxFailure(tf::errors::Unimplemented(
         "a software GPU cannot run ", construction->def().op(),
-        ", which a real GPU can: TensorFlow has no CPU code for it; put the op on a CPU, or run it on a real GPU"));
+        ", which a real GPU can: TensorFlow has no CPU kernel for the op; run it on a real GPU"));
   }
   void Compute(tf::OpKernelContext*) override {}
 };
@@ -140,11 +140,11 @@ inline std::string WhyNotSpoilt(const std::string& op, const std::string& type) 
     const auto& outputs = known->op_def.output_arg();
     const auto spoils = [&](const auto& output) { return Makes(kernel, output, type.empty() ? "*" : type); };
     const Maker maker = MakerFor(op, Kernels::Get().on_cpu.count(op) > 0);
-    if (maker == nullptr) return op + " runs as it is, and computes nothing in a GPU's memory";
+    if (maker == nullptr) return op + " computes nothing in a GPU's memory";
     if (maker == static_cast<Maker>(Make<Missing>)) return "a software GPU cannot run " + op;
     if (std::any_of(outputs.begin(), outputs.end(), spoils)) return "";
   }
-  if (!has_kernel) return op + " has no GPU kernel of its own";
+  if (!has_kernel) return op + " has no GPU kernel";
   return op + " has no output in the memory of a GPU" + (type.empty() || type == "*" ? "" : " with the type " + type);
 }
 

@@ -62,7 +62,7 @@ class FusedNorm : public Rephrased {
     OP_REQUIRES_OK(construction, construction->GetAttr("activation_mode", &activation));
     OP_REQUIRES(construction, activation == "Identity" || activation == "Relu",
                 tf::errors::Unimplemented("a software GPU cannot run ", construction->def().op(), " with the activation ",
-                                          activation, "; put the op on a CPU, or run it on a real GPU"));
+                                          activation, "; use Identity or Relu, or run the op on a real GPU"));
     activates_ = activation == "Relu";
     tf::NodeDef node = construction->def();
     node.set_op("FusedBatchNormV3");
@@ -80,7 +80,7 @@ class FusedNorm : public Rephrased {
     for (int i = 0; status.ok() && i < side_inputs_; i++) {
       tf::Tensor side = context->input(5 + i);
       if (side.shape() != outputs[0].shape()) {
-        return tf::errors::InvalidArgument("side_input has the shape ", side.shape().DebugString(), ", and x ",
+        return tf::errors::InvalidArgument("side_input has the shape ", side.shape().DebugString(), ", but x has ",
                                            outputs[0].shape().DebugString());
       }
       status = Convert(context, tf::DT_FLOAT, &side);

@@ -86,8 +86,8 @@ inline absl::Status CpuKernel(tf::OpKernelConstruction* construction, Twin* twin
   kernel->reset(made);
   if (!absl::IsNotFound(status)) return status;
   return tf::errors::Unimplemented("a software GPU cannot run ", node.op(),
-                                   " for these types, which a real GPU can: TensorFlow has no CPU kernel for it (",
-                                   tf::SummarizeNodeDef(node), "); put the op on a CPU, or run it on a real GPU");
+                                   " for these types, which a real GPU can: TensorFlow has no CPU kernel for them (",
+                                   tf::SummarizeNodeDef(node), "); use other types, or run the op on a real GPU");
 }
 
 // Where TensorFlow computes products of float32 with oneDNN on the CPU, so does a software GPU: else it would be slower.

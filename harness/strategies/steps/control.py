@@ -33,7 +33,7 @@ class Branch(Step):
         self.require(
             fits,
             f"w has shape {w.shape} and v {v.shape} for features {x.shape}",
-            "the shape of the last features",
+            "the shape of the last axis",
         )
         return Value(x.shape, x.dtype, max(x.bound * w.bound, x.bound + v.bound))
 
@@ -75,7 +75,7 @@ class Loop(Step):
         self.require(
             (self.how == "rows") == (self.ids is not None),
             f"ids={self.ids!r}",
-            "ids with how='rows', and without it None",
+            "ids with how='rows', and only then",
         )
         if self.ids is not None:
             ids = types[self.ids]
@@ -89,14 +89,14 @@ class Loop(Step):
             self.require(
                 bool(last) and w.shape == last and not w.batched,
                 f"w has shape {w.shape} for features {x.shape}",
-                "the shape of the last features",
+                "the shape of the last axis",
             )
             return Value(x.shape, x.dtype, x.bound + self.trips * w.bound)
         v = types[self.v]
         fits = (
             len(w.shape) == 2 and w.shape[:1] == last and v.shape == w.shape[::-1] and not w.batched and not v.batched
         )
-        self.require(fits, f"w {w.shape}, v {v.shape} for {x.shape}", "(i, j) and (j, i)")
+        self.require(fits, f"w {w.shape}, v {v.shape} for features {x.shape}", "w (i, j), v (j, i)")
         return Value(x.shape, x.dtype, max(x.bound, 2 * w.shape[1] * v.bound))
 
     def apply(self, values: Mapping[str, Any]) -> Any:

@@ -68,7 +68,7 @@ class Combine(Step):
         self.require(self.how in COMBINATIONS, f"how={self.how!r}", ", ".join(COMBINATIONS))
         joined = self.how == "concat"
         fits = bool(x.shape) and x.shape[:-1] == y.shape[:-1] if joined else x.shape == y.shape
-        self.require(y.batched and fits, f"features {x.shape} and {y.shape}", "features that fit")
+        self.require(y.batched and fits, f"features {x.shape} and {y.shape}", "matching features")
         self.require(x.dtype == y.dtype, f"types {x.dtype} and {y.dtype}", "the same type")
         shape = {"concat": (*x.shape[:-1], sum(v.shape[-1] for v in (x, y) if v.shape)), "stack": (2, *x.shape)}
         bound = {"add": x.bound + y.bound, "sub": x.bound + y.bound, "mul": x.bound * y.bound}
@@ -108,13 +108,13 @@ class Select(Step):
 
     def infer(self, types: Types) -> Value:
         on, x = types[self.on], types[self.x]
-        self.require(on.stable, f"on={self.on!r} may differ by an ulp", "an argument or integers")
-        self.require(x.shape[: len(on.shape)] == on.shape, f"on has features {on.shape}", f"the first of {x.shape}")
+        self.require(on.stable, f"on={self.on!r} depends on rounding", "an argument or integers")
+        self.require(x.shape[: len(on.shape)] == on.shape, f"on has features {on.shape}", f"the start of {x.shape}")
         y = x if self.y is None else types[self.y]
         self.require(
             x.batched and (y.shape, y.dtype) == (x.shape, x.dtype),
             f"y is {y.shape} {y.dtype}",
-            f"as x: {x.shape} {x.dtype}",
+            f"the shape and type of x, {x.shape} {x.dtype}",
         )
         return Value(x.shape, x.dtype, max(x.bound, y.bound), levelled=x.levelled or y.levelled)
 

@@ -126,8 +126,8 @@ class Argmax(Step):
 
     def infer(self, types: Types) -> Value:
         x = types[self.x]
-        self.require(bool(x.shape) and x.dtype != "bool", f"features {x.shape}", "number features")
-        self.require(x.stable, f"x={self.x!r} may differ by an ulp", "an argument, integers or exact values")
+        self.require(bool(x.shape) and x.dtype != "bool", f"features {x.shape}", "numeric features")
+        self.require(x.stable, f"x={self.x!r} depends on rounding", "an argument, integers or exact values")
         return Value(x.shape[:-1], "int32", x.shape[-1] - 1, below=x.shape[-1])
 
     def apply(self, values: Mapping[str, Any]) -> Any:

@@ -23,7 +23,7 @@ class Dense(Step):
         x, w = types[self.x], types[self.w]
         self.require(len(w.shape) == 2 and not w.batched, f"w has shape {w.shape}", "a matrix")
         inner, outer = reversed(w.shape) if self.transposed else w.shape
-        self.require(x.shape[-1:] == (inner,), f"x has features {x.shape}", f"{inner} last features")
+        self.require(x.shape[-1:] == (inner,), f"x has features {x.shape}", f"a last axis of {inner}")
         return Value((*x.shape[:-1], outer), x.dtype, inner * x.bound * w.bound)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -79,9 +79,7 @@ class Gain(Step):
 
 def _require_suffix(step: Step, x: Value, weight: Value, name: str) -> None:
     fits = not weight.batched and len(weight.shape) and x.shape[-len(weight.shape) :] == weight.shape
-    step.require(
-        bool(fits), f"{name} has shape {weight.shape} for features {x.shape}", "the shape of the last features"
-    )
+    step.require(bool(fits), f"{name} has shape {weight.shape} for features {x.shape}", "the shape of the last axes")
 
 
 def _repeats(x: Value, weight: Value) -> float:
@@ -115,14 +113,14 @@ class Einsum(Step):
             letters = text.removeprefix("b")
             fits = value.batched == text.startswith("b") and len(letters) == len(value.shape)
             self.require(
-                fits, f"{name} has shape {value.shape} for {text!r}", "a letter for each axis, b for the batch"
+                fits, f"{name} has shape {value.shape} for {text!r}", "a letter for each axis, and b for the batch"
             )
             for letter, size in zip(letters, value.shape, strict=True):
                 same = sizes.setdefault(letter, size) == size
                 self.require(same, f"{letter!r} is both {sizes[letter]} and {size}", "one size for each letter")
         known = set(result[1:]) <= set(sizes)
         self.require(
-            known, f"equation={self.equation!r}", "the batch first, and in the result only letters of the operands"
+            known, f"equation={self.equation!r}", "the batch axis first, and only letters of the operands in the result"
         )
         return sizes
 
