@@ -169,8 +169,8 @@ def about_parallel(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
     idle = [device.parsed.short for device in devices if device.parsed not in used]
     found = []
     if idle:
-        used = f"it uses only {len(devices) - len(idle)} of {plural(len(devices), 'device')}"
-        found.append(f"parallel ran no op on {', '.join(idle)}: {used}")
+        working = f"it uses only {len(devices) - len(idle)} of {plural(len(devices), 'device')}"
+        found.append(f"parallel ran no op on {', '.join(idle)}: {working}")
     if len(devices) > 1 and all(device.kind == "logical-cpu" for device in devices):
         eager = work_by_device(op for op in ops if "/" not in op.name)
         in_turn = {name: count for name, count in eager.items() if name in {device.parsed for device in devices}}
