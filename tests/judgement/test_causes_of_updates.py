@@ -124,7 +124,7 @@ def test_a_metric_that_counts_one_tower_is_not_said_to_be_a_maximum(devices: Dev
         return verify(lambda x: program(x, counted), reference, {"x": x}, **options)
 
     found = verified(1)
-    assert "total after the call counts shard 0" in found.reason, found
+    assert "update of variable total counts shard 0" in found.reason, found
     assert [finding.kind for finding in found.findings] == ["value"], found
     assert verified(len(devices)).passed
 

@@ -88,7 +88,7 @@ def test_bad_input_is_refused(devices: harness.Devices, change: dict[str, Any], 
 def test_bad_calls_are_refused(devices: harness.Devices) -> None:
     models, _ = members(devices)
     run = harness.ensemble(models, devices, each=("x",))
-    for given, said in (({"x": [data()]}, "has 1 value;"), ({"x": data()}, "is of type ndarray"), ({}, "is missing")):
+    for given, said in (({"x": [data()]}, "has 1 value"), ({"x": data()}, "is of type ndarray"), ({}, "is missing")):
         with pytest.raises(
             harness.EnsembleError, match=rf"argument x {said}; accepted: a list of {len(models)} values"
         ):

@@ -89,8 +89,8 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     maker, wanted = search.makers.get(theirs), search.value(theirs)
     if maker is None or wanted is None or wanted.size < 2 or maker.kind in ("Const", "VarHandleOp"):
         return ""
-    right = _part(search, maker, theirs)
-    there = f"where the reference reads {right}"
+    part_there = _part(search, maker, theirs)
+    there = f"where the reference reads {part_there}"
     if (constant := step.constants.get(number)) is not None:
         return f"it reads the constant {constant_text(constant)} {there}" if mine not in search.inputs else ""
     partner, own = search.partner.get(mine), search.value(mine)
@@ -113,7 +113,7 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
         if old is None or not equal(old.expected, wanted):
             return ""
         name = old.name.removesuffix(" after the call")
-        return f"it reads the value of {name} from before the call; the reference reads the one from after it, {right}"
+        return f"it reads the value of {name} from before the call; the reference reads the value from after the call"
     if partner.step is None and any(map(is_own, search.upstream)):
         return f"it reads the gradient of the output {there}"
     if partner.step is None or partner.step.kind in GIVEN:
@@ -123,7 +123,7 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     if name_there is None:
         return ""
     read = _part(search, partner.step, name_there)
-    return f"its input equals {read} in the reference, but the reference's op reads {right}"
+    return f"its input equals {read} in the reference, but the reference's op reads {part_there}"
 
 
 def _input_of(search: Search, name: int) -> str:

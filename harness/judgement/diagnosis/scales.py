@@ -93,11 +93,14 @@ def one_factor(question: Question) -> Iterator[Cause]:
                 "rows",
             )
     elif abs(ratio * count - 1.0) < 1e-3 and count > 1:
-        yield Cause(
-            f"{what} {verb} {count} times too small, as if a sum over {count} shards were divided by {count} although "
-            "the parts add up to the whole",
-            place,
+        why = (
+            f"{what} changed 1/{count} times as much as in the single-device run: a mean over the {count} shards was "
+            f"divided by {count} again, or a learning rate was divided by {count}"
+            if states
+            else f"{what} {verb} {count} times too small, as if a sum over {count} shards were divided by {count} "
+            "although the parts add up to the whole"
         )
+        yield Cause(why, place)
     elif (
         ratio > 0
         and not _simple(ratio)

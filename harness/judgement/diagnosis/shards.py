@@ -142,7 +142,7 @@ def _batch_statistics(shards: PerShard) -> Cause | None:
 def _cause(shards: PerShard, leaf: Leaf, join: Join) -> Cause:
     """Say what the join means for this result."""
     question, layout = shards.question, shards.layout
-    count, name = len(layout.sizes), leaf.name
+    count, name = len(layout.sizes), f"the update of {variables_text([leaf])}" if leaf.part == "state" else leaf.name
     right = shards.join_that_gives(_right(leaf))
     joined = place_of(question, leaf) or layout.place
     if join.name.startswith("gradient"):
