@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def done(folder: Path) -> subprocess.CompletedProcess[str]:
     only = [word for check in CHECKS for word in ("--only", check)]
-    return run_process(folder, "validate", "--devices", "cpu:4", *only, planted=False, limit_s=900)
+    return run_process(folder, "validate", "--devices", "cpu:4", "--timeout", "800", *only, planted=False, limit_s=1800)
 
 
 @pytest.fixture(scope="module")
