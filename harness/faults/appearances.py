@@ -76,6 +76,6 @@ FAULTS = (
             inputs=lambda count: {"x": sample(2 * count, 3), "label": np.arange(2 * count, dtype=np.int32)},
             surroundings=soft_placement,
         ),
-        "outside of its device scope.*Softmax",
+        "outside of the shard's device scope.*Softmax",
     ),
 )

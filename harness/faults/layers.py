@@ -60,7 +60,7 @@ def _last_gradient_late(t: Towers, x: Any, *, late: bool) -> Any:
     return loss, gradients
 
 
-_WORDS = "(not the shard's|outside of its device scope)"
+_WORDS = "(not the shard's|outside of the shard's device scope)"
 
 FAULTS = (
     Fault("P19-in-a-function", "another device in a tf.function", "public code", elsewhere(_in_a_function), _WORDS),

@@ -237,14 +237,14 @@ FAULTS = (
         "a moving average of the weights taken before their update",
         "public code",
         _average(),
-        "average.*weights.*from before (its|their) update",
+        "average.*weights.*from before (its|their) own update",
     ),
     Fault(
         "T14-average-before-the-optimizer",
         "a moving average of the weights taken before the optimizer's update",
         "public code",
         _average(**_MOMENTUM),
-        "average.*weights.*from before (its|their) update",
+        "average.*weights.*from before (its|their) own update",
     ),
     Fault(
         "T14-average-after-the-step",
@@ -255,7 +255,7 @@ FAULTS = (
             partial(_then_averaged, step=_together),
             partial(_then_averaged, step=_together, before=True),
         ),
-        "average.*weights.*from after (its|their) update",
+        "average.*weights.*from after (its|their) own update",
     ),
     Fault(
         "T15-stale-gradients",

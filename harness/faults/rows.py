@@ -96,7 +96,7 @@ def _split_table(devices: Devices) -> Case:
 
 
 _ALONG_1 = "is split along axis 1"
-_LIKE_A_BATCH = "Table is split like a batch"
+_LIKE_A_BATCH = "Every row of the result needs all of table"
 
 FAULTS = (
     Fault(

@@ -149,14 +149,14 @@ FAULTS = (
         "an activation outside of the scope",
         "public code",
         _early(lambda t, x: tf.matmul(x, t.w), lambda t, hidden: tf.nn.softplus(hidden + t.b)),
-        "outside of its device scope.*Softplus",
+        "outside of the shard's device scope.*Softplus",
     ),
     Fault(
         "P14-after-a-function",
         "an op after a nested function",
         "public code",
         _after_a_function,
-        "outside of its device scope.*Softmax",
+        "outside of the shard's device scope.*Softmax",
     ),
     Fault(
         "P14-loss",
@@ -169,6 +169,6 @@ FAULTS = (
             "op-placement",
             rows=uneven,
         ),
-        "outside of its device scope.*Square",
+        "outside of the shard's device scope.*Square",
     ),
 )

@@ -287,7 +287,7 @@ def self_test(spec: str, faults: Sequence[Fault[Planted]], logs: Path) -> Genera
             if isinstance(message, Refused):
                 raise RefusedByWorker(message.error, message.message, message.details)
             if not isinstance(message, Ready):
-                raise WorkerFailed(f"its process {how}; see {files.log}", describe_loss(how, files)[1])
+                raise WorkerFailed(f"the process of the self-test {how}; see {files.log}", describe_loss(how, files)[1])
             ready = message
             while remaining:
                 message, how = worker.next_message(_LIMIT_S)

@@ -224,7 +224,7 @@ FAULTS = (
         "the last stage is left out",
         "public code",
         _stages(Parts.whole, _left_out, Parts.stages, "value", "unused-device"),
-        "what follows it in the reference is left out",
+        "the ops after it in the reference are left out",
     ),
     Fault(
         "M13-shared-weights",

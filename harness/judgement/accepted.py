@@ -19,7 +19,7 @@ def known_acceptances(accept: Any) -> tuple[Acceptance, ...]:
 
     Raise UsageError if it is not a sequence of pairs of texts, or names a code that no kind of finding has.
     """
-    form = "[('gradient-placement', 'why this is right here'), ...]: a kind, a code or a place, and the reason"
+    form = "pairs of a kind, code or place and a reason, such as [('gradient-placement', 'why this is right here')]"
     if isinstance(accept, str) or not isinstance(accept, Iterable):
         raise UsageError(f"accept={accept!r}; accepted: {form}")
     pairs = list(accept)

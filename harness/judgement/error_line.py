@@ -61,12 +61,12 @@ def error_line(error: BaseException) -> str:
     if _LOOP_GRADIENT.search(text) or _LOOP_GRADIENT.search(" ".join(str(error).split())):
         text = (
             "TensorFlow cannot take the gradient of a tf.function whose loop is on another device than a variable that "
-            "it reads; use harness.colocate_gradients(), or read the variable before the loop"
+            "the loop reads; use harness.colocate_gradients(), or read the variable before the loop"
         )
     if found := _XLA_VARIABLE.search(text):
         text = (
-            f"XLA cannot read a variable of another device: {found[1]} is on {found[2]}, and what XLA compiled runs on "
-            f"{found[3]}; make the variable on {found[3]}, or do without XLA (Keras compiles convolutions with groups)"
+            f"XLA cannot read a variable of another device: {found[1]} is on {found[2]}, but the compiled function "
+            f"runs on {found[3]}; create the variable there, or switch XLA off (Keras compiles grouped convolutions)"
         )
     if _NO_MESH.search(text):
         text = "a tf.function cannot copy tensors to a DTensor mesh; verify the program with modes=('eager',)"

@@ -14,6 +14,7 @@ from harness.judgement.sensitivity import Spread
 from harness.judgement.tolerance import epsilon_of
 from harness.judgement.values import Judged, Subject, compare, names_of
 from harness.lazy import tf
+from harness.plural import plural
 from harness.records import Finding
 
 
@@ -35,8 +36,8 @@ def ask_oracle(
                     "structure",
                     "outputs",
                     None,
-                    f"{len(answers)} arrays of the oracle",
-                    f"{len(result.outputs)} outputs",
+                    f"{plural(len(answers), 'array')} of the oracle",
+                    plural(len(result.outputs), "output"),
                     "the oracle returns a different number of results",
                     mode=mode,
                 )

@@ -170,8 +170,8 @@ def _between_members(wiring: Wiring, devices: Devices, edge: _Edge) -> str:
     if source.role == "gradient" and reader.device == host and _to_its_maker(wiring, devices, source, reader):
         return ""
     return (
-        f"another model reads the result of one model's {source.role} op; only arguments and results may move "
-        "between models"
+        f"one model reads the result of a {source.role} op of another model; in an ensemble, only arguments and "
+        "results may move between devices"
     )
 
 

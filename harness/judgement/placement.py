@@ -87,7 +87,7 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
             if op.unit is not None:
                 message = "XLA compiled the function for one device and ignored the device scopes inside"
             elif op.type in PYTHON:
-                message = "a Python function runs on the host, whatever its device scope; write it in TensorFlow's ops"
+                message = "a Python function runs on the host, whatever its device scope; write it with TensorFlow ops"
                 if not floats(op.dtypes) and not wiring.is_read(op):
                     continue  # one that prints or counts
             elif op.type in LOOKUPS:
@@ -249,7 +249,7 @@ def judge_sharing(trace: Trace, mode: str) -> Iterator[Finding]:
             mode,
             devices=[device],
             expected="eager ops of one thread at a time",
-            found="those of several",
+            found="eager ops of several threads at a time",
             place=lines(trace, ops),
         )
 
@@ -290,7 +290,7 @@ def judge_variables(
     return [
         stray(
             "variable-placement",
-            "a variable is created on the device of the first call; create it beforehand, or build the model",
+            "a variable is created in the first call, on the device of this call; create it before, or build the model",
             f"variable {trained[0].name}{more}",
             mode,
             devices=places,

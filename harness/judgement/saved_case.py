@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from harness import session
 from harness.errors import InvalidRecord, UsageError
 from harness.lazy import tf
+from harness.plural import plural
 
 #: The environment variable that names the file.
 REPLAY = "HARNESS_REPLAY"
@@ -133,8 +134,9 @@ class SavedCase:
         tensors = {str(number) for number, leaf in enumerate(leaves) if tf.is_tensor(leaf)}
         if tensors != set(self.inputs) or len(variables) != len(self.variables):
             raise UsageError(
-                f"the saved case of {self.place} has {len(self.inputs)} inputs and {len(self.variables)} variables, "
-                f"the call has {len(tensors)} and {len(variables)}; the program has changed: save the case again"
+                f"the saved case of {self.place} has {plural(len(self.inputs), 'input')} and "
+                f"{plural(len(self.variables), 'variable')}, but the call has {len(tensors)} and {len(variables)}; the "
+                "program has changed: save the case again"
             )
         for number, array in self.inputs.items():
             leaves[int(number)] = tf.constant(array, leaves[int(number)].dtype)

@@ -343,5 +343,6 @@ class Shards:
 def _cause(op: Op) -> str:
     if op.type in LOOKUPS:
         return LOOKUP_MESSAGE
-    place = "outside of its device scope" if op.requested is None else "in a device scope that is not the shard's"
-    return f"work on a shard is {place}"
+    if op.requested is None:
+        return "work on a shard ran outside of the shard's device scope"
+    return "work on a shard ran in a device scope that is not the shard's"

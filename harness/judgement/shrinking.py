@@ -44,7 +44,9 @@ def known_maker(shrink: Any, parallel: Callable[..., Any]) -> Maker | None:
     if callable(shrink):
         return shrink  # type: ignore[no-any-return]
     if not isinstance(shrink, bool):
-        raise UsageError(f"shrink={shrink!r}; accepted: True, False, or a function of the devices that makes parallel")
+        raise UsageError(
+            f"shrink={shrink!r}; accepted: True, False, or a function that takes devices and returns a program"
+        )
     if not isinstance(parallel, DataParallel):
         return None
     return lambda devices: make_parallel(

@@ -29,7 +29,7 @@ def judge_slots(program: Callable[..., Any], mode: str) -> list[Finding]:
         stray(
             "variable-placement",
             "TensorFlow creates slots on the default device in the first step; call optimizer.build(variables) in "
-            "eager code before it",
+            "eager code before that step",
             away[0][0] + (f" and {len(away) - 1} more" if len(away) > 1 else ""),
             mode,
             devices=[place for _, _, place in away],

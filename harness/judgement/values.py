@@ -93,7 +93,7 @@ def _lacking(subject: Subject, found: Any, expected: Any) -> list[Finding]:
     if found is None and expected is None:
         return []
     if subject.kind != "gradient":
-        return [_finding("structure", subject, str(expected), str(found), "one of the two is None")]
+        return [_finding("structure", subject, str(expected), str(found), "one of the two results is None")]
     if found is None:
         shape = f"a gradient of shape {expected.shape}"
         return [_finding("missing-gradient", subject, shape, "None", "the gradient is missing")]

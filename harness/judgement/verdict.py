@@ -55,7 +55,7 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         )
     elif examination.asked and not any(c.where.startswith("gradient") for c in judged.comparisons):
         verdict = Verdict.UNKNOWN
-        reason = "gradients=True, but there are no gradients to compare; give a floating input, or name variables=[...]"
+        reason = "gradients=True, but there are no gradients to compare; give a floating-point input or variables=[...]"
     elif findings:
         verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"
     if (
@@ -63,7 +63,7 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         and len(examination.devices) > 1
         and rows_alike(examination.parallel, examination.inputs)
     ):
-        reason += ". All rows of the inputs are equal: rows in the wrong order would not be seen; give rows that differ"
+        reason += ". All rows of the inputs are equal: a wrong order of rows would go unnoticed; give rows that differ"
     if outdated:
         verdict = Verdict.WARN if verdict is Verdict.PASS else verdict
         reason = f"{reason}. Accepted, but no longer found; remove from accept: {', '.join(outdated)}"

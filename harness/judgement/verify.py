@@ -100,7 +100,8 @@ def verify(
             )
     if not isinstance(inputs, Mapping):
         raise UsageError(
-            f"inputs is of type {type(inputs).__name__}; accepted: a mapping of argument names to arrays or nests"
+            f"inputs is of type {type(inputs).__name__}; accepted: a mapping of argument names to arrays or "
+            "nests of arrays"
         )
     if not isinstance(variables, Iterable) or hasattr(variables, "assign"):
         raise UsageError(f"variables={variables!r}; accepted: a sequence of tf.Variable")

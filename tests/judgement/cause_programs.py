@@ -209,15 +209,15 @@ CASES: list[tuple[str, Fn, Fn, Any, str]] = [
         lambda d, x: tf.add_n(towers(d, loss, tf.pad(x, [[0, 2], [0, 0]]))) / 4.0,
         loss,
         X,
-        r"batch of 10 rows is padded to 12 with zeros, and these rows count",
+        r"batch of 10 rows is padded to 12 with zeros, and the added rows count",
     ),
-    ("padded", padded, dense, X, r"padded to 12 with zeros, and these rows count in output"),
+    ("padded", padded, dense, X, r"padded to 12 with zeros, and the added rows count in output"),
     (
         "padded before a mean",
         lambda d, x: tf.reduce_mean(padded(d, x)),
         lambda x: tf.reduce_mean(dense(x)),
         X,
-        r"batch of 10 rows is padded to 12 with zeros, and these rows count",
+        r"batch of 10 rows is padded to 12 with zeros, and the added rows count",
     ),
     ("half", lambda d, x: 0.5 * joined(d, dense, x), dense, X, r"0.5 times the single-device result"),
     (

@@ -46,7 +46,7 @@ WRONG: list[tuple[str, Carry, str]] = [
     (
         "missing",
         lambda totals, _: tf.zeros_like(totals[0]),
-        "starts over .* the carry or the offset of the shards before it is missing",
+        "starts over .* without the state, the carry or the offset of the shards before it",
     ),
     (
         "doubled",
@@ -56,9 +56,9 @@ WRONG: list[tuple[str, Carry, str]] = [
     (
         "of a neighbour",
         lambda totals, shard: totals[shard - 1] if shard else tf.zeros_like(totals[0]),
-        r"carry of Cumsum .* that of shard 1 alone",
+        r"carry of Cumsum .* made from shard 1 alone",
     ),
-    ("inclusive", lambda totals, shard: added_up(totals, shard + 1), "made from the rows of the shard itself"),
+    ("inclusive", lambda totals, shard: added_up(totals, shard + 1), "made from the shard's own rows"),
     ("subtracted", lambda totals, shard: -added_up(totals, shard), "subtracted instead of added"),
     (
         "missing in one shard",
@@ -94,7 +94,7 @@ def test_a_carry_from_the_wrong_side_is_named(devices: Devices) -> None:
     x = {"x": sample(24, 3)}
     wrong = in_shards(devices, backwards, tf.add, added_up, last=0)
     found = verify(wrong, lambda x: tf.tanh(backwards(x) / 4.0), x, devices=devices)
-    assert re.search("made from the shards after it instead of those before it", found.reason), found
+    assert re.search("made from the later shards instead of the earlier ones", found.reason), found
     right = in_shards(devices, backwards, tf.add, after, last=0)
     assert verify(right, lambda x: tf.tanh(backwards(x) / 4.0), x, devices=devices).passed
 

@@ -129,12 +129,16 @@ def a_task_left_out(devices: Devices, wrong: bool) -> Made:
         (indices_beside_a_mask, "GatherV2: it chooses other rows than the reference", "sequence_mask"),
         pytest.param(
             words_of_other_buckets,
-            "GatherV2: it chooses other rows .* made by StringToHashBucketFast",
+            "GatherV2: it chooses other rows .* computed by StringToHashBucketFast",
             "are equal",
             marks=pytest.mark.devices(kind="logical-cpu"),  # no kernel on a GPU hashes strings
         ),
         (segments_of_a_shard, "", "lack the shard's offset"),
-        (steps_in_another_order, r"run \d of \d, where the reference reads", "its inputs are equal"),
+        (
+            steps_in_another_order,
+            r"run \d of \d in the reference, but the reference's op reads",
+            "its inputs equal the reference's",
+        ),
         (one_member_twice, "", "is left out"),
         (a_task_left_out, r"Sum on \wPU:1: its input equals the result of Sin", "the reference runs Mean"),
     ],

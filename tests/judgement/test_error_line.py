@@ -140,7 +140,7 @@ def test_a_variable_of_another_device_is_refused_by_xla_and_its_twin_is_not(
     line = error_line(raised.value)
     assert line.startswith("InvalidArgumentError: XLA cannot read a variable of another device: conv2d"), line
     made = ":".join(elsewhere.split(":")[-2:])
-    assert f"/kernel is on {made}, and what XLA compiled runs on CPU:0; make the variable on CPU:0" in line
+    assert f"/kernel is on {made}, but the compiled function runs on CPU:0; create the variable there" in line
     assert error_line(ValueError("\x1b[1mno\x1b[0m rows")) == "ValueError: no rows"
 
 

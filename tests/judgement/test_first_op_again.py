@@ -14,7 +14,7 @@ import tensorflow as tf
 from harness import Devices, Verdict, Verification, verify
 
 X = np.random.default_rng(7).normal(size=(8, 3)).astype(np.float32)
-SAME = "run again from the reference's inputs, {} gives this result too"
+SAME = "{}, run again on the reference's inputs, gives the same wrong result"
 
 
 def line_in(fn: Callable[..., Any]) -> str:
@@ -58,7 +58,7 @@ def test_an_op_in_which_rounding_grows_is_not_accused_of_it(devices: Devices, wr
     )
     assert found.passed == (not wrong), found
     if wrong:
-        assert re.search(rf"is Softplus: its inputs are equal.* \({line_in(tower)}", found.reason), found
+        assert re.search(rf"is Softplus: its inputs equal the reference's.* \({line_in(tower)}", found.reason), found
 
 
 def test_an_op_that_is_at_fault_gives_its_result_again(devices: Devices) -> None:
@@ -70,7 +70,10 @@ def test_an_op_that_is_at_fault_gives_its_result_again(devices: Devices) -> None
         return verify(program, lambda x: tower(x, False), {"x": X}, devices=devices[:4], modes=("eager",))
 
     found = judged(True)
-    assert f"is Softplus: its inputs are equal; the reference runs no Softplus ({line_in(tower)}" in found.reason, found
+    assert (
+        f"is Softplus: its inputs equal the reference's; the reference runs no Softplus ({line_in(tower)}"
+        in found.reason
+    ), found
     assert evidence(found) == [SAME.format(f"Softplus ({line_in(tower)}) on {devices[0].parsed.short}")], found
     assert judged(False).passed
 

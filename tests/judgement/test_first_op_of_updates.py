@@ -62,7 +62,7 @@ class Scaled:
     ("program", "words"),
     [
         (Scaled.too_early, r"is ReadVariableOp: it reads the variable before AssignAddVariableOp .* writes to it"),
-        (Scaled.too_often, r"is AssignAddVariableOp: it runs 2 times, but 1 time in the reference"),
+        (Scaled.too_often, r"is AssignAddVariableOp: it runs 2 times, but once in the reference"),
     ],
 )
 def test_a_read_before_the_write_and_a_write_too_many_are_named(

@@ -118,7 +118,7 @@ CASES: list[tuple[Callable[[Devices, bool], Pair], str]] = [
     (divisor, r"RealDiv.* it is 12/11 times the result of Mean"),
     (variances, r"RealDiv.* it is the mean over the shards of what the reference's Mean .* gives for each shard"),
     (softmax, r"Max.* it is the maximum over the shards of what the reference's"),
-    (flags, r"All.* it is true where all of the shards are of what the reference's Any"),
+    (flags, r"All.* it is the logical AND over the shards of what the reference's Any"),
     (norms, r"AddN.* it is the sum over the shards of what the reference's Sqrt"),
     (added_twice, r"RealDiv.* which is 3 times the result of Mean"),
 ]

@@ -181,12 +181,12 @@ def another_table(devices: Devices, wrong: bool) -> Planted:
 CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
     (
         halves,
-        r"Sigmoid.* input equals the reference's part 0 of Split .*, where the reference reads part 1 of Split",
+        r"Sigmoid.* input equals part 0 of Split .* in the reference, but the reference's op reads part 1 of Split",
     ),
-    (later, r"Sub.* input equals the reference's .*, where the reference reads .*"),
+    (later, r"Sub.* input equals .* in the reference, but the reference's op reads .*"),
     (columns, r"MatMul.* it multiplies positions 0 to 5 of Tanh .* with rows 6 to 11 of StridedSlice"),
     (padding, r"RealDiv.* it reads the constant 6 where the reference reads "),
-    (large_sums, r"Sum.* int8 is too small for it: \d+ becomes -?\d+"),
+    (large_sums, r"Sum.* its result is too large for int8: \d+ becomes -?\d+"),
     (layers, "MatMul.* it reads variable second where the reference reads variable third"),
     (repeated, "TensorScatterUpdate.* rows with equal indices overwrite one another, but the reference adds them up"),
     (causal, "rows before them, but each shard starts over"),

@@ -122,7 +122,7 @@ def test_a_micro_batch_that_is_not_accumulated_is_named_by_its_rows(devices: Dev
     faulty, _ = _both(make, _without_last, reference, devices, inputs={"x": X}, variables=[weights])
     half = (16 - start) // 2
     last = f"{16 - half} to 15" if half > 2 else "14 and 15"
-    assert f"rows {last} is missing from variable weights" in faulty.reason, faulty
+    assert f"rows {last} is missing from the update of variable weights" in faulty.reason, faulty
 
 
 def test_a_counter_that_each_shard_advances_is_the_cause_of_what_is_computed_from_it(devices: Devices) -> None:

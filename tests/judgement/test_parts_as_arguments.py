@@ -77,7 +77,7 @@ def test_parts_of_unequal_length_beside_their_labels(devices: harness.Devices, a
     assert found.verdict is Verdict.FAIL, found
     assert {each.kind for each in found.findings} == {"op-placement"}, found
     assert {each.mode for each in found.findings} == {"eager, graph"}, found
-    assert "Work on a shard is in a device scope that is not the shard's" in found.reason
+    assert "Work on a shard ran in a device scope that is not the shard's" in found.reason
 
 
 @pytest.mark.parametrize("teacher_first", [False, True])

@@ -52,7 +52,7 @@ def test_a_hard_coded_device_is_one_finding_with_its_lines(graph: bool, devices:
     found = verified(lambda _: devices[0].name)
     [finding] = found.findings
     assert (finding.kind, finding.mode) == ("op-placement", "eager, graph")
-    assert found.reason.startswith("Work on a shard is in a device scope that is not the shard's "), found
+    assert found.reason.startswith("Work on a shard ran in a device scope that is not the shard's "), found
     assert f"({_line(layer, 'the layer')}, called at {_line(towers, 'the call')}): " in found.reason, found
     assert "MatMul" in found.reason.partition("): ")[2], found
     clean = verified(lambda device: str(device.name))

@@ -44,7 +44,7 @@ def test_a_rewrite_of_the_graph_that_is_wrong_is_named_with_what_avoids_it(devic
     assert gone.startswith("settings that make the difference go away: eager code, graph optimization off, arithmetic_")
     assert remains.startswith("settings that make no difference: remapping off"), remains
     assert "TF_ENABLE_ONEDNN_OPTS=0" in untried
-    assert "another number of shards (only for a program of make_parallel" in untried
+    assert "another number of shards (needs a program of make_parallel" in untried
     options = {"arithmetic_optimization": True}
     assert tf.config.optimizer.get_experimental_options().items() >= options.items()
 

@@ -220,17 +220,17 @@ def ranks_of_numpy(devices: Devices, wrong: bool) -> Planted:
 
 
 CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
-    (no_neighbours, r"^Each shard lacks the positions of its neighbours: .* only within 1 position of a cut"),
-    (second_layer, r"^Conv2D: only its results within 1 position of a cut of axis 1 differ"),
+    (no_neighbours, r"^Each shard lacks positions of its neighbours: .* only within 1 position of a shard boundary"),
+    (second_layer, r"^Conv2D: its result differs only within 1 position of a shard boundary along axis 1"),
     (valid_rows, r"Less: the numbers that it reads from Range .* lack the shard's offset: in shard 1 they are 4 less"),
     (groups, r"UnsortedSegmentSum: the numbers that it reads from FloorDiv .* in shard 1 they are 2 less"),
     (groups_by_the_least, r"is Min: .*; the reference runs no Min"),
     (
         captured_labels,
-        r"pairs rows 4 to 7 of .* with rows 0 to 3 of StridedSlice .*as every shard does: the offset of the shard",
+        r"pairs rows 4 to 7 of .* with rows 0 to 3 of StridedSlice .*which every shard reads: the offset of the shard",
     ),
     (places_in_experts, r"the first op that differs is Cumsum"),
-    (slots, r"^Variable momentum is updated \d times, once with each shard's part"),
+    (slots, r"^Variable momentum is updated \d times, once with each shard's result"),
     (covariance, r"MatMul: it reads x where the reference reads Sub"),
     (ranks_of_numpy, r"the first op that differs is numpy_function"),
     (repeated_words, r"^TensorScatterUpdate[^:]*(CPU|GPU)?.*rows with equal indices overwrite one another"),

@@ -39,7 +39,8 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
             sum(each.kind == step.kind and each.inputs[:1] == step.inputs[:1] for each in steps)
             for steps in (search.steps, search.whole)
         )
-        return f"it runs {often} times, but {plural(usual, 'time')} in the reference" if often > usual > 0 else ""
+        there = "once" if usual == 1 else f"{usual} times"
+        return f"it runs {often} times, but {there} in the reference" if often > usual > 0 else ""
     if step.kind == "ReadVariableOp" and (name := _unknown_variable(search, step)):
         return f"it reads {name}, which the reference never reads"
     if step.kind in TABLES and (text := _other_values(search, step)):
@@ -79,7 +80,7 @@ def _other_values(search: Search, step: Step) -> str:
     if 2 * count > mine.size:
         return ""
     at = tuple(index[0] for index in np.nonzero(mine != part))
-    return f"its table has other values for {count} of {mine.size} keys: {mine[at]} instead of {part[at]}"
+    return f"its table has other values for {count} of {mine.size} keys, such as {mine[at]} instead of {part[at]}"
 
 
 def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
@@ -88,7 +89,8 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     maker, wanted = search.makers.get(theirs), search.value(theirs)
     if maker is None or wanted is None or wanted.size < 2 or maker.kind in ("Const", "VarHandleOp"):
         return ""
-    there = f"where the reference reads {_part(search, maker, theirs)}"
+    part_there = _part(search, maker, theirs)
+    there = f"where the reference reads {part_there}"
     if (constant := step.constants.get(number)) is not None:
         return f"it reads the constant {constant_text(constant)} {there}" if mine not in search.inputs else ""
     partner, own = search.partner.get(mine), search.value(mine)
@@ -111,7 +113,7 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
         if old is None or not equal(old.expected, wanted):
             return ""
         name = old.name.removesuffix(" after the call")
-        return f"it reads the value that {name} has before the call, {there}, the value after the call"
+        return f"it reads the value of {name} from before the call; the reference reads the value from after the call"
     if partner.step is None and any(map(is_own, search.upstream)):
         return f"it reads the gradient of the output {there}"
     if partner.step is None or partner.step.kind in GIVEN:
@@ -120,7 +122,8 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     name_there = next((name for name, result in ports if is_own(result)), None)
     if name_there is None:
         return ""
-    return f"its input equals the reference's {_part(search, partner.step, name_there)}, {there}"
+    read = _part(search, partner.step, name_there)
+    return f"its input equals {read} in the reference, but the reference's op reads {part_there}"
 
 
 def _input_of(search: Search, name: int) -> str:
@@ -200,7 +203,7 @@ def overflowing(search: Search, step: Step) -> str:
     over = wide != made
     if not np.any(over) or not np.array_equal(wide.astype(made.dtype), made):
         return ""
-    return f"{made.dtype} is too small for it: {wide[over].flat[0]} becomes {made[over].flat[0]}"
+    return f"its result is too large for {made.dtype}: {wide[over].flat[0]} becomes {made[over].flat[0]}"
 
 
 def repeated_write(search: Search) -> Step | None:
@@ -227,8 +230,8 @@ def written_by_each_shard(search: Search, step: Step) -> tuple[Step, str] | None
     if not names or not writes or count < 2:
         return None
     more = f" and {plural(len(names) - 1, 'more variable')}" if len(names) > 1 else ""
-    often_text = f"{names[0]}{more} {'are' if more else 'is'} updated {count} times, once with each shard's part"
-    return writes[0], f"{often_text}, but in the reference once with the batch's"
+    often_text = f"{names[0]}{more} {'are' if more else 'is'} updated {count} times, once with each shard's result"
+    return writes[0], f"{often_text}, instead of once with the result of the whole batch"
 
 
 def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, str] | None:
@@ -238,7 +241,8 @@ def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, st
             handle, (begin, end) = read.inputs[0], (search.order[id(each)] for each in (read, step))
             between = writes_to(handle, search.steps[begin:end])
             if between and not writes_to(handle, search.steps[:begin]) and _reads_after(search, handle, other):
-                return read, f"it reads the variable before {named(between[0])} writes to it, the reference afterwards"
+                write = named(between[0])
+                return read, f"it reads the variable before {write} writes to it, the reference after that write"
     return None
 
 
@@ -266,7 +270,7 @@ def mispaired(search: Search, step: Step) -> str:
             anew = rows.numbers == right and not order and _for_all(search, step, others)
             return (
                 f"it pairs {_rows(search, mine, rows)} with {_rows(search, theirs, others)}"
-                f"{order or (', as every shard does: the offset of the shard is missing' if anew else '')}"
+                f"{order or (', which every shard reads: the offset of the shard is missing' if anew else '')}"
             )
     return ""
 

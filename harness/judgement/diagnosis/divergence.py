@@ -52,7 +52,7 @@ FIRST_OP = "the first op whose result differs from the reference's is"
 #: How the sentence about a gradient that is lost begins.
 STOP = "the gradient stops at"
 #: What is reported of an op that moves data otherwise, if nothing tells how.
-REARRANGED = "its inputs are equal, but the reference rearranges them differently"
+REARRANGED = "its inputs equal the reference's, but it arranges them in another way"
 
 
 def first_difference(question: Question) -> Iterator[Cause]:
@@ -67,7 +67,7 @@ def first_difference(question: Question) -> Iterator[Cause]:
         evidence = (*origin.evidence, refused)
         if _partial(search, origin.step) and (written := written_by_each_shard(search, origin.step)) is not None:
             step, sentence = written
-            remedy = "join the shards' parts first, and update once"
+            remedy = "join the shards' results first, and update the variable once"
             yield Cause(sentence, place_of_step(step, search.shared), remedy, evidence)
         begin = "" if origin.confirmed else f"{FIRST_OP} "
         yield Cause(f"{begin}{sentence_of(origin)}", origin.place, evidence=evidence)
@@ -174,7 +174,7 @@ def _origin(search: Search) -> Origin | None:
     )
     stops = search.question.seen_reference.stopped if added and found.gradient_of and not contrast else []
     if len(stops) > len(search.question.seen.stopped):
-        contrast = f"the reference computes no gradient of {found.gradient_of} there: it stops one at {stops[-1]}"
+        contrast = f"the reference computes no gradient of {found.gradient_of} there: it stops gradients at {stops[-1]}"
     local = not (pairing or relation or lacking) and (
         (bool(found.outputs) and all(search.status[name] == "local" for name in found.outputs))
         or (not contrast and _on_own_rows(search, found, expected))
@@ -226,7 +226,7 @@ def _partial(search: Search, step: Step) -> str:
     parts = [search.maker[name] for name in step.inputs if search.status.get(name) == "part" and name in search.maker]
     moving = [search.maker[name] for name in step.inputs if name in search.maker and reordered(search, name)]
     if moving:
-        return f"it reads the reference's rows in the order of {named(moving[0])}"
+        return f"it reads the reference's rows in another order, that of {named(moving[0])}"
     if not parts or _done_right(search, step):
         return ""
     part = _first_part(search, parts[0])

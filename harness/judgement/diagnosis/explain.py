@@ -52,12 +52,12 @@ def _not_comparable(question: Question) -> str:
     random = draws(question.seen_reference)
     if random:
         return (
-            f"the reference draws random numbers, so that two runs of it differ: {random}; leave them out "
-            "(training=False), or draw them before the call and give both programs the same ones as an input"
+            f"two runs of the reference differ, because it draws random numbers: {random}; switch them off "
+            "(training=False), or draw the numbers before the call and give them to both programs as an input"
         )
     return (
-        "two runs of the reference on the same inputs differ, but no random op ran: its state was not restored between "
-        "them; keep it in tf.Variables and pass them as variables="
+        "two runs of the reference on the same inputs differ, but no random op ran: it has state that was not restored "
+        "between the runs; keep this state in tf.Variables, and pass them as variables="
     )
 
 
@@ -89,7 +89,10 @@ def _sentence(cause: Cause | None, question: Question, first: Finding) -> str:
     if cause is not None:
         return first_upper(str(cause if cause.place or not function else replace(cause, place=function)))
     if question.unsteady and not question.seen.random:
-        return "Two runs on the same inputs differ, but no random op ran: state was not restored, or threads race"
+        return (
+            "Two runs of the program on the same inputs differ, but no random op ran: it has state that was not "
+            "restored between the runs, or threads race"
+        )
     name = first_upper(first.where)
     where = (place_of(question, question.wrong[0]) if question.wrong else None) or function
     unknown = f"{name} differs, and no known cause gives these numbers; where the difference begins was not traced"

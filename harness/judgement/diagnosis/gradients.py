@@ -37,7 +37,7 @@ def missing(question: Question) -> Iterator[Cause]:
     if stops:
         yield Cause(f"{what} stopped by tf.stop_gradient", seen.stopped[-1])
     elif len(seen.host_calls) > len(reference.host_calls):
-        yield Cause(f"{what} lost in a Python callback, which has none", seen.host_calls[-1])
+        yield Cause(f"{what} lost in a Python callback, which has no gradient", seen.host_calls[-1])
     else:
         yield Cause(
             f"{what} lost: the results are made outside of the tape, or by something that has no gradient, such as "

@@ -76,7 +76,7 @@ CHANCES = frozenset({"only", *WITHOUT, "twice", "max", "min"})
 
 def alone(name: str) -> str:
     """What a join that leaves a shard out does with the other ones, to be said after that."""
-    return ": the others are averaged alone" if name.endswith("of the others") else ""
+    return ": only the others are averaged" if name.endswith("of the others") else ""
 
 
 def joins(parts: Sequence[Array], leaf: Leaf) -> Iterator[Join]:

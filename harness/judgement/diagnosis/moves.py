@@ -32,7 +32,7 @@ def other_move(search: Search, step: Step, expected: Step | None) -> tuple[Step,
     group = [each for each in search.groups[id(step)] if each is not step and not search.is_bad(each)]
     right = next((each for each in group if step.kind not in MOVES or all(_origins(search, each))), None)
     if right is not None:
-        return _first(search, step, right, f", and on {right.on}")
+        return _first(search, step, right, f", but on {right.on} it reads")
     alike = [expected] if expected is not None and expected.kind == step.kind else []
     if step.kind in MOVES:
         alike += [each for each in search.whole if (each.kind, each.gradient_of) == (step.kind, "")][:_MOST]

@@ -58,14 +58,14 @@ def without_neighbours(search: Search, step: Step, other: Step | None) -> str:
         sizes = [part.shape[axis] for part in known]
         joined = Join("concat", axis).of(known, sizes)
         if joined is not None and (reach := _beside_cuts(joined, right, axis, sizes)):
-            where = f"{beside(reach, axis)} of axis {axis}"
-            return f"only its results {where} differ: there it lacks those of the neighbouring shard"
+            lacking = f"it lacks {'positions' if axis else 'rows'} of the neighbouring shard"
+            return f"its result differs only {beside(reach, axis)} along axis {axis}: {lacking}"
     return ""
 
 
 def beside(reach: int, axis: int) -> str:
-    """``within 2 rows of a cut``."""
-    return f"within {plural(reach, 'position' if axis else 'row')} of a cut"
+    """``within 2 rows of a shard boundary``."""
+    return f"within {plural(reach, 'position' if axis else 'row')} of a shard boundary"
 
 
 def _beside_cuts(found: Array, right: Array, axis: int, sizes: Sequence[int]) -> int:

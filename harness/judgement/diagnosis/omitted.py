@@ -35,7 +35,7 @@ def last_steps(question: Question) -> Iterator[Cause]:
         following = next((step for step in steps if set(end.outputs) & set(step.inputs)), None)
         more = f", starting with {named(following)}" if following is not None else ""
         yield Cause(
-            f"{wrong[0].name} is the result of {named(end)}: what follows it in the reference is left out{more}",
+            f"{wrong[0].name} is the result of {named(end)}: the ops after it in the reference are left out{more}",
             place_of(question, wrong[0]),
         )
 
@@ -79,10 +79,10 @@ def in_a_row(question: Question) -> Iterator[Cause]:
     if len(from_others) == len(wrong):
         source_name, name = from_others[wrong[0].name]
         yield Cause(
-            f"{wrong[0].name} is computed from {source_name} instead of from {name}: what should run side by side runs "
-            "in sequence",
+            f"{wrong[0].name} is computed from {source_name} instead of from {name}: parts that should run side by "
+            "side run in sequence",
             place_of(question, wrong[0]),
-            next_step=f"give {name} to each of them",
+            next_step=f"compute each of these outputs from {name}",
         )
 
 
@@ -96,8 +96,8 @@ def addend(question: Question) -> Iterator[Cause]:
             return
         if explains(result, wrong):
             yield Cause(
-                f"an addend of {listed([leaf.name for leaf in wrong])} is left out: {without.addend}, which the "
-                "reference adds to others, is missing",
+                f"an addend is left out of {listed([leaf.name for leaf in wrong])}: the reference also adds "
+                f"{without.addend}",
                 place_of(question, wrong[0]),
             )
             return

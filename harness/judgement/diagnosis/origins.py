@@ -48,7 +48,7 @@ class Origin:
         if not self.again or self.local or self.unlike or self.contrast or self.uncompared:
             return ()
         on = f" on {self.step.on}" if self.step.device else ""
-        return (f"run again from the reference's inputs, {named(self.step)}{on} gives this result too",)
+        return (f"{named(self.step)}{on}, run again on the reference's inputs, gives the same wrong result",)
 
     @property
     def elsewhere(self) -> bool:
@@ -72,15 +72,17 @@ def sentence_of(origin: Origin) -> str:
     on = f" on {listed([DeviceName.parse(name).short for name in origin.devices])}" if origin.devices else ""
     text = f"{titled(origin.step)}{on}: "
     if origin.local:
-        return text + "it computes across the rows of its shard alone, but the reference across all rows of the batch"
+        return text + "it computes over the rows of its own shard, the reference over all rows of the batch"
     if origin.unlike:
-        text += f"the reference has no equal of what it reads from {named_steps(origin.unlike)}"
+        text += f"it reads the result of {named_steps(origin.unlike)}, which has no equal in the reference"
     elif origin.contrast:
         return text + origin.contrast
     elif origin.uncompared:
         text += "not all of its inputs were compared"
     else:
-        text += f"its inputs are equal{f', as are {origin.count} results before it' if origin.count > 1 else ''}"
+        text += (
+            f"its inputs equal the reference's{f', as do {origin.count} results before it' if origin.count > 1 else ''}"
+        )
         of = origin.step.gradient_of
         added = f"computes no gradient of {of} there" if of else f"runs no {origin.step.kind}"
         text += f"; the reference {added}" if origin.added else ""

@@ -40,17 +40,18 @@ def numbered_in_shard(question: Question) -> Iterator[Cause]:
                 continue
         name, batch = outputs[0].name, layout is not None and layout.axis == 0
         sentence = (
-            f"the function is not row-wise: {name} numbers the rows of each shard from 0, instead of the rows of the "
-            "batch"
+            f"the function is not row-wise: {name} numbers the rows from 0 in each shard, not once over the whole batch"
             if batch
-            else f"the indices of each part lack its offset: {name} counts from 0 in each of {len(sizes)} parts, "
-            f"not once over all {sum(sizes)} positions"
+            else f"the indices of each part lack the part's offset: {name} counts from 0 in each of {len(sizes)} "
+            f"parts, not once over all {sum(sizes)} positions"
         )
         place = place_of(question, outputs[0]) or (layout.place if layout is not None else None)
         yield Cause(
             sentence,
             place,
-            next_step=f"add the number of {'rows in the shards' if batch else 'positions in the parts'} before them",
+            next_step="add to each shard's row numbers the number of rows in the shards before it"
+            if batch
+            else "add to each part's indices the number of positions in the parts before it",
             at_join=not batch,
         )
         return

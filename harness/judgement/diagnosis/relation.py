@@ -138,10 +138,10 @@ def _joined(parts: list[Array], mine: Array, sizes: Sequence[int]) -> str | None
     if len(parts) < len(sizes) or any(part.shape != mine.shape for part in parts):
         return None
     if mine.dtype.kind == "b":
-        every = {"all": np.all(parts, axis=0), "any": np.any(parts, axis=0)}
-        apart = mine.size > 1 and not np.array_equal(every["all"], every["any"])
+        every = {"AND": np.all(parts, axis=0), "OR": np.any(parts, axis=0)}
+        apart = mine.size > 1 and not np.array_equal(every["AND"], every["OR"])
         return next(
-            (f"true where {how} of the shards are" for how, b in every.items() if apart and equal(b, mine)), None
+            (f"the logical {how} over the shards" for how, b in every.items() if apart and equal(b, mine)), None
         )
     if not epsilon_of(mine.dtype) or any(equal(part, parts[0]) for part in parts[1:]):
         return None

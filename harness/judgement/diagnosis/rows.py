@@ -192,7 +192,7 @@ def written_elsewhere(question: Question) -> Iterator[Cause]:
         if others:
             verb = "gets" if len(others) == 1 else "get"
             source = rows_text([places[row] for row in others])
-            what.append(f"{rows_text(others)} of {name} {verb} what belongs in {source}")
+            what.append(f"{rows_text(others)} of {name} {verb} the values that belong in {source}")
         if kept:
             keep = "keeps its old value" if len(kept) == 1 else "keep their old values"
             what.append(f"{rows_text(kept)} of {name} {keep}" if not others else f"{rows_text(kept)} {keep}")
@@ -219,7 +219,8 @@ def padded(question: Question) -> Iterator[Cause]:
     more = -rows % count
     leaves = question.reference.leaves()
     last, first = [rows - 1] * more, list(range(more))
-    for how, index, zero in (("zeros", last, True), ("copies of the last", last, False), ("the first", first, False)):
+    ways = ("zeros", last, True), ("copies of the last row", last, False), ("its first rows", first, False)
+    for how, index, zero in ways:
         own = [
             leaf
             if array is None or not array.ndim or array.shape[0] != rows
@@ -228,10 +229,10 @@ def padded(question: Question) -> Iterator[Cause]:
         ]
         if explains(question.run(inputs=question.with_leaves(own), gradients=False), outputs):
             yield Cause(
-                f"the batch of {rows} rows is padded to {rows + more} with {how}, and these rows count in "
+                f"the batch of {rows} rows is padded to {rows + more} with {how}, and the added rows count in "
                 f"{outputs[0].name}",
                 place_of(question, outputs[0]),
-                next_step="remove the rows that were added, or split into parts of different sizes",
+                next_step="remove the added rows from the results, or split into parts of different sizes",
             )
             return
 
@@ -261,7 +262,7 @@ def empty_shard(question: Question) -> Iterator[Cause]:
     ):
         count = len(question.devices)
         yield Cause(
-            f"a shard is empty: {rows} rows are split over {count} devices, and {outputs[0].name} of 0 rows is NaN",
+            f"a shard is empty: {rows} rows are split over {count} devices, and {outputs[0].name} is NaN for 0 rows",
             piece.place,
             next_step="skip the empty shards, or divide by the number of rows of the whole batch",
         )
@@ -321,7 +322,7 @@ def _of_rows(leaf: Leaf, rows: Sequence[int]) -> str | None:
     if part.dtype.kind in "OSU":
         return None
     if np.issubdtype(part.dtype, np.inexact) and np.all(np.isnan(part)):
-        return "not a number"
+        return "NaN"
     if not np.any(part):
         return "zero: the result of the device does not arrive"
     if not epsilon_of(part.dtype) or np.iscomplexobj(part):

@@ -67,33 +67,40 @@ def one_factor(question: Question) -> Iterator[Cause]:
     if not known or len(known) < len(wrong) or any(abs(each - known[0]) > 1e-4 * abs(known[0]) for each in known):
         return
     ratio = known[0]
-    what = listed([leaf.name for leaf in wrong]) if len(wrong) < 4 else f"{len(wrong)} results"
+    states = all(leaf.part == "state" for leaf in wrong)
+    what = variables_text(wrong) if states else listed([leaf.name for leaf in wrong])
+    what = what if len(wrong) < 4 else f"{len(wrong)} {'variables' if states else 'results'}"
     verb = "is" if len(wrong) == 1 else "are"
     place = place_of(question, wrong[0])
     if abs(ratio) < 1e-12:
-        why = "the gradient is stopped" if wrong[0].part == "gradients" else "the result of the devices does not arrive"
+        why = "the gradient is stopped" if wrong[0].part == "gradients" else "the devices' results do not arrive"
         yield Cause(f"{what} {verb} zero: {why}", place)
     elif abs(ratio - count) < 1e-3 * count and count > 1:
-        if all(leaf.part == "state" for leaf in wrong):
+        if states:
             why = (
-                f"parts of {count} shards that are means are added up, or a rate is multiplied by {count}"
+                f"the {count} shards' means were added up instead of averaged, or a learning rate was multiplied by "
+                f"{count}"
                 if 0 < written(question, wrong[0]) < count
-                else f"the update is made once for each of the {count} shards, not once for the batch"
+                else f"the update was made once for each of the {count} shards, not once for the batch"
             )
-            yield Cause(f"{what} {verb} changed {count} times as much: {why}", place)
+            yield Cause(f"{what} changed {count} times as much as in the single-device run: {why}", place)
         else:
             yield Cause(
-                f"{what} {verb} {count} times too large, as if the parts of {count} shards were added up although each "
-                "is already a mean, or covers the whole batch",
+                f"{what} {verb} {count} times too large, as if the results of {count} shards were added up although "
+                "each is already a mean, or covers the whole batch",
                 place,
-                next_step="divide by the number of shards, or weight each by its share of the rows",
+                next_step="divide the sum by the number of shards, or weight each shard's result by its share of the "
+                "rows",
             )
     elif abs(ratio * count - 1.0) < 1e-3 and count > 1:
-        yield Cause(
-            f"{what} {verb} {count} times too small, as if a sum over {count} shards were divided by {count} although "
-            "the parts add up to the whole",
-            place,
+        why = (
+            f"{what} changed 1/{count} times as much as in the single-device run: a mean over the {count} shards was "
+            f"divided by {count} again, or a learning rate was divided by {count}"
+            if states
+            else f"{what} {verb} {count} times too small, as if a sum over {count} shards were divided by {count} "
+            "although the parts add up to the whole"
         )
+        yield Cause(why, place)
     elif (
         ratio > 0
         and not _simple(ratio)
@@ -107,12 +114,12 @@ def one_factor(question: Question) -> Iterator[Cause]:
             next_step="divide by the number of rows of the whole batch",
         )
     elif any(leaf.found is not None and leaf.found.size > 1 for leaf in wrong) or _simple(ratio):
-        text = f"{factor_text(ratio)} times the single-device result, in every element"
-        if all(leaf.part == "state" for leaf in wrong):
+        text = f"{verb} {factor_text(ratio)} times the single-device result, in every element"
+        if states:
             text = f"changed {factor_text(ratio)} times as much as in the single-device run"
             if abs(ratio - round(ratio)) < 1e-3 and 1 < round(ratio) <= written(question, wrong[0]):
-                text = f"updated {round(ratio)} times instead of once"
-        yield Cause(f"{what} {verb} {text}", place)
+                text = f"{verb} updated {round(ratio)} times instead of once"
+        yield Cause(f"{what} {text}", place)
 
 
 def _has_number(question: Question, number: int) -> bool:

@@ -90,22 +90,22 @@ class _Scan:
             return None
         after = reduce(join, self.totals[at + 1 :], np.full_like(right, self.law.nothing))
         if at + 1 < len(self.totals) and is_(after):
-            return "made from the shards after it instead of those before it"
+            return "made from the later shards instead of the earlier ones"
         made = right
         for times in range(2, _MOST_TIMES):
             made = join(made, right)
             if is_(made):
                 return f"counted {times} times"
         if is_(join(right, self.totals[at])):
-            return "made from the rows of the shard itself too"
+            return "made from the shard's own rows too"
         if at > 1 and is_(self.totals[at - 1]):
-            return f"that of shard {self.shards[at - 1]} alone instead of all shards before it"
+            return f"made from shard {self.shards[at - 1]} alone, instead of all earlier shards"
         for other in range(at):
             if is_(undo(right, self.totals[other])):
                 return f"without the part of shard {self.shards[other]}"
         for other in range(len(self.carries)):
             if other != at and is_(self.carries[other]):
-                return f"that of shard {self.shards[other]}"
+                return f"the carry into shard {self.shards[other]}"
         if is_(undo(self.law.nothing, right)):
             return "subtracted instead of added" if self.law.nothing == 0.0 else "divided by instead of multiplied by"
         return None

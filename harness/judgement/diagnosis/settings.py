@@ -234,9 +234,7 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
     table.note("XLA (jit_compile=True)", lambda: _right(question, _run(question, "graph", compiled)))
     fewer = _fewer(len(question.devices))
     if fewer and question.maker is None:
-        table.untried.append(
-            "another number of shards (only for a program of make_parallel, or with shrink= a function of the devices)"
-        )
+        table.untried.append("another number of shards (needs a program of make_parallel, or a function as shrink=)")
     else:
         for count in fewer:
             table.note(

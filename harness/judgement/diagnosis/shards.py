@@ -142,7 +142,7 @@ def _batch_statistics(shards: PerShard) -> Cause | None:
 def _cause(shards: PerShard, leaf: Leaf, join: Join) -> Cause:
     """Say what the join means for this result."""
     question, layout = shards.question, shards.layout
-    count, name = len(layout.sizes), leaf.name
+    count, name = len(layout.sizes), f"the update of {variables_text([leaf])}" if leaf.part == "state" else leaf.name
     right = shards.join_that_gives(_right(leaf))
     joined = place_of(question, leaf) or layout.place
     if join.name.startswith("gradient"):
@@ -165,12 +165,12 @@ def _cause(shards: PerShard, leaf: Leaf, join: Join) -> Cause:
                 next_step="weight each shard's mean by its number of rows, or divide the sum by the number of all rows",
             )
         if right is not None and right.name == "sum":
-            return Cause(f"{name} is {count} times too small: sums of {count} shards are averaged", joined)
+            return Cause(f"{name} is {count} times too small: the sums of {count} shards are averaged", joined)
         return Cause(
-            f"{name} is averaged over shards, but it is not a mean over rows: the average of {count} shards' "
-            "results is not the batch's",
+            f"{name} is averaged over shards, but it is not a mean over rows: the average of the {count} "
+            "shards' results is not the result of the batch",
             joined,
-            next_step="add up its parts, such as sums and counts, over the shards, and compute it once from the totals",
+            next_step="add up what it is computed from, such as sums and counts, and compute it once from the totals",
         )
     if join.name == "weighted":
         return Cause(f"{name} is averaged over shards, weighted by their rows, but it is not a mean over rows", joined)
@@ -234,39 +234,42 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
                 and not all(each.explained_by(each.of(result)) for each in right for result in shards.results)
             ):
                 return Cause(
-                    f"{names[index]} is split like a batch, but every row needs all of it: each shard sees "
-                    f"{len(layout.cuts[index][1][0])} of its {sum(map(len, layout.cuts[index][1]))} rows",
+                    f"every row of the result needs all of {names[index]}, but each shard sees only "
+                    f"{len(layout.cuts[index][1][0])} of the {sum(map(len, layout.cuts[index][1]))} rows of "
+                    f"{names[index]}",
                     layout.place,
                     next_step=f"give all of {names[index]} to every shard (broadcast=({names[index]!r},) in "
                     "make_parallel)",
                 )
     if question.seen_reference.writes and writes_matter(question, layout):
         return Cause(
-            "each shard takes a training step of its own: its copy of the variables is updated with its own gradient, "
-            "not with the average of all shards",
+            "each shard takes a training step of its own: it updates its copy of the variables with its own gradient, "
+            "not with the average over all shards",
             joined,
             next_step="average the gradients over the shards before the update",
         )
     if reach := reach_of(question, layout, outputs):
+        unit = "position" if layout.axis else "row"
         return Cause(
-            f"each shard lacks the {'rows' if not layout.axis else 'positions'} of its neighbours: {leaf.name} differs "
-            f"only {beside(reach, layout.axis)}, and {names[layout.main]} is split along axis {layout.axis}",
+            f"each shard lacks {unit}s of its neighbours: {leaf.name} differs only {beside(reach, layout.axis)}, and "
+            f"{names[layout.main]} is split along axis {layout.axis}",
             joined,
-            next_step=f"give each shard {reach} more from each neighbour, and leave out what it computes for them",
+            next_step=f"give each shard {plural(reach, f'more {unit}')} from each neighbouring shard, and drop the "
+            f"results for these extra {unit}s",
         )
     if layout.axis != 0:
         return Cause(
-            f"{names[layout.main]} is split along axis {layout.axis}, into {len(layout.sizes)} parts, but a result "
-            "depends on all of that axis, or on the position along it; the batch is axis 0",
+            f"{names[layout.main]} is split along axis {layout.axis} into {len(layout.sizes)} parts, but a result "
+            f"depends on all of axis {layout.axis}, or on positions along it; the rows of the batch are along axis 0",
             layout.place,
             next_step="split along axis 0",
         )
     if _only_on_rows_before(question, layout):
         return Cause(
             f"the function is not row-wise: rows of {leaf.name} depend on rows before them, but each shard starts over "
-            f"({sizes_text(layout.sizes)}): the state, the carry or the offset of the shards before it is missing",
+            f"({sizes_text(layout.sizes)}), without the state, the carry or the offset of the shards before it",
             layout.place,
-            next_step="start each shard with the state, carry or offset that the shards before it end with",
+            next_step="start each shard with the state, carry or offset with which the shard before it ends",
         )
     return Cause(
         f"the function is not row-wise: rows of {leaf.name} depend on other rows of the batch, but each shard "

@@ -48,11 +48,11 @@ def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
     if not odd or len(odd) == len(parts):
         return None
     step, ops = odd[0]
-    theirs = "the other shards'" if len(odd) == 1 else "that of other shards"
+    theirs = "the results of the other shards" if len(odd) == 1 else "the results of other shards"
     mine, other = (named(whole[number]) for number in (max(ops), usual))
     if mine == other:
         mine, other = (numbered(search, whole[number]) for number in (max(ops), usual))
-    return step, f"its result equals that of {mine} in the reference, but {theirs} equals that of {other}"
+    return step, f"its result equals that of {mine} in the reference, but {theirs} equal that of {other}"
 
 
 def choosing(search: Search, join: Step) -> Step | None:
@@ -76,7 +76,7 @@ def wrong_indices(search: Search, step: Step) -> tuple[Step, str] | None:
         if parts and not any(equal(mine, part) for part in parts):
             at = tuple(index[0] for index in np.nonzero(mine != parts[-1]))
             maker = search.maker.get(choice.inputs[1])
-            by = f", made by {named(maker)}" if maker is not None and maker.place != choice.place else ""
+            by = f", computed by {named(maker)}" if maker is not None and maker.place != choice.place else ""
             numbers = f"{mine[at]} instead of {parts[-1][at]}"
             return choice, f"it chooses other rows than the reference: {numbers}{by}"
     return None
@@ -192,7 +192,7 @@ def odd_reading(search: Search, step: Step, expected: Step | None) -> tuple[Step
         if lines or mine.kind != theirs.kind:
             one, two = lines[0] if lines else (mine.place, theirs.place)
             it = f"its input equals the result of {titled(mine)} ({one}) in the reference"
-            found = step, f"{it}, but on {right.on} that of {titled(theirs)} ({two})"
+            found = step, f"{it}, but on {right.on} it equals that of {titled(theirs)} ({two})"
         step, other = search.maker[odd[0]], search.maker[odd[1]]
         right = other if (step.kind, step.places) == (other.kind, other.places) else None
     return found if found is not None and found[0].place else None
@@ -234,11 +234,11 @@ def unlike_siblings(search: Search, step: Step) -> str:
     if right is None:
         return ""
     if step.kind == "ReadVariableOp" and not search.written(step) and (before := search.written(right)):
-        return f"no op writes to the variable first, but {named_steps(before)} does on {right.on}"
+        return f"no op writes to the variable before it, but on {right.on} {named_steps(before)} does"
     for mine, theirs in zip(step.inputs, right.inputs, strict=False):
         one, other = search.maker.get(mine), search.maker.get(theirs)
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):
-            return f"it reads the result of {named(one)}, and on {right.on} that of {named(other)}"
+            return f"it reads the result of {named(one)}, but on {right.on} it reads that of {named(other)}"
     return ""
 
 

@@ -21,6 +21,7 @@ _SUMS = frozenset({"Add", "AddV2", "AddN"})
 _ADDENDS = _SUMS | {"BiasAdd"}
 #: So many sums are tried.
 _MOST_SUMS = 8
+_ONCE = "add it once, after the shards' results are joined"
 
 
 class _Terms:
@@ -62,10 +63,10 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
     """What differs is off by a multiple of such a term, and its gradients by the same multiple of the term's."""
     count = len(question.devices)
     for term, *slopes in _terms_of(question):
-        for factor, how in (
-            _once_per_shard(count),
-            (1.0 / count, f"counted 1/{count} times instead of once"),
-            (0.0, "missing"),
+        for factor, how, remedy in (
+            (*_once_per_shard(count), f"{_ONCE}, or divide it by the number of shards in each of them"),
+            (1.0 / count, f"counted 1/{count} times instead of once", f"{_ONCE}, not divided by the number of shards"),
+            (0.0, "missing", _ONCE),
         ):
             more = factor - 1.0
             rest = [leaf for leaf in question.wrong if not _is_off_by(leaf, more, term, slopes)]
@@ -73,7 +74,7 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
                 yield Cause(
                     f"a term that depends on variables alone, such as a regulariser, is {how}",
                     place_of(question, question.wrong[0]),
-                    next_step="add it once, outside of the shards, or divide it by their number",
+                    next_step=remedy,
                 )
                 return
 
@@ -109,7 +110,7 @@ def added_in_each(question: Question) -> Iterator[Cause]:
                 yield Cause(
                     f"an addend that depends on variables alone, such as a bias, is {how}",
                     place_of(question, question.wrong[0]),
-                    next_step="add it once, after the parts are joined",
+                    next_step=_ONCE,
                 )
                 return
 
@@ -200,7 +201,7 @@ def lower_precision(question: Question) -> Iterator[Cause]:
             largest = max(known)
             yield Cause(
                 f"part of the program computes in {after} instead of {before}: the errors, up to "
-                f"{factor_text(largest)} of the largest element, are {after}'s rounding",
+                f"{factor_text(largest)} times the largest element, are rounding errors of {after}",
                 place,
             )
             return

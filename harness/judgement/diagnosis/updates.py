@@ -16,9 +16,10 @@ from harness.judgement.diagnosis.writing import applying, writes
 from harness.judgement.runs import Result
 
 _DENSE = (
-    "the optimizer gets dense gradients; the reference's gets IndexedSlices with the same sums, and handles their rows "
-    "one by one although some have the same index"
+    "the optimizer gets dense gradients, but the reference's optimizer gets IndexedSlices with the same sums, of which "
+    "it applies rows with the same index one by one"
 )
+_ALIKE = "make both programs pass dense gradients to the optimizer, or both IndexedSlices"
 _ONCE = "average the shards' gradients first, and apply them once"
 
 
@@ -47,11 +48,14 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
             continue
         count = len(layout.sizes)
         place = place_of(question, states[0]) or layout.place
-        for factor, what in ((1.0, ""), (1 / count, f", to 1/{count} of each shard's gradients")):
+        for factor, how in (
+            (1.0, "for each shard"),
+            (1 / count, f"with each shard's gradients multiplied by 1/{count}"),
+        ):
             in_turn = _applied(question, [(each[0], _scaled(each[1], factor), each[2]) for each in gathered])
             if explains(in_turn, states) and _outputs_follow(question, layout):
                 yield Cause(
-                    f"the optimizer is applied {count} times, once for each shard{what}, instead of once for the batch",
+                    f"the optimizer is applied {count} times, once {how}, instead of once for the batch",
                     place,
                     next_step=_ONCE,
                 )
@@ -62,8 +66,7 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                 Join("mean"),
                 "the shards' gradients have equal weight although the shards differ in size"
                 if len(set(layout.sizes)) > 1
-                else "each shard's gradients are clipped, or changed in another way that is not linear, before they "
-                "are averaged",
+                else "each shard's gradients are clipped or changed in another nonlinear way before they are averaged",
             ),
             *((Join("only", number), f"the update uses shard {number} alone") for number in range(count)),
             *(
@@ -80,7 +83,7 @@ def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                     if len(own) == 1 and _equal(joined[1], own[0][1]):
                         # Then nothing is wrong with the sum or the mean, but with what the optimizer makes of it.
                         if any(isinstance(grad, tf.IndexedSlices) for grad in own[0][1]):
-                            yield Cause(_DENSE, place, next_step="give both dense gradients, or both IndexedSlices")
+                            yield Cause(_DENSE, place, next_step=_ALIKE)
                         return
                     yield Cause(sentence, place)
                     return
@@ -178,10 +181,10 @@ def _some_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     if explains(question.run(program), question.wrong):
         again = [leaf for leaf in states if leaf.index in often]
         usual = question.seen_reference.writes[handle_of(question.watched[again[0].index])]
-        are, them = ("is", "it") if len(again) == 1 else ("are", "them")
+        are, them = ("is", "this") if len(again) == 1 else ("are", "these")
         yield Cause(
             f"{variables_text(again)} {are} updated {often[again[0].index] * usual} times instead of "
-            f"{usual if usual > 1 else 'once'}; what else differs is computed from {them}",
+            f"{usual if usual > 1 else 'once'}; the other differences follow from {them}",
             place_of(question, again[0]),
         )
 
