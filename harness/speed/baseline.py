@@ -58,8 +58,7 @@ def parse_run(content: Any, origin: str) -> SavedRun:
         else:
             records[name] = record
     if not records:
-        why = f"none of its {len(benchmarks)} benchmarks" if benchmarks else "it has no benchmark that"
-        raise InvalidBaseline(origin, f"has no speedup: {why} used the fixture speedup")
+        raise InvalidBaseline(origin, "has no speedup: no benchmark in it used the fixture speedup")
     machine = content.get("machine_info")
     plain = machine.get(EXTRA_INFO_KEY) if isinstance(machine, dict) else None
     try:
@@ -86,7 +85,8 @@ def parse_record(plain: Any, origin: str) -> SpeedupRecord:
             why = f"{name} have {len(one)} and {len(other)} times, which are not pairs"
             raise InvalidBaseline(origin, f"is damaged: {why}")
         if 0 < len(one) < FEWEST_PAIRS or any(time <= 0 for time in (*one, *other)):
-            raise InvalidBaseline(origin, f"is damaged: {name} need at least {FEWEST_PAIRS} pairs of times above 0 ns")
+            why = f"{name} must have at least {FEWEST_PAIRS} pairs of times above 0 ns"
+            raise InvalidBaseline(origin, f"is damaged: {why}")
     if not record.single_ns and record.stopped != "disabled":
         raise InvalidBaseline(origin, "is damaged: the speedup has no times")
     return record

@@ -91,9 +91,10 @@ class Calibration:
     def line(self) -> str:
         """The line that every comparison shows."""
         return (
-            f"on this machine: {self.false_alarms} false alarms in {self.comparisons} comparisons at a threshold of "
-            f"{self.threshold:.1%} (at most {self.false_alarm_most:.1%}), smallest loss found with {POWER:.0%} power: "
-            f"{self.smallest_loss:.1%}, calibrated {self.date} from {self.runs} runs"
+            f"on this machine: {plural(self.false_alarms, 'false alarm')} in {plural(self.comparisons, 'comparison')} "
+            f"at a threshold of {self.threshold:.1%} (the rate is at most {self.false_alarm_most:.1%}); a loss of "
+            f"{self.smallest_loss:.1%} is found with a probability of {POWER:.0%}; calibrated {self.date} from "
+            f"{plural(self.runs, 'run')}"
         )
 
 

@@ -146,4 +146,4 @@ def _pairs_to_tell(base: LogSpeedup, new: LogSpeedup, variation: Variation, chan
         )
     factor = (base.error**2 + new.error**2) / room
     more = max(1, math.ceil((factor - 1.0) * new.pairs))
-    return f"needs about {more:,} more pairs than the {new.pairs:,} measured, in the baseline too"
+    return f"needs about {more:,} pairs in addition to the {new.pairs:,} measured, and as many in the baseline"

@@ -66,7 +66,7 @@ def measure(command: tuple[str, ...], file: Path, *, folder: Path | None = None)
     try:
         return read_run(file)
     except InvalidBaseline as error:
-        why = f"{error.why}; a command that does not run pytest must contain {PLACEHOLDER} for the path"
+        why = f"{error.why}; a command that does not run pytest must contain {PLACEHOLDER}, which stands for this path"
         raise InvalidBaseline(f"{shlex.join(command)}: {file}", why) from error
 
 

@@ -202,11 +202,11 @@ def _corrected(judged: Sequence[Judged], rules: Rules) -> tuple[Judged, ...]:
 def _why_ungated(base: SpeedupRecord, new: SpeedupRecord) -> str | None:
     for record in (base, new):
         if not record.gates:
-            return f"does not gate: {record.label}"
+            return f"not judged: {record.label}"
     if base.devices != new.devices:
         return (
-            f"does not gate: measured on {plural(len(base.devices), 'device')} before, on "
-            f"{plural(len(new.devices), 'other')} now"
+            f"not judged: measured on {plural(len(base.devices), 'device')} before, on "
+            f"{plural(len(new.devices), 'other device')} now"
         )
     return None
 
@@ -214,7 +214,7 @@ def _why_ungated(base: SpeedupRecord, new: SpeedupRecord) -> str | None:
 def order_of(rounds: int) -> tuple[Version, ...]:
     """Order the versions: ``rounds`` times A B B A. Raise UsageError for fewer than one round."""
     if rounds < 1:
-        raise UsageError(f"--rounds {rounds}; accepted: at least 1; each round is A B B A")
+        raise UsageError(f"--rounds {rounds}; accepted: at least 1; each round runs A, B, B, A")
     return ("A", "B", "B", "A") * rounds
 
 
@@ -237,7 +237,7 @@ def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: 
     in_all = set.intersection(*(set(run.records) for run in runs))
     in_a, in_b = (set().union(*(run.records for run in part)) for part in (a_runs, b_runs))
     shared = [(name, run.records[name]) for run in runs for name in in_all]
-    ungated = {name: f"does not gate: {record.label}" for name, record in shared if not record.gates}
+    ungated = {name: f"not judged: {record.label}" for name, record in shared if not record.gates}
     judged = [
         judged_rounds(name, _values(a_runs, name, figure), _values(b_runs, name, figure), rules, figure)
         for name in sorted(in_all - ungated.keys())

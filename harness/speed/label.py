@@ -37,11 +37,14 @@ def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) ->
     if kind == "gpu":
         return Label(f"{count} GPU{'s' if count > 1 else ''}", gates=True)
     if kind == "core" and cores < count:
-        return Label(f"{count} cores with a CPU quota of {cores}: not a speedup", gates=False)
+        return Label(f"{plural(count, 'CPU core')} with a CPU quota of {cores}: not a speedup", gates=False)
     if kind == "core":
-        return Label(f"{count} core{'s, each' if count > 1 else ','} a server with one thread", gates=True)
+        each = "each with its own" if count > 1 else "with a"
+        return Label(f"{plural(count, 'CPU core')}, {each} single-threaded TensorFlow server", gates=True)
     if kind != "logical-cpu":
-        return Label(f"{plural(count, f'{kind} device')} with unknown threads and GPUs: not a speedup", gates=False)
+        return Label(
+            f"{plural(count, f'{kind} device')} whose threads and GPUs are unknown: not a speedup", gates=False
+        )
     wrong = []
     if intra_op != 1:
         wrong.append(f"{intra_op or 'all'} threads per op instead of 1")

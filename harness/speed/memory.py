@@ -52,7 +52,7 @@ class MemoryWatch:
         sharing = sum(self.process_of(other) == pid for other in self.devices if not _is_gpu(other))
         source = "resident set of its process"
         if sharing > 1:
-            source += f", which has {sharing} of these devices"
+            source += f", which holds {sharing} of these devices"
         return DeviceMemory(device.name, self._resident.get(pid), source)
 
 

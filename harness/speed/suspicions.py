@@ -63,7 +63,7 @@ def about_times(samples: Samples, speedup: Interval, half_width: float, devices:
     if correlated.widens > 1.0:
         found.append(
             f"neighbouring pairs are correlated ({correlated.value:.2f}), so the speed drifts; the interval was "
-            f"widened {correlated.widens:.1f} times"
+            f"made {correlated.widens:.1f} times as wide"
         )
     return found
 
@@ -71,7 +71,7 @@ def about_times(samples: Samples, speedup: Interval, half_width: float, devices:
 def about_traces(traces: int, calls: int) -> list[str]:
     """Warn of functions traced during the measurement (FAULTS S02)."""
     sentence = (
-        f"functions were traced {plural(traces, 'time')} in {calls:,} measured calls, and the times include it; make "
+        f"functions were traced {plural(traces, 'time')} in {calls:,} measured calls, and the times include this; make "
         "each tf.function once, outside the call, and pass tensors of the same shape instead of Python numbers"
     )
     return [sentence] if traces else []
@@ -169,7 +169,7 @@ def about_parallel(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
     idle = [device.parsed.short for device in devices if device.parsed not in used]
     found = []
     if idle:
-        working = f"only {len(devices) - len(idle)} of {len(devices)} devices work"
+        working = f"it uses only {len(devices) - len(idle)} of {plural(len(devices), 'device')}"
         found.append(f"parallel ran no op on {', '.join(idle)}: {working}")
     if len(devices) > 1 and all(device.kind == "logical-cpu" for device in devices):
         eager = work_by_device(op for op in ops if "/" not in op.name)
@@ -195,7 +195,7 @@ def about_transfers(transfers: Iterable[Transfer], devices: Sequence[Device]) ->
     if not copies:
         return []
     size_mb = sum(moved.size_bytes or 0 for moved in copies) / 1e6
-    amount = f"{size_mb:,.1f} MB between the host and the devices ({len(copies)} copies)"
+    amount = f"{size_mb:,.1f} MB between the host and the devices ({plural(len(copies), 'copy', 'copies')})"
     return [f"each call of parallel copies {amount}: keep constant data on the devices"]
 
 

@@ -191,7 +191,7 @@ def test_a_baseline_of_another_kind_of_devices_does_not_gate(gate: GateSession) 
     saved.write_text(json.dumps(content))
     result = gate.run(both(), *COMPARE)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*test_one: does not gate: shares one card: not a speedup", "UNKNOWN: nothing was*"])
+    result.stdout.fnmatch_lines(["*test_one: not judged: shares one card: not a speedup", "UNKNOWN: nothing was*"])
 
 
 def test_the_synthetic_baseline_is_one_that_pytest_benchmark_reads(gate: GateSession) -> None:

@@ -74,8 +74,8 @@ def test_a_steady_machine_gives_no_alarms_and_a_jumping_one_is_told_of() -> None
     assert steady.false_alarms == 0
     assert 0.005 < steady.smallest_loss < 0.05
     assert steady.line == (
-        f"on this machine: 0 false alarms in 198 comparisons at a threshold of 5.0% (at most 1.8%), smallest "
-        f"loss found with 90% power: {steady.smallest_loss:.1%}, calibrated 2026-01-02 from 12 runs"
+        "on this machine: 0 false alarms in 198 comparisons at a threshold of 5.0% (the rate is at most 1.8%); "
+        f"a loss of {steady.smallest_loss:.1%} is found with a probability of 90%; calibrated 2026-01-02 from 12 runs"
     )
     # One run in which everything was slow: the others do not show that this can be, so that it alarms.
     jumping = _runs(12, sigma=0.002)

@@ -70,7 +70,7 @@ def test_a_wide_interval_cannot_tell_and_says_how_many_more_pairs_would() -> Non
     assert found.verdict == "cannot tell"
     assert found.more is not None
     more = int(found.more.split()[2])
-    assert found.more == f"needs about {more} more pairs than the 60 measured, in the baseline too"
+    assert found.more == f"needs about {more} pairs in addition to the 60 measured, and as many in the baseline"
     # With so many, it is told.
     share = 60 / (60 + more)
     enough = [LogSpeedup(0.64, each.error * math.sqrt(share), 60 + more, each.freedom) for each in (base, new)]

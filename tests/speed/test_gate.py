@@ -119,7 +119,7 @@ def test_what_does_not_gate_is_named_and_not_judged() -> None:
     shared = record(1.9, gates=False)
     said = _judge({"a": record(), "card": shared}, {"a": record(seed=1), "card": record(0.5, gates=False)})
     assert said.verdict is Verdict.PASS
-    assert said.ungated == (("card", "does not gate: shares one card: not a speedup"),)
+    assert said.ungated == (("card", "not judged: shares one card: not a speedup"),)
     assert _judge({"card": shared}, {"card": shared}).verdict is Verdict.UNKNOWN
 
 
@@ -129,14 +129,14 @@ def test_what_gated_and_no_longer_does_is_no_pass() -> None:
     fewer = replace(record(), devices=FINGERPRINT.devices[:1])
     said = _judge({**both, "b": record()}, {**both, "b": fewer})
     assert said.verdict is Verdict.UNKNOWN
-    assert "b: does not gate: measured on 2 devices before, on 1 other now" in _words(said)
+    assert "b: not judged: measured on 2 devices before, on 1 other device now" in _words(said)
 
 
 def test_where_nothing_can_be_told_it_is_unknown() -> None:
     wide, wider = record(scatter=0.3, seed=1), record(scatter=0.3, seed=2)
     said = _judge({"a": wide}, {"a": wider})
     assert (said.verdict, said.judged[0].change.verdict) == (Verdict.UNKNOWN, "cannot tell")
-    assert "more pairs than the 60 measured" in _words(said)
+    assert "pairs in addition to the 60 measured" in _words(said)
     one_of_two = _judge({"a": wide, "b": record()}, {"a": wider, "b": record(seed=3)})
     assert one_of_two.verdict is Verdict.PASS
     assert one_of_two.reason.endswith("in 2 benchmarks; 1 undecided")

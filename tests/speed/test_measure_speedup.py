@@ -64,7 +64,7 @@ def test_the_memory_of_logical_cpus_is_that_of_this_process(chains: Chains, devi
     for memory in record.memory:
         assert memory.peak_bytes is not None
         assert 0.2 * now < memory.peak_bytes < 5 * now
-        assert memory.source == f"resident set of its process, which has {len(devices)} of these devices"
+        assert memory.source == f"resident set of its process, which holds {len(devices)} of these devices"
 
 
 @pytest.mark.devices(min=2)
@@ -190,7 +190,7 @@ def test_a_baseline_on_several_devices_is_named(chains: Chains, devices: harness
 @pytest.mark.devices(min=2)
 def test_a_parallel_side_that_leaves_devices_idle_is_named(chains: Chains, devices: harness.Devices) -> None:
     [said] = _about(measure(chains.single, chains.single, devices), "parallel ran")
-    assert said.endswith(f": only 1 of {len(devices)} devices work")
+    assert said.endswith(f": it uses only 1 of {len(devices)} devices")
 
 
 @pytest.mark.devices(min=3, kind="logical-cpu")

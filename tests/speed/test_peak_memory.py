@@ -41,7 +41,9 @@ def test_what_was_there_for_a_while_is_seen_and_what_came_after_the_last_look_is
     assert before is not None
     assert after is not None
     assert after > before + 0.9 * _LARGE_BYTES
-    assert {memory.source for memory in watch.peaks()} == {"resident set of its process, which has 2 of these devices"}
+    assert {memory.source for memory in watch.peaks()} == {
+        "resident set of its process, which holds 2 of these devices"
+    }
 
 
 def test_each_process_is_looked_at_by_itself(other_process: int) -> None:

@@ -95,7 +95,7 @@ def seen(
         ("backward on one", "backward-on-one-device", "gradient ops of a call ran on CPU:0"),
         ("traced_anew", "retracing", "scaled was traced again in 8 of 8 calls"),
         ("slow input", "input-bound", "calls wait for the next batch"),
-        ("little_work", "too-little-work", "no device is busy"),
+        ("little_work", "too-little-work", "all devices are idle while"),
     ],
 )
 def test_each_planted_cause_is_named(seen: dict[str, Any], program: str, kind: str, words: str) -> None:

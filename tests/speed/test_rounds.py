@@ -79,7 +79,7 @@ def test_what_does_not_gate_is_not_judged() -> None:
     shared = [run({"a": record(gates=False, seed=seed)}) for seed in range(4)]
     said = judge_rounds(shared[:2], shared[2:], _RULES)
     assert said.verdict is Verdict.UNKNOWN
-    assert said.ungated == (("a", "does not gate: shares one card: not a speedup"),)
+    assert said.ungated == (("a", "not judged: shares one card: not a speedup"),)
 
 
 def test_values_without_any_scatter_are_no_measurement() -> None:

@@ -22,9 +22,9 @@ _ANY: Threads = (0, 0, 1)
         ("logical-gpu", 2, _ANY, Label("logical GPUs share one GPU: not a speedup", gates=False)),
         ("gpu", 2, _ANY, Label("2 GPUs", gates=True)),
         ("gpu", 1, _ANY, Label("1 GPU", gates=True)),
-        ("core", 2, (1, 1, 2), Label("2 cores, each a server with one thread", gates=True)),
-        ("core", 2, _ANY, Label("2 cores with a CPU quota of 1: not a speedup", gates=False)),
-        ("core", 1, _ANY, Label("1 core, a server with one thread", gates=True)),
+        ("core", 2, (1, 1, 2), Label("2 CPU cores, each with its own single-threaded TensorFlow server", gates=True)),
+        ("core", 2, _ANY, Label("2 CPU cores with a CPU quota of 1: not a speedup", gates=False)),
+        ("core", 1, _ANY, Label("1 CPU core, with a single-threaded TensorFlow server", gates=True)),
         (
             "logical-cpu",
             2,

@@ -48,7 +48,7 @@ def test_a_parallel_side_on_all_gpus_is_left_alone_in_eager_code_too() -> None:
 
 def test_an_idle_device_is_named() -> None:
     [found] = about_parallel([_op(_GPUS[0]), _op(_GPUS[1], "Const", "constant")], _DEVICES)
-    assert found == "parallel ran no op on GPU:1: only 1 of 2 devices work"
+    assert found == "parallel ran no op on GPU:1: it uses only 1 of 2 devices"
 
 
 def test_of_work_in_other_processes_it_is_said_that_nothing_is_known() -> None:

@@ -39,7 +39,7 @@ def load_outputs(path: Path) -> dict[str, NDArray[Any] | None]:
 def difference(want: Arrays, have: Arrays) -> str | None:
     """Describe how two sets of outputs differ; ``None`` if they do not, or if there are none."""
     if want.keys() != have.keys():
-        return f"{plural(len(want), 'output')} and {len(have)}"
+        return f"single has {plural(len(want), 'output')}, parallel {len(have)}"
     if not any(array is not None and array.size for array in (*want.values(), *have.values())):
         return None
     try:

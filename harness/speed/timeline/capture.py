@@ -79,7 +79,7 @@ def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: S
         if captured is not None:
             return captured
     raise EvidenceError(
-        f"the servers' recordings of {record_s:.0f} s did not cover {plural(calls, 'call')}; profile fewer"
+        f"the servers' recordings of {record_s:.0f} s did not cover {plural(calls, 'call')}; profile fewer calls"
     )
 
 
@@ -101,7 +101,9 @@ def _record(program: Callable[[], Any], calls: int, folder: Path) -> Capture:
         tf.profiler.experimental.stop()
     made = [path for path in _files(folder) if path not in before and not _is_server(path)]
     if len(made) != 1:
-        raise EvidenceError(f"TensorFlow's profiler left {len(made)} files of this process in {folder} instead of one")
+        raise EvidenceError(
+            f"TensorFlow's profiler wrote {plural(len(made), 'file')} for this process to {folder} instead of 1"
+        )
     return read_xplane(made[0], LOCAL_TASK)
 
 

@@ -118,9 +118,10 @@ def retracing(profile: Profile) -> Cause | None:
         return None
     return Cause(
         "retracing",
-        f"Retracing: {', '.join(host.traced)} was traced again in {host.calls_traced} of {profile.calls} calls, which "
-        f"took {host.tracing_ns / profile.wall_ns:.0%} of the time. Make each tf.function once, outside the call. Pass "
-        "tensors of the same shape instead of Python numbers, or give an input_signature.",
+        f"Retracing: {', '.join(host.traced)} {'was' if len(host.traced) == 1 else 'were'} traced again in "
+        f"{host.calls_traced} of {profile.calls} calls, which took {host.tracing_ns / profile.wall_ns:.0%} of the "
+        "time. Make each tf.function once, outside the call. Pass tensors of the same shape instead of Python numbers, "
+        "or give an input_signature.",
     )
 
 
@@ -152,9 +153,9 @@ def too_little_work(profile: Profile) -> Cause | None:
     each_us = sum(each.busy_ns for each in profile.times) / ops / 1e3
     return Cause(
         "too-little-work",
-        f"Too little work per call: no device is busy {share:.0%} of the time, while Python runs and starts ops; "
-        f"{ops / profile.calls:,.0f} ops per call take {each_us:,.0f} µs each. Use larger batches, and put the whole "
-        "step into one tf.function.",
+        f"Too little work per call: for {share:.0%} of the time all devices are idle while Python runs and starts "
+        f"ops; there are {ops / profile.calls:,.0f} ops per call, of {each_us:,.0f} µs on average. Use larger "
+        "batches, and put the whole step into one tf.function.",
     )
 
 

@@ -67,7 +67,7 @@ def profile_calls(
     if sums.unattributed_ops:
         unknown.append(
             f"the device of {plural(sums.unattributed_ops, 'op')}, {sums.unattributed_ns / 1e6:.1f} ms in all, is "
-            "UNKNOWN: neither the profiler nor their names and order show it; they count for no device"
+            "UNKNOWN: neither the profiler nor the names and order of ops show it; this time counts for no device"
         )
     profile = Profile(
         target=target,
