@@ -139,7 +139,7 @@ def check_interface(private: Any) -> None:
 def _check_attributes(owner: Any, place: str, names: Sequence[str]) -> None:
     for name in names:
         if not hasattr(owner, name):
-            raise TensorFlowInterfaceChanged(f"{place}.{name}", "to be there", "nothing")
+            raise TensorFlowInterfaceChanged(f"{place}.{name}", "an attribute", "none")
 
 
 @dataclass(slots=True)

@@ -166,7 +166,7 @@ class HostUnreachable(HarnessError, RuntimeError):
         self.hosts = tuple(hosts)
         super().__init__(
             f"device spec {asked!r}: {'; '.join(self.hosts)}; start `harness serve --bind ADDRESS --port PORT` there, "
-            "and check that no firewall is in the way"
+            "and check that no firewall blocks the port"
         )
 
 
@@ -288,7 +288,7 @@ class WorkerFailed(HarnessError, RuntimeError):
 class ReportError(FileProblem, OSError):
     """The report folder is not writable."""
 
-    MESSAGE = "report folder {path} cannot be written: {why}; name another with --report"
+    MESSAGE = "report folder {path} cannot be written: {why}; name another folder with --report"
 
 
 class ReportNotRendered(ReportError):
@@ -299,7 +299,7 @@ class ReportNotRendered(ReportError):
         self.why = f"{type(fault).__name__}: {fault}"
         HarnessError.__init__(
             self,
-            f"the report in {self.path} could not be rendered: {self.why}; run.json is complete; please report it",
+            f"the report in {self.path} could not be rendered: {self.why}; run.json is complete; please report this",
         )
 
 

@@ -47,11 +47,11 @@ _ALL = (
         "value",
         "an output, or a variable after the call, differs by more than rounding explains; or it is NaN or "
         "infinite where the reference is finite",
-        "the mean over the batch, taken by each device over its own rows",
+        "each device takes the mean over its own rows instead of over the batch",
         "an op that mixes rows (batch normalisation, a softmax or a mean over the batch); a mean of means of parts of "
         "different sizes; parts joined in a different order; a lower precision on one side; random ops",
-        "let each device compute only what needs no other device's rows, and join sums and counts instead of means; "
-        "if an op or a rewrite of the graph is at fault, avoid it by a setting that the evidence lists",
+        "let each device compute only what needs no rows of other devices, and join sums and counts instead of means; "
+        "if an op or a rewrite of the graph is at fault, use a setting that the evidence lists to avoid it",
     ),
     FindingKind(
         "H105",
@@ -70,7 +70,7 @@ _ALL = (
         "the path from the variable to the loss is cut: `numpy()`, a cast to an integer, a copy of the "
         "variable, a tape "
         "that does not watch it",
-        "keep tensors as tensors from the variable to the loss, inside the tape",
+        "compute the loss from the variable with TensorFlow ops alone, inside the tape",
     ),
     FindingKind(
         "H107",
@@ -78,7 +78,8 @@ _ALL = (
         "two runs of the same callable on the same inputs differ",
         "a dropout layer draws new numbers in each call",
         "random ops without a fixed seed; Python state that a call changes; a data race between devices",
-        "use stateless random ops with a seed among the inputs, switch dropout off, and pass state as `variables=`",
+        "use stateless random ops, with the seed as an input; switch dropout off; keep state in variables, and pass "
+        "them as `variables=`",
     ),
     FindingKind(
         "H108",
@@ -91,8 +92,8 @@ _ALL = (
     FindingKind(
         "H201",
         "op-placement",
-        "an op ran on a device that its scope does not name (soft placement, XLA, a Python function), that is not the "
-        "device of the shard whose rows it works on, or that the program should not use",
+        "an op ran on another device than its scope names (soft placement, XLA, a Python function), on another device "
+        "than that of its shard, or on a device that the program should not use",
         "a product in the scope of GPU:1 ran on GPU:0",
         "soft placement of an op without a kernel for the device; a variable on another device; a hard-coded "
         "device name; work on a shard outside of its scope",
@@ -135,10 +136,10 @@ _ALL = (
     FindingKind(
         "H206",
         "shared-gpu",
-        "threads ran eager ops on one GPU at the same time, and TensorFlow may give an op the argument of another "
-        "thread's: an error about shapes, a wrong value, or a program that hangs",
+        "threads ran eager ops on one GPU at the same time, and TensorFlow may give an op the arguments of another "
+        "thread's op: an error about shapes, a wrong value, or a program that hangs",
         "two threads called `tf.broadcast_to` on GPU:0 at once; TensorFlow hands shapes and axes to the GPU "
-        "under one key for all calls (tensorflow 123980)",
+        "under a key that all calls share (tensorflow 123980)",
         "threads without a device scope, which all use the first GPU; a gradient that a thread takes outside of its "
         "scope; more threads than GPUs",
         "give each thread a GPU of its own, or have the threads call a `tf.function`",
@@ -239,7 +240,7 @@ _ALL = (
         "a process saw or used a GPU that was given to another process",
         "the process of GPU:1 sees 2 GPUs",
         "`CUDA_VISIBLE_DEVICES` is not passed on, or is set after TensorFlow started",
-        "set `CUDA_VISIBLE_DEVICES` by UUID in the environment that starts each process",
+        "set `CUDA_VISIBLE_DEVICES` to the UUID of the GPU in the environment of each process",
     ),
     FindingKind(
         "H410",
@@ -247,7 +248,7 @@ _ALL = (
         "a GPU differs from most of the others of the machine in its model, its memory or its VBIOS",
         "GPU:5 is NVIDIA A100-SXM4-80GB, among 7 cards of NVIDIA H100 80GB HBM3",
         "a card that was replaced by another one, or not updated with the others; ECC switched off on one card",
-        "swap it for a card like the others, give it their VBIOS, or accept it with `--known-failures`",
+        "swap it for a card like the others, install the same VBIOS, or accept it with `--known-failures`",
     ),
 )
 

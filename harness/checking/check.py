@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Protocol
 
 from harness.devices.device import Devices
+from harness.plural import plural
 from harness.records import Card, Exercised, Figure, Finding, Placement, RunRecord, Series, Verdict
 
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -147,9 +148,12 @@ class Check:
             return f"not run: {devices.reason or 'no devices'}", "see the results of the checks 'software' and 'cards'"
         if len(devices) < self.minimum_devices:
             return (
-                f"needs {self.minimum_devices} devices; configured: {len(devices)}",
+                f"needs {plural(self.minimum_devices, 'device')}; configured: {len(devices)}",
                 "request more devices with --devices, such as cpu:4",
             )
         if self.one_process and not all(device.parsed.in_this_process for device in devices):
-            return f"needs devices of one process; configured: {devices.spec}", "run it with --devices gpu or cpu:N"
+            return (
+                f"needs devices of a single process; configured: {devices.spec}",
+                "run it with --devices gpu or cpu:N",
+            )
         return None

@@ -40,7 +40,7 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
 
 def _of_description(outcome: CheckOutcome, check: Check) -> CheckOutcome:
     """Say that what came from a description has tested how the check reads and judges it, and no card."""
-    note = f"only the plumbing was tested for {' and '.join(map(str, check.reads))}"
+    note = f"described, not read from hardware: {' and '.join(map(str, check.reads))}"
     reason = f"{outcome.reason}; {note}" if outcome.verdict is Verdict.PASS else outcome.reason
     return replace(outcome, reason=reason, scope=(*outcome.scope, note))
 
@@ -56,7 +56,7 @@ def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
     again = {(finding.kind, finding.device) for finding in failures}
     kept = tuple(_weakened(finding, again) for finding in first.findings)
     if any(finding.severity is Verdict.FAIL for finding in kept):
-        note = "confirmed by a second pass" if failed else "intermittent: not in a second pass"
+        note = "confirmed by a second pass" if failed else "intermittent: not found in a second pass"
         return replace(first, findings=kept, reason=f"{first.reason} ({note})")
     if failed:
         return replace(second, reason=f"{second.reason} (second pass; the first pass failed differently)")

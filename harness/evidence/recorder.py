@@ -232,19 +232,20 @@ def check_complete(recording: Recording) -> None:
         if function is not None and function.node_def and step.body is None and not compiled_by_xla(function):
             if _is_remote(step.device):
                 raise EvidenceError(
-                    f"the function {step.type} ran on {step.device}, and TensorFlow reports no graph of a function "
-                    "that eager code calls in another process; call it within a tf.function, or verify with "
+                    f"the function {step.type} ran on {step.device}, and TensorFlow reports no graph when eager code "
+                    "calls a function on a device of another process; call it within a tf.function, or verify with "
                     "modes=('graph',)"
                 )
             raise EvidenceError(
                 f"the function {step.type} ran, but TensorFlow collected no graph of it; "
-                "no other tracer or profiler may run during the call, and TensorFlow's context may not be reset"
+                "stop other tracers and profilers during the call, and do not reset TensorFlow's context"
             )
     # Of an eager op that another process runs, TensorFlow collects no graph here; where it sent it, its results say.
     plain = [step for step in recording.steps if step.type not in recording.functions and not _is_remote(step.device)]
     if plain and not recording.graphs:
         raise EvidenceError(
-            f"{plural(len(plain), 'op')} ran, the first {plain[0].type}, but TensorFlow collected no graph of them"
+            f"TensorFlow collected no graph of {plural(len(plain), 'op')} that ran, the first {plain[0].type}; stop "
+            "other tracers and profilers during the call"
         )
 
 

@@ -29,7 +29,7 @@ def table(evidence: Evidence) -> Group:
         )
     open_ones = sum(op.branch is not None and op.device is not None for op in evidence.ops)
     if open_ones:
-        parts.append(Text(f"{plural(open_ones, 'op')} in branches of conditions: unknown whether they ran"))
+        parts.append(Text(f"unknown whether {plural(open_ones, 'op')} in branches of conditions ran"))
     return Group(*parts)
 
 
@@ -47,9 +47,8 @@ def _ops(evidence: Evidence) -> Table:
     for op in evidence.ops:
         if op.device is not None:
             by_device[op.device].append(op)
-    made = Table(
-        title=f"{sum(map(len, by_device.values()))} ops on {plural(len(by_device), 'device')}", title_justify="left"
-    )
+    count = sum(map(len, by_device.values()))
+    made = Table(title=f"{plural(count, 'op')} on {plural(len(by_device), 'device')}", title_justify="left")
     made.add_column("device")
     made.add_column("role")
     made.add_column("ops", justify="right")

@@ -82,7 +82,7 @@ def watched(observer: Observer) -> Iterator[None]:
     context = private.context.context()
     context.ensure_initialized()
     if not context.executing_eagerly():
-        raise EvidenceError("trace was called inside a tf.function; call it from outside, on the function itself")
+        raise EvidenceError("trace was called inside a tf.function; call it outside, and give it the tf.function")
     if not _watching.acquire(blocking=False):
         raise EvidenceError("a trace is already being recorded in this process; record one at a time")
     with ExitStack() as undo:

@@ -10,6 +10,7 @@ from harness.errors import EnsembleError
 from harness.parallel.given import given_callables, given_names
 from harness.parallel.notes import add_note
 from harness.parallel.region import call_on
+from harness.plural import plural
 
 Model = Callable[..., Any]
 
@@ -49,8 +50,8 @@ class Ensemble:
         own = Devices.given(devices, EnsembleError)
         if len(models) > len(devices):
             raise EnsembleError(
-                f"{len(models)} models need {len(models)} devices, found {len(devices)}; configure more devices or use "
-                "two ensembles"
+                f"found {plural(len(models), 'model')} and {plural(len(devices), 'device')}; accepted: one device "
+                "for each model"
             )
         self.devices = own[: len(models)]
         self.each = given_names("each", each, EnsembleError)
@@ -61,13 +62,13 @@ class Ensemble:
             given = arguments.get(name)
             if not isinstance(given, (list, tuple)) or len(given) != len(self.models):
                 found = (
-                    f"has {len(given)} values"
+                    f"has {plural(len(given), 'value')}"
                     if isinstance(given, (list, tuple))
                     else f"is of type {type(given).__name__}"
                 )
                 found = found if name in arguments else "is missing"
                 raise EnsembleError(
-                    f"argument {name} {found}; accepted: a list of {len(self.models)} values, one per model"
+                    f"argument {name} {found}; accepted: a list of {plural(len(self.models), 'value')}, one per model"
                 )
         results = []
         for index, (model, device) in enumerate(zip(self.models, self.devices, strict=True)):

@@ -48,9 +48,9 @@ class ColocateGradients(AbstractContextManager[None]):
         sweep()
         if thread.strangers and error[0] is None:
             warnings.warn(
-                f"colocate_gradients: TensorFlow placed {plural(thread.strangers, 'gradient')} of ops that ran before "
-                "the context was entered, or in a thread outside of it, so that their devices are unknown; "
-                "enter the context before the forward pass",
+                f"colocate_gradients: TensorFlow chose the device of {plural(thread.strangers, 'gradient')}, because "
+                "the forward ops ran before the context was entered, or in a thread outside of it; enter the context "
+                "before the forward pass",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -66,7 +66,7 @@ class ColocateGradients(AbstractContextManager[None]):
         if any(is_later(body) for is_later in later for body in bodies):
             raise UsageError(
                 f"colocate_gradients: fn={fn!r} is a generator or async function, whose body runs after the call; "
-                "decorate the function that it calls for a step"
+                "decorate the function that it calls for each step"
             )
 
         @functools.wraps(fn)

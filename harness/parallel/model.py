@@ -67,8 +67,8 @@ class Pipeline:
         own = Devices.given(devices, StageError)
         if len(stages) > len(devices):
             raise StageError(
-                f"{len(stages)} stages need {len(stages)} devices, found {len(devices)}; merge stages or configure "
-                "more devices"
+                f"found {plural(len(stages), 'stage')} and {plural(len(devices), 'device')}; accepted: one device "
+                "for each stage"
             )
         if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
             raise StageError(f"microbatches={microbatches!r}; accepted: an integer, 1 or more")
@@ -83,7 +83,8 @@ class Pipeline:
             return self._through(args, arguments)
         if args:
             raise StageError(
-                f"found {plural(len(args), 'positional argument')}; with micro-batches, give arguments by name"
+                f"found {plural(len(args), 'positional argument')}; a pipeline with micro-batches takes all "
+                "arguments by name"
             )
         parts, added = self._split(arguments)
         results = [self._through((), part) for part in parts]

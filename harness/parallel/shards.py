@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.errors import ShardingError
 from harness.lazy import tf
+from harness.plural import plural
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int, host: str) -> Any:
     if isinstance(rows, int) and size is not None:
         if size != rows:
             raise ShardingError(
-                f"{path} has {size} rows along axis {axis} where the shard has {rows}, so the results are no "
+                f"{path} has {plural(size, 'row')} along axis {axis} where the shard has {rows}, so the results are no "
                 f"longer a batch; {advice}"
             )
     else:

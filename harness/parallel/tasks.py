@@ -59,7 +59,7 @@ class Script:
         try:
             parts = shlex.split(text)
         except ValueError as error:
-            raise UsageError(f"script {text!r}: {error}; give a path, and arguments as a shell takes them") from error
+            raise UsageError(f"script {text!r}: {error}; give a path and arguments, quoted as in a shell") from error
         if not parts:
             raise UsageError(f"script {text!r}: it is empty; give the path of a Python script")
         path = Path(parts[0])
@@ -110,7 +110,7 @@ def slots(
     if isinstance(wanted, CoresSpec):
         if wanted.count > len(own_cores):
             available = [f"core of CPU {cpu}" for cpu in own_cores]
-            raise DevicesUnavailable(str(request), f"{wanted.count} CPU cores, one for each task", available)
+            raise DevicesUnavailable(str(request), f"{plural(wanted.count, 'CPU core')}, one for each task", available)
         return tuple(_cpu(index, cpu) for index, cpu in enumerate(own_cores[: wanted.count]))
     if isinstance(wanted, CpuSpec):
         allowed = sorted(allowed_cpus() if cpus is None else cpus)
@@ -125,10 +125,10 @@ def slots(
         return tuple(_software_gpu(index, spec, gpus.memory_of(index), uuid) for index, uuid in enumerate(uuids))
     if isinstance(wanted, ClusterSpec):
         raise UsageError(
-            f"--devices {spec}: tasks are processes of this host, and cannot be started on another; run this command "
-            f"there; accepted: {_ACCEPTED}"
+            f"--devices {spec}: tasks run on this host only; to use another host, run this command there; "
+            f"accepted: {_ACCEPTED}"
         )
-    raise UsageError(f"--devices {spec}: tasks are processes, and need a device each; accepted: {_ACCEPTED}")
+    raise UsageError(f"--devices {spec}: each task is a process that needs a device of its own; accepted: {_ACCEPTED}")
 
 
 def _cpu(index: int, cpu: int) -> Slot:

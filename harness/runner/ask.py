@@ -36,7 +36,7 @@ def ask(job: Job, files: WorkerFiles, *, limit_s: float | None = None, stdout: i
     if not isinstance(message, Answer):
         what, details = describe_loss(loss or "sent no answer", files)
         seen = f"{files.stacks} and {files.log}" if files.stacks.stat().st_size else files.log
-        raise WorkerFailed(f"its process {what}; see {seen}", details)
+        raise WorkerFailed(f"the worker process {what}; see {seen}", details)
     files.discard_empty()
     return message.value
 

@@ -51,7 +51,7 @@ def test_a_check_that_exercised_nothing_is_unknown_whatever_it_says(said: Verdic
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_what_a_described_machine_says_is_told_from_what_was_executed(verdict: Verdict) -> None:
     devices = Devices([Device("/device:GPU:0", "software-gpu", "")], spec="softgpu:machine.toml")
-    note = "only the plumbing was tested for sensors (simulated) and card state (static)"
+    note = "described, not read from hardware: sensors (simulated) and card state (static)"
     for described in (True, False):
         for reads in ((), (Driver.SENSORS, Driver.STATE)):
             check = Check("a-check", "a check", "something", 1, 1, says(verdict), reads=reads)

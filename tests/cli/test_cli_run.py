@@ -166,10 +166,10 @@ def test_ctrl_c_ends_all_tasks_and_keeps_what_is_known(folder: Path) -> None:
         (("gone.py",), "script gone.py: no such file; give the path of a Python script"),
         (("fails.py", "--timeout", "0"), "--timeout 0; accepted: a number of seconds above 0"),
         (("fails.py", "--devices", "gpu"), "needs 1 GPU whose UUID the driver reports; available: none"),
-        (("fails.py", "--devices", "gpu:2x100"), "tasks are processes, and need a device each"),
+        (("fails.py", "--devices", "gpu:2x100"), "each task is a process that needs a device of its own"),
         (
             ("fails.py", "--devices", "cluster:a:1"),
-            "tasks are processes of this host, and cannot be started",
+            "tasks run on this host only",
         ),
         (("fails.py", "--devices", "cluster:a"), "host 'a' has no port"),
         (("fails.py", "--devices", "cpus"), "device spec 'cpus': unknown"),

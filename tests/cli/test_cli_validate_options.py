@@ -101,7 +101,7 @@ def test_a_described_machine_is_checked_on_software_gpus_and_compared_with_its_h
     assert first.returncode == 0, first.stderr
     assert "(a described machine, not hardware)" in first.stdout
     found = load_run(tmp_path / "first").results[0]
-    note = "only the plumbing was tested for the driver's list of cards (static)"
+    note = "described, not read from hardware: the driver's list of cards (static)"
     assert found.reason.endswith(note)
     assert note in " ".join(first.stdout.split())
     assert note in html.unescape((tmp_path / "first" / "report.html").read_text(encoding="utf-8"))

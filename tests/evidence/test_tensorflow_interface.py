@@ -73,7 +73,7 @@ def test_a_part_that_is_gone_is_named(owner: Any, name: str, monkeypatch: pytest
         trace(lambda: None)
     monkeypatch.undo()
     assert caught.value.name.endswith(f".{name}")
-    assert (caught.value.expected, caught.value.found) == ("to be there", "nothing")
+    assert (caught.value.expected, caught.value.found) == ("an attribute", "none")
     assert "TensorFlow 2.19 to 2.21" in str(caught.value)
 
 

@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_the_record_before_and_no_half_file(tmp_path: Path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(ReportError, match="No space left on device; name another with --report") as caught:
+    with pytest.raises(ReportError, match="No space left on device; name another folder with --report") as caught:
         save_run(replace(RECORD, spec="cpu:8"), tmp_path)
     assert caught.value.path == str(tmp_path)
     assert load_run(tmp_path) == RECORD
