@@ -44,9 +44,7 @@ class Compiler:
                 raise SoftwareGpusUnavailable(f"{self.command[0]} does not run: {error}", _INSTALL) from error
         if done.returncode != 0:
             why = f"{self.command[0]} failed: {_first_error(log)}"
-            raise SoftwareGpusUnavailable(
-                why, f"see {log}, or name another compiler with the environment variable CXX"
-            )
+            raise SoftwareGpusUnavailable(why, f"see {log}, or name another compiler with the environment variable CXX")
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
