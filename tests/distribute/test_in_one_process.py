@@ -90,7 +90,11 @@ def test_an_unknown_strategy_is_refused_with_those_that_there_are() -> None:
         ({"data": (np.ones([0, 2]), np.ones(0))}, TrainingError, r"data has the shapes \(0, 2\) and \(0,\)"),
         ({"steps": 0}, TrainingError, "steps=0; accepted: 1 or more"),
         ({"batch_size": 0}, TrainingError, "batch_size=0; accepted: 1 or more"),
-        ({"loops": ("custm",)}, UsageError, r"loops=\('custm',\); accepted: a sequence of custom, fit"),
+        (
+            {"loops": ("custm",)},
+            UsageError,
+            r"loops=\('custm',\); accepted: a list or tuple with one or more of 'custom' and 'fit'",
+        ),
         ({"devices": "cpus:2"}, UsageError, "device spec 'cpus:2'"),
         ({"strategy": "multi_worker", "devices": "gpu:1"}, UsageError, "trains on one logical CPU in each process"),
         ({"strategy": "parameter_server", "devices": "gpu:1"}, UsageError, "devices='gpu:1' with strategy"),

@@ -96,8 +96,8 @@ def test_variables_are_as_large_as_their_use_asks() -> None:
         ({"variables": (W, Variable("x", (3,)))}, "the name is used twice"),
         ({"variables": (Variable("w0", (3, 2), "heavy"),)}, "init='heavy'"),
         ({"arguments": (Argument("x", (3,), below=4),)}, "below=4 for float32"),
-        ({"arguments": (X, Argument("y", (), "int32", below=0))}, "at least 1"),
-        ({"axis": 2}, "no place for axis=2"),
+        ({"arguments": (X, Argument("y", (), "int32", below=0))}, "below=1 or more"),
+        ({"axis": 2}, "too few axes for axis=2"),
         ({"axis": 1, "steps": (Dense("x", "w0"), Reduce("v0", "sum")), "outputs": (("", "v1"),)}, "axis=1"),
     ],
 )
