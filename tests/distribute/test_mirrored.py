@@ -17,7 +17,7 @@ CUSTOM, BOTH = ("custom",), ("custom", "fit")
 #: What is planted, the loops, and what the findings must name: the kind, and a text of where and message.
 FAULTS = {
     "scalar_loss": (BOTH, [("value", "loss squares", "counts in full, not in proportion to its share")]),
-    "added_sum": (BOTH, [("value", "layer activity, add_loss", "divided by the number of replicas (2)")]),
+    "added_sum": (BOTH, [("value", "layer activity, add_loss", "divides layer losses by the number of replicas (2)")]),
     "clipped": (BOTH, [("value", "optimizer SGD, clipnorm=0.1", "clips the gradients of each replica before")]),
     "normalised": (
         BOTH,
