@@ -114,7 +114,7 @@ def test_the_op_that_moves_data_in_another_way_is_named(
     line = start + next(number for number, text in enumerate(lines) if "# the line" in text)
     assert kind in found.reason, found
     assert mine in found.reason, found
-    there = "where the reference reads " if on_all else f"and on {devices[0].parsed.short} "
+    there = "where the reference reads " if on_all else f"but on {devices[0].parsed.short} it reads "
     assert there in found.reason, found
     assert theirs in found.reason.split(there)[1], found
     assert f"test_moves_of_data.py:{line}" in found.reason, found
