@@ -215,6 +215,27 @@ def repeated_write(search: Search) -> Step | None:
     return None
 
 
+def lost_write(search: Search) -> tuple[Step, str] | None:
+    """The last write to a variable, of those that lead to wrong results, that overwrites an unread part of a shard."""
+    found = None
+    wrong = {handle for _, handle in search.wrong_variables()}
+    behind, waiting = set[int](), search.roots()
+    while waiting:
+        if (name := waiting.pop()) not in behind:
+            behind.add(name)
+            waiting += search.maker[name].inputs if name in search.maker else ()
+    for handle in dict.fromkeys(step.inputs[0] for step in search.steps if step.kind == "AssignVariableOp"):
+        if handle not in wrong | behind:
+            continue
+        using = [step for step in search.steps if handle in step.inputs]
+        for before, step in pairwise(using):
+            part = before.inputs[-1] if writes_to(handle, [before]) else 0
+            if step.kind == "AssignVariableOp" and (search.status.get(part) == "part" or search.is_of_rows(part)):
+                what = "the part of another shard" if before.place == step.place else f"what {named(before)} wrote"
+                found = step, f"it overwrites {what}, which no op has read"
+    return found
+
+
 def written_by_each_shard(search: Search, step: Step) -> tuple[Step, str] | None:
     """The first write that a step leads to, where there is one for each shard, and the variables that have such."""
     reached, writes = set(step.outputs), []

@@ -64,6 +64,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("a part added or joined twice, or left out", twice.part),
     ("the last steps left out", omitted.last_steps),
     ("a constant added", scales.off_by_a_constant),
+    ("other signs", scales.other_signs),
     ("rows of an input that belong to another shard", misrouted.of_another_shard),
     ("the carry of a scan", scans.wrong_carry),
     ("rows of a variable not written, or written to other rows", rows.written_elsewhere),

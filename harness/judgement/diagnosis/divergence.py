@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from harness.judgement.arithmetic import PYTHON
 from harness.judgement.diagnosis.contrast import (
+    lost_write,
     mispaired,
     overflowing,
     overwriting,
@@ -20,6 +21,7 @@ from harness.judgement.diagnosis.contrast import (
 )
 from harness.judgement.diagnosis.expected import expected_after
 from harness.judgement.diagnosis.lockstep import first_unlike
+from harness.judgement.diagnosis.mends import MENDED, mended
 from harness.judgement.diagnosis.moves import other_move
 from harness.judgement.diagnosis.neighbours import without_neighbours
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
@@ -32,6 +34,7 @@ from harness.judgement.diagnosis.replays import from_reference
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.siblings import (
     choosing,
+    odd_count,
     odd_part,
     odd_reading,
     rearranging,
@@ -69,13 +72,20 @@ def first_difference(question: Question) -> Iterator[Cause]:
             step, sentence = written
             remedy = "join the shards' results first, and update the variable once"
             yield Cause(sentence, place_of_step(step, search.shared), remedy, evidence)
+        mend = mended(search) if not origin.contrast else None
+        if mend is not None:
+            step, sentence = mend
+            on = f" on {step.on}" if step.device else ""
+            yield Cause(f"{titled(step)}{on}: {sentence}", place_of_step(step, search.shared), evidence=(refused,))
         begin = "" if origin.confirmed else f"{FIRST_OP} "
-        yield Cause(f"{begin}{sentence_of(origin)}", origin.place, evidence=evidence)
+        unread = unread_result(search) if origin.local or not origin.contrast else ""
+        lost = f"; no op reads {unread}" if unread else ""
+        yield Cause(f"{begin}{sentence_of(origin)}{lost}", origin.place, evidence=evidence)
 
 
 def located(question: Question, cause: Cause) -> Cause:
     """A cause with the first op that differs, if that is at another line, else with the line that called its own."""
-    if cause.sentence.startswith((FIRST_OP, STOP)):
+    if cause.sentence.startswith((FIRST_OP, STOP)) or cause.sentence.endswith(MENDED):
         return cause
     try:
         search = searched(question)
@@ -96,8 +106,13 @@ def located(question: Question, cause: Cause) -> Cause:
         if cause.place in lines_of_step(step, search.shared):
             return replace(cause, place=place_of_step(step, search.shared))
         return replace(cause, sentence=f"{cause}; {sentence}", place=place_of_step(step, search.shared))
-    if cause.at_join or (origin is not None and cause.rows and search.is_bad_elsewhere(origin.step, cause.rows)):
+    if cause.at_join:
         origin = None
+    elif origin is not None and cause.rows and search.is_bad_elsewhere(origin.step, cause.rows):
+        origin = None
+        if (odd := odd_count(search, cause.rows)) is not None:
+            step, sentence = odd
+            return replace(cause, sentence=f"{cause}; {sentence}", place=place_of_step(step, search.shared))
     known = (
         origin is not None
         and cause.place in lines_of_step(origin.step, origin.shared, origin.turn)
@@ -107,6 +122,11 @@ def located(question: Question, cause: Cause) -> Cause:
         steps = (step for step in search.steps if step.place == cause.place)
         places = {place for step in steps if (place := place_of_step(step, search.shared)) != cause.place}
         cause = replace(cause, place=places.pop()) if len(places) == 1 else cause
+        overwritten = lost_write(search) if cause.at_join else None
+        if overwritten is not None:
+            step, sentence = overwritten
+            sentence = f"{cause.sentence}; {titled(step)}: {sentence}"
+            return replace(cause, sentence=sentence, place=place_of_step(step, search.shared))
         unread = unread_result(search) if cause.at_join else ""
         if not unread:
             return replace(cause, place=origin.place) if known and origin is not None else cause
@@ -133,11 +153,14 @@ def _origin(search: Search) -> Origin | None:
         found = chosen
     expected, alike = expected_after(search, found), list[Step]()
     pair = choice = None
-    joins = (found, *(each for each in search.behind(found) if each.kind == "AddN"))
+    sums = [each for each in search.behind(found) if each.kind in ("AddN", "AddV2")]
+    joins = (found, *sums)
     odd = next(filter(None, (odd_part(search, each) for each in joins)), None)
     if (odd := odd or odd_reading(search, found, expected)) is not None:
         found, contrast = odd
         alike = [found]
+    elif (overwritten := lost_write(search)) is not None:
+        found, contrast = overwritten
     elif (choice := wrong_indices(search, found)) is not None:
         found, contrast = choice
     elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
@@ -155,7 +178,7 @@ def _origin(search: Search) -> Origin | None:
     if move is not None:
         found, alike, contrast = move
     pairing = mispaired(search, found)
-    relation = None if contrast or pairing else related(search, found)
+    relation = None if contrast or pairing else related(search, found if pair else (sums or [found])[-1])
     if relation is not None:
         found, contrast = relation
         alike = []
@@ -227,7 +250,7 @@ def _partial(search: Search, step: Step) -> str:
     moving = [search.maker[name] for name in step.inputs if name in search.maker and reordered(search, name)]
     if moving:
         return f"it reads the reference's rows in another order, that of {named(moving[0])}"
-    if not parts or _done_right(search, step):
+    if not parts or not search.sums.keys().isdisjoint(step.outputs) or _done_right(search, step):
         return ""
     part = _first_part(search, parts[0])
     made = titled(part) if part.place == step.place else named(part)

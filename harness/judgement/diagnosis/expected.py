@@ -17,7 +17,9 @@ def expected_after(search: Search, step: Step) -> Step | None:
     alike = [each for each in search.whole if _is_like(step, each)]
     equals = _equals(search, read, alike)
     readers = [each for each in alike if equals.intersection(each.inputs)]
-    reader = counterpart(search, step, readers or alike) or next(iter(readers), None)
+    reader = counterpart(search, step, alike)
+    if readers and reader not in readers:
+        reader = counterpart(search, step, readers) or readers[0]
     if reader is not None or not read:
         return reader or _beside(search, step, alike)
     reached = set(read)

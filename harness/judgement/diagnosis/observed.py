@@ -43,7 +43,7 @@ class Observed:
     """What was seen."""
 
     pieces: list[Piece] = field(default_factory=list)
-    #: How often each variable, by the id of its handle, was written to, and where first.
+    #: How often each variable, by the id of its handle, was written to, and where last.
     writes: Counter[int] = field(default_factory=Counter)
     write_places: dict[int, str | None] = field(default_factory=dict)
     #: The op types that draw random numbers, each with the Keras layer and the place that asked for it, and how often.
@@ -137,9 +137,11 @@ class _Watcher:
                 seen.drawn.append(array)
         elif kind.startswith(WRITES):
             seen.writes[inputs[0]._id] += 1
-            seen.write_places.setdefault(inputs[0]._id, place)
+            seen.write_places[inputs[0]._id] = place
         elif kind == "ReadVariableOp":
             seen.read.add(inputs[0]._id)
+            # What is read was made where it was written last.
+            self.places[outputs[0]._id] = seen.write_places.get(inputs[0]._id) or place
         elif kind in ("StopGradient", "PreventGradient"):
             seen.stopped.append(place)
         elif kind in ("PyFunc", "EagerPyFunc", "PyFuncStateless"):

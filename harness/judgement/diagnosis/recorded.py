@@ -27,7 +27,7 @@ from harness.parallel.wrappers import stay_installed
 TABLES = frozenset({"LookupTableFindV2", "LookupTableFind"})
 #: Ops that only move data.
 MOVES = (MOVEMENT - TABLES) | {
-    *("Transpose", "ConjugateTranspose", "GatherV2", "GatherNd", "ReverseV2", "Roll", "Where"),
+    *("Transpose", "ConjugateTranspose", "GatherV2", "GatherNd", "ReverseV2", "Roll", "Tile", "Where"),
     *("DynamicPartition", "DynamicStitch", "ParallelDynamicStitch"),
 }
 #: What both programs start from.

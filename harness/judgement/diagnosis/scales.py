@@ -274,6 +274,22 @@ def _rearrangement(question: Question, leaf: Leaf) -> str | None:
     return None
 
 
+def other_signs(question: Question) -> Iterator[Cause]:
+    """The numbers are the reference's, but some have the other sign."""
+    wrong = question.wrong
+    for leaf in wrong:
+        changes = changes_of(leaf)
+        if changes is None or changes[0].size < 2 or not explained_by_change(leaf, np.copysign(*reversed(changes))):
+            return
+    if wrong:
+        yield Cause(
+            f"some elements of {listed([leaf.name for leaf in wrong])} have the other sign, and are right but for that",
+            place_of(question, wrong[0]),
+            next_step="if a decomposition leaves the signs open, fix them in both programs: for QR, multiply the rows "
+            "of R and the columns of Q by the signs of R's diagonal",
+        )
+
+
 def off_by_a_constant(question: Question) -> Iterator[Cause]:
     """Each element is off by the same number."""
     offsets = []

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from harness.judgement.diagnosis.joins import Join
 from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lookup import Rows
@@ -76,6 +77,8 @@ class Search:
         devices = [device.parsed.short for device in question.devices]
         self.shards = (layout.axis, dict(zip(devices, layout.shards, strict=False))) if layout is not None else (0, {})
         self.from_data: set[int] = {*self.inputs}
+        #: Of sums of shards' parts that are added one after the other: what they add up.
+        self.sums: dict[int, list[int]] = {}
         #: What an op gives from the reference's inputs, where that is right, and differs from what it gave.
         self.replaced: dict[int, Array] = {}
         self.shared = frozenset(line for step in whole for line in step.places)
@@ -170,6 +173,8 @@ class Search:
             return "local" if "local" in read else "moved"
         if self.is_finer(step, array) or self.is_averaged(step):
             return "part"
+        if self.adds_parts(step, name):
+            return "moved"
         own = not data or name in self.offsets
         return "own" if own and array.dtype.kind in "iub" else "differs"
 
@@ -216,6 +221,39 @@ class Search:
         made = known.step.outputs if known is not None and known.step is not None else ()
         return any(each.kind == "Mean" and each.inputs[0] in made for each in self.whole if made)
 
+    def adds_parts(self, step: Step, name: int) -> bool:
+        """Whether a step adds to the part of one shard that of another, or adds one to such a sum."""
+        if step.kind != "AddV2":
+            return False
+        # Python's sum begins with 0.
+        read = [each for number, each in enumerate(step.inputs) if np.any(step.constants.get(number, 1))]
+        added = [each for before in read for each in self.sums.get(before, [before])]
+        shapes = {part.shape for each in added if (part := self.value(each)) is not None}
+        if any(self.status.get(each) != "part" for each in added) or len(shapes) > 1:
+            return False
+        # On one device, it is rather the shard's own work.
+        apart = len({step.device, *(self.maker[each].device for each in added)}) > 1
+        if len(added) > 1 and not (apart and all(map(self.may_be_added, added))):
+            return False
+        self.sums[name] = added
+        return True
+
+    def may_be_added(self, name: int) -> bool:
+        """Whether the part of a shard is not what the reference gives for it, or all shards' add up to the batch's."""
+        array, partner = self.value(name), self.partner.get(name)
+        step = partner.step if partner is not None else None
+        if array is None or step is None or step.gradient_of or not self.partners.aligned:
+            return True
+        parts = self.partners.parts(self.whole.index(step))
+        is_own = any(equal(array, part) for part in parts)
+        return not is_own or equal(Join("sum").of(parts, self.partners.sizes), step.results[0])
+
+    def addends(self, step: Step) -> list[int]:
+        """What a step reads; of a sum of sums, what these add up."""
+        known = next((self.sums[name] for name in step.outputs if name in self.sums), None)
+        sums = self.sums if step.kind == "AddN" else {}
+        return known or [each for name in step.inputs for each in sums.get(name, [name])]
+
     def likely(self, step: Step, port: int) -> list[Rows]:
         """The rows that a result may well have: those of what the step reads, then those of its device's shard."""
         axis, shards = self.shards
@@ -258,10 +296,10 @@ class Search:
         return True
 
     def is_bad_elsewhere(self, step: Step, rows: Sequence[int]) -> bool:
-        """Whether a step differs on a device with these rows of the batch, and as well on one with none of them."""
+        """Whether a step that differs on several devices does so on one with none of these rows of the batch."""
         group = self.groups[id(step)]
         places = [own for each in group if self.is_bad(each) and (own := self.rows_of_device(each))]
-        return len({bool(set(own).intersection(rows)) for own in places}) > 1
+        return len(places) > 1 and any(set(own).isdisjoint(rows) for own in places)
 
     def roots(self) -> list[int]:
         """The wrong outputs, and what is written to wrong variables."""

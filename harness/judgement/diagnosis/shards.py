@@ -46,6 +46,10 @@ def per_shard(question: Question) -> Iterator[Cause]:
             yield _cause(shards, first, chosen[id(first)])
             return
         if states := [leaf for leaf in wrong if leaf.part == "state"]:
+            joins = [shards.join_that_gives(leaf) for leaf in states]
+            if all(join is not None and join.name == "only" for join in joins):
+                yield _cause(shards, states[0], joins[0])  # type: ignore[arg-type]
+                return
             running = PerShard.run(question, layout, fresh=False)
             if running is not None and explains(running.results[-1], states):
                 if (statistics := _batch_statistics(shards)) is not None:

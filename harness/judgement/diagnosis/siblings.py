@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from harness.judgement.diagnosis.origins import named_steps
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, titled
 from harness.judgement.diagnosis.wording import listed
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
@@ -28,9 +30,10 @@ _SHAPES = frozenset({"Reshape", "ExpandDims", "Squeeze", "Identity"})
 
 def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
     """Of a step that joins parts: the one that is the result of another op of the reference than the others are."""
-    if join.kind not in MOVES or any(search.status.get(name) == "differs" for name in join.inputs):
+    names, adds = search.addends(join), not search.sums.keys().isdisjoint(join.outputs)
+    if not (adds or join.kind in MOVES) or any(search.status.get(name) == "differs" for name in names):
         return None
-    makers = [(search.maker[name], search.value(name)) for name in join.inputs if name in search.maker]
+    makers = [(search.maker[name], search.value(name)) for name in names if name in search.maker]
     parts = [(step, search.partners.of_reference(array)) for step, array in makers if array is not None and array.ndim]
     counts = Counter(number for _, ops in parts for number in ops)
     if len(parts) < 2 or not counts:
@@ -127,10 +130,14 @@ def unread_result(search: Search) -> str:
     read = {name for step in search.steps for name in step.inputs}
     read |= {name for part in search.flat if (name := getattr(part, "_id", None)) is not None}
     for step in reversed(search.steps):
-        lost = [port for port, name in enumerate(step.outputs) if name not in read and search.status[name] != "given"]
-        if lost and step.place and any(read.intersection(each.outputs) for each in search.groups[id(step)]):
+        group = search.groups[id(step)]
+        wanted = {port for each in group for port, name in enumerate(each.outputs) if name in read}
+        wanted = {*range(len(step.outputs))} if wanted and step.kind in SPLITS else wanted
+        ports = (port for port in sorted(wanted) if step.outputs[port] not in read)
+        lost = [port for port in ports if search.status[step.outputs[port]] != "given"]
+        if lost and step.place:
             if len(step.outputs) > 1:
-                return f"part {lost[-1]} of {named(step)}"
+                return f"part {lost[-1]} of {named(step)}{'' if step.kind in SPLITS else f' on {step.on}'}"
             return f"the result of {named(step)} on {step.on}"
     return ""
 
@@ -222,6 +229,9 @@ def zeros_instead(search: Search) -> tuple[Step, str] | None:
         if join.kind not in ("AddN", "AddV2", "ConcatV2", "Pack") or len({step.result.shape for step in parts}) != 1:  # type: ignore[union-attr]
             continue
         zeros = [step for step in parts if not np.any(step.result) and step.place]
+        if join.kind == "AddV2":
+            # Sums begin with zeros that are not made of data.
+            zeros = [step for step in zeros if step.outputs[0] in search.from_data]
         if 0 < len(zeros) < len(parts):
             where = f"{titled(zeros[0])} on {zeros[0].on}"
             return zeros[0], f"{where} makes zeros, which {join.kind} joins with the other parts"
@@ -240,6 +250,19 @@ def unlike_siblings(search: Search, step: Step) -> str:
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):
             return f"it reads the result of {named(one)}, but on {right.on} it reads that of {named(other)}"
     return ""
+
+
+def odd_count(search: Search, rows: Sequence[int]) -> tuple[Step, str] | None:
+    """The first step that the devices of these rows run more or less often than the others, which agree on it."""
+    shards = {on: bool(set(own).intersection(rows)) for on, own in search.shards[1].items()}
+    ours, theirs = ([on for on, odd in shards.items() if odd is each] for each in (True, False))
+    runs = Counter((each.kind, each.place, each.on) for each in search.steps)
+    for step in (each for each in search.steps if each.computes and len(theirs) > 1):
+        own, others = ({runs[step.kind, step.place, on] for on in each} for each in (ours, theirs))
+        if len(own) == len(others) == 1 and own != others and 0 not in own | others and step.place:
+            often, usual = (plural(max(each), "time") for each in (own, others))
+            return step, f"{step.kind} runs {often} on {listed(ours)}, and {usual} on the other devices"
+    return None
 
 
 def turn_of(search: Search, step: Step) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from harness.judgement.diagnosis.wording import listed
 
 #: Ops that join as many tensors as they read.
 _JOINS = frozenset({"ConcatV2", "Pack", "AddN"})
+_SUMS = frozenset({"AddN", "AddV2"})
 
 
 def part(question: Question) -> Iterator[Cause]:
@@ -24,8 +26,10 @@ def part(question: Question) -> Iterator[Cause]:
         return
     search = searched(question)
     for step in search.steps:
-        if step.kind in _JOINS and search.status[step.outputs[0]] not in ("same", "part"):
-            found = next(_twice(search, step), None) or (_left_out(search, step) if step.kind == "AddN" else None)
+        joins = step.kind in _JOINS or not search.sums.keys().isdisjoint(step.outputs)
+        if joins and search.status[step.outputs[0]] not in ("same", "part"):
+            whole = replace(step, inputs=tuple(search.addends(step)))
+            found = next(_twice(search, whole), None) or (_left_out(search, whole) if step.kind in _SUMS else None)
             if found is not None:
                 yield Cause(*found)
                 return
@@ -36,9 +40,9 @@ def _twice(search: Search, step: Step) -> Iterator[tuple[str, str | None]]:
         if (right := _right(search, step, first, again)) is not None:
             number, instead = right
             made = search.maker[step.inputs[number]]
-            if instead is not None:
-                sentence = f"{step.kind} adds the result of {_on(made)} twice, and leaves out that of {_on(instead)}"
-                yield sentence, place_of_step(step, search.shared)
+            if step.kind in _SUMS:
+                lost = f", and leaves out that of {_on(instead)}" if instead is not None else ""
+                yield f"{step.kind} adds the result of {_on(made)} twice{lost}", place_of_step(step, search.shared)
             else:
                 sentence = (
                     f"parts {first} and {again} of {named(step)} are both the result of {_on(made)}; in the reference, "
@@ -86,9 +90,10 @@ def _right(search: Search, step: Step, first: int, again: int) -> tuple[int, Ste
         return None
     wanted = _wanted(search, step)
     for number in (again, first):
-        if step.kind == "AddN":
-            for each in _unread(search, step.inputs[number]):
-                part, mine = each.results[0], search.value(step.inputs[number])
+        if step.kind in _SUMS:
+            for each in (None, *_unread(search, step.inputs[number])):
+                mine = search.value(step.inputs[number])
+                part = np.zeros_like(joined) if each is None else each.results[0]
                 if part is None or mine is None or part.shape != mine.shape:
                     continue
                 if any(equal((joined - mine + part).astype(joined.dtype), result) for result in wanted):

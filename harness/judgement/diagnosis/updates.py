@@ -14,6 +14,7 @@ from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of, written
 from harness.judgement.diagnosis.writing import applying, writes
 from harness.judgement.runs import Result
+from harness.judgement.tolerance import epsilon_of
 
 _DENSE = (
     "the optimizer gets dense gradients, but the reference's optimizer gets IndexedSlices with the same sums, of which "
@@ -94,7 +95,8 @@ def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     import tensorflow as tf
 
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
-    for layout in partitions(question):
+    floating = any(leaf.found is not None and epsilon_of(leaf.found.dtype) for leaf in states)
+    for layout in partitions(question) if floating else ():
         share = 1 / len(layout.sizes)
 
         def apply(

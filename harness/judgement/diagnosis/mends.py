@@ -1,0 +1,90 @@
+"""An op done in another way, and all that follows from it again: if the results are then right, it is the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from harness.judgement.diagnosis.observed import draws_numbers
+from harness.judgement.diagnosis.question import Array
+from harness.judgement.diagnosis.recorded import Step, equal, named
+from harness.judgement.diagnosis.replays import run_again
+from harness.judgement.diagnosis.wording import constant_texts
+
+if TYPE_CHECKING:
+    from harness.judgement.diagnosis.search import Search
+
+#: Ops with the same inputs, any of which may be meant where another one joins parts.
+_ALIKE = (
+    ("Sum", "Max", "Min", "Mean", "Prod"),
+    ("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"),
+)
+#: How the sentence about it ends.
+MENDED = "makes the results right"
+#: How many ways are tried at most.
+_MOST = 16
+#: A step, the step to run in its place, what that reads, and how the sentence about it begins.
+_Way = tuple[Step, Step, list[Array | None], str]
+
+
+def mended(search: Search) -> tuple[Step, str] | None:
+    """The op that gives the reference's results if it reads what the other devices do, or is another op, and how."""
+    wrong = {leaf.part for leaf in search.question.wrong}
+    if "state" in wrong or "outputs" not in wrong:
+        return None  # writes to variables are not made again
+    for step, other, inputs, text in islice(chain(_as_on_other_devices(search), _other_joins(search)), _MOST):
+        made = run_again(other, inputs, other.given)
+        if made is not None and _right_with(search, step, made):
+            return step, f"{text} {MENDED}"
+    return None
+
+
+def _as_on_other_devices(search: Search) -> Iterator[_Way]:
+    """Give a step the value that it reads on all other devices, where these are equal."""
+    for step in search.steps:
+        others = [each for each in search.groups[id(step)] if each is not step]
+        if len(others) < 2 or len({len(each.inputs) for each in others}) > 1 or not step.place:
+            continue
+        read = [search.read(step, number) for number in range(len(step.inputs))]
+        for number, name in enumerate(step.inputs):
+            theirs = [search.read(each, number) for each in others]
+            own, first = read[number], theirs[0]
+            if own is None or first is None or not all(equal(each, first) for each in theirs) or equal(own, first):
+                continue
+            maker, other = search.maker.get(name), search.maker.get(others[0].inputs[number])
+            if maker is not None and other is not None:
+                here, there = (f"the result of {named(each)}" for each in (maker, other))
+            else:
+                here, there = constant_texts(own, first)
+            text = f"it reads {here}, but on the other devices {there}, which"
+            yield step, step, [*read[:number], first, *read[number + 1 :]], text
+
+
+def _other_joins(search: Search) -> Iterator[_Way]:
+    """Put another op in the place of one that joins results of several devices."""
+    for step in search.steps:
+        kinds = next((each for each in _ALIKE if step.kind in each), ())
+        if step.place and len({search.maker[name].device for name in search.behind_moves(step)} if kinds else ()) > 1:
+            read = [search.read(step, number) for number in range(len(step.inputs))]
+            for kind in kinds:
+                if kind != step.kind:
+                    yield step, replace(step, kind=kind), read, f"it joins the parts; {kind} in its place"
+
+
+def _right_with(search: Search, step: Step, made: list[Array]) -> bool:
+    """Whether the results that differ are the reference's if a step gives ``made``."""
+    known = dict(zip(step.outputs, made, strict=True))
+    for each in search.steps[search.order[id(step)] + 1 :]:
+        if known.keys().isdisjoint(each.inputs):
+            continue
+        inputs = [known.get(name, search.read(each, number)) for number, name in enumerate(each.inputs)]
+        replayed = not draws_numbers(each.kind) and all(one is not None for one in inputs)
+        again = run_again(each, inputs, each.given) if replayed else None
+        if again is None:
+            return False
+        known.update(zip(each.outputs, again, strict=True))
+    outputs = [(known.get(name), leaf) for name, leaf in search.wrong_outputs() if leaf.part == "outputs"]
+    right = (replace(leaf, found=found, wrong=False).explained_by(leaf.expected) for found, leaf in outputs)
+    return bool(outputs) and all(right)
