@@ -174,8 +174,8 @@ CASES = [
     (shares_of_bins, ("Max", "it joins the parts; Sum in its place makes the results right"), "no equal"),
     (repeated_columns, ("Tile: it reads [1, 1, 2], but on", "[1, 1, 3]"), "no equal"),
     (repeated_rows, ("Tile on", "it reads [1, 2, 1], but on", "[1, 3, 1]"), "no equal"),
-    (attention_in_blocks, ("MatMul runs 3 times on", "and 4 times on the other devices"), "the first op"),
-    (distances_in_blocks, ("runs 3 times on", "and 4 times on the other devices"), "the first op"),
+    (attention_in_blocks, ("MatMul runs 3 times on", "but 4 times on the other devices"), "the first op"),
+    (distances_in_blocks, ("runs 3 times on", "but 4 times on the other devices"), "the first op"),
     (triangle_of_a_decomposition, ("some elements of output have the other sign",), "across the rows"),
 ]
 

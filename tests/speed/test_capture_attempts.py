@@ -63,7 +63,7 @@ def test_the_profile_of_this_process_is_the_only_one_that_no_server_wrote(
     monkeypatch.setattr(capture, "tf", SimpleNamespace(profiler=SimpleNamespace(experimental=profiler)))
     monkeypatch.setattr(capture, "read_xplane", lambda path, task: path.name)
     if found is None:
-        with pytest.raises(EvidenceError, match="left 2 files of this process"):
+        with pytest.raises(EvidenceError, match="wrote 2 files for this process"):
             capture._record(lambda: None, 0, tmp_path, ["10.0.0.1_8470"])
     else:
         made: object = capture._record(lambda: None, 0, tmp_path, ["10.0.0.1_8470"])

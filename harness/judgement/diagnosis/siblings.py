@@ -261,7 +261,7 @@ def odd_count(search: Search, rows: Sequence[int]) -> tuple[Step, str] | None:
         own, others = ({runs[step.kind, step.place, on] for on in each} for each in (ours, theirs))
         if len(own) == len(others) == 1 and own != others and 0 not in own | others and step.place:
             often, usual = (plural(max(each), "time") for each in (own, others))
-            return step, f"{step.kind} runs {often} on {listed(ours)}, and {usual} on the other devices"
+            return step, f"{step.kind} runs {often} on {listed(ours)}, but {usual} on the other devices"
     return None
 
 
