@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import ml_dtypes  # noqa: F401 - adds bfloat16 to NumPy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +21,8 @@ STRIDE = 2
 
 def numpy_dtype(name: str) -> Any:
     """Return NumPy's dtype of that name; bfloat16 is ml_dtypes'."""
+    import ml_dtypes  # noqa: F401 - adds bfloat16 to NumPy
+
     return np.dtype(name)
 
 
