@@ -176,7 +176,7 @@ CASES = [
     (repeated_rows, ("Tile on", "it reads [1, 2, 1], but on", "[1, 3, 1]"), "no equal"),
     (attention_in_blocks, ("MatMul runs 3 times on", "but 4 times on the other devices"), "the first op"),
     (distances_in_blocks, ("runs 3 times on", "but 4 times on the other devices"), "the first op"),
-    (triangle_of_a_decomposition, ("some elements of output have the other sign",), "across the rows"),
+    (triangle_of_a_decomposition, ("some elements of output have the opposite sign",), "across the rows"),
 ]
 
 

@@ -216,7 +216,7 @@ def repeated_write(search: Search) -> Step | None:
 
 
 def lost_write(search: Search) -> tuple[Step, str] | None:
-    """The last write to a variable, of those that lead to wrong results, that overwrites an unread part of a shard."""
+    """Find the last write that leads to wrong results and overwrites the part of a shard before any op has read it."""
     found = None
     wrong = {handle for _, handle in search.wrong_variables()}
     behind, waiting = set[int](), search.roots()

@@ -1,4 +1,4 @@
-"""An op done in another way, and all that follows from it again: if the results are then right, it is the cause."""
+"""Runs an op in another way, and every op after it again. If the results are then right, the op is the cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.judgement.diagnosis.wording import constant_texts
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
 
-#: Ops with the same inputs, any of which may be meant where another one joins parts.
+#: Ops with the same inputs. To join parts, a program may use one of them by mistake for another.
 _ALIKE = (
     ("Sum", "Max", "Min", "Mean", "Prod"),
     ("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"),
@@ -30,7 +30,10 @@ _Way = tuple[Step, Step, list[Array | None], str]
 
 
 def mended(search: Search) -> tuple[Step, str] | None:
-    """The op that gives the reference's results if it reads what the other devices do, or is another op, and how."""
+    """Find an op that makes the results right with what it reads on the other devices, or with another op in its place.
+
+    Returns the op and the text that says so.
+    """
     wrong = {leaf.part for leaf in search.question.wrong}
     if "state" in wrong or "outputs" not in wrong:
         return None  # writes to variables are not made again
@@ -42,7 +45,7 @@ def mended(search: Search) -> tuple[Step, str] | None:
 
 
 def _as_on_other_devices(search: Search) -> Iterator[_Way]:
-    """Give a step the value that it reads on all other devices, where these are equal."""
+    """Give a step the value that it reads on all other devices, if that is the same on all of them."""
     for step in search.steps:
         others = [each for each in search.groups[id(step)] if each is not step]
         if len(others) < 2 or len({len(each.inputs) for each in others}) > 1 or not step.place:
@@ -74,7 +77,7 @@ def _other_joins(search: Search) -> Iterator[_Way]:
 
 
 def _right_with(search: Search, step: Step, made: list[Array]) -> bool:
-    """Whether the results that differ are the reference's if a step gives ``made``."""
+    """Whether the wrong outputs are the reference's if a step gives ``made``."""
     known = dict(zip(step.outputs, made, strict=True))
     for each in search.steps[search.order[id(step)] + 1 :]:
         if known.keys().isdisjoint(each.inputs):

@@ -275,7 +275,7 @@ def _rearrangement(question: Question, leaf: Leaf) -> str | None:
 
 
 def other_signs(question: Question) -> Iterator[Cause]:
-    """The numbers are the reference's, but some have the other sign."""
+    """The numbers are the reference's, but some have the opposite sign."""
     wrong = question.wrong
     for leaf in wrong:
         changes = changes_of(leaf)
@@ -283,7 +283,7 @@ def other_signs(question: Question) -> Iterator[Cause]:
             return
     if wrong:
         yield Cause(
-            f"some elements of {listed([leaf.name for leaf in wrong])} have the other sign, and are right but for that",
+            f"some elements of {listed([leaf.name for leaf in wrong])} have the opposite sign, and are otherwise right",
             place_of(question, wrong[0]),
             next_step="if a decomposition leaves the signs open, fix them in both programs: for QR, multiply the rows "
             "of R and the columns of Q by the signs of R's diagonal",

@@ -77,7 +77,7 @@ class Search:
         devices = [device.parsed.short for device in question.devices]
         self.shards = (layout.axis, dict(zip(devices, layout.shards, strict=False))) if layout is not None else (0, {})
         self.from_data: set[int] = {*self.inputs}
-        #: Of sums of shards' parts that are added one after the other: what they add up.
+        #: For each sum of shards' parts that are added one after the other: the parts in it.
         self.sums: dict[int, list[int]] = {}
         #: What an op gives from the reference's inputs, where that is right, and differs from what it gave.
         self.replaced: dict[int, Array] = {}
@@ -222,7 +222,7 @@ class Search:
         return any(each.kind == "Mean" and each.inputs[0] in made for each in self.whole if made)
 
     def adds_parts(self, step: Step, name: int) -> bool:
-        """Whether a step adds to the part of one shard that of another, or adds one to such a sum."""
+        """Whether a step adds the parts of two shards, or a part to such a sum."""
         if step.kind != "AddV2":
             return False
         # Python's sum begins with 0.
@@ -239,7 +239,7 @@ class Search:
         return True
 
     def may_be_added(self, name: int) -> bool:
-        """Whether the part of a shard is not what the reference gives for it, or all shards' add up to the batch's."""
+        """Whether the sum over shards can be right: this part is not the reference's for its shard, or the sum is."""
         array, partner = self.value(name), self.partner.get(name)
         step = partner.step if partner is not None else None
         if array is None or step is None or step.gradient_of or not self.partners.aligned:
@@ -249,7 +249,7 @@ class Search:
         return not is_own or equal(Join("sum").of(parts, self.partners.sizes), step.results[0])
 
     def addends(self, step: Step) -> list[int]:
-        """What a step reads; of a sum of sums, what these add up."""
+        """List what a step reads; where it reads or makes a sum of shards' parts, the parts."""
         known = next((self.sums[name] for name in step.outputs if name in self.sums), None)
         sums = self.sums if step.kind == "AddN" else {}
         return known or [each for name in step.inputs for each in sums.get(name, [name])]

@@ -46,9 +46,9 @@ def per_shard(question: Question) -> Iterator[Cause]:
             yield _cause(shards, first, chosen[id(first)])
             return
         if states := [leaf for leaf in wrong if leaf.part == "state"]:
-            joins = [shards.join_that_gives(leaf) for leaf in states]
-            if all(join is not None and join.name == "only" for join in joins):
-                yield _cause(shards, states[0], joins[0])  # type: ignore[arg-type]
+            joins = [join for leaf in states if (join := shards.join_that_gives(leaf)) is not None]
+            if len(joins) == len(states) and all(join.name == "only" for join in joins):
+                yield _cause(shards, states[0], joins[0])
                 return
             running = PerShard.run(question, layout, fresh=False)
             if running is not None and explains(running.results[-1], states):

@@ -253,7 +253,10 @@ def unlike_siblings(search: Search, step: Step) -> str:
 
 
 def odd_count(search: Search, rows: Sequence[int]) -> tuple[Step, str] | None:
-    """The first step that the devices of these rows run more or less often than the others, which agree on it."""
+    """Find the first op that the devices of these rows run more or less often than all other devices do.
+
+    Returns the op and the text that says so.
+    """
     shards = {on: bool(set(own).intersection(rows)) for on, own in search.shards[1].items()}
     ours, theirs = ([on for on, odd in shards.items() if odd is each] for each in (True, False))
     runs = Counter((each.kind, each.place, each.on) for each in search.steps)
