@@ -38,6 +38,7 @@ class AutoSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> AutoSpec | None:
+        """Parse ``auto``."""
         return cls() if text == "auto" else None
 
     def plan(self, request: Request, inventory: Inventory) -> Plan:

@@ -43,6 +43,7 @@ class ClusterSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> ClusterSpec | None:
+        """Parse ``cluster:HOST:PORT,…`` or ``cluster:RESOLVER``."""
         if not text.startswith(_CLUSTER):
             return None
         rest = text[len(_CLUSTER) :]

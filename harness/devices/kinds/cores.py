@@ -32,6 +32,7 @@ class CoresSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> CoresSpec | None:
+        """Parse ``cores:N``."""
         count = counted(_CORES, text)
         return None if count is None else cls(count)
 

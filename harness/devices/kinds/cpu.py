@@ -28,6 +28,7 @@ class CpuSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> CpuSpec | None:
+        """Parse ``cpu:N``."""
         count = counted(_CPU, text)
         return None if count is None else cls(count)
 

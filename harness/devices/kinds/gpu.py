@@ -28,6 +28,7 @@ class GpuSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> GpuSpec | None:
+        """Parse ``gpu`` or ``gpu:N``."""
         if text == "gpu":
             return cls()
         count = counted(_GPU, text)

@@ -29,6 +29,7 @@ class LogicalGpuSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> LogicalGpuSpec | None:
+        """Parse ``gpu:NxM``."""
         count = counted(_LOGICAL_GPU, text)
         if count is None:
             return None

@@ -43,6 +43,7 @@ class SoftwareGpuSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> SoftwareGpuSpec | None:
+        """Parse ``softgpu:N`` and ``softgpu:NxM``."""
         count = counted(_SOFTWARE_GPU, text)
         if count is None:
             return None
@@ -75,6 +76,7 @@ class DescribedGpuSpec(DeviceSpec):
 
     @classmethod
     def parse(cls, text: str) -> DescribedGpuSpec | None:
+        """Parse ``softgpu:@NAME`` and ``softgpu:FILE.toml``."""
         kind, _, machine = text.partition(":")
         if kind != "softgpu" or not (machine.startswith("@") or machine.endswith(".toml")):
             return None
