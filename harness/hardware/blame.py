@@ -217,7 +217,7 @@ def copying_findings(
         else:
             way, does = ("into", "receives") if each.kind == "into" else ("out of", "sends")
             where = f"copies {way} {label}"
-            message = f"corrupts copies that it {does} {rate}, whichever device is at the other end"
+            message = f"corrupts the copies that it {does}, {rate}, whichever device is at the other end"
         yield finding(
             "corruption",
             cards[label],

@@ -22,7 +22,8 @@ _T = TypeVar("_T")
 def ask_each(kind: type[_T], task: str, arguments: Sequence[Mapping[str, object]], limit_s: float) -> list[_T | str]:
     """Run ``task``, ``module:function``, in a process for each of ``arguments``, all at once.
 
-    Return the answer of each, or why there is none. All have ended when this returns.
+    Return the answer of each, or why there is none: a process that answers and then crashes, as TensorFlow shuts down,
+    has failed. All have ended when this returns.
     """
     end = time.monotonic() + limit_s
     with tempfile.TemporaryDirectory(prefix="harness-processes-") as folder, ExitStack() as stack:
@@ -39,10 +40,11 @@ def _answer_of(process: WorkerProcess, kind: type[_T], end: float, limit_s: floa
         message = process.receive(max(1.0, end - time.monotonic()))
     except TimeLimitReached:
         return f"no answer within {limit_s:g} s"
-    if isinstance(message, Answer):
-        return TypeAdapter(kind).validate_python(message.value)
     if isinstance(message, Refused):
         return message.message
+    ended = process.wait_ended(max(1.0, end - time.monotonic()))
+    if isinstance(message, Answer) and ended == "exit code 0":
+        return TypeAdapter(kind).validate_python(message.value)
     output = process.files.log.read_text(encoding="utf-8", errors="replace").split("\n")
     last = next((line for line in reversed(output) if line.strip()), "no output")
-    return f"{process.wait_ended() or 'no answer'}: {last}"
+    return f"{ended or 'did not end'}: {last}"

@@ -201,7 +201,7 @@ class BitFlip(_OnCard):
         description="how many neighbouring elements, from 1 to 1024; the first index is a multiple of this number",
     )
     least_elements: int = Field(
-        default=0, ge=0, description="the fewest elements of a result that the fault affects: 0 or more"
+        default=0, ge=0, description="only results with at least this many elements are affected: 0 or more"
     )
     elements: list[Annotated[int, Field(ge=0)]] | None = Field(
         default=None,

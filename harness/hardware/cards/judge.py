@@ -24,7 +24,11 @@ _FABRIC = "look at 'systemctl status nvidia-fabricmanager', and install the vers
 #: The errors of cuInit (CUDA driver API, CUresult): the end of each name, its usual cause, and what to do.
 _ERRORS = {
     3: ("NOT_INITIALIZED", "the driver has failed", _LOADED),
-    34: ("STUB_LIBRARY", "LD_LIBRARY_PATH leads to a stub of libcuda.so", "remove the stub from LD_LIBRARY_PATH"),
+    34: (
+        "STUB_LIBRARY",
+        "LD_LIBRARY_PATH leads to a stub of libcuda.so",
+        "remove the folder with the stub from LD_LIBRARY_PATH",
+    ),
     46: ("DEVICE_UNAVAILABLE", "another process uses the GPU exclusively", "look at nvidia-smi, and stop that process"),
     100: ("NO_DEVICE", "no GPU is visible", _PERMISSIONS),
     304: ("OPERATING_SYSTEM", "the operating system refuses a call", _PERMISSIONS),
