@@ -49,7 +49,7 @@ def judge_updates(history: History, single: History, worker: str = "") -> Iterat
     for step, (got, want) in enumerate(zip(history.iterations, single.iterations, strict=False)):
         if got != want:
             why = "it runs once per shard or replica instead of once per step" if got > want else "an update is missing"
-            message = f"the optimizer counted {got} updates in {plural(step + 1, 'step')}: {why}"
+            message = f"the optimizer counted {plural(got, 'update')} in {plural(step + 1, 'step')}: {why}"
             yield Finding(
                 "update-count",
                 f"{place}step {step}",

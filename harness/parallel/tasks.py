@@ -155,7 +155,7 @@ def take(cpus: Sequence[int] | None, environment: dict[str, str], software_gpu: 
     """
     os.environ.update(environment)
     if cpus is not None:
-        # Each thread has its own: a worker process has another one already, which watches the parent.
+        # An affinity holds for one thread, and the thread of a worker process that watches the parent runs already.
         for thread in Path("/proc/self/task").iterdir():
             os.sched_setaffinity(int(thread.name), cpus)
     if software_gpu is not None:

@@ -47,17 +47,18 @@ class BurnIn:
         """
         made = cls(folder / FILE, spec)
         adapter = TypeAdapter(Entry)
-        lines = made.path.read_text(encoding="utf-8").splitlines(keepends=True) if made.path.exists() else []
-        for number, line in enumerate(lines):
+        # Only a line feed ends a line: texts of findings may contain other line separators of Unicode.
+        *lines, cut_off = made.path.read_bytes().split(b"\n") if made.path.exists() else [b""]
+        for number, line in enumerate(lines, start=1):
             try:
                 entry = adapter.validate_json(line)
             except ValidationError as error:
-                if number < len(lines) - 1:
-                    raise InvalidRecord(made.path, f"line {number + 1} is damaged (--restart starts over)") from error
-                write_atomically(made.path, "".join(lines[:number]))
-                break
+                why = f"line {number} is damaged; delete it to keep the other results, or start over with --restart"
+                raise InvalidRecord(made.path, why) from error
             if entry.spec == spec:
                 made.entries.append(entry)
+        if cut_off:
+            write_atomically(made.path, b"".join(line + b"\n" for line in lines).decode())
         return made
 
     @property

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.errors import UsageError
+from harness.plural import plural
 from harness.speed.estimate import Figure, LogSpeedup
 from harness.speed.record import Interval
 
@@ -143,5 +144,8 @@ def _pairs_to_tell(base: LogSpeedup, new: LogSpeedup, variation: Variation, chan
             "`harness compare --ab`, or calibrate"
         )
     factor = (base.error**2 + new.error**2) / room
-    more = max(1, math.ceil((factor - 1.0) * new.pairs))
-    return f"needs about {more:,} pairs in addition to the {new.pairs:,} measured, and as many in the baseline"
+    more, of_baseline = (max(1, math.ceil((factor - 1.0) * each.pairs)) for each in (new, base))
+    return (
+        f"needs about {plural(more, 'more pair')} than the {new.pairs:,} measured, and {of_baseline:,} more in the "
+        "baseline"
+    )

@@ -82,7 +82,7 @@ def test_it_goes_on_where_it_was_stopped_and_a_line_that_was_cut_off_does_not_co
     with pytest.raises(KeyboardInterrupt):
         burn(first, 1000.0, Rounds(stops_in=3), recording(tmp_path), Clock())
     with first.path.open("ab") as file:
-        file.write(b'{"spec": "gpu", "at_s": 9')
+        file.write('{"spec": "gpu", "at_s": 9, "reason": "é'.encode()[:-1])
     again = BurnIn.opened(tmp_path, "gpu")
     assert again.entries == first.entries
     assert (again.rounds, len(again.entries)) == (3, 5)
@@ -97,9 +97,16 @@ def test_a_damaged_line_among_others_costs_none_of_them(tmp_path: Path) -> None:
     first, second, *rest = kept.path.read_text(encoding="utf-8").splitlines(keepends=True)
     damaged = "".join([first, second[: len(second) // 2] + "\n", *rest])
     kept.path.write_text(damaged, encoding="utf-8")
-    with pytest.raises(InvalidRecord, match=r"burnin\.jsonl: line 2 is damaged \(--restart starts over\)"):
+    with pytest.raises(InvalidRecord, match=r"burnin\.jsonl: line 2 is damaged; delete it to keep"):
         BurnIn.opened(tmp_path, "gpu")
     assert kept.path.read_text(encoding="utf-8") == damaged
+
+
+def test_line_separators_within_a_reason_end_no_line(tmp_path: Path) -> None:
+    kept = BurnIn.opened(tmp_path, "gpu")
+    kept.add(1.0, 1, replace(result("memory"), reason="one\u2028two\u0085three"))
+    kept.add(2.0, 1, result("copies"))
+    assert BurnIn.opened(tmp_path, "gpu").entries == kept.entries
 
 
 def test_what_went_on_is_one_burn_in(tmp_path: Path) -> None:

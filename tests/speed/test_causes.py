@@ -45,7 +45,7 @@ PLANTED: dict[str, tuple[Profile, Profile, tuple[str, ...]]] = {
     "too-little-work": (
         profile(host=replace(HOST, alone_ns=70 * MS)),
         profile(host=replace(HOST, alone_ns=30 * MS)),
-        ("70%", "20 ops per call", "larger batch"),
+        ("70%", "each call runs 20 ops", "larger batch"),
     ),
 }
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,7 +71,9 @@ def test_a_wide_interval_cannot_tell_and_says_how_many_more_pairs_would() -> Non
     assert found.verdict == "cannot tell"
     assert found.more is not None
     more = int(found.more.split()[2])
-    assert found.more == f"needs about {more} pairs in addition to the 60 measured, and as many in the baseline"
+    assert found.more == f"needs about {more} more pairs than the 60 measured, and {more} more in the baseline"
+    shorter = change_between(replace(base, pairs=30), new, _NO_VARIATION, _RULES)
+    assert shorter.more == f"needs about {more} more pairs than the 60 measured, and {more // 2} more in the baseline"
     # With so many, it is told.
     share = 60 / (60 + more)
     enough = [LogSpeedup(0.64, each.error * math.sqrt(share), 60 + more, each.freedom) for each in (base, new)]

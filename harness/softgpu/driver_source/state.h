@@ -22,7 +22,7 @@
 namespace driver {
 
 // How long each card has worked, when it last did, by CLOCK_MONOTONIC, both in nanoseconds; and whether it is lost.
-// source/faults.h and drivers.py know the same layout.
+// source/faults.h has the same layout; drivers.py knows its size.
 struct Work {
   uint64_t busy_ns, last_ns, lost, unused;
 };

@@ -151,10 +151,11 @@ def too_little_work(profile: Profile) -> Cause | None:
     if share < _MUCH_HOST or not ops:
         return None
     each_us = sum(each.busy_ns for each in profile.times) / ops / 1e3
+    per_call = plural(max(1, round(ops / profile.calls)), "op")
     return Cause(
         "too-little-work",
         f"Too little work per call: for {share:.0%} of the time all devices are idle while Python runs and starts "
-        f"ops; there are {ops / profile.calls:,.0f} ops per call, of {each_us:,.0f} µs on average. Use larger "
+        f"ops; each call runs {per_call}, of {each_us:,.0f} µs on average. Use larger "
         "batches, and put the whole step into one tf.function.",
     )
 
