@@ -1,9 +1,9 @@
 """Restricts a listening socket of this process to this machine, and to other hosts that are named.
 
 It only uses Python's standard library. TensorFlow's gRPC server listens on every interface (``0.0.0.0:`` is hard-coded
-in ``grpc_server_lib.cc``, and no option changes it), and whoever reaches it may run any graph. So a packet filter on
-the socket lets Linux drop packets from other machines before TCP sees them. It needs no privilege, and does not keep
-out other users of this machine.
+in ``grpc_server_lib.cc``, and no option changes it). Any host that can reach the server can run any graph on it.
+With a packet filter on the socket, Linux drops packets from other machines before TCP sees them. The filter needs no
+privilege, and does not keep out other users of this machine.
 """
 
 from __future__ import annotations
