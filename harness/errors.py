@@ -74,8 +74,8 @@ class InvalidRequirement(UsageError, ValueError):
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(
-            f"requirement {text!r} is not valid; accepted: gpu=N, core=N (CPU cores) or device=N (configured devices) "
-            "for at least N, == for exactly N; quote 'gpu>=N' in a shell"
+            f"requirement {text!r} is not valid; accepted: gpu=N, core=N (CPU cores) or device=N (configured devices), "
+            "with = or >= for at least N and == for exactly N; in a shell, quote 'gpu>=N'"
         )
 
 
@@ -87,13 +87,18 @@ class InvalidProfile(UsageError, ValueError):
 
     #: What kind of file it is.
     WHAT = "profile"
+    #: The key of a file that is not TOML.
+    SYNTAX = "TOML syntax"
 
     def __init__(self, path: Path | str, key: str, found: object, accepted: str) -> None:
         self.path = str(path)
         self.key = key
         self.found = found
         self.accepted = accepted
-        what = f"{key} is missing" if found is None else f"{key} = {found!r}" if key else str(found)
+        if key == self.SYNTAX:
+            what = f"{key}: {found}"
+        else:
+            what = f"{key} is missing" if found is None else f"{key} = {found!r}" if key else str(found)
         super().__init__(f"{self.WHAT} {self.path}: {what}; accepted: {accepted}")
 
 
@@ -124,6 +129,9 @@ class DevicesAlreadyConfigured(HarnessError, RuntimeError):
 
 class DevicesUnavailable(HarnessError, RuntimeError):
     """Fewer devices are available than requested. ``advice``: what to do, where fewer devices would not help."""
+
+    #: The advice where no device of the kind is available.
+    USE_CPUS = "request logical CPUs with 'cpu:N'"
 
     def __init__(self, asked: str, needed: str, available: Sequence[str], advice: str = "") -> None:
         self.asked = asked
@@ -165,8 +173,8 @@ class HostUnreachable(HarnessError, RuntimeError):
         self.asked = asked
         self.hosts = tuple(hosts)
         super().__init__(
-            f"device spec {asked!r}: {'; '.join(self.hosts)}; start `harness serve --bind ADDRESS --port PORT` there, "
-            "and check that no firewall blocks the port"
+            f"device spec {asked!r}: {'; '.join(self.hosts)}; start `harness serve --bind ADDRESS --port PORT` on "
+            "each host named here, and check that no firewall blocks the port"
         )
 
 
@@ -177,9 +185,9 @@ class ServerNotStarted(UsageError, RuntimeError):
         self.port = port
         self.why = why
         which = f"port {port}" if port else "any port"
+        free = "leave --port out to use a free port, and " if port else ""
         super().__init__(
-            f"TensorFlow's server cannot start on {which}: {why}; leave --port out to use a free port, and check that "
-            "TensorFlow is installed"
+            f"TensorFlow's server cannot start on {which}: {why}; {free}check that TensorFlow is installed"
         )
 
 
@@ -216,7 +224,7 @@ class StrategyTaken(UsageError, RuntimeError):
         self.taken = taken
         super().__init__(
             f"strategy {asked}: this process already has {taken}, and the collectives of two strategies collide; use a "
-            "fresh process for each, as harness.distribute.equivalent does"
+            "fresh process for each strategy, as harness.distribute.equivalent does"
         )
 
 
@@ -299,7 +307,8 @@ class ReportNotRendered(ReportError):
         self.why = f"{type(fault).__name__}: {fault}"
         HarnessError.__init__(
             self,
-            f"the report in {self.path} could not be rendered: {self.why}; run.json is complete; please report this",
+            f"the report in {self.path} could not be rendered: {self.why}; run.json is complete; please report this "
+            "error",
         )
 
 
@@ -324,7 +333,7 @@ class InvalidBaseline(FileProblem, ValueError):
 class InvalidCalibration(FileProblem, ValueError):
     """A stored calibration cannot be read, or the given runs cannot make one."""
 
-    MESSAGE = "{path}: {why}; make a new one with `harness calibrate`"
+    MESSAGE = "{path}: {why}; make a new calibration with `harness calibrate`"
 
 
 class OutputsDiffer(HarnessError, AssertionError):
@@ -336,7 +345,9 @@ class OutputsDiffer(HarnessError, AssertionError):
     def __init__(self, output: str, why: str) -> None:
         self.output = output
         self.why = why
-        super().__init__(f"{output}: {why}; both sides must compute the same before their times can be compared")
+        super().__init__(
+            f"{output}: {why}; the two sides must compute the same values before their times can be compared"
+        )
 
 
 class VerificationError(AssertionError, HarnessError):

@@ -20,10 +20,11 @@ _ALL = (
     FindingKind(
         "H101",
         "structure",
-        "the outputs are nested differently, or an output is missing",
+        "the outputs are not nested as in the reference, or an output is missing",
         "the reference returns a dict with `mean` and `loss`, and the parallel program returns a tuple",
-        "only one of the two callables was changed; a branch returns something else",
-        "return the same nest of tensors from both",
+        "the return value was changed in only one of the two programs; one branch of a condition returns a different "
+        "nest of tensors",
+        "return the same nest of tensors from both programs",
     ),
     FindingKind(
         "H102",
@@ -32,15 +33,15 @@ _ALL = (
         "expected (10, 4), found (8, 4): ten rows were split into four equal parts",
         "integer division of the batch size; the last, shorter part is left out; a different `axis` in the split and "
         "in the join",
-        "split with `tf.split(x, sizes)` and sizes that add up, or use `harness.make_parallel`",
+        "split with `tf.split(x, sizes)` and sizes that add up to the batch size, or use `harness.make_parallel`",
     ),
     FindingKind(
         "H103",
         "dtype",
         "an output has the wrong dtype",
         "expected float32, found float64",
-        "a cast on one side only; a NumPy array, which is float64, in place of a tensor; a mixed-precision policy",
-        "cast at the same place on both sides",
+        "a cast in one program only; a NumPy array, float64 by default, in place of a tensor; a mixed-precision policy",
+        "cast at the same place in both programs",
     ),
     FindingKind(
         "H104",
@@ -49,9 +50,10 @@ _ALL = (
         "infinite where the reference is finite",
         "each device takes the mean over its own rows instead of over the batch",
         "an op that mixes rows (batch normalisation, a softmax or a mean over the batch); a mean of means of parts of "
-        "different sizes; parts joined in a different order; a lower precision on one side; random ops",
+        "different sizes; parts joined in a different order; a lower precision in one program; random ops",
         "let each device compute only what needs no rows of other devices, and join sums and counts instead of means; "
-        "if an op or a rewrite of the graph is at fault, use a setting that the evidence lists to avoid it",
+        "if an op or a rewrite of the graph is at fault, use one of the settings that, according to the finding, make "
+        "the difference go away",
     ),
     FindingKind(
         "H105",
@@ -67,9 +69,8 @@ _ALL = (
         "missing-gradient",
         "a gradient is None where the reference has one",
         "the gradient of `w` is None",
-        "the path from the variable to the loss is cut: `numpy()`, a cast to an integer, a copy of the "
-        "variable, a tape "
-        "that does not watch it",
+        "the path from the variable to the loss is cut by `numpy()`, a cast to an integer, a copy of the variable, or "
+        "a tape that does not watch the variable",
         "compute the loss from the variable with TensorFlow ops alone, inside the tape",
     ),
     FindingKind(
@@ -86,17 +87,17 @@ _ALL = (
         "error",
         "the program under test raised an exception",
         "ValueError: Dimensions must be equal, but are 3 and 5",
-        "a program that runs on one device, in eager code, or with one batch size only",
-        "run the program by itself with the same inputs and devices; the finding has the message and the line",
+        "a program that works only on one device, only in eager code, or only with one batch size",
+        "run the program by itself with the same inputs and devices; the finding gives the error message and the line",
     ),
     FindingKind(
         "H201",
         "op-placement",
-        "an op ran on another device than its scope names (soft placement, XLA, a Python function), on another device "
-        "than that of its shard, or on a device that the program should not use",
-        "a product in the scope of GPU:1 ran on GPU:0",
+        "an op did not run on the device that its scope names (soft placement, XLA, a Python function) or on the "
+        "device of its shard, or it ran on a device that the program should not use",
+        "a MatMul in the scope of GPU:1 ran on GPU:0",
         "soft placement of an op without a kernel for the device; a variable on another device; a hard-coded "
-        "device name; work on a shard outside of its scope",
+        "device name; work on a shard outside of the shard's scope",
         "switch soft placement off to see the error, create the variable where it is used, and take the device "
         "from the list of devices",
     ),
@@ -105,7 +106,7 @@ _ALL = (
         "gradient-placement",
         "a backward op did not run on the device of its forward op",
         "all MatMul ops of the backward pass ran on CPU:0",
-        "`tape.gradient` is called outside of the device scopes: a tape runs backward ops where it is called",
+        "`tape.gradient` is called outside of the device scopes: the backward ops run where it is called",
         "use `harness.make_parallel`, or wrap the step in `harness.colocate_gradients()`",
     ),
     FindingKind(
@@ -121,8 +122,8 @@ _ALL = (
         "unused-device",
         "a device that the program should use computed nothing",
         "GPU:3 ran no op",
-        "fewer parts than devices; a wrong index into the list of devices; a batch that is too small",
-        "check the loop over the devices; pass only the devices that the program uses as `devices=`",
+        "fewer parts of the batch than devices; a wrong index into the list of devices; a batch that is too small",
+        "check the loop over the devices; pass as `devices=` only the devices that the program uses",
     ),
     FindingKind(
         "H205",
@@ -139,7 +140,7 @@ _ALL = (
         "threads ran eager ops on one GPU at the same time, and TensorFlow may give an op the arguments of another "
         "thread's op: an error about shapes, a wrong value, or a program that hangs",
         "two threads called `tf.broadcast_to` on GPU:0 at once; TensorFlow hands shapes and axes to the GPU "
-        "under a key that all calls share (tensorflow 123980)",
+        "under a key that all calls share (TensorFlow issue 123980)",
         "threads without a device scope, which all use the first GPU; a gradient that a thread takes outside of its "
         "scope; more threads than GPUs",
         "give each thread a GPU of its own, or have the threads call a `tf.function`",
@@ -150,7 +151,7 @@ _ALL = (
         "replicas hold different values of a variable that they share, or a device takes no part in a collective",
         "the moving mean of replica 1 differs from that of replica 0",
         "an update in a branch that one replica does not take; batch normalisation without `synchronized=True`",
-        "apply the same updates on all replicas, from reduced gradients",
+        "apply the same updates on all replicas, from gradients that were all-reduced",
     ),
     FindingKind(
         "H302",
@@ -164,7 +165,7 @@ _ALL = (
         "H303",
         "input",
         "some rows were given to replicas twice, or not at all",
-        "all 2 replicas were given the same 4 rows",
+        "all 4 replicas were given the same 8 rows",
         "a dataset that each replica reads in full; sharding by file with fewer files than workers",
         "use `strategy.experimental_distribute_dataset`, or shard by `input_pipeline_id`",
     ),
@@ -175,14 +176,15 @@ _ALL = (
         "is missing",
         "TensorFlow was built for CUDA 12.5, and the driver supports 11.8",
         "an old driver; `tensorflow` without `[and-cuda]`; a library path that belongs to another installation",
-        "update the driver, and run: python -m pip install 'tensorflow[and-cuda]' in a fresh environment",
+        "update the driver, and in a fresh environment run: python -m pip install 'tensorflow[and-cuda]'",
     ),
     FindingKind(
         "H402",
         "missing-device",
         "a GPU that the driver reports, or that was required, is not available to TensorFlow",
         "the driver reports 8 GPUs, and TensorFlow sees 7",
-        "`CUDA_VISIBLE_DEVICES`; a GPU that fell off the bus; missing CUDA libraries; a container without the device",
+        "`CUDA_VISIBLE_DEVICES` hides the GPU; a GPU that fell off the bus; missing CUDA libraries; a container "
+        "without the device",
         "compare `nvidia-smi -L` with `harness devices`, and read the kernel log for Xid errors",
     ),
     FindingKind(
@@ -191,7 +193,7 @@ _ALL = (
         "a device's memory does not hold what was written, cannot be allocated, or leaks; or the driver counted memory "
         "errors (ECC)",
         "GPU:2 did not hold a pattern: 3 words changed",
-        "defective memory; other processes that hold memory; a memory limit that does not fit",
+        "defective memory; other processes that hold memory; a memory limit above the free memory",
         "reset the GPU and run the check again; replace the board if the errors come back",
     ),
     FindingKind(
@@ -215,7 +217,7 @@ _ALL = (
         "rate",
         "a device computes or copies slower than it should, or faster than is possible",
         "GPU:3 multiplies matrices at 61% of the rate of the other GPUs",
-        "throttling by heat or power; another process on the device; a power limit; a wrong profile",
+        "throttling because of heat or power; another process on the device; a power limit; wrong rates in the profile",
         "stop other programs, check clocks and temperature with `nvidia-smi -q`, and measure again",
     ),
     FindingKind(
@@ -239,16 +241,17 @@ _ALL = (
         "isolation",
         "a process saw or used a GPU that was given to another process",
         "the process of GPU:1 sees 2 GPUs",
-        "`CUDA_VISIBLE_DEVICES` is not passed on, or is set after TensorFlow started",
+        "`CUDA_VISIBLE_DEVICES` is not passed on to the process, or is set after TensorFlow started",
         "set `CUDA_VISIBLE_DEVICES` to the UUID of the GPU in the environment of each process",
     ),
     FindingKind(
         "H410",
         "mixed-cards",
         "a GPU differs from most of the others of the machine in its model, its memory or its VBIOS",
-        "GPU:5 is NVIDIA A100-SXM4-80GB, among 7 cards of NVIDIA H100 80GB HBM3",
-        "a card that was replaced by another one, or not updated with the others; ECC switched off on one card",
-        "swap it for a card like the others, install the same VBIOS, or accept it with `--known-failures`",
+        "GPU:5 is an NVIDIA A100-SXM4-80GB, the other 7 GPUs are NVIDIA H100 80GB HBM3",
+        "a replacement card of another model; a VBIOS that was not updated with the others; ECC off on one card",
+        "swap the card for one like the others, install the same VBIOS, or accept the difference with "
+        "`--known-failures`",
     ),
 )
 

@@ -149,11 +149,11 @@ class Check:
         if len(devices) < self.minimum_devices:
             return (
                 f"needs {plural(self.minimum_devices, 'device')}; configured: {len(devices)}",
-                "request more devices with --devices, such as cpu:4",
+                "request more devices, for example with --devices cpu:4",
             )
         if self.one_process and not all(device.parsed.in_this_process for device in devices):
             return (
                 f"needs devices of a single process; configured: {devices.spec}",
-                "run it with --devices gpu or cpu:N",
+                "run this check with --devices gpu or --devices cpu:N",
             )
         return None

@@ -120,7 +120,7 @@ def _bounded(outcome: CheckOutcome) -> CheckOutcome:
             outcome,
             verdict=Verdict.UNKNOWN,
             reason=f"nothing was exercised, although the check reported {outcome.verdict}: {outcome.reason}",
-            next_step="this is a fault of the check: report it with its log",
+            next_step="the check itself is faulty: report this result with the check's log",
         )
     if worst and outcome.verdict is Verdict.PASS:
         return replace(outcome, verdict=Verdict.WARN)

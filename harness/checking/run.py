@@ -207,7 +207,7 @@ def _results_after_loss(
     what = naming_hosts(f"its process {how}", spec=plan.spec)
     check = running if running is not None else remaining[0]
     if running is None:
-        what = f"before it started, {what}" if ready else f"while the devices were being configured, {what}"
+        what = f"before the check started, {what}" if ready else f"while the devices were being configured, {what}"
     remaining.remove(check)
     worker.end()  # before its files are read
     yield Finished(lost(check, what, worker.files, elapsed_s=elapsed_s, spec=plan.spec))

@@ -50,5 +50,5 @@ def load_suite(reference: str) -> Suite:
     module, _, attribute = reference.partition(":")
     suite = getattr(importlib.import_module(module), attribute)
     if not isinstance(suite, Suite):
-        raise TypeError(f"{reference} is a {type(suite).__name__}; accepted: a {Suite.__module__}.Suite")
+        raise TypeError(f"{reference} is of type {type(suite).__name__}; accepted: a {Suite.__module__}.Suite")
     return suite

@@ -36,7 +36,7 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its 
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="harness-cluster-") as name, _serving(HOSTS, Path(name)) as addresses:
         if len(addresses) < HOSTS:
-            tally.fail("error", "the servers", f"{HOSTS} addresses within {START_S:g} s", f"{len(addresses)}")
+            tally.fail("error", "the servers", f"{HOSTS} that listen within {START_S:g} s", f"{len(addresses)}")
             return tally.outcome("", "run `harness serve` by hand and read its output")
         spec = "cluster:" + ",".join(addresses)
         plan = Plan(spec, SUITE.ids, Path(name) / "checks", REFERENCE, timeout_s=LIMIT_S, startup_limit_s=LIMIT_S)

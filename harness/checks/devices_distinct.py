@@ -29,8 +29,7 @@ def run(context: CheckContext) -> CheckOutcome:
     return tally.outcome(
         f"{plural(count, 'distinct device')}; each ran its own op with the right result; an op for a "
         "missing device is refused",
-        "compare these names with the output of `harness devices`; configure the devices before anything else uses "
-        "TensorFlow",
+        "compare the device names in the findings with the output of `harness devices`",
     )
 
 
@@ -42,7 +41,7 @@ def _judge_names(devices: Devices, tally: Tally) -> None:
     cards: dict[str, str] = {}
     for index, device in enumerate(devices):
         if device.name in seen:
-            _unused(device, index, f"the same device as number {seen[device.name]}", tally)
+            _unused(device, index, f"already listed as device number {seen[device.name]}", tally)
         seen.setdefault(device.name, index)
         if device.kind == "gpu" and cards.setdefault(device.physical, device.name) != device.name:
             _unused(device, index, f"on the same card as {cards[device.physical]}", tally)
@@ -98,6 +97,7 @@ def _judge_absent(devices: Devices, tally: Tally) -> None:
                 expected="off",
                 found="on",
                 message="soft placement is on: an op for a missing device silently runs elsewhere",
+                next_step="remove soft_placement = true from the device profile",
                 severity=Verdict.WARN,
             )
         )

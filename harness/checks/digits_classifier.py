@@ -58,7 +58,7 @@ def run(context: CheckContext) -> CheckOutcome:
     _judge_accuracy("single-device", single_accuracy, tally)
     return tally.outcome(
         f"{STEPS} steps on {len(devices)} devices match the single-device run; accuracy on "
-        f"{len(images) - TRAINING_IMAGES} test images: {sharded_accuracy:.1%}, on one device: {single_accuracy:.1%}",
+        f"{len(images) - TRAINING_IMAGES} test images: {sharded_accuracy:.1%} ({single_accuracy:.1%} on one device)",
         "look at the first step that differs: likely causes are a plain mean of the shards' means, and dropped images",
     )
 

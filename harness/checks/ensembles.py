@@ -80,7 +80,7 @@ def _train(devices: Devices, seed: int, tally: Tally) -> None:
             devices=devices,
             variables=[variable for _, variables in made for variable in variables],
         ),
-        "a training step of each",
+        "a training step of each model",
     )
 
 

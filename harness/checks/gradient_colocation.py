@@ -35,12 +35,12 @@ def run(context: CheckContext) -> CheckOutcome:
     tally.measured["misplaced_gradient_ops_seen_in_control"] = len(seen)
     if not seen:
         tally.unproven(
-            "the control run has backward ops on the wrong device on purpose, but verify reported none of them "
-            f"({control.verdict}: {control.reason})"
+            "the control run has backward ops on the wrong device on purpose, but harness.verify reported none of "
+            f"them ({control.verdict}: {control.reason})"
         )
     return tally.outcome(
-        f"all {tally.exercised.gradient_ops} backward ops ran on the device of their forward op; verify "
-        "detected misplaced ones in a control run without colocation",
+        f"all {tally.exercised.gradient_ops} backward ops ran on the device of their forward op; "
+        "harness.verify detected misplaced ones in a control run without colocation",
         "read the findings: each names a backward op, where it ran and where its forward op ran",
     )
 
@@ -62,7 +62,7 @@ def _tower(seed: int) -> tuple[Any, list[Any]]:
 
 CHECK = Check(
     id="gradient-colocation",
-    title="backward ops run beside their forward ops",
+    title="backward ops run on the devices of their forward ops",
     proves="every backward op of a dense tower runs on the device of its forward op, and misplaced ones are detected",
     minimum_devices=2,
     typical_s=0.8,

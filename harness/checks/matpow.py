@@ -17,6 +17,7 @@ from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
 from harness.lazy import tf
+from harness.plural import plural
 
 #: The exponent of the example.
 POWER = 10
@@ -94,9 +95,12 @@ def _judge_chains(parallel: Any, inputs: dict[str, Any], pair: Devices, tally: T
         if ran[device.name] != POWER - 1:
             found = ", ".join(f"{count} on {where}" for where, count in sorted(ran.items())) or "none"
             message = (
-                f"{ran[device.name]} of the {POWER - 1} products of {name.upper()}^{POWER} ran on {device.parsed.short}"
+                f"{device.parsed.short} ran {plural(ran[device.name], 'product')} instead of the {POWER - 1} of "
+                f"{name.upper()}^{POWER}"
             )
-            tally.fail("op-placement", f"the chain of {name}", f"{POWER - 1} products", found, message, device.name)
+            tally.fail(
+                "op-placement", f"the products of {name.upper()}", f"{POWER - 1} products", found, message, device.name
+            )
 
 
 CHECK = Check(

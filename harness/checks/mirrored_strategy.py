@@ -46,8 +46,8 @@ def run(context: CheckContext) -> CheckOutcome:
     if sizes and None not in sizes:
         tally.measured["collective_bytes_of_a_step_per_device"] = float(max(filter(None, sizes), default=0))
     return tally.outcome(
-        f"{STEPS} steps by fit and by a custom loop, with a half-size last batch, match the single-device run; "
-        "replicas hold identical bits and run the same collectives",
+        f"{STEPS} steps of Keras's fit and of a custom loop, with a half-size last batch, match the single-device "
+        "run; replicas hold identical bits and run the same collectives",
         "read the findings: each names the step and, where the cause is known, the layer, loss or optimizer option",
     )
 
@@ -70,7 +70,7 @@ def build() -> Training:
 CHECK = Check(
     id="mirrored-strategy",
     title="a Keras training under MirroredStrategy",
-    proves=f"{STEPS} steps of a Keras model under MirroredStrategy, by fit and by a custom loop, match the "
+    proves=f"{STEPS} steps of a Keras model under MirroredStrategy, in Keras's fit and in a custom loop, match the "
     "single-device run in losses, metrics, gradients, weights and slots; replicas stay in sync, and each device takes "
     "part in the collectives",
     minimum_devices=2,

@@ -44,7 +44,7 @@ def run(context: CheckContext) -> CheckOutcome:
         _judge_weights(name, trajectory, tally)
     reached = ", ".join(f"{weight:.3f}" for weight in sharded.weights[-1])
     return tally.outcome(
-        f"{STEPS:,} steps on {len(devices)} devices match the single-device run; w = [{reached}]",
+        f"{STEPS:,} steps on {len(devices)} devices match the single-device run; weights: [{reached}]",
         "look at the first step that differs: likely causes are a plain mean of the shards' means, and dropped rows",
     )
 
@@ -90,7 +90,8 @@ def _judge_weights(name: str, trajectory: Trajectory, tally: Tally) -> None:
 CHECK = Check(
     id="polynomial-fit",
     title="a polynomial fit with Adam",
-    proves=f"{STEPS:,} steps of Adam match the single-device run in losses, gradients and weights; w is near [5, 0, 3]",
+    proves=f"{STEPS:,} steps of Adam match the single-device run in losses, gradients and weights, and the weights "
+    "come near [5, 0, 3]",
     minimum_devices=2,
     typical_s=4,
     run=run,

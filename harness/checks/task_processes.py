@@ -81,7 +81,7 @@ def _judge(result: TaskResult, spec: str, tally: Tally) -> None:
         tally.fail("error", script, "exit code 0", result.message or "no result", device=device)
         return
     if seen[0]["value"] != float(SIZE) ** 3:
-        tally.fail("error", script, f"{float(SIZE) ** 3}", str(seen[0]["value"]), device=device)
+        tally.fail("error", script, f"the result {SIZE**3}", f"{seen[0]['value']:.9g}", device=device)
     gpus = 1 if spec.startswith("gpu") else 0
     if seen[0]["gpus"] != gpus or (not gpus and len(seen[0]["cpus"]) != 1):
         found = f"{plural(seen[0]['gpus'], 'GPU')} and CPUs {seen[0]['cpus']}"

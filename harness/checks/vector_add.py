@@ -35,7 +35,7 @@ def run(context: CheckContext) -> CheckOutcome:
     )
     tally.require_devices(devices)
     return tally.outcome(
-        f"split, added on {len(devices)} devices and concatenated: bit-identical to the single-device result",
+        f"the sum, split over {len(devices)} devices and concatenated, is bit-identical to the single-device result",
         "read the findings: a value finding means that rows were dropped or permuted; an op-placement finding means "
         "that an addition ran on another device",
     )

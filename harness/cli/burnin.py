@@ -42,10 +42,11 @@ def burnin(
     ] = False,
     fake: FakeOption = None,
 ) -> None:
-    """Run all hardware checks in rotation, under load, for a stated time.
+    """Run the hardware checks in rotation, under load, for a stated time.
 
-    Each result is saved at once, so that after ^C or a reboot the same command continues. The report says when each
-    error first occurred and how often, and shows temperature, clock, power and rate of each card over the whole time.
+    The checks software, memory-settings and isolation are left out: their results do not change. Each result is saved
+    at once, so that after ^C or a reboot the same command continues the burn-in. The report says when each error first
+    occurred and how often, and shows temperature, clock, power and rate of each card over the whole time.
     """
     from harness.report.burnin import FILE, BurnIn
     from harness.report.recording import Recording

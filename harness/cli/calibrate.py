@@ -20,7 +20,9 @@ def calibrate(
     ] = 20,
     command: Annotated[
         str,
-        typer.Option("--command", metavar="CMD", help="The command that measures; {json} stands for its output file."),
+        typer.Option(
+            "--command", metavar="CMD", help="The command that measures speedups; {json} stands for its JSON file."
+        ),
     ] = DEFAULT_COMMAND,
     threshold: ThresholdOption = DEFAULT_THRESHOLD,
     baselines: BaselinesOption = DEFAULT_BASELINES,
@@ -28,7 +30,7 @@ def calibrate(
     """Run the same code several times and compare every run with every later one.
 
     The calibration goes to DIR/KEY/calibration.json, where KEY names this hardware and software. Every comparison uses
-    it and prints its figures. Calibrate again when the machine, TensorFlow or the benchmarks change.
+    the calibration and prints its figures. Calibrate again when the machine, TensorFlow or the benchmarks change.
     """
     from harness.speed import calibration
     from harness.speed.calibration import save_calibration
@@ -39,7 +41,7 @@ def calibrate(
     with clear_errors():
         require("scipy")
         if runs < calibration.FEWEST_RUNS:
-            raise UsageError(f"--runs {runs}; accepted: at least {calibration.FEWEST_RUNS}; 20 give a better estimate")
+            raise UsageError(f"--runs {runs}; accepted: {calibration.FEWEST_RUNS} or more (20 give a better estimate)")
         rules, parsed = Rules(parse_share(threshold)), parse_command(command)
         measured = []
         with temporary_folder("harness-calibrate-") as kept:
@@ -50,6 +52,6 @@ def calibrate(
         made = calibration.calibrate(measured, rules, made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"))
         path = save_calibration(made, baselines)
     for name, each in made.benchmarks.items():
-        typer.echo(f"{name}: {each.speedup:.3f} times as fast, ± {each.sigma:.2%} from run to run")
+        typer.echo(f"{name}: speedup {each.speedup:.3f}, ± {each.sigma:.2%} from run to run")
     typer.echo(made.line)
     typer.echo(f"calibration: {path}")

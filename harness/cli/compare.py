@@ -29,29 +29,32 @@ def compare(
     ] = None,
     ab: Annotated[
         tuple[str, str] | None,
-        typer.Option("--ab", metavar="CMD_A CMD_B", help="Two commands that measure; they run in the order A B B A."),
+        typer.Option(
+            "--ab", metavar="CMD_A CMD_B", help="Two commands that measure speedups, run in the order A B B A."
+        ),
     ] = None,
     revisions: Annotated[
         tuple[str, str] | None,
         typer.Option(
             "--ab-revisions",
             metavar="REV_A REV_B",
-            help="Two git revisions; --command runs in each of them, in the order A B B A.",
+            help="Two git revisions; --command runs in the folder of each, in the order A B B A.",
         ),
     ] = None,
     command: Annotated[
         str,
-        typer.Option("--command", metavar="CMD", help="The command that measures each revision, run in its folder."),
+        typer.Option("--command", metavar="CMD", help="The command that measures each revision's speedups."),
     ] = DEFAULT_COMMAND,
-    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How often to repeat A B B A.")] = 2,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How many times to run A B B A.")] = 2,
     threshold: ThresholdOption = DEFAULT_THRESHOLD,
     baselines: BaselinesOption = DEFAULT_BASELINES,
 ) -> None:
     """Compare the speedups of two runs, and report those that were lost.
 
-    Each change has an interval, corrected for the number of benchmarks. A command writes its measurements to a JSON
-    file, whose path replaces {json} in the command. Without {json}, the path is passed to pytest as --benchmark-json,
-    in PYTEST_ADDOPTS. What the commands print goes to a folder, whose path is shown; it is kept if a command fails.
+    Each change has an interval, and a p-value corrected for the number of benchmarks. A command writes its measurements
+    to a JSON file, whose path replaces {json} in the command. Without {json}, the path is passed to pytest as
+    --benchmark-json, in PYTEST_ADDOPTS. What the commands print goes to a folder, whose path is shown; the folder is
+    kept if a command fails.
 
     Exit codes: 0: no loss; 1: a loss; 2: a usage error or a damaged file; 3: UNKNOWN, not comparable or nothing
     compared.
@@ -66,8 +69,8 @@ def compare(
         ways = [way for way in (files, ab, revisions) if way]
         if len(ways) != 1:
             raise UsageError(
-                f"{plural(len(ways), 'comparison')} given; accepted: exactly one of BASE.json NEW.json, --ab CMD_A "
-                "CMD_B and --ab-revisions REV_A REV_B"
+                f"{plural(len(ways), 'comparison')} given; accepted: exactly one of these: two files "
+                "(BASE.json NEW.json), --ab CMD_A CMD_B, or --ab-revisions REV_A REV_B"
             )
         if ab is not None:
             judgement = _commands(ab, rounds, rules)
@@ -96,7 +99,7 @@ def _files(files: list[Path], baselines: Path, rules: Rules) -> Judgement:
         new.fingerprint,
         rules,
         variation_of(calibration),
-        variation=UNCALIBRATED.source if calibration is None else calibration.line,
+        variation=UNCALIBRATED.line if calibration is None else calibration.line,
     )
 
 

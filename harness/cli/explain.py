@@ -33,7 +33,7 @@ def explain(
             first, *_, last = KINDS.values()
             raise UsageError(
                 f"no kind of finding has the code or name {code!r}; accepted: {first.code} to {last.code}, or a name; "
-                "harness explain lists them"
+                "`harness explain` lists them"
             )
     typer.echo(f"{found.code} {found.name}\n")
     parts = {"meaning": found.meaning, "example": found.example, "causes": found.causes, "what to do": found.remedy}

@@ -56,7 +56,7 @@ def spec_of(devices: str, machine: str | None) -> str:
     if devices != "auto":
         raise UsageError(
             f"--devices {devices} cannot be combined with --fake, whose machine description already names the devices; "
-            "remove one of them"
+            "give only one of the two options"
         )
     if not machine.startswith("@") and not machine.endswith(".toml"):
         raise UsageError(f"--fake {machine}; accepted: a .toml file, or @NAME for a shipped description")

@@ -44,7 +44,7 @@ def profile_machine(
         answer = ask(Job("harness.hardware.profile_rates:run", {"spec": devices}), files)
         rates = TypeAdapter(list[Rate]).validate_python(answer["rates"])
         name, cards = str(answer["name"]), TypeAdapter(list[str]).validate_python(answer["cards"])
-        note = f"{plural(len(cards), 'card')}: {', '.join(cards)}; --devices {devices}"
+        note = f"{plural(len(cards), 'device')}: {', '.join(cards)}; --devices {devices}"
         date = datetime.now(timezone.utc).date().isoformat()
         write_profile(output, profile_text(f"{name}, measured", [name], rates, date=date, note=note))
     typer.echo(f"{name}, {note}")

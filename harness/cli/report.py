@@ -31,7 +31,7 @@ def report(
         Path | None,
         typer.Option("--output", metavar="DIR", file_okay=False, help="Where to write; default: beside the first run."),
     ] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Only print the JSON Schema of run.json.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print only the JSON Schema of run.json.")] = False,
 ) -> None:
     """Render a saved run again: report.html, report.md and junit.xml. TensorFlow is not needed.
 

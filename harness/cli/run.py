@@ -42,7 +42,7 @@ def run_tasks(
     programs than devices, the rest wait in a queue. Output goes to DIR/logs/task-N.log, the record to DIR/tasks.json.
     A program that fails, hangs or uses the GPU memory of another is reported; the others continue. ^C ends all.
 
-    Exits with 0 if all programs exited with 0, and with 1 otherwise.
+    Exits with 0 if all programs exited with 0 and none used another's GPU, and with 1 otherwise.
     """
     from harness.devices.nvidia import memory_by_process
     from harness.parallel.task_processes import TaskResult, Tasks

@@ -39,7 +39,9 @@ def scale_function(
     ],
     weak: Annotated[
         bool,
-        typer.Option("--weak", help="Weak scaling: FUNCTION(devices, scale) does scale times the work of one device."),
+        typer.Option(
+            "--weak", help="Weak scaling: FUNCTION(devices, scale) does `scale` times the work of one device."
+        ),
     ] = False,
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="N", help="How many processes measure each device set.")
@@ -51,10 +53,10 @@ def scale_function(
 ) -> None:
     """Show how a function's time changes with the number of devices.
 
-    FUNCTION is called once in each process, with the keyword argument devices: a sequence of devices, each with a
+    FUNCTION is called once in each process, with the keyword argument `devices`: a sequence of devices, each with a
     name for tf.device. It returns a callable without arguments, which does all of the work on those devices. With
-    --weak, FUNCTION is also given scale, the number of devices, and the callable has to do scale times as much work. A
-    measured time ends when what the callable returns has been computed.
+    --weak, FUNCTION also gets the keyword argument `scale`, the number of devices, and the callable has to do `scale`
+    times as much work. A measured time ends when what the callable returns has been computed.
 
     Each device set is measured in N processes, a fresh one in each round, in random order. Prints the speedup and the
     efficiency of each with their intervals, fits Amdahl's serial fraction (Gustafson's with --weak), and writes
@@ -69,7 +71,7 @@ def scale_function(
         require("scipy", "matplotlib")
         specs = _specs(devices)
         if rounds < 1:
-            raise UsageError(f"--rounds {rounds}; accepted: 1 or more; 5 or more give a useful interval")
+            raise UsageError(f"--rounds {rounds}; accepted: 1 or more (5 or more give a useful interval)")
         check_seconds("--budget", budget)
         found = Target.parse(target)
         mode: Mode = "weak" if weak else "strong"

@@ -28,7 +28,7 @@ def serve(
 
     Prints the address of the server, HOST:PORT, on one line. Without --bind only this machine can reach it.
     TensorFlow's gRPC has no password: anyone who reaches the port can run any op, and read and write files, as the
-    user who serves.
+    user who runs the server.
     """
     from harness.devices.host_server import start_server
     from harness.devices.kinds.kind import MAX_COUNT

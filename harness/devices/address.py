@@ -21,7 +21,7 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Parse ``HOST:PORT``. Raise ValueError if the text is not an address."""
         if not text:
-            raise ValueError("a host is empty")
+            raise ValueError("the list of hosts has an empty entry")
         host, colon, port = text.rpartition(":")
         if not colon or (text.startswith("[") and text.endswith("]")):
             raise ValueError(f"host {text!r} has no port")

@@ -54,7 +54,7 @@ class Devices(Sequence[Device]):
         if known is None:
             raise error(f"devices={devices!r}; accepted: what harness.configure returned, or a slice of it")
         if not len(known):
-            raise error("devices is empty; give what harness.configure returned, or a slice of it")
+            raise error("devices=() is empty; give what harness.configure returned, or a slice of it")
         return known
 
     @overload

@@ -64,7 +64,9 @@ def start_server(port: int = 0, bind: str = LOOPBACK, cpus: int = 1) -> HostServ
 
 def _own_address(bind: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     if not bind:
-        raise UsageError("--bind '': it is empty; accepted: a name or an IP address of this host, or 0.0.0.0 for all")
+        raise UsageError(
+            "--bind '' is empty; accepted: a name or an IP address of this host, or 0.0.0.0 for all its addresses"
+        )
     try:
         family, kind, _, _, where = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as tried:
@@ -73,7 +75,7 @@ def _own_address(bind: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     except (OSError, UnicodeError) as error:
         raise UsageError(
             f"--bind {bind}: not an address of this host ({getattr(error, 'strerror', None) or error}); accepted: a "
-            "name or an IP address of this host, or 0.0.0.0 for all of them"
+            "name or an IP address of this host, or 0.0.0.0 for all its addresses"
         ) from error
 
 

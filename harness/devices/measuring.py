@@ -30,6 +30,6 @@ def measuring_spec(inventory: Inventory | None = None, cpu_time: float | None = 
         return MeasuringSpec("gpu", f"measurements use gpu: found {gpus} real GPUs")
     count, limit = max(cores, 1), f"this process may use {plural(cores, 'physical core')}"
     if cpu_time is not None and int(cpu_time) < count:
-        count, limit = max(int(cpu_time), 1), f"its CPU quota is {cpu_time:g}"
+        count, limit = max(int(cpu_time), 1), f"the CPU quota of this process is {cpu_time:g}"
     gpu = "no GPU found" if gpus == 0 else "devices that share the only GPU show no speedup"
     return MeasuringSpec(f"cores:{count}", f"measurements use cores:{count}: {gpu}, and {limit}")

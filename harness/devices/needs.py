@@ -50,12 +50,12 @@ def parse_needs(args: Sequence[object], kwargs: Mapping[str, object]) -> Needs:
         )
 
     if args:
-        raise refused("it only takes keyword arguments")
+        raise refused("the marker takes keyword arguments only")
     if unknown := sorted(set(kwargs) - {"min", "kind"}):
         raise refused(f"unknown argument {', '.join(unknown)}")
     minimum = kwargs.get("min", 1)
     if not isinstance(minimum, int) or isinstance(minimum, bool) or minimum < 1:
-        raise refused(f"min={minimum!r} is not a number of devices")
+        raise refused(f"min={minimum!r} is not a valid number of devices")
     kind = kwargs.get("kind")
     kinds = tuple(kind) if isinstance(kind, (list, tuple)) else () if kind is None else (kind,)
     if kind is not None and not kinds:

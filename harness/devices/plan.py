@@ -76,10 +76,10 @@ class Plan:
             kinds += f" of {', '.join(map(str, self.hosts))}"
         switches = [self.runtime.describe()]
         if self.options.tf32 is not None:
-            switches.append(f"TF32 {'on' if self.options.tf32 else 'off'}")
-        switches += ["op determinism on"] if self.options.determinism else []
-        switches += ["soft placement on"] if self.options.soft_placement else []
-        return f"{kinds}: {', '.join(switches)}"
+            switches.append(f"TF32: {'on' if self.options.tf32 else 'off'}")
+        switches += ["op determinism: on"] if self.options.determinism else []
+        switches += ["soft placement: on"] if self.options.soft_placement else []
+        return "; ".join([kinds, *switches])
 
 
 def local_plan(

@@ -90,5 +90,5 @@ def _check_memory(path: Path, spec: DeviceSpec, growth: bool | None, limit_mib: 
         raise InvalidProfile(path, "memory.limit_mib", limit_mib, "growth = true or limit_mib, not both")
     key, found = ("memory.growth", growth) if growth is not None else ("memory.limit_mib", limit_mib)
     if found is not None and not isinstance(spec, GpuSpec):
-        why = "gpu:NxM sets the limit itself" if isinstance(spec, LogicalGpuSpec) else "it is for real GPUs alone"
-        raise InvalidProfile(path, key, found, f"this key only with spec = 'gpu' or 'gpu:N' ({why}), not '{spec}'")
+        why = "gpu:NxM sets the limit itself" if isinstance(spec, LogicalGpuSpec) else f"{key} is for real GPUs only"
+        raise InvalidProfile(path, key, found, f"only with spec = 'gpu' or 'gpu:N' ({why}), not with '{spec}'")

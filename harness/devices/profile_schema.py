@@ -32,8 +32,10 @@ class ProfileDocument(Table):
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
     description: str = Field(default="", description="a string")
     spec: str = Field(description=f"a string: {accepted_specs(in_profile=True)}")
-    memory: MemoryTable = Field(default_factory=MemoryTable, description="a table: growth or limit_mib")
-    threads: ThreadsTable = Field(default_factory=ThreadsTable, description="a table: intra_op, inter_op")
+    memory: MemoryTable = Field(default_factory=MemoryTable, description="a table with the key growth or limit_mib")
+    threads: ThreadsTable = Field(
+        default_factory=ThreadsTable, description="a table with the keys intra_op and inter_op"
+    )
     determinism: bool = Field(default=False, description="true or false")
     tf32: bool | None = Field(default=None, description="true or false")
     soft_placement: bool = Field(default=False, description="true or false")

@@ -107,12 +107,12 @@ def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) 
         found = read_settings(tensorflow)
         # A runtime that has started accepts no more servers.
         if plan.server_cpus or plan.hosts or not plan.runtime.met_by(found):
-            raise DevicesAlreadyConfigured(f"{found.describe()} (not by the harness)", requested)
+            raise DevicesAlreadyConfigured(f"[{found.describe()}] (not by the harness)", requested)
     else:
         if plan.software_gpus is not None:
             load_software_gpus(tensorflow, plan.software_gpus)
         if obstacle := irrevocable(tensorflow, plan.runtime):
-            raise DevicesAlreadyConfigured(f"{obstacle} (not by the harness)", requested)
+            raise DevicesAlreadyConfigured(obstacle, requested)
         servers = start_servers(tensorflow, plan) if plan.server_cpus else None
         try:
             apply_settings(tensorflow, plan.runtime)
@@ -129,7 +129,7 @@ def _start(tensorflow: Any, request: Request, plan: Plan, inventory: Inventory) 
     try:
         available = _available_devices(tensorflow)
     except (RuntimeError, ValueError, tensorflow.errors.OpError) as error:
-        needed = f"{plan.describe()}, but TensorFlow did not start with it ({error})"
+        needed = f"[{plan.describe()}], but TensorFlow did not start with these settings ({error})"
         raise DevicesUnavailable(str(request), needed, inventory.names) from error
     if plan.hosts:
         plan = plan.with_devices(available)

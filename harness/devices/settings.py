@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.devices.name import DeviceName
-from harness.plural import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,8 @@ class GpuSettings:
     def __str__(self) -> str:
         short = DeviceName.parse(self.physical.removeprefix("/physical_device:")).short
         if self.limits_mib:
-            return f"{short} as {' + '.join(str(limit) for limit in self.limits_mib)} MiB"
+            how = "limited to" if len(self.limits_mib) == 1 else "split into"
+            return f"{short} {how} {' + '.join(str(limit) for limit in self.limits_mib)} MiB"
         return f"{short} with memory growth" if self.growth else short
 
 
@@ -48,8 +48,8 @@ class RuntimeSettings:
 
         gpus = ", ".join(str(gpu) for gpu in self.gpus) or "none"
         return (
-            f"{plural(self.logical_cpus, 'CPU device')}, visible GPUs {gpus}, "
-            f"intra-op threads {threads(self.intra_op_threads)}, inter-op threads {threads(self.inter_op_threads)}"
+            f"CPU devices: {self.logical_cpus}; visible GPUs: {gpus}; "
+            f"intra-op threads: {threads(self.intra_op_threads)}; inter-op threads: {threads(self.inter_op_threads)}"
         )
 
     def met_by(self, found: RuntimeSettings) -> bool:
@@ -103,16 +103,16 @@ def read_settings(tensorflow: Any) -> RuntimeSettings:
 
 
 def irrevocable(tensorflow: Any, wanted: RuntimeSettings) -> str | None:
-    """Name a setting that contradicts ``wanted`` and cannot be undone, or ``None``."""
+    """Name a setting of other code that contradicts ``wanted`` and cannot be undone, or ``None``."""
     config = tensorflow.config
     by_name = {device.name: device for device in config.list_physical_devices("GPU")}
     for gpu in wanted.gpus:
         if not gpu.limits_mib and config.get_logical_device_configuration(by_name[gpu.physical]) is not None:
-            return f"logical GPUs on {gpu.physical}, which TensorFlow cannot undo"
+            return f"logical GPUs on {gpu.physical} (not by the harness), which TensorFlow cannot undo"
     cpu = config.list_physical_devices("CPU")[0]
     growth = any(gpu.growth for gpu in wanted.gpus)
     if growth and config.get_logical_device_configuration(cpu) is not None:
-        return "logical CPUs, which make TensorFlow ignore memory growth"
+        return "logical CPUs (not by the harness), which make TensorFlow ignore memory growth"
     return None
 
 

@@ -18,4 +18,5 @@ def shipped_folder(kind: str) -> Path:
         if folder.is_dir():
             return folder
     places = " nor ".join(str(folder) for folder in folders)
-    raise FileNotFoundError(f"the shipped files of {kind} are missing: neither {places} exists; reinstall the package")
+    missing = f"the shipped folder {kind!r} is missing: neither {places} exists"
+    raise FileNotFoundError(f"{missing}; reinstall tf-placement-harness")

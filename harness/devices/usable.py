@@ -36,6 +36,9 @@ def configure_usable(spec: str) -> Devices:
     error = cuda_error()
     cause = "" if error is None else f" (cuInit fails with error {error})"
     broken = nvml_error()
-    there = f"the driver has {plural(len(inventory.unusable), 'GPU')}" if broken is None else f"NVML fails ({broken})"
-    why = f"no GPU can be used: {there}, but TensorFlow uses none{cause}"
+    if broken is None:
+        there = f"the driver has {plural(len(inventory.unusable), 'GPU')}, but"
+    else:
+        there = f"NVML fails ({broken}), and"
+    why = f"no GPU can be used: {there} TensorFlow uses none{cause}"
     return Devices((), spec=request.text, reason=why)

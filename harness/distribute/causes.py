@@ -127,7 +127,7 @@ def _from_metrics(case: Case) -> Iterator[Finding]:
             None,
             "the totals of all replicas",
             "other values, with correct weights, slots and gradients",
-            "under this strategy, Keras does not combine the metrics of the replicas, nor the loss that fit reports: "
+            "under this strategy, Keras does not combine the replicas' metrics, nor the loss that Keras's fit reports: "
             "the training is correct, but the reported numbers are not",
         )
 
@@ -146,8 +146,8 @@ def _from_sums(case: Case) -> Iterator[Finding]:
                 f"{added.whole:.6g} added to the loss of the first batch",
                 f"{added.whole / replicas:.6g}, only 1/{replicas} of that",
                 f"layer {added.layer} adds a sum over the rows of the batch to the loss, but Keras divides layer "
-                f"losses by the number of replicas ({replicas}); add a mean over the rows, or multiply by the number "
-                "of replicas",
+                f"losses by the number of replicas ({replicas}); add a mean over the rows, or multiply the sum by the "
+                "number of replicas",
             )
 
 
@@ -176,7 +176,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
                 None,
                 "gradients added up over the replicas, then clipped",
                 "each replica's gradients clipped, then added up",
-                f"{facts.clipping} clips the gradients of each replica before they are added up; without it the "
+                f"{facts.clipping} clips the gradients of each replica before they are added up; without clipping, the "
                 "training matches the single-device run; clip the result of all_reduce in a custom step",
             ),
         )
@@ -196,6 +196,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
         )
     step = case.compared.first_step
     rows = case.data.rows(step)
+    averages = "Keras's fit averages" if loop == "fit" else f"the {loop} averages"
     if rows % replicas:
         yield (
             "even",
@@ -205,8 +206,8 @@ def _suspects(case: Case) -> Iterator[tuple[str, Finding]]:
                 None,
                 f"the mean over {rows} rows",
                 f"the mean of the means of {replicas} replicas with different numbers of rows",
-                f"a batch of {rows} rows does not divide evenly among {replicas} replicas, and {loop} averages the "
-                "replicas' means, so a row on a replica with fewer rows counts for more; drop the remainder, or "
+                f"a batch of {rows} rows does not divide evenly among {replicas} replicas, and {averages} "
+                "the replicas' means, so a row on a replica with fewer rows counts for more; drop the remainder, or "
                 "write a custom loop that divides a sum by the number of rows in the whole batch",
             ),
         )

@@ -29,7 +29,7 @@ MOVED_RUNS = 3
 #: (keras/src/metrics/reduction_metrics.py: the dtype is ``floatx``).
 _METRICS_EPSILON = float(np.finfo(np.float32).eps)
 
-RULE = f"{ROUNDING_FACTOR:g} times the measured effect of rounding, and {ROUNDING_ULPS:g} units in the last place"
+RULE = f"{ROUNDING_FACTOR:g} times the measured effect of rounding, plus {ROUNDING_ULPS:g} units in the last place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,11 @@ class Compared:
         """One finding for each quantity: the first step, and at this step the variable that is furthest off."""
         for name, want, got in self.structure[:1]:
             kind = "missing-gradient" if name.startswith("gradient") and got == "missing" else "structure"
-            count = f"{plural(len(self.structure), 'difference')} in structure from the single-device run"
-            yield Finding(kind, name, None, want, got, count, mode=loop)
+            message = (
+                f"{plural(len(self.structure), 'value')} missing, extra or of another shape than in the single-device "
+                "run"
+            )
+            yield Finding(kind, name, None, want, got, message, mode=loop)
         groups: dict[str, list[Difference]] = {}
         for difference in self.differences:
             groups.setdefault(difference.quantity, []).append(difference)
@@ -106,7 +109,8 @@ def compare(found: History, single: History, moved: Sequence[History], epsilon: 
                 continue
             if not np.isfinite(reference).all():
                 undecided.append(
-                    f"{quantity} {name} is not finite in the single-device run, so there is nothing to compare with"
+                    f"{quantity if name == quantity else f'{quantity} {name}'} is not finite in the single-device run, "
+                    "so there is nothing to compare with"
                 )
                 continue
             from_keras = quantity == "metric" or (quantity == "loss" and found.loop == "fit")

@@ -58,7 +58,7 @@ def conclude(
         return Verdict.UNKNOWN, "no computing op was traced, so nothing is proven about where ops ran"
     return (
         Verdict.WARN if findings else Verdict.PASS,
-        passed if traced else f"{passed}; where ops ran could not be traced, so it is not proven",
+        passed if traced else f"{passed}; the ops could not be traced, so where they ran is not proven",
     )
 
 

@@ -90,7 +90,12 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
     for number, count in enumerate(history.by_worker):
         if not count:
             yield Finding(
-                "unused-device", f"worker {number}", None, f"some of {steps} steps", "none", "a worker took no step"
+                "unused-device",
+                f"worker {number}",
+                None,
+                f"at least 1 of {steps} steps",
+                "none",
+                "a worker took no step",
             )
     strays = [(name, device) for name, device in history.variable_devices if DeviceName.parse(device).job != "ps"]
     if strays:
@@ -110,7 +115,8 @@ def judge_asynchronous(history: AsynchronousHistory, serial: Sequence[float]) ->
             "value",
             f"loss of all the data after {steps} updates",
             None,
-            f"at most {bound:.4g}: the loss of one device after half as many updates, plus the spread between runs",
+            f"at most {bound:.4g}: the loss of one device after half as many updates, plus the spread of its later "
+            "losses",
             f"{after:.4g}",
             "the training made less progress than one device with half as many updates: gradients are wrong, "
             "or too old when they are applied",

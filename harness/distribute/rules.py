@@ -29,8 +29,8 @@ def judge_rows(histories: Sequence[History], data: Data) -> list[Finding]:
         )
         if len(parts) > 1 and parts[0] and all(part == parts[0] for part in parts):
             message = (
-                f"all {len(parts)} replicas were given the same {plural(len(parts[0]), 'row')}: each reads all the "
-                "data instead of its part; select the part by InputContext.input_pipeline_id"
+                f"all {len(parts)} replicas were given the same {plural(len(parts[0]), 'row')}: each replica reads "
+                "all the data instead of its part; select the part by InputContext.input_pipeline_id"
             )
         elif len(parts) > 1 and all(len(part) == want.total() for part in parts):
             message = (
@@ -177,7 +177,7 @@ def judge_collectives_of_workers(counts: Sequence[CollectiveCount], workers: int
             found = "; ".join(f"{_amount(count)} on {count.device}" for count in own)
             message = "workers run different collectives in a step"
             findings.append(
-                Finding("sync", type_, own[0].device, f"the same in {workers} workers", found, message, mode=loop)
+                Finding("sync", type_, own[0].device, f"the same in all {workers} workers", found, message, mode=loop)
             )
     return findings
 
@@ -187,5 +187,5 @@ def _short(device: str) -> str:
 
 
 def _amount(count: CollectiveCount) -> str:
-    size = "unknown size" if count.size_bytes is None else f"{count.size_bytes:,} bytes"
-    return f"{count.count} of {size}"
+    size = "size unknown" if count.size_bytes is None else f"{count.size_bytes:,} bytes in all"
+    return f"{plural(count.count, 'collective')} ({size})"

@@ -84,8 +84,8 @@ def equivalent(
     chosen = check_loops(loops)
     if devices is not None and strategy not in IN_ONE_PROCESS:
         raise UsageError(
-            f"devices={devices!r} with strategy {strategy!r}, which trains on one logical CPU in each process; remove "
-            "devices, and set workers"
+            f"devices={devices!r} with strategy {strategy!r}, which trains on one logical CPU in each process; leave "
+            "devices= out, and give workers="
         )
     spec = devices or session.devices or DEFAULT_DEVICES
     resolve(spec)

@@ -46,7 +46,7 @@ class Session(ABC):
                 tf.keras.distribution.set_distribution(None)
                 raise TrainingError(
                     f"{name} sets a keras.distribution, which Keras ignores with TensorFlow: "
-                    "everything would run on one device; remove it, and choose a strategy in "
+                    "everything would run on one device; remove the distribution, and pass a strategy to "
                     "harness.distribute.equivalent"
                 )
             if not self.model.built:
@@ -107,7 +107,8 @@ class Session(ABC):
                 add_note(error, cause)
             if is_collective_clash(cause or str(error)):
                 note = (
-                    "usually caused by a second strategy in one process, which gives its collectives the same numbers"
+                    "usually caused by a second strategy in one process, which gives its collectives the same numbers "
+                    "as the first"
                 )
                 add_note(error, note)
             raise

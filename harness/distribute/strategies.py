@@ -14,8 +14,8 @@ STRATEGIES = {
     "central_storage": "CentralStorageStrategy: the variables in one place, the work on all devices of one process",
     "multi_worker": "MultiWorkerMirroredStrategy: a copy of the variables in each of several processes",
     "parameter_server": "ParameterServerStrategy: the variables in a process of their own, updated asynchronously",
-    "dtensor_data": "DTensor, each device with its rows of the batch",
-    "dtensor_model": "DTensor, each device with its columns of the weights",
+    "dtensor_data": "DTensor: each device has its rows of the batch",
+    "dtensor_model": "DTensor: each device has its columns of the weights",
 }
 #: Those that one process can run, and whose every step must match the single-device run.
 IN_ONE_PROCESS = ("mirrored", "central_storage", "dtensor_data", "dtensor_model")

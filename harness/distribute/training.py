@@ -15,7 +15,7 @@ from harness.lazy import tf
 
 #: What ``build`` has to return, for messages.
 ACCEPTED = "a harness.distribute.Training(model, loss, optimizer, metrics=())"
-_ACCEPTED_DATA = "accepted: (x, y), or {'x': ..., 'y': ...}, of NumPy arrays with the same number of rows"
+_ACCEPTED_DATA = "accepted: (x, y), or {'x': ..., 'y': ...}, of NumPy arrays with the same number of rows, at least one"
 #: Keras dtype policies; the last two are mixed precision, which keeps the weights in float32.
 POLICIES = ("float32", "float64", "mixed_bfloat16", "mixed_float16")
 
@@ -52,12 +52,12 @@ class Training:
 def check_training(built: object, name: str) -> Training:
     """Return what the function ``name`` built. Raise TrainingError if it cannot be trained."""
     if not isinstance(built, Training):
-        raise TrainingError(f"{name} returned a {type(built).__name__}; accepted: {ACCEPTED}")
+        raise TrainingError(f"{name} returned an object of type {type(built).__name__}; accepted: {ACCEPTED}")
     if not isinstance(built.model, tf.keras.Model):
-        raise TrainingError(f"{name}: model is a {type(built.model).__name__}; accepted: a Keras model")
+        raise TrainingError(f"{name}: the model is of type {type(built.model).__name__}; accepted: a Keras model")
     if not isinstance(built.optimizer, tf.keras.optimizers.Optimizer):
         raise TrainingError(
-            f"{name}: optimizer is a {type(built.optimizer).__name__}; accepted: a Keras optimizer, such as "
+            f"{name}: the optimizer is of type {type(built.optimizer).__name__}; accepted: a Keras optimizer, such as "
             "keras.optimizers.SGD(0.1)"
         )
     if built.optimizer.built:
@@ -139,7 +139,7 @@ class Data:
         elif isinstance(data, (tuple, list)) and len(data) == 2:
             given = data
         else:
-            raise TrainingError(f"data is a {type(data).__name__}; {_ACCEPTED_DATA}")
+            raise TrainingError(f"data is of type {type(data).__name__}; {_ACCEPTED_DATA}")
         x, y = (np.asarray(part) for part in given)
         if x.dtype == object or y.dtype == object:
             raise TrainingError(f"data holds Python objects, not numbers; {_ACCEPTED_DATA}")

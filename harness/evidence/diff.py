@@ -39,7 +39,7 @@ class TraceDiff:
     def __str__(self) -> str:
         lines = [str(move) for move in self.moved]
         lines += [f"{op.name} ({op.type}) is new, on {_place(op)}" for op in self.added]
-        lines += [f"{op.name} ({op.type}) is gone, it was on {_place(op)}" for op in self.removed]
+        lines += [f"{op.name} ({op.type}) is gone; it was on {_place(op)}" for op in self.removed]
         lines += [f"{_copy(transfer)} is new" for transfer in self.transfers_added]
         lines += [f"{_copy(transfer)} is gone" for transfer in self.transfers_removed]
         return "\n".join(lines) or "no difference"

@@ -244,7 +244,7 @@ def check_complete(recording: Recording) -> None:
     plain = [step for step in recording.steps if step.type not in recording.functions and not _is_remote(step.device)]
     if plain and not recording.graphs:
         raise EvidenceError(
-            f"TensorFlow collected no graph of {plural(len(plain), 'op')} that ran, the first {plain[0].type}; stop "
+            f"TensorFlow collected no graph of {plural(len(plain), 'op')} that ran (first: {plain[0].type}); stop "
             "other tracers and profilers during the call"
         )
 

@@ -47,7 +47,9 @@ def load(path: Path) -> tuple[tuple[Op, ...], tuple[Transfer, ...]]:
         record = json.loads(path.read_text(encoding="utf-8"))
         version = record["schema_version"]
         if version > TRACE_SCHEMA_VERSION:
-            raise InvalidRecord(path, f"schema_version = {version}, newer than {TRACE_SCHEMA_VERSION}")
+            raise InvalidRecord(
+                path, f"has schema_version {version}, newer than {TRACE_SCHEMA_VERSION}: upgrade the harness"
+            )
         return tuple(map(_op, record["ops"])), tuple(map(_transfer, record["transfers"]))
     except OSError as error:
         raise InvalidRecord(path, error.strerror or str(error)) from error

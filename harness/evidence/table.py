@@ -25,7 +25,7 @@ def table(evidence: Evidence) -> Group:
     hidden = sum(op.device is None for op in evidence.ops)
     if hidden:
         parts.append(
-            Text(f"{plural(hidden, 'op')} without evidence: removed by TensorFlow's optimizer, or run inside tf.data")
+            Text(f"{plural(hidden, 'op')} on no known device: removed by TensorFlow's optimizer, or run inside tf.data")
         )
     open_ones = sum(op.branch is not None and op.device is not None for op in evidence.ops)
     if open_ones:

@@ -99,7 +99,7 @@ class Trace:
         from harness.evidence.diff import diff
 
         if not isinstance(other, Trace):
-            raise EvidenceError(f"diff: other={other!r}; accepted: a trace, which harness.trace returns")
+            raise EvidenceError(f"diff: other={other!r}; accepted: a trace, as returned by harness.trace")
         return diff(self, other)
 
     def table(self) -> Group:

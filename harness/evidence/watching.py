@@ -82,7 +82,9 @@ def watched(observer: Observer) -> Iterator[None]:
     context = private.context.context()
     context.ensure_initialized()
     if not context.executing_eagerly():
-        raise EvidenceError("trace was called inside a tf.function; call it outside, and give it the tf.function")
+        raise EvidenceError(
+            "harness.trace was called inside a tf.function; call harness.trace outside, and give it the tf.function"
+        )
     if not _watching.acquire(blocking=False):
         raise EvidenceError("a trace is already being recorded in this process; record one at a time")
     with ExitStack() as undo:
@@ -142,8 +144,8 @@ def _check_collecting(runtime: Runtime) -> None:
     require_hosts()
     if not any(node.op == "StringFormat" for graph in runtime.collected() for node in graph.before.node):
         raise EvidenceError(
-            "TensorFlow stopped collecting graphs while the function ran, so that evidence is missing; "
-            "stop other tracers and profilers during the call, such as tf.summary.trace_on"
+            "TensorFlow stopped collecting graphs while the function ran, so evidence is missing; stop other "
+            "tracers and profilers, such as tf.summary.trace_on, during the call"
         )
 
 

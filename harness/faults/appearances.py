@@ -59,7 +59,7 @@ def _softmax_outside(t: Towers, x: Any, label: Any) -> Any:
 FAULTS = (
     Fault(
         "P03-device-of-a-result",
-        ".device names a device that computed nothing",
+        "the `device` attribute of a result names a device that computed nothing",
         "tensorflow 41307",
         _device_of_a_result,
         "no op of the program ran on",

@@ -71,7 +71,7 @@ _MEANS = "mean of means of uneven shards"
 FAULTS = (
     Fault(
         "V02-rest-to-the-last",
-        "mean of means, the last shard longer",
+        "mean of means, with a longer last shard",
         "public code",
         slip(
             lambda _, x: tf.reduce_mean(x),
@@ -102,21 +102,21 @@ FAULTS = (
     ),
     Fault(
         "V07-own-batch-size",
-        "compute_average_loss without the global size",
+        "compute_average_loss without global_batch_size",
         "tensorflow 48875",
         _average_loss(None),
         _MEANS,
     ),
     Fault(
         "V07-partial-batch",
-        "compute_average_loss with the size of a full batch",
+        "compute_average_loss with the size of a full batch, for a partial batch",
         "tensorflow 48875",
         _average_loss(16),
-        "divided by 16 rows, but the batch has 11",
+        "divided by 16, but the batch has 11 rows",
     ),
     Fault(
         "G01-summed-gradients",
-        "gradients of means added up",
+        "gradients of means added up instead of averaged",
         "tensorflow 25806",
         slip(Towers.step, _gradients_summed, Towers.mean_step),
         "summed over <n> shards, but each shard's value is a mean",

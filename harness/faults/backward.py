@@ -101,10 +101,10 @@ FAULTS = (
         _towers(_colocated_by_hand),
         _AWAY,
     ),
-    Fault("P01-one-tape", "a training step with one tape", "tensorflow 54460", _steps(), _AWAY),
+    Fault("P01-one-tape", "one tape around all towers, in a training step", "tensorflow 54460", _steps(), _AWAY),
     Fault(
         "P01-last-scope",
-        "gradient taken in the last scope",
+        "gradient taken in the last tower's scope",
         "tensorflow 54460",
         _steps(partial(_one_tape, late=True)),
         _AWAY,

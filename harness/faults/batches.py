@@ -12,7 +12,7 @@ from harness.faults.slips import UNUSED, Towers, slip
 from harness.lazy import tf
 
 _NOT_ROW_WISE = "not row-wise"
-_NO_MEAN = "averaged over shards, but it is not a mean over rows"
+_NO_MEAN = "averaged over shards, but in the reference it is not a mean over rows"
 
 
 def _per_shard(fn: Callable[[Any], Any], *found: str) -> Callable[[Devices], Case]:
@@ -191,43 +191,107 @@ def _best(t: Towers, x: Any, own: int) -> Any:
 
 
 FAULTS = (
-    Fault("V18-batch-softmax", "softmax over the batch", "public code", _per_shard(_softmax), _NOT_ROW_WISE),
-    Fault("V18-rank", "rank within the batch, integers", "public code", _per_shard(_rank), _NOT_ROW_WISE),
-    Fault("V18-argmax", "argmax over the batch", "public code", _per_shard(_argmax, "shape"), _NOT_ROW_WISE),
-    Fault("V18-sort", "sort of the batch", "public code", _per_shard(_sort), _NOT_ROW_WISE),
-    Fault("V18-negatives", "in-batch negatives", "public code", _per_shard(_contrast), _NOT_ROW_WISE),
-    Fault("V18-running-sum", "a running sum over the rows", "own attack", _per_shard(_running_sum), _NOT_ROW_WISE),
     Fault(
-        "V18-scaled-by-largest", "scaled by the largest row", "public code", _per_shard(_largest_is_one), _NOT_ROW_WISE
+        "V18-batch-softmax",
+        "softmax over each shard instead of the batch",
+        "public code",
+        _per_shard(_softmax),
+        _NOT_ROW_WISE,
+    ),
+    Fault(
+        "V18-rank",
+        "rank (an integer) within each shard instead of the batch",
+        "public code",
+        _per_shard(_rank),
+        _NOT_ROW_WISE,
+    ),
+    Fault(
+        "V18-argmax",
+        "argmax over each shard instead of the batch",
+        "public code",
+        _per_shard(_argmax, "shape"),
+        _NOT_ROW_WISE,
+    ),
+    Fault(
+        "V18-sort",
+        "rows sorted within each shard instead of the batch",
+        "public code",
+        _per_shard(_sort),
+        _NOT_ROW_WISE,
+    ),
+    Fault(
+        "V18-negatives", "in-batch negatives from the shard alone", "public code", _per_shard(_contrast), _NOT_ROW_WISE
+    ),
+    Fault(
+        "V18-running-sum",
+        "a running sum over the rows that starts again in each shard",
+        "made up for this list",
+        _per_shard(_running_sum),
+        _NOT_ROW_WISE,
+    ),
+    Fault(
+        "V18-scaled-by-largest",
+        "scaled by the largest value in the shard instead of the batch",
+        "public code",
+        _per_shard(_largest_is_one),
+        _NOT_ROW_WISE,
     ),
     Fault(
         "V18-row-numbers",
-        "row numbers within the shard",
+        "rows numbered within each shard instead of the batch",
         "public code",
         _per_shard(_numbered),
         _NOT_ROW_WISE,
     ),
-    Fault("V18-unit-length", "the batch scaled to length 1", "public code", _per_shard(_unit_length), _NOT_ROW_WISE),
-    Fault("V18-clipped", "the norm of the batch clipped", "public code", _per_shard(_clipped), _NOT_ROW_WISE),
+    Fault(
+        "V18-unit-length",
+        "each shard scaled to length 1, instead of the batch",
+        "public code",
+        _per_shard(_unit_length),
+        _NOT_ROW_WISE,
+    ),
+    Fault(
+        "V18-clipped",
+        "the norm of each shard clipped, instead of that of the batch",
+        "public code",
+        _per_shard(_clipped),
+        _NOT_ROW_WISE,
+    ),
     Fault(
         "V18-best-rows",
-        "the rows of the batch with the largest values",
+        "the rows with the largest values in each shard instead of the batch",
         "public code",
         _per_shard(_best_rows, "shape"),
         _NOT_ROW_WISE,
     ),
-    Fault("V18-centred", "the mean of the batch subtracted", "public code", _per_shard(_centred), _NOT_ROW_WISE),
-    Fault("V18-differences", "differences of neighbouring rows", "own attack", _per_shard(_differences), _NOT_ROW_WISE),
+    Fault(
+        "V18-centred",
+        "the mean of the shard subtracted instead of that of the batch",
+        "public code",
+        _per_shard(_centred),
+        _NOT_ROW_WISE,
+    ),
+    Fault(
+        "V18-differences",
+        "differences of neighbouring rows taken within each shard",
+        "made up for this list",
+        _per_shard(_differences),
+        _NOT_ROW_WISE,
+    ),
     Fault("V17-mean-of-variances", "variances averaged over shards", "public code", _averaged(_covariance), _NO_MEAN),
     Fault("V17-mean-of-maxima", "maxima averaged over shards", "public code", _averaged(_largest), _NO_MEAN),
     Fault(
-        "V17-mean-of-perplexities", "perplexities averaged", "transformers PR 6998", _averaged(_perplexity), _NO_MEAN
+        "V17-mean-of-perplexities",
+        "perplexities averaged over shards",
+        "transformers PR 6998",
+        _averaged(_perplexity),
+        _NO_MEAN,
     ),
-    Fault("V17-mean-of-ratios", "ratios averaged", "transformers PR 6998", _averaged(_ratio), _NO_MEAN),
+    Fault("V17-mean-of-ratios", "ratios averaged over shards", "transformers PR 6998", _averaged(_ratio), _NO_MEAN),
     Fault("V17-mean-of-norms", "norms averaged over shards", "public code", _averaged(_norm), _NO_MEAN),
     Fault(
         "V30-empty-shard",
-        "the mean of a shard without rows",
+        "the mean of an empty shard",
         "public code",
         slip(Towers.loss, _first_empty, _only_full, rows=lambda count: count - 1),
         "shard .*(empty|no rows|without rows)",
@@ -237,18 +301,18 @@ FAULTS = (
         "counts of the last shard alone",
         "public code",
         slip(_counts, _last_counts, _all_counts, inputs=_words, also=UNUSED),
-        r"counts shard \d+ .* alone",
+        r"includes only shard \d+ .* lost",
     ),
     Fault(
         "V32-bias-in-each-part",
-        "features split, and the bias added in each part",
-        "own attack",
+        "features split, and the bias added to each part",
+        "made up for this list",
         slip(_product, _bias_in_each, _bias_once, inputs=_features),
         "counted <n> times",
     ),
     Fault(
         "V33-row-number-in-shard",
-        "the number of a row within its shard instead of the batch",
+        "argmax gives the number of a row within its shard instead of the batch",
         "public code",
         slip(_position, _position_in_shard, _position_in_batch),
         "not row-wise|within (its|the) shard",

@@ -63,10 +63,26 @@ def _last_gradient_late(t: Towers, x: Any, *, late: bool) -> Any:
 _WORDS = "(not the shard's|outside of the shard's device scope)"
 
 FAULTS = (
-    Fault("P19-in-a-function", "another device in a tf.function", "public code", elsewhere(_in_a_function), _WORDS),
-    Fault("P19-in-a-loop", "another device in a while_loop", "public code", elsewhere(_in_a_loop), _WORDS),
-    Fault("P19-in-a-case", "another device in a switch_case", "public code", elsewhere(_in_a_case), _WORDS),
-    Fault("P19-in-a-helper", "another device in a helper function", "public code", elsewhere(_in_a_helper), _WORDS),
+    Fault(
+        "P19-in-a-function",
+        "a layer on the wrong device, in a tf.function",
+        "public code",
+        elsewhere(_in_a_function),
+        _WORDS,
+    ),
+    Fault(
+        "P19-in-a-loop", "a layer on the wrong device, in a while_loop", "public code", elsewhere(_in_a_loop), _WORDS
+    ),
+    Fault(
+        "P19-in-a-case", "a layer on the wrong device, in a switch_case", "public code", elsewhere(_in_a_case), _WORDS
+    ),
+    Fault(
+        "P19-in-a-helper",
+        "a layer on the wrong device, in a helper function",
+        "public code",
+        elsewhere(_in_a_helper),
+        _WORDS,
+    ),
     Fault(
         "P20-scope-reset",
         "tf.device(None) in a helper function",
@@ -83,7 +99,7 @@ FAULTS = (
     ),
     Fault(
         "P22-last-gradient-late",
-        "the gradient of one tower taken after its scope",
+        "the gradient of one tower taken after its scope has ended",
         "tensorflow 54460",
         slip(
             Towers.step,

@@ -91,7 +91,7 @@ def _lazy_slots(devices: Devices) -> Case:
 FAULTS = (
     Fault(
         "M03-gradients-of-another-member",
-        "each member of an ensemble is trained with the gradients of the next",
+        "each member of an ensemble is trained with the gradients of the next member",
         "a slip in a loop over models and gradients: every member learns from another's data",
         _anothers_gradients,
         "gradients? of (another|the next) member|another member",

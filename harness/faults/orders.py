@@ -178,7 +178,7 @@ FAULTS = (
     ),
     Fault(
         "V22-strided",
-        "rows dealt out in turn, and concatenated",
+        "rows dealt out in turn, but joined shard after shard",
         "public code",
         slip(Towers.model, _strided, _dealt),
         "joined in a different order",
@@ -192,7 +192,7 @@ FAULTS = (
     ),
     Fault(
         "V22-labels-of-another",
-        "the labels of another shard",
+        "rows paired with the labels of another shard",
         "public code",
         slip(_labels, _labels_of_another, _labels_right, inputs=_xy),
         "Y .*(shifted|of another|different rows)",
@@ -249,14 +249,14 @@ FAULTS = (
     Fault(
         "V26-half-precision",
         "all towers in half precision",
-        "own attack",
+        "made up for this list",
         slip(Towers.model, _half, Towers.joined_model),
         "computes in float16 instead of float32",
     ),
     Fault(
         "V26-compressed-sum",
         "partial sums sent as bfloat16",
-        "own attack",
+        "made up for this list",
         slip(_sum, _compressed, _summed),
         "bfloat16",
     ),
@@ -293,6 +293,6 @@ FAULTS = (
         "the loss of the first tower alone",
         "public code",
         slip(Towers.loss, _first_alone, Towers.mean_loss, also=UNUSED),
-        "counts shard 0 .* alone",
+        "includes only shard 0 .* lost",
     ),
 )

@@ -60,7 +60,7 @@ def _rows_of_64(count: int) -> dict[str, Any]:
 FAULTS = (
     Fault(
         "V21-long-sum",
-        "a different order of summation, and 1 part in 1,000 lost",
+        "1 part in 1,000 lost from a sum in a different order",
         "tensorflow 2732",
         _sum(sample(1000, 3) + 1, 1e-3),
         r"0\.999 times",
@@ -89,7 +89,7 @@ FAULTS = (
     ),
     Fault(
         "V21-one-element",
-        "one element of many wrong by 1e-3",
+        "one of many elements wrong by 1 part in 1,000",
         "tensorflow 2732",
         slip(_product, _one_element_wrong, _products, inputs=_rows_of_64),
         r"1 of \d+ elements differ",
@@ -97,7 +97,7 @@ FAULTS = (
     Fault(
         "V21-coarse-tower",
         "one tower in half precision",
-        "own attack",
+        "made up for this list",
         slip(_product, _last_coarse, _products, inputs=_rows_of_64),
         "computes in float16 instead of float32",
     ),

@@ -101,7 +101,7 @@ _LIKE_A_BATCH = "Every row of the result needs all of table"
 FAULTS = (
     Fault(
         "V05-joined-side-by-side",
-        "results joined along features",
+        "results joined along the feature axis",
         "public code",
         slip(Towers.model, _side_by_side, Towers.joined_model, "shape"),
         "joined along axis 1",
@@ -120,21 +120,21 @@ FAULTS = (
     ),
     Fault(
         "V05-split-features",
-        "softmax split along its own axis",
+        "softmax split along the axis that it normalises",
         "public code",
         _along_axis_1(lambda x: tf.nn.softmax(x), lambda count: {"x": sample(2 * count, 2 * count)}),
         _ALONG_1,
     ),
     Fault(
         "V05-split-time",
-        "running sum split along time",
+        "running sum split along the time axis",
         "public code",
         _along_axis_1(_running_sum, lambda count: {"x": sample(count, 3 * count)}),
         _ALONG_1,
     ),
     Fault(
         "V05-split-image-rows",
-        "convolution split along height, float16",
+        "convolution split along the image height, in float16",
         "public code",
         _along_axis_1(_convolution, _images),
         _ALONG_1,
@@ -142,7 +142,7 @@ FAULTS = (
     Fault(
         "V18-batch-statistics", "batch normalisation per shard", "tensorflow 7439", _batch_statistics, "not row-wise"
     ),
-    Fault("V19-table", "make_parallel without broadcast", "public code", _split_table, _LIKE_A_BATCH),
+    Fault("V19-table", "make_parallel without `broadcast` for a table", "public code", _split_table, _LIKE_A_BATCH),
     Fault(
         "V19-table-by-hand",
         "a table split like a batch",

@@ -135,7 +135,7 @@ FAULTS = (
     ),
     Fault(
         "P12-one-of-two-outputs",
-        "one output joined in the scope",
+        "one of two outputs joined in the last tower's scope",
         "public code",
         _late(
             _two_outputs,
@@ -153,7 +153,7 @@ FAULTS = (
     ),
     Fault(
         "P14-after-a-function",
-        "an op after a nested function",
+        "an op outside of the scope, after a nested function",
         "public code",
         _after_a_function,
         "outside of the shard's device scope.*Softmax",

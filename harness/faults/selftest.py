@@ -96,7 +96,7 @@ class Tried:
             return f"ended in an error: {self.error}"
         parts = [f"missed ({', '.join(self.missed)})"] if self.missed else ["found"]
         parts += [f"false alarm on the twin ({', '.join(self.accused)})"] if self.accused else []
-        parts += ["twin not proven"] if self.undecided else []
+        parts += ["twin neither passed nor failed"] if self.undecided else []
         parts += [f"also gives {', '.join(self.unexpected)}"] if self.unexpected else []
         parts += [f"cause {self.cause}"] if not self.missed else []
         parts += ["first op not named"] if self.origin and not self.origin_named else []
@@ -295,7 +295,7 @@ def self_test(spec: str, faults: Sequence[Fault[Planted]], logs: Path) -> Genera
                 if isinstance(message, Answer):
                     tried.append(TypeAdapter(Tried).validate_python(message.value))
                 else:
-                    tried.append(_lost(fault, f"its process {how}; see {files.log}"))
+                    tried.append(_lost(fault, f"the process of the self-test {how}; see {files.log}"))
                 yield tried[-1]
                 if not isinstance(message, Answer):
                     break

@@ -82,14 +82,14 @@ def _early_in_the_last(t: Towers, x: Any) -> Any:
 FAULTS = (
     Fault(
         "S02-drifting-copies",
-        "copies updated with their own gradients",
+        "each copy of the weights updated with its own gradients alone",
         "public code",
         _drifting_copies,
         "each shard takes a training step of its own",
     ),
     Fault(
         "G04-stale-copy",
-        "a copy made outside of the tape",
+        "a copy of the weights made outside of the tape",
         "public code",
         _stale_copy,
         "gets no gradient: the program never reads it",

@@ -49,11 +49,11 @@ def _one_more(devices: Devices) -> Case:
 _NOT_MEANT = "names a device that the program must not use"
 
 FAULTS = (
-    Fault("C06-strategy-takes-all", "MirroredStrategy() takes all devices", "seeds", _takes_all, _NOT_MEANT),
+    Fault("C06-strategy-takes-all", "MirroredStrategy() takes all devices", "example programs", _takes_all, _NOT_MEANT),
     Fault(
         "C06-one-device-more",
         "an op runs on a device that the program should not use",
-        "own attack",
+        "made up for this list",
         _one_more,
         _NOT_MEANT,
     ),

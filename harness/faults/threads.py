@@ -73,14 +73,14 @@ def _late_gradient(t: Towers, x: Any) -> Any:
 FAULTS = (
     Fault(
         "P13-eager",
-        "threads without the scope of their caller",
+        "threads that do not inherit the device scope of their caller",
         "tensorflow 44487",
         _threads(Towers.model),
         "no op of the program ran on",
     ),
     Fault(
         "P13-function",
-        "threads that call one tf.function",
+        "threads that call one tf.function, and do not inherit the device scope of their caller",
         "tensorflow 44487",
         _function_in_threads,
         "no op of the program ran on",

@@ -77,7 +77,7 @@ FAULTS = (
     ),
     Fault(
         "P17-rare-branch",
-        "a rare branch on device 0",
+        "a rarely taken branch on device 0",
         "public code",
         elsewhere(_rare_branch, modes=("graph",)),
         _NOT_THE_SHARDS,

@@ -93,8 +93,8 @@ FAULTS = (
     ),
     Fault(
         "S01-applied-to-what-nobody-named",
-        "the optimizer is applied once per shard, to weights not passed as variables",
-        "own attack",
+        "the optimizer is applied once per shard, to weights that are not passed in `variables`",
+        "made up for this list",
         _applied_to_what_nobody_named,
         "optimizer is applied <n> times, once for each shard",
     ),
@@ -107,7 +107,7 @@ FAULTS = (
             lambda t, x: t.mean(lambda part: tf.sqrt(_mean_square(part)), x),
             lambda t, x: tf.sqrt(t.mean(_mean_square, x)),
         ),
-        "averaged over shards, but it is not a mean over rows",
+        "averaged over shards, but in the reference it is not a mean over rows",
     ),
     Fault(
         "V17-mean-of-masked-means",
@@ -119,6 +119,6 @@ FAULTS = (
             lambda t, x: tf.math.divide(*t.sum(_masked, x)),
             inputs=_half_masked,
         ),
-        "averaged over shards, but it is not a mean over rows",
+        "averaged over shards, but in the reference it is not a mean over rows",
     ),
 )

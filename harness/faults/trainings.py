@@ -235,7 +235,7 @@ _CUSTOM = ("custom",)
 FAULTS = (
     _training(
         "T01-scalar-loss",
-        "a loss that is one number whatever the rows",
+        "a loss that is one number for all rows, not one for each row",
         "tensorflow 55321, keras 16285",
         scalar_loss,
         loss_per_row,
@@ -247,11 +247,11 @@ FAULTS = (
         "keras PR 20609",
         added_sum,
         added_mean,
-        r"layer activity.*divided by the number of replicas \(<n>\)",
+        r"layer activity.*divides layer losses by the number of replicas \(<n>\)",
     ),
     _training(
         "T03-clipped",
-        "clipnorm clips the gradients of each replica",
+        "clipnorm clips the gradients of each replica, not their sum",
         "tensorflow 33929",
         clipped,
         hardly_clipped,
@@ -281,7 +281,7 @@ FAULTS = (
     _training(
         "T06-misses-an-update",
         "a replica misses an update",
-        "own attack",
+        "made up for this list",
         misses_an_update,
         clean,
         "missed an update",
@@ -292,7 +292,7 @@ FAULTS = (
     _training(
         "T07-same-rows",
         "every replica reads the same rows",
-        "seeds",
+        "example programs",
         reads_the_same,
         reads_its_part,
         "all <n> replicas were given the same",
@@ -302,8 +302,8 @@ FAULTS = (
     ),
     _training(
         "T08-a-batch-each",
-        "every replica reads a whole batch",
-        "seeds",
+        "every replica reads a whole batch instead of its part",
+        "example programs",
         reads_a_batch_each,
         reads_its_part,
         "the batch grows with the number of devices",
@@ -313,7 +313,7 @@ FAULTS = (
     ),
     _training(
         "T09-mean-of-own-rows",
-        "each replica's loss is a mean over its own rows",
+        "each replica's loss is a mean over its own rows, and gradients are added up",
         "tensorflow 25806",
         mean_of_own_rows,
         applied_once,
@@ -322,7 +322,7 @@ FAULTS = (
     ),
     _training(
         "T10-exchanged-twice",
-        "gradients added up by hand and by the optimizer",
+        "gradients added up twice: by hand, and again by the optimizer",
         "public code",
         exchanged_twice,
         applied_once,

@@ -201,7 +201,7 @@ FAULTS = (
     Fault(
         "S07-read-before",
         "the towers read values from before the update",
-        "own attack",
+        "made up for this list",
         slip(_read_late, _read_before, _read_after, variables=_state),
         "from before their update",
     ),
@@ -222,7 +222,7 @@ FAULTS = (
     Fault(
         "S08-applied-twice",
         "a step that is applied twice",
-        "own attack",
+        "made up for this list",
         slip(_train_alone, _applied_twice, _train_right, variables=trained),
         "(2 times|twice)",
     ),

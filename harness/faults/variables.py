@@ -101,7 +101,13 @@ _AT_VARIABLE = "TensorFlow runs a lookup on its variable's device.*ResourceGathe
 FAULTS = (
     Fault("P09-first-call", "a variable made by the first call", "public code", _lazy(_Lazy, "eager"), _FIRST),
     Fault("P09-first-trace", "a variable made while a graph is built", "public code", _lazy(_Lazy, "graph"), _FIRST),
-    Fault("P09-unbuilt-layer", "a Keras layer that is not built", "public code", _lazy(_keras_layer, "eager"), _FIRST),
+    Fault(
+        "P09-unbuilt-layer",
+        "a Keras layer that is built by its first call",
+        "public code",
+        _lazy(_keras_layer, "eager"),
+        _FIRST,
+    ),
     Fault(
         "P11-embedding-lookup",
         "embedding_lookup runs on the device of its table",
@@ -118,7 +124,7 @@ FAULTS = (
     ),
     Fault(
         "P11-table-on-the-last",
-        "the table is on the last device",
+        "embedding_lookup in a table on the last device",
         "tensorflow 30537",
         _lookup(_embedding, -1),
         _AT_VARIABLE,

@@ -27,7 +27,9 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
     machine = cast("Machine | None", context.machine)
     if machine is None:
         return CheckOutcome(
-            Verdict.UNKNOWN, "no machine was given, so no hardware was exercised", "run it with `harness validate`"
+            Verdict.UNKNOWN,
+            "no machine was given, so no hardware was exercised",
+            "run this check with `harness validate`",
         )
     if not machine.cards and not machine.present:
         return CheckOutcome(

@@ -28,7 +28,8 @@ class ChangedBits:
         return self.elements > 0
 
     def __str__(self) -> str:
-        return f"{plural(self.elements, 'element')}, {plural(self.bits, 'bit')}, the first at element {self.first}"
+        elements, bits = plural(self.elements, "wrong element"), plural(self.bits, "wrong bit")
+        return f"{elements}, {bits}, the first at element {self.first}"
 
 
 def changed_bits(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> ChangedBits:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.hardware.finding import LINK, REPLACE, finding
+from harness.hardware.finding import HOST_MEMORY, LINK, REPLACE, finding
 from harness.records import Card, Finding
 
 #: 0.975 quantile of the normal distribution: two-sided intervals of 95 %.
@@ -178,7 +178,7 @@ def computing_findings(
                 if each.sure
                 else "but there were too few trials to tell whether the device or its shard index is the cause"
             )
-            sure = "no other device to compare with" if len(cards) == 1 else sure
+            sure = "with no other device to compare it with" if len(cards) == 1 else sure
             message, step = f"computes wrong results {rate}, {sure}; {details.get(each.card or '', '')}", REPLACE
         elif each.kind == "index":
             where = subject = f"index {each.index}"
@@ -225,7 +225,7 @@ def copying_findings(
             expected="the data that was sent",
             found=rate,
             message=message,
-            next_step=LINK if each.kind == "pair" else REPLACE,
+            next_step=REPLACE if each.kind != "pair" else LINK if cards[label].is_gpu else HOST_MEMORY,
             pair=(each.source or "", label) if each.kind == "pair" else None,
         )
 

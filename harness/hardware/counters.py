@@ -27,20 +27,20 @@ LOST = (
     "read the kernel's log (dmesg | grep -i xid), power the node off and on, reseat the card, and replace it if it is "
     "lost again"
 )
-_LINK = "reseat the card and its riser or cable: a link that replays loses bandwidth and then fails"
+_LINK = "reseat the card and its riser or cable: a link that must resend packets loses bandwidth and may fail"
 _NVLINK = "look at nvidia-smi nvlink -e, and reseat the card or its bridge"
 #: What NVIDIA's catalogue of Xid errors advises.
 _XID_STEPS = {
-    48: f"{RESET}: it has an uncorrectable memory error",
-    63: f"{RESET}: a row of its memory is waiting to be remapped",
+    48: f"{RESET}: the card has an uncorrectable memory error",
+    63: f"{RESET}: a row of the card's memory is waiting to be remapped",
     64: REPLACE,
     74: _NVLINK,
     79: LOST,
     92: WATCH,
     94: RESET,
     95: RESET,
-    119: f"{RESET}: its firmware (GSP) does not answer",
-    120: f"{RESET}: its firmware (GSP) failed",
+    119: f"{RESET}: the card's firmware (GSP) does not answer",
+    120: f"{RESET}: the card's firmware (GSP) failed",
     140: RESET,
 }
 #: What programs cause too: an illegal instruction or address, a channel that was stopped. They say little of a card.
@@ -106,13 +106,13 @@ def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding
             expected="no uncorrected errors",
             found=f"{before:,}",
             message=f"has counted {plural(before, 'uncorrected memory error')} since the driver was loaded",
-            next_step=f"{RESET}; if more follow, {REPLACE}",
+            next_step=f"{RESET}; if the card counts more uncorrected errors, {REPLACE}",
             severity=Verdict.WARN,
         )
 
 
 def judge_silence(card: Card, error: str, when: str = "") -> Finding:
-    """Report a card that answered the driver before. ``when`` is a text such as `` during memory``."""
+    """Report a card that answered the driver before. ``when`` is a text such as `` during the check 'memory'``."""
     return finding(
         "missing-device",
         card,

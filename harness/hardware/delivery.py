@@ -51,11 +51,11 @@ def _of_memory(machine: Machine, sent: Buffer, source: str, target: str, pattern
     written = machine.fill(target, size, pattern)
     there = machine.mismatch(written, pattern)
     if there.count:
-        return judge_pattern(cards[target], pattern, "of the copy test, written again", 0, there)
+        return judge_pattern(cards[target], pattern, "of the copy test when written there without a copy", 0, there)
     for label in (source, target):
         made = _made(machine, label, min(size, _MOST_BYTES), pattern)
         if made.count:
-            return judge_pattern(cards[label], pattern, "of the copy test, written again", 0, made)
+            return judge_pattern(cards[label], pattern, "of the copy test when written there without a copy", 0, made)
     return None
 
 

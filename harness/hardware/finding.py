@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from harness.records import Card, Finding, Verdict
 
 FREE_MEMORY = (
-    "look for another process that holds the memory (on a GPU: nvidia-smi), and stop that process; if there is none, "
-    "reset the GPU"
+    "look for another process that holds the memory and stop it (on a GPU: nvidia-smi lists such processes; if there "
+    "is none, reset the GPU)"
 )
 RESET = "stop the programs that use it and reset it (nvidia-smi --gpu-reset), or reboot the node"
-WATCH = "watch its error count (nvidia-smi -q -d ECC), and replace the card if the count grows faster"
+WATCH = "watch its error count (nvidia-smi -q -d ECC), and replace the card if errors become more frequent"
 LINK = (
     "look at nvidia-smi topo -m, at ACS and IOMMU in the BIOS (peer copies need them off), and at the bridge between "
     "the two devices"
 )
+HOST_MEMORY = "test the host's memory (ECC, memtest)"
 REPLACE = "take it out of service, run its vendor's diagnostic (for a GPU: dcgmi diag -r 3), and have it replaced"
 
 

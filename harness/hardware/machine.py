@@ -108,8 +108,9 @@ class PairLink:
     def __str__(self) -> str:
         if not self.nvlinks:
             return self.way
-        rate = f" of {self.link_gbs:.4g} GB/s" if self.link_gbs else ""
-        return f"{self.nvlinks} NVLink{'s' if self.nvlinks > 1 else ''}{rate}"
+        several = self.nvlinks > 1
+        rate = f" of {self.link_gbs:.4g} GB/s{' each' if several else ''}" if self.link_gbs else ""
+        return f"{self.nvlinks} NVLink{'s' if several else ''}{rate}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ _DATE = r"^\d{4}(-\d{2}(-\d{2})?)?$"
 class SourceTable(Table):
     """``[sources.NAME]``: a source of figures."""
 
-    title: str = Field(min_length=1, description="a string: the title of the document")
-    date: str = Field(pattern=_DATE, description="a string: 'YYYY', 'YYYY-MM' or 'YYYY-MM-DD'")
+    title: str = Field(min_length=1, description="a string (the title of the document)")
+    date: str = Field(pattern=_DATE, description="'YYYY', 'YYYY-MM' or 'YYYY-MM-DD' (a string)")
 
 
 class FigureTable(Table):
@@ -42,10 +42,10 @@ class FigureTable(Table):
 
     figure: str = Field(description=_FIGURES)
     value: float = Field(gt=0, description="a number above 0, in the unit of the figure")
-    source: str = Field(description="the name of one of [sources]")
+    source: str = Field(description="the NAME of a table [sources.NAME]")
     low: float = Field(gt=0, le=1, description="a number above 0 and at most 1")
     high: float = Field(default=1.05, ge=1, le=10, description="a number from 1 to 10")
-    note: str = Field(default="", description="a string: where low and high come from")
+    note: str = Field(default="", description="a string (where low and high come from)")
 
 
 class HardwareDocument(Table):
@@ -90,9 +90,10 @@ def read_hardware_document(path: Path, text: str) -> HardwareDocument:
             accepted = _FIGURES + did_you_mean(each.figure, FIGURE_UNITS)
             raise InvalidProfile(path, f"{place}.figure", each.figure, accepted)
         if each.figure in seen:
-            raise InvalidProfile(path, f"{place}.figure", each.figure, "each figure once")
+            raise InvalidProfile(path, f"{place}.figure", each.figure, "each figure only once")
         seen.add(each.figure)
         if each.source not in document.sources:
-            known = ", ".join(document.sources) or "none: add a table [sources.NAME] with title and date"
-            raise InvalidProfile(path, f"{place}.source", each.source, f"the name of one of the sources: {known}")
+            known = ", ".join(f"'{name}'" for name in document.sources)
+            accepted = f"{known} (the sources of this file)" if known else "the NAME of a table [sources.NAME]; add one"
+            raise InvalidProfile(path, f"{place}.source", each.source, accepted)
     return document

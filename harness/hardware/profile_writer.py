@@ -42,7 +42,7 @@ def profile_text(name: str, matches: Sequence[str], rates: Sequence[Rate], *, da
             'source = "measured"',
             f"low = {low}",
             f"high = {high}",
-            f"note = {_quoted(f'{unit}; the median of the times gives {_number(rate.median)}')}",
+            f"note = {_quoted(f'{unit}, from the fastest time; from the median time: {_number(rate.median)}')}",
         ]
     return "\n".join(lines) + "\n"
 

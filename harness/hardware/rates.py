@@ -51,12 +51,16 @@ LINK_SHARE = 0.5
 _ABOVE_PEAK = 1.05
 
 SLOW = (
-    "look at its clocks, temperature and power (check 'sustained-load') and at its link (check 'copies'), then swap it "
-    "with another one: if the slowness moves with the card, the card is faulty"
+    "look at its clocks, temperature and power (check 'sustained-load') and at its link (check 'copies'); if they show "
+    "no cause, swap it with another card: if the slowness moves with this card, this card is faulty"
+)
+SLOW_CPU = (
+    "look for other programs that use the CPU, and look at the CPU's clock and temperature (check 'sustained-load')"
 )
 TOO_FAST = (
-    "do not trust its times or results: work was skipped, or the clock or the profile is wrong; compare the name in "
-    "nvidia-smi -L with the profile, and run the checks 'software' and 'arithmetic' again"
+    "do not trust the measured times and results: work was skipped, or the host's clock or the reference value is "
+    "wrong; if the value is from a profile, compare the profile's name with the device's (on a GPU: nvidia-smi -L); "
+    "then run the checks 'software' and 'arithmetic' again"
 )
 
 
@@ -172,13 +176,17 @@ def rate_finding(offence: Offence) -> Finding:
         figure.name,
         expected=offence.expected,
         found=amount(figure.value, figure.unit),
-        message=f"is {'impossibly fast' if offence.too_fast else 'too slow'}: {figure.name} "
+        message=f"is {'impossibly fast' if offence.too_fast else 'too slow'}: {figure.name} at "
         f"{amount(figure.value, figure.unit)}, {share:.0%} of {amount(reference.value, figure.unit)} "
         f"({reference.source})",
-        next_step=TOO_FAST if offence.too_fast else SLOW,
+        next_step=TOO_FAST if offence.too_fast else _slow_step(offence.card),
         severity=offence.severity,
         subject=figure.name,
     )
+
+
+def _slow_step(card: Card) -> str:
+    return SLOW if card.is_gpu else SLOW_CPU
 
 
 def judge_drift(rates: Sequence[float], card: Card) -> Finding | None:
@@ -194,10 +202,10 @@ def judge_drift(rates: Sequence[float], card: Card) -> Finding | None:
         "rate",
         card,
         "drift under load",
-        expected=f"at least {least:.0%} of the first rate",
+        expected=f"at least {least:.0%} of the rate at the start",
         found=f"{share:.0%}",
         message=f"slowed down under load from {amount(before, 'GFLOP/s')} to {amount(after, 'GFLOP/s')}",
-        next_step=SLOW,
+        next_step=_slow_step(card),
         severity=Verdict.FAIL if card.is_gpu and share < DRIFT.fail_below else Verdict.WARN,
         subject="drift",
     )
@@ -354,5 +362,7 @@ def _scope(figures: Sequence[Figure], unjudged: Sequence[str], informational: se
     scope = [f"rates judged against: {'; '.join(sources)}"] if sources else []
     scope += [f"for information only, not judged: rates compared with the {each}" for each in sorted(informational)]
     if unjudged:
-        scope.append(f"rates not judged (no profile, no other device like it, no earlier run): {', '.join(unjudged)}")
+        scope.append(
+            f"rates not judged (no profile, no other device of the model, no earlier run): {', '.join(unjudged)}"
+        )
     return tuple(scope)

@@ -348,7 +348,8 @@ def _memory(card: str, size_bytes: int) -> Iterator[None]:
 def _one_tensor(buffer: TensorBuffer, device: Device) -> Any:
     if buffer.card != device.parsed.short:
         raise UsageError(
-            f"an operation on {device.parsed.short} was given a buffer of {buffer.card}; move the buffer there first"
+            f"an operation on {device.parsed.short} was given a buffer of {buffer.card}; move the buffer to "
+            f"{device.parsed.short} first"
         )
     if len(buffer.pieces) == 1:
         return buffer.pieces[0]

@@ -44,12 +44,12 @@ def describe_tf32(cards: Sequence[Card], setting: bool | None, coarse: Mapping[s
     groups: dict[str, list[str]] = {}
     for card in cards:
         groups.setdefault(_sentence(card, setting, coarse.get(card.label)), []).append(card.label)
-    return [f"{sentence}: {', '.join(labels)}" for sentence, labels in groups.items()]
+    return [f"{', '.join(labels)}: {sentence}" for sentence, labels in groups.items()]
 
 
 def _sentence(card: Card, setting: bool | None, coarse: bool | None) -> str:
     if not card.is_gpu:
-        return "no TF32: float32 products have full precision"
+        return "no TF32, float32 products have full precision"
     on = {True: "TF32 is on", False: "TF32 is off", None: "TF32 setting unknown"}[setting]
     if coarse is None:
         return f"{on}, no float32 product ran"

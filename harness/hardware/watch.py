@@ -45,7 +45,7 @@ class CardWatch:
     def judged(self, result: CheckResult) -> CheckResult:
         """Return the result with what the cards counted during the check, unless the check found it itself."""
         before, self._last = self._last, self._read()
-        during = f"during {result.check}"
+        during = f"during the check '{result.check}'"
         known = {(each.kind, each.device, each.subject) for each in result.findings}
         found = [each for each in self._found(before, during) if (each.kind, each.device, each.subject) not in known]
         if not found:

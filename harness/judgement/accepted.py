@@ -19,17 +19,20 @@ def known_acceptances(accept: Any) -> tuple[Acceptance, ...]:
 
     Raise UsageError if it is not a sequence of pairs of texts, or names a code that no kind of finding has.
     """
-    form = "pairs of a kind, code or place and a reason, such as [('gradient-placement', 'why this is right here')]"
+    form = (
+        "pairs such as ('gradient-placement', 'why this is right here'): a kind, code or place of findings, and the "
+        "reason"
+    )
     if isinstance(accept, str) or not isinstance(accept, Iterable):
         raise UsageError(f"accept={accept!r}; accepted: {form}")
     pairs = list(accept)
     for each in pairs:
         pair = isinstance(each, (tuple, list)) and len(each) == 2
         if not pair or not all(isinstance(text, str) and text.strip() for text in each):
-            raise UsageError(f"accept contains {each!r}; accepted: {form}")
+            raise UsageError(f"accept= contains {each!r}; accepted: {form}")
         if each[0].upper()[:1] == "H" and each[0][1:].isdigit() and find_kind(each[0]) is None:
             raise UsageError(
-                f"accept contains {each[0]!r}; accepted codes: {', '.join(kind.code for kind in KINDS.values())}"
+                f"accept= contains {each[0]!r}; accepted codes: {', '.join(kind.code for kind in KINDS.values())}"
             )
     return tuple((what.strip(), reason.strip()) for what, reason in pairs)
 

@@ -60,13 +60,14 @@ def error_line(error: BaseException) -> str:
         text = _own_message(error, text)
     if _LOOP_GRADIENT.search(text) or _LOOP_GRADIENT.search(" ".join(str(error).split())):
         text = (
-            "TensorFlow cannot take the gradient of a tf.function whose loop is on another device than a variable that "
-            "the loop reads; use harness.colocate_gradients(), or read the variable before the loop"
+            "TensorFlow cannot take the gradient of a tf.function whose loop runs on one device and reads a variable "
+            "on another; use harness.colocate_gradients(), or read the variable before the loop"
         )
     if found := _XLA_VARIABLE.search(text):
         text = (
             f"XLA cannot read a variable of another device: {found[1]} is on {found[2]}, but the compiled function "
-            f"runs on {found[3]}; create the variable there, or switch XLA off (Keras compiles grouped convolutions)"
+            f"runs on {found[3]}; create the variable on {found[3]}, or switch XLA off (Keras compiles grouped "
+            "convolutions with XLA)"
         )
     if _NO_MESH.search(text):
         text = "a tf.function cannot copy tensors to a DTensor mesh; verify the program with modes=('eager',)"
@@ -124,6 +125,6 @@ def _without_kernel(name: str, device: str, type: str) -> str:  # noqa: A002 - n
     op = f"{type} ({name})" if name not in ("", type) else type
     vectorised = "take the derivative with experimental_use_pfor=False, " if "/pfor/" in name else ""
     return (
-        f"TensorFlow has no kernel on {device} for {op} and its types; {vectorised}run it in a scope of the CPU, or "
+        f"TensorFlow has no kernel on {device} for {op} and its types; {vectorised}run the op in a CPU scope, or "
         "allow soft placement with tf.config.set_soft_device_placement(True)"
     )

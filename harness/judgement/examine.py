@@ -367,7 +367,7 @@ class Examination:
             repeated = Judged(arithmetic=self.judged.arithmetic)
             compare(
                 repeated,
-                Subject("nondeterminism", names[index], mode, against="its first run on the same inputs and variables"),
+                Subject("nondeterminism", names[index], mode, against="the first run on the same inputs and variables"),
                 other,
                 values[index],
                 exact=exact,

@@ -36,9 +36,9 @@ def ask_oracle(
                     "structure",
                     "outputs",
                     None,
-                    f"{plural(len(answers), 'array')} of the oracle",
+                    f"{plural(len(answers), 'array')} from the oracle",
                     plural(len(result.outputs), "output"),
-                    "the oracle returns a different number of results",
+                    "the oracle and the program return different numbers of results",
                     mode=mode,
                 )
             )

@@ -98,8 +98,8 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                     continue  # texts are on the host wherever they are asked for; integers are indices beside numbers
                 if not has_kernel(op.type, kind := asked[0].kind or "", dtypes):
                     message = (
-                        f"TensorFlow has no {kind} kernel for the op and its types, so soft placement moved it; run it "
-                        "in a scope of the CPU"
+                        f"TensorFlow has no {kind} kernel for the op and its types, so soft placement moved it; run "
+                        "the op in a CPU scope"
                     )
             yield Misplaced(op, op.requested, message)
 
@@ -256,7 +256,7 @@ def judge_sharing(trace: Trace, mode: str) -> Iterator[Finding]:
 
 def hint_of_sharing(trace: Trace) -> str:
     """What to think of first where a program fails that ran well before, and whose threads share a GPU."""
-    return f"its threads ran eager ops on one GPU, where {_MIXED_UP}" if trace.shared else ""
+    return f"the program's threads ran eager ops on one GPU, where {_MIXED_UP}" if trace.shared else ""
 
 
 def removed(device: Device, trace: Trace) -> bool:
@@ -290,7 +290,8 @@ def judge_variables(
     return [
         stray(
             "variable-placement",
-            "a variable is created in the first call, on the device of this call; create it before, or build the model",
+            "a variable is created in the first call, on the device of this call; create the variable, or build the "
+            "model, before that call",
             f"variable {trained[0].name}{more}",
             mode,
             devices=places,

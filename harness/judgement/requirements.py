@@ -54,10 +54,15 @@ def unmet(
 
 #: The name of the result that reports missing hardware.
 REQUIRED = "required"
+_COMPARE = (
+    "compare the output of `harness devices` with that of `nvidia-smi -L`; a card in neither list is not powered, not "
+    "seated, or not passed to the container; "
+)
 
 
 def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = "") -> CheckResult:
     """Return the result for missing hardware. ``why`` is what TensorFlow or the driver reported."""
+    gpus_lack = any(each.kind == "gpu" and count < each.count for each, count in unmet_ones)
     findings = tuple(
         Finding(
             "missing-device",
@@ -73,8 +78,7 @@ def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = 
         REQUIRED,
         Verdict.FAIL,
         "; ".join(finding.message for finding in findings),
-        "compare the output of harness devices with that of nvidia-smi -L; a card that neither lists is not powered, "
-        "not seated, or not passed to the container; without --require, the checks run on what is available",
+        f"{_COMPARE if gpus_lack else ''}without --require, the checks run on what is available",
         Exercised(),
         findings,
         spec=spec,

@@ -103,7 +103,11 @@ class SavedCase:
                 arrays = {name: archive[name] for name in archive.files}
             plain = json.loads(str(arrays.pop("case")))
             if plain["schema_version"] > CASE_SCHEMA_VERSION:
-                raise InvalidRecord(path, f"schema_version={plain['schema_version']}; update the harness")
+                raise InvalidRecord(
+                    path,
+                    f"has schema_version {plain['schema_version']}, newer than {CASE_SCHEMA_VERSION}: upgrade the "
+                    "harness",
+                )
             for name, dtype in plain["dtypes"].items():
                 arrays[name] = arrays[name].view(np.dtype(dtype))
             count = sum(name.startswith("variable ") for name in arrays)
@@ -113,7 +117,7 @@ class SavedCase:
             if isinstance(error, InvalidRecord):
                 raise
             # NumPy's own message advises to load any other file with pickle.
-            why = error.strerror if isinstance(error, OSError) else "not what verify(..., save=FOLDER) wrote"
+            why = error.strerror if isinstance(error, OSError) else "verify(..., save=FOLDER) did not write it"
             raise InvalidRecord(path, f"not a saved case: {why}") from error
 
     @classmethod

@@ -160,13 +160,13 @@ class Measuring:
             try:
                 run = rounded(self.single)
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything where it is built as a graph
-                return self().noted(f"; its ops could not be replayed as a graph: {type(error).__name__}")
+                return self().noted(f"; the reference's ops could not be replayed as a graph: {type(error).__name__}")
             for seed in range(REPLAYS):
                 for size in _SIZES:
                     self.snapshot.restore()
                     spread.add(self.expected, parts_of(run(seed, size), self.watched), size)
         except tf.errors.OpError as error:
-            return self().noted(f"; its ops could not be replayed: {type(error).__name__}")
+            return self().noted(f"; the reference's ops could not be replayed: {type(error).__name__}")
         finally:
             self.snapshot.restore()
         return spread

@@ -32,7 +32,7 @@ _SUMS = frozenset({"Add", "AddV2"})
 
 LOOKUP_MESSAGE = (
     "TensorFlow runs a lookup on its variable's device, whatever the scope; read the variable inside the scope first "
-    "(variable.read_value()), or give each device its own part"
+    "(variable.read_value()), or give each device its own part of the variable"
 )
 
 

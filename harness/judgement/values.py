@@ -130,7 +130,7 @@ def _compare_discrete(
     )
     if wrong.any():
         first = int(np.argmax(wrong))
-        judged.findings.append(_worst(subject, found, expected, first, int(wrong.sum()), 0.0, "not a float"))
+        judged.findings.append(_worst(subject, found, expected, first, int(wrong.sum()), 0.0, "not floating-point"))
 
 
 def _compare_floats(
@@ -324,7 +324,7 @@ def _worst(
         subject,
         f"{expected[tuple(index)]!s}",
         f"{found[tuple(index)]!s}",
-        f"{which} from {subject.against}{f', most at {index}' if index else ''}; tolerance {bound:.2g} ({rule})",
+        f"{which} from {subject.against}{f', worst at {index}' if index else ''}; tolerance {bound:.2g} ({rule})",
     )
 
 

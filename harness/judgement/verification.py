@@ -79,7 +79,7 @@ class Verification:
             if finding.kind in VALUE_KINDS and len(finding.follows) > 1:
                 lines.extend(f"  - {line}" for line in finding.follows[:_SHOWN])
                 more = len(finding.follows) - _SHOWN
-                lines.extend([f"  - and {more:,} more, in .findings"] if more > 0 else [])
+                lines.extend([f"  - and {more:,} more (see .follows of the finding)"] if more > 0 else [])
         return lines
 
 

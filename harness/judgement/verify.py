@@ -100,7 +100,7 @@ def verify(
             )
     if not isinstance(inputs, Mapping):
         raise UsageError(
-            f"inputs is of type {type(inputs).__name__}; accepted: a mapping of argument names to arrays or "
+            f"inputs= is of type {type(inputs).__name__}; accepted: a mapping of argument names to arrays or "
             "nests of arrays"
         )
     if not isinstance(variables, Iterable) or hasattr(variables, "assign"):
@@ -108,7 +108,7 @@ def verify(
     used = distinct(variables)
     if others := [each for each in used if not hasattr(each, "assign")]:
         kind = type(others[0]).__name__
-        raise UsageError(f"variables contains an object of type {kind}; accepted: a sequence of tf.Variable")
+        raise UsageError(f"variables= contains an object of type {kind}; accepted: a sequence of tf.Variable")
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise UsageError(f"seed={seed!r}; accepted: an integer, 0 or more")
     for name, choice in (("gradients", gradients), ("exact", exact)):
@@ -117,7 +117,9 @@ def verify(
     if save is not None and (not isinstance(save, (str, Path)) or (Path(save).exists() and not Path(save).is_dir())):
         raise UsageError(f"save={save!r}; accepted: the path of a folder")
     if oracle is not None and not callable(oracle):
-        raise UsageError(f"oracle={oracle!r} is not callable; give a NumPy function that takes the inputs by name")
+        raise UsageError(
+            f"oracle={oracle!r} is not callable; give a NumPy function that takes the inputs as keyword arguments"
+        )
     with _turn:
         given = _on_host(inputs, known.host)
         case = SavedCase.wanted(place_of_call())
@@ -156,7 +158,7 @@ def verify(
                     verification, programs, maker, lambda case, mode: judged(case, _known_modes([mode]), lambda _: None)
                 )
                 reason = verification.reason.rstrip(".")
-                smaller = f"It still fails with {less}" if less else "No smaller case fails in the same way"
+                smaller = f"The program still fails with {less}" if less else "No smaller case fails in the same way"
                 verification = replace(verification, reason=f"{reason}. {smaller}")
         if save is not None and case is None and verification.verdict is Verdict.FAIL:
             place, reason = place_of_call() or "", verification.reason
@@ -183,7 +185,7 @@ def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     names = ", ".join(device.parsed.short for device in devices)
     lines.append(
         f"  replay: harness.configure({spec!r}), then harness.verify with the same callables and inputs, "
-        f"devices {names}, seed={kwargs.get('seed', 0)}; .traces of the result shows where each op ran"
+        f"devices {names}, seed={kwargs.get('seed', 0)}; the .traces of the returned result show where each op ran"
     )
     raise VerificationError("\n".join(lines), verification.findings, verification)
 
@@ -202,7 +204,7 @@ def _known_devices(devices: Sequence[Device]) -> Devices:
 def _known_modes(modes: Sequence[str]) -> list[Mode]:
     given = isinstance(modes, Iterable) and not isinstance(modes, str) and modes
     if not given or any(mode not in MODES for mode in modes):
-        raise UsageError(f"modes={modes!r}; accepted: one or more of {', '.join(map(repr, MODES))}, in a sequence")
+        raise UsageError(f"modes={modes!r}; accepted: a sequence of one or more of {', '.join(map(repr, MODES))}")
     return [mode for mode in MODES if mode in modes]
 
 

@@ -23,7 +23,7 @@ def given_callables(option: str, given: object, what: str, error: type[UsageErro
     if callable(given) or not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise error(f"{option}={given!r}; accepted: a sequence of {what}")
     if not len(given):
-        raise error(f"{option} is empty; give at least one callable")
+        raise error(f"{option}={given!r} is empty; give at least one callable")
     for index, each in enumerate(given):
         if not callable(each):
             raise error(f"{option}[{index}]={each!r} is not callable; give {what}")
@@ -36,6 +36,8 @@ def split_and_whole(
     """Separate the arguments to split from those in ``broadcast``. Raise ``error`` if one of these is missing."""
     missing = [name for name in broadcast if name not in arguments]
     if missing:
-        raise error(f"broadcast names {', '.join(missing)}, but the call has only {', '.join(arguments)}")
+        absent = ", ".join(map(repr, missing))
+        only = f", only {', '.join(map(repr, arguments))}" if arguments else ""
+        raise error(f"broadcast={tuple(broadcast)!r}: the call has no argument {absent}{only}")
     split = {name: value for name, value in arguments.items() if name not in broadcast}
     return split, {name: arguments[name] for name in arguments if name in broadcast}

@@ -59,7 +59,8 @@ class ColocateGradients(AbstractContextManager[None]):
         """``fn``, run within the context; gradients of its ops are colocated wherever a tape asks for them."""
         if not callable(fn) or inspect.isclass(fn):
             raise UsageError(
-                f"colocate_gradients: fn={fn!r} is not a function; give a function, or no argument in a with statement"
+                f"colocate_gradients: fn={fn!r} is not a function; give a function, or, in a with statement, no "
+                "argument"
             )
         later = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         bodies: tuple[Any, Any] = (fn, type(fn).__call__)

@@ -104,12 +104,12 @@ def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
             if rank is not None and tensor.shape[axis] is not None:
                 sizes[path] = tensor.shape[axis]
     if not leaves:
-        raise ShardingError("no argument to split; give at least one that is not named in broadcast")
+        raise ShardingError("no argument to split; give at least one argument that is not in broadcast=(...)")
     if len(set(sizes.values())) > 1:
         given = ", ".join(f"{path}: {size}" for path, size in sizes.items())
         raise ShardingError(
             f"arguments differ in size along axis {axis} ({given}); accepted: the same size for all; "
-            "name in broadcast the arguments that every device gets whole"
+            "in broadcast=(...), list the arguments that every device gets whole"
         )
     if sizes:
         rows: Any = int(next(iter(sizes.values())))
@@ -121,7 +121,7 @@ def gather_batch(arguments: Mapping[str, Any], axis: int) -> Batch:
         same = tf.debugging.assert_equal(
             row_count(leaves[index], axis),
             rows,
-            message=f"argument {names[index]} differs in size along axis {axis} from {names[0]}",
+            message=f"arguments {names[0]} and {names[index]} differ in size along axis {axis}",
         )
         with tf.control_dependencies([] if same is None else [same]):
             leaves[index] = tf.nest.map_structure(tf.identity, leaves[index], expand_composites=True)
@@ -145,8 +145,10 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int, host: str) -> Any:
         raise ShardingError(f"{path} is {_described(leaf)}, not a tensor; {nest}") from error
     rank = tensor.shape.rank
     if rank is not None and not has_axis(rank, axis):
-        what = "a scalar" if rank == 0 else f"of shape {tuple(tensor.shape)}, without axis {axis},"
-        raise ShardingError(f"{path} is {what} per shard, so the results are no longer a batch; {advice}")
+        what = "a scalar per shard"
+        if rank:
+            what = f"of shape {tuple(tensor.shape)} in each shard, without axis {axis}"
+        raise ShardingError(f"{path} is {what}, so the results are no longer a batch; {advice}")
     size = tensor.shape[axis] if rank is not None else None
     if isinstance(rows, int) and size is not None:
         if size != rows:
@@ -157,7 +159,7 @@ def check_result(leaf: Any, path: str, rows: Any, axis: int, host: str) -> Any:
     else:
         found = row_count(tensor, axis)
         with tf.device(host):  # a GPU has no kernel for the text of an error
-            tf.debugging.assert_equal(found, rows, message=f"{path} is not a batch of the rows of its shard; {advice}")
+            tf.debugging.assert_equal(found, rows, message=f"{path} has more or fewer rows than its shard; {advice}")
     return tensor
 
 
@@ -166,8 +168,8 @@ def _tensor(path: str, leaf: Any, axis: int) -> Any:
         return leaf
     if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
         raise ShardingError(
-            f"argument {path} is a {type(leaf).__name__}; accepted: dense tensors and arrays, and ragged tensors "
-            "along axis 0; convert it, or give its parts"
+            f"argument {path} is of type {type(leaf).__name__}; accepted: dense tensors and arrays, and ragged tensors "
+            "along axis 0; convert it to a dense tensor"
         )
     try:
         return tf.convert_to_tensor(leaf)

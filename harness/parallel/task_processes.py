@@ -149,7 +149,7 @@ class Tasks:
             message = f"{message}, at {place}"
         taken = [f"{mib} MiB of {uuid}" for uuid, mib in task.foreign.items()]
         if taken:
-            message = "; ".join(filter(None, [message, f"used another task's GPU: {', '.join(taken)}"]))
+            message = "; ".join(filter(None, [message, f"used a GPU that is not this task's: {', '.join(taken)}"]))
         return TaskResult(
             number=task.number,
             command=str(self.scripts[task.number]),

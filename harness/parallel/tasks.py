@@ -103,9 +103,9 @@ def slots(
         count = len(found) if wanted.count is None else wanted.count
         if not 0 < count <= len(found):
             available = [f"{card.name} ({card.uuid})" for card in found]
-            raise DevicesUnavailable(
-                str(request), f"{plural(max(count, 1), 'GPU')} whose UUID the driver reports", available
-            )
+            needed = f"{plural(max(count, 1), 'GPU')} whose UUID the driver reports"
+            advice = "" if found else DevicesUnavailable.USE_CPUS
+            raise DevicesUnavailable(str(request), needed, available, advice)
         return tuple(_gpu(index, card) for index, card in enumerate(found[:count]))
     if isinstance(wanted, CoresSpec):
         if wanted.count > len(own_cores):

@@ -60,14 +60,16 @@ def register(config: pytest.Config) -> None:
     rules = None if text is None else _rules(text)
     if compare is None:
         option = OPTION_BY_MACHINE if rules is None else OPTION_FAIL
-        raise pytest.UsageError(f"{option} needs pytest-benchmark: remove -p no:benchmark, or install it")
+        raise pytest.UsageError(f"{option} needs pytest-benchmark: remove -p no:benchmark, or install pytest-benchmark")
     if rules is not None and not compare:
         raise pytest.UsageError(
             f"{OPTION_FAIL}={text} has no baseline to compare with; add --benchmark-compare or "
             "--benchmark-compare=NUMBER"
         )
     if isinstance(compare, str) and compare.endswith(".json") and not Path(compare).is_file():
-        raise pytest.UsageError(f"--benchmark-compare={compare}: no such file; record one with --benchmark-save")
+        raise pytest.UsageError(
+            f"--benchmark-compare={compare}: no such file; record it with --benchmark-json={compare}"
+        )
     if by_machine:
         config.option.benchmark_compare = []  # it would look before the first test, when the machine is not known
     config.pluginmanager.register(_Gate(config, rules, compare, by_machine), "harness-gate")
@@ -112,12 +114,9 @@ class _Gate:
         if self.rules is None:
             return
         session = self.benchmarks
-        if session.disabled or session.skip:
-            why = "by xdist (-n) or --benchmark-disable" if session.disabled else "by --benchmark-skip"
-            raise pytest.UsageError(
-                f"{OPTION_FAIL}: pytest-benchmark is disabled {why}, so there is nothing to judge; "
-                "remove that option, or use --benchmark-enable without -n"
-            )
+        if (off := self._switched_off()) is not None:
+            why, remedy = off
+            raise pytest.UsageError(f"{OPTION_FAIL}: {why}, so there is nothing to judge; {remedy}")
         if not hasattr(session.storage, "query"):
             raise pytest.UsageError(
                 f"{OPTION_FAIL}: {session.storage} is not a folder; give one with --benchmark-storage"
@@ -132,6 +131,17 @@ class _Gate:
             if self.problem is not None:
                 raise pytest.UsageError(f"{OPTION_FAIL}: {self.problem}")
         self.config.stash[SECOND_LOOK] = self._suspects
+
+    def _switched_off(self) -> tuple[str, str] | None:
+        """What keeps pytest-benchmark from measuring, and what to do."""
+        session = self.benchmarks
+        if session.skip:
+            return "--benchmark-skip skips all benchmarks", "remove --benchmark-skip"
+        if not session.disabled:
+            return None
+        if self.config.getoption("dist", "no") != "no":
+            return "xdist disables pytest-benchmark", "run in one process, with -n 0"
+        return "--benchmark-disable disables pytest-benchmark", "remove --benchmark-disable, or add --benchmark-enable"
 
     def _saved(self, folder: str) -> list[Path]:
         """The files that ``--benchmark-compare`` stands for, as pytest-benchmark finds them."""
@@ -221,7 +231,7 @@ class _Gate:
         from harness.speed.change import UNCALIBRATED
         from harness.speed.gate import Judgement, judge
 
-        variation = UNCALIBRATED.source if self.calibration is None else self.calibration.line
+        variation = UNCALIBRATED.line if self.calibration is None else self.calibration.line
         problem = self.problem
         if problem is None and not self.records:
             problem = "no speedup was measured in this session"

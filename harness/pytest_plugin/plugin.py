@@ -95,13 +95,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         OPTION_SHRINK,
         action="store_true",
-        help="when the fixture verify fails, look for the fewest rows, devices and outputs that still fail in the same "
-        "way",
+        help="when the fixture `verify` fails, look for the fewest rows, devices and outputs that still fail in the "
+        "same way",
     )
     group.addoption(
         OPTION_SAVE,
         metavar="DIR",
-        help="when the fixture verify fails, save the inputs, variables and seed in this folder, for harness replay",
+        help="when the fixture `verify` fails, save the inputs, variables and seed in this folder, for "
+        "`harness replay`",
     )
     speed.add_options(group)
     gate.add_options(group)
@@ -169,7 +170,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state.needed = bool(needing)
     state.measuring = speed.is_measurement(session.config, needing)
     _note_start(
-        state, "the import of a conftest.py or a test file; move the code that does so into a fixture that uses devices"
+        state,
+        "the import of a conftest.py or a test file; move the code that does so into a fixture that uses the fixture "
+        "`devices`",
     )
 
 
@@ -264,7 +267,7 @@ def devices(_harness_devices: Devices) -> Devices:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Notice that a test has started TensorFlow."""
     result = yield
-    _note_start(item.config.stash[_STATE], f"{item.nodeid}; let this test use the fixture devices")
+    _note_start(item.config.stash[_STATE], f"{item.nodeid}; let this test use the fixture `devices`")
     return result
 
 

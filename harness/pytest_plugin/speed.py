@@ -92,12 +92,13 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         OPTION_PRECISION,
         metavar="SHARE",
-        help="measure until the confidence interval of a speedup has this half-width, such as 0.01 (default: 1%%)",
+        help="measure until the confidence interval of a speedup has this relative half-width, such as 0.5%% or "
+        "0.005 (default: 1%%)",
     )
     group.addoption(
         OPTION_TWICE,
         action="store_true",
-        help="measure each speedup twice, so that harness compare can confirm a loss from the saved files",
+        help="measure each speedup twice, so that `harness compare` can confirm a loss from the saved files",
     )
 
 
@@ -141,7 +142,7 @@ class _WithoutBenchmark:
     @pytest.fixture
     def speedup(self) -> None:
         pytest.fail(
-            "the fixture speedup needs pytest-benchmark: remove -p no:benchmark, load it with "
+            "the fixture `speedup` needs pytest-benchmark: remove -p no:benchmark, load it with "
             "-p pytest_benchmark.plugin, or run: python -m pip install 'tf-placement-harness[speed]'",
             pytrace=False,
         )

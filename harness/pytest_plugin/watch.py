@@ -84,7 +84,7 @@ class Watch:
         for outcome in self._unread_since(mark, shared=shared):
             pytest.fail(
                 f"a verification did not pass, and the test did not read its result: {outcome}\n"
-                "assert result.passed, or call the fixture verify without check=False",
+                "assert result.passed, or call the fixture `verify` without check=False",
                 pytrace=False,
             )
 

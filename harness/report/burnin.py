@@ -31,6 +31,16 @@ class Entry:
     schema_version: int = 1
 
 
+class DamagedLine(InvalidRecord):
+    """A line of a burn-in cannot be read."""
+
+    MESSAGE = "{path}: {why}"
+
+    def __init__(self, path: Path, number: int) -> None:
+        remedy = f"delete line {number} to keep the other results, or start over with --restart"
+        super().__init__(path, f"line {number} is damaged; {remedy}")
+
+
 @dataclass(slots=True)
 class BurnIn:
     """The entries so far, in a file of one line each. What an earlier run left there is continued."""
@@ -43,7 +53,7 @@ class BurnIn:
     def opened(cls, folder: Path, spec: str) -> BurnIn:
         """Read what there is of the same devices; a last line that a crash cut off does not count.
 
-        Raise InvalidRecord if another line is damaged: what follows it is not thrown away.
+        Raise DamagedLine if another line is damaged: what follows it is not thrown away.
         """
         made = cls(folder / FILE, spec)
         adapter = TypeAdapter(Entry)
@@ -53,8 +63,7 @@ class BurnIn:
             try:
                 entry = adapter.validate_json(line)
             except ValidationError as error:
-                why = f"line {number} is damaged; delete it to keep the other results, or start over with --restart"
-                raise InvalidRecord(made.path, why) from error
+                raise DamagedLine(made.path, number) from error
             if entry.spec == spec:
                 made.entries.append(entry)
         if cut_off:

@@ -26,6 +26,7 @@ _ACTIONS = (
     ("fans", "improve its cooling"),
     ("power cables", "look at its power supply"),
     ("swap it with", "swap with another, and see whether the fault moves"),
+    ("to another slot", "move to another slot, and see whether the fault moves"),
     ("nvidia-smi -pl", "raise its power limit"),
     ("newer slot", "move to another slot"),
     ("NVLink", "look at its NVLinks"),
@@ -39,7 +40,7 @@ _ACTIONS = (
     ("another version of TensorFlow", "try another TensorFlow and driver"),
     ("the same VBIOS", "update its VBIOS"),
     ("by mistake", "find out whether it belongs here"),
-    ("its ECC mode", "compare its ECC mode with the others"),
+    ("its ECC mode", "compare its ECC mode with that of the other cards"),
     ("watch", "watch"),
 )
 _ELSE, _LINK = "look at it", "look at the link between them"

@@ -80,10 +80,13 @@ def _refuse_incomparable(old: RunRecord, new: RunRecord) -> None:
         (checks, not {result.check for result in old.results} & {result.check for result in new.results}),
     ):
         if differ:
-            what = "have no check in common" if facts is checks else "are of different machines"
+            if facts is checks:
+                what, wanted = "have no check in common", "two runs of the same checks"
+            else:
+                what, wanted = "are of different machines", "two runs of one machine"
             raise UsageError(
                 f"the runs cannot be compared: they {what} (old: {one_line(facts[0])}; new: {one_line(facts[1])}); "
-                "give two runs of one machine, or show them side by side with harness report OLD NEW"
+                f"give {wanted}, or show both side by side with `harness report OLD NEW`"
             )
 
 
@@ -125,10 +128,10 @@ def _findings(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
         if not was:
             yield Difference("worse", "finding", f"new: {line}")
         elif gained > 0:
-            yield Difference("worse", "finding", f"{gained:+} of: {line}")
+            yield Difference("worse", "finding", f"{gained} more like this: {line}")
         # A check that did not run cannot show that a fault is gone.
         elif gained < 0 and key[0] in ran:
-            yield Difference("better", "finding", f"{gained:+} of: {line}" if now else f"gone: {line}")
+            yield Difference("better", "finding", f"{-gained} fewer like this: {line}" if now else f"gone: {line}")
 
 
 def _finding_lines(record: RunRecord) -> dict[tuple[str, str, str, str], list[str]]:

@@ -17,7 +17,7 @@ def gate_lines(judgement: Judgement) -> list[str]:
     """
     return [
         f"against {judgement.baseline}",
-        f"accepted loss: {judgement.rules.threshold:.1%}; confidence {judgement.rules.confidence:.1%}, one-sided",
+        f"accepted loss: {judgement.rules.threshold:.1%}; confidence: {judgement.rules.confidence:.1%}, one-sided",
         judgement.variation,
         *_table(judgement.judged),
         *(f"{name}: {why}" for name, why in judgement.ungated),
@@ -55,11 +55,11 @@ def _table(judged: tuple[Judged, ...]) -> Iterator[str]:
 def _verdict(each: Judged) -> str:
     text = str(each.change.verdict)
     if each.fails:
-        text = f"{Verdict.FAIL}: {text} beyond the threshold"
+        text = f"{Verdict.FAIL}: {text} by more than the threshold"
         if not each.rounds:
             text += ", confirmed by a second measurement"
     elif each.unconfirmed:
-        text += " beyond the threshold, not confirmed by a second measurement"
+        text += " by more than the threshold, but measured only once"
     elif each.confirmed is False:
         text += ", contradicted by the second measurement"
     elif each.change.verdict == "worse":

@@ -92,7 +92,7 @@ def _text(result: CheckResult) -> str:
     lines += [finding_line(finding) for finding in result.findings[:MOST_FINDINGS]]
     if len(result.findings) > MOST_FINDINGS:
         lines.append(f"and {plural(len(result.findings) - MOST_FINDINGS, 'more finding')}, in run.json")
-    lines += [f"accepted as known: {result.accepted_as}"] if result.accepted_as is not None else []
+    lines += [f"accepted as a known failure: {result.accepted_as}"] if result.accepted_as is not None else []
     lines += [f"next: {result.next_step}"] if result.next_step else []
     lines += [f"replay: {result.replay}"] if result.replay else []
     return "\n".join(map(one_line, lines))

@@ -50,7 +50,8 @@ def _head(record: RunRecord) -> Iterator[str]:
     if not record.complete:
         missing = not_run(record)
         yield ""
-        yield f"**INCOMPLETE**: the run ended early; without a result: {', '.join(map(escaped, missing)) or 'none'}."
+        listed = ", ".join(map(escaped, missing)) or "none"
+        yield f"**INCOMPLETE**: the run ended early; checks without a result: {listed}."
     if record.described:
         yield ""
         yield "**Described machine**: this run tested a machine described in a file, not real hardware."
@@ -63,7 +64,7 @@ def _head(record: RunRecord) -> Iterator[str]:
     for line in verdict_lines(record):
         yield f"{'  ' * line.startswith('    ')}- {escaped(line.strip())}"
     for each in record.passes_again:
-        yield f"- known failure no longer occurs: {escaped(each)}; remove it from the file"
+        yield f"- known failure no longer occurs: {escaped(each)}; remove this entry from the file of known failures"
 
 
 def _wrong(record: RunRecord) -> Iterator[str]:
@@ -80,7 +81,7 @@ def _wrong(record: RunRecord) -> Iterator[str]:
         yield f"Reason: {escaped(result.reason) or NOTHING}"
         if result.accepted_as is not None:
             yield ""
-            yield f"Accepted as known: {escaped(result.accepted_as)}"
+            yield f"Accepted as a known failure: {escaped(result.accepted_as)}"
         yield ""
         yield from (_finding(finding) for finding in result.findings[:MOST_FINDINGS])
         if len(result.findings) > MOST_FINDINGS:
@@ -135,7 +136,7 @@ def _figures(record: RunRecord) -> Iterator[str]:
     yield from _table(("figure", "where", *MEASURED, "expected from"), rows)
     if len(figures) > MOST_FIGURES:
         yield ""
-        yield f"And {len(figures) - MOST_FIGURES} more, in `run.json`."
+        yield f"And {plural(len(figures) - MOST_FIGURES, 'more figure')}, in `run.json`."
 
 
 def _environment(record: RunRecord) -> Iterator[str]:

@@ -96,7 +96,7 @@ class SessionTotals:
         if self.nothing_exercised:
             lines.append(
                 f"UNKNOWN: nothing was exercised. All tests that need devices ({len(self.tests)}) were skipped, "
-                "so this session proves nothing about them:"
+                "so this session proves nothing about the devices. Reasons:"
             )
             lines += [f"  {count} x {why}" for why, count in Counter(self.skipped.values()).most_common()]
         return lines

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _HEAD = ("speedup", "interval", "efficiency", "pairs", "stopped")
-_STOPPED = {"precise": "precise", "budget": "out of time", "pairs": "most pairs"}
+_STOPPED = {"precise": "precise", "budget": "out of time", "pairs": "pair limit"}
 
 
 def speedup_lines(measured: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:

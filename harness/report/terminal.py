@@ -64,7 +64,9 @@ def print_report(console: Console, record: RunRecord, path: Path | None, page: P
         if result is alike[0]:
             _print_details(console, result, ", ".join(each.check for each in alike))
     for entry in record.passes_again:
-        print_line(console, f"known failure no longer occurs: {entry}; remove it from the file")
+        print_line(
+            console, f"known failure no longer occurs: {entry}; remove this entry from the file of known failures"
+        )
     console.print()
     print_verdict(console, record)
     if path is not None:

@@ -103,7 +103,7 @@ def _work_together(made: Sequence[tuple[Job, WorkerFiles]], limit_s: float, need
                 elif isinstance(message, Answer):
                     answers[number] = message.value
                 else:
-                    failed[number] = f"ended: {worker.wait_ended() or 'without an answer'}"
+                    failed[number] = f"ended: {worker.wait_ended() or 'no answer'}"
             if time.monotonic() > deadline:
                 break
         served = wanted <= set(answers)

@@ -76,7 +76,7 @@ def not_run(check: str, after: str, files: WorkerFiles, *, spec: str) -> CheckRe
         check=check,
         verdict=Verdict.UNKNOWN,
         reason=f"not run: the process for {spec} did not start",
-        next_step=f"see {after}, and {files.log}",
+        next_step=f"see the result of {after}, and {files.log}",
         exercised=Exercised(),
         spec=spec,
         log=str(files.log),

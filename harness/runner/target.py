@@ -55,7 +55,8 @@ class Target:
         sys.modules[name] = module
         spec.loader.exec_module(module)
         function = _member(module, self.function, str(self), _suggestion(module))
-        accepted = f"a function of {' and '.join(given)}" if given else "a function that needs no arguments"
+        takes = " and ".join(f"`{name}`" for name in given)
+        accepted = f"a function that takes {takes}" if given else "a function that needs no arguments"
         if wrong := _mismatch(function, given):
             raise InvalidTarget(str(self), wrong, accepted)
         return function
@@ -86,7 +87,7 @@ class Builder:
         name = getattr(build, "__qualname__", None)
         module = getattr(build, "__module__", None)
         if not callable(build) or not isinstance(name, str) or not isinstance(module, str):
-            raise InvalidTarget(repr(build), f"is a {type(build).__name__}", _ACCEPTED)
+            raise InvalidTarget(repr(build), f"is of type {type(build).__name__}", _ACCEPTED)
         if "<" in name:
             why = "is defined inside a function, where the process of a strategy cannot find it"
             raise InvalidTarget(f"{module}.{name}", why, _ACCEPTED)
@@ -126,10 +127,10 @@ def _member(module: object, dotted: str, target: str, suggestion: str = "") -> C
     found = module
     for part in dotted.split("."):
         if not hasattr(found, part):
-            raise InvalidTarget(target, f"there is no {dotted!r} in it{suggestion}")
+            raise InvalidTarget(target, f"the module has no {dotted!r}{suggestion}")
         found = getattr(found, part)
     if not callable(found):
-        raise InvalidTarget(target, f"{dotted!r} is a {type(found).__name__} and cannot be called")
+        raise InvalidTarget(target, f"{dotted!r} is of type {type(found).__name__} and cannot be called")
     return found
 
 
@@ -159,4 +160,4 @@ def _suggestion(module: object) -> str:
         for name, value in vars(module).items()
         if callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == own
     ]
-    return f"; it has {', '.join(names)}" if names else "; it defines no functions"
+    return f"; it defines {', '.join(names)}" if names else "; it defines no functions"

@@ -89,9 +89,12 @@ class Drivers:
         built = build_drivers()
         if loaded := [name for name in _LIBRARIES if _is_real(name)]:
             names = " and ".join(loaded)
-            why = f"this process has already loaded the machine's own {names}, so a described machine cannot replace it"
-            remedy = "in a fresh process, call harness.configure before anything looks for GPUs, such as"
-            raise SoftwareGpusUnavailable(why, f"{remedy} tf.config.list_physical_devices or pynvml.nvmlInit")
+            why = f"this process has already loaded the real {names}, which a described machine would have to replace"
+            remedy = (
+                "in a fresh process, call harness.configure before tf.config.list_physical_devices, pynvml.nvmlInit or "
+                "anything else that looks for GPUs"
+            )
+            raise SoftwareGpusUnavailable(why, remedy)
         made = cls(folder_of_this_process("harness-machine-"))
         for name in _LIBRARIES:
             library = open_library(built / name, ctypes.RTLD_GLOBAL)

@@ -106,7 +106,7 @@ def refuse_too_large(gpus: SoftwareGpus | DescribedGpus, most_mappings: int, ava
     ):
         if needed > there:
             why = f"{gpus}, {sum(sizes):,} MiB in all, need about {needed:,} {what.format(f'{there:,}')}"
-            raise SoftwareGpusUnavailable(why, "use fewer or smaller ones: softgpu:NxM makes N with M MiB each")
+            raise SoftwareGpusUnavailable(why, "use fewer or smaller ones; softgpu:NxM makes N of M MiB each")
 
 
 def _arrange(
@@ -140,7 +140,7 @@ def switch(machine: DescribedGpus) -> None:
         or machine.count > here.count
         or any(machine.memory_of(number) != here.memory_of(number) for number in range(machine.count))
     ):
-        raise DevicesAlreadyConfigured(str(here or "no software GPUs"), str(machine))
+        raise DevicesAlreadyConfigured(str(here or "devices without software GPUs"), str(machine))
     # CUDA has to count as many GPUs as TensorFlow; those that the machine lacks are unknown to the driver.
     spare = {f"cuda.{at}.uuid": f"GPU-{at:08x}-0000-0000-0000-{0:012x}" for at in range(machine.count, here.count)}
     driver = {**dict(machine.driver), "cuda_devices": str(here.count), **spare}

@@ -58,7 +58,7 @@ def parse_run(content: Any, origin: str) -> SavedRun:
         else:
             records[name] = record
     if not records:
-        raise InvalidBaseline(origin, "has no speedup: no benchmark in it used the fixture speedup")
+        raise InvalidBaseline(origin, "has no speedup: no benchmark in it used the fixture `speedup`")
     machine = content.get("machine_info")
     plain = machine.get(EXTRA_INFO_KEY) if isinstance(machine, dict) else None
     try:

@@ -108,7 +108,8 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
 
     if len(runs) < FEWEST_RUNS:
         raise UsageError(
-            f"{plural(len(runs), 'run')} cannot make a calibration; accepted: at least {FEWEST_RUNS}; 20 are better"
+            f"{plural(len(runs), 'run')} cannot make a calibration; accepted: {FEWEST_RUNS} or more (20 give "
+            "a better one)"
         )
     first = runs[0].fingerprint
     for run in runs:
@@ -120,7 +121,7 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
     if not names:
         raise UsageError(
             "the runs have no benchmark in common that the gate can judge; give a command whose tests use the fixture "
-            "speedup"
+            "`speedup`"
         )
     measured = {
         name: [[log_speedup(*run.records[name].times, figure) for run in runs] for figure in FIGURES] for name in names

@@ -61,12 +61,15 @@ class Variation:
     freedom: float
     source: str
 
+    @property
+    def line(self) -> str:
+        """The line that a comparison without a calibration shows."""
+        return f"variation between runs: ± {self.sigma:.1%} ({self.source})"
+
 
 #: Used without a calibration.
-UNCALIBRATED = Variation(DEFAULT_SIGMA, math.inf, f"default ± {DEFAULT_SIGMA:.1%}, not calibrated on this machine")
-_UNCALIBRATED_TYPICAL = Variation(
-    TYPICAL_SIGMA, math.inf, f"default ± {TYPICAL_SIGMA:.0%} for typical calls, not calibrated on this machine"
-)
+UNCALIBRATED = Variation(DEFAULT_SIGMA, math.inf, "default, not calibrated on this machine")
+_UNCALIBRATED_TYPICAL = Variation(TYPICAL_SIGMA, math.inf, "default for typical calls, not calibrated on this machine")
 #: The variation of a figure between runs, by the full name of the benchmark.
 VariationOf = Callable[[str, Figure], Variation]
 
@@ -141,7 +144,7 @@ def _pairs_to_tell(base: LogSpeedup, new: LogSpeedup, variation: Variation, chan
         return (
             f"no number of pairs is enough: the speedup varies by ± {variation.sigma:.1%} between runs "
             f"({variation.source}), so two runs can only show losses of {least:.1%} or more; compare several runs with "
-            "`harness compare --ab`, or calibrate"
+            "`harness compare --ab`, or run `harness calibrate`"
         )
     factor = (base.error**2 + new.error**2) / room
     more, of_baseline = (max(1, math.ceil((factor - 1.0) * each.pairs)) for each in (new, base))

@@ -122,7 +122,7 @@ def _git(repository: Path, *arguments: str) -> str:
             ["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=False, timeout=600
         )
     except OSError as error:
-        raise UsageError(f"git cannot be started: {error.strerror or error}; comparing revisions needs it") from error
+        raise UsageError(f"git cannot be started: {error.strerror or error}; comparing revisions needs git") from error
     if done.returncode != 0:
         output = " ".join(done.stderr.split())
         raise UsageError(f"git {' '.join(arguments)}: {output}; accepted: revisions of the repository in {repository}")

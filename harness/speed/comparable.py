@@ -45,7 +45,7 @@ def comparable_facts(fingerprint: Fingerprint) -> dict[str, Any]:
 def differences(base: Fingerprint | None, new: Fingerprint | None) -> tuple[Difference, ...]:
     """List the fields that differ; none if two runs are comparable. An unknown machine differs from every other."""
     if base is None or new is None:
-        return (Difference("fingerprint", _text(base and "known"), _text(new and "known")),)
+        return (Difference("fingerprint", *("unknown" if each is None else "known" for each in (base, new))),)
     before, now = comparable_facts(base), comparable_facts(new)
     return tuple(
         Difference(name, _text(before[name]), _text(now[name])) for name in before if before[name] != now[name]

@@ -25,6 +25,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from harness.errors import UsageError
+from harness.plural import plural
 from harness.speed.record import Interval
 
 if TYPE_CHECKING:
@@ -150,8 +151,8 @@ def _log_ratios(single_ns: Sequence[float], parallel_ns: Sequence[float]) -> NDA
 
     if len(single_ns) != len(parallel_ns) or len(single_ns) < FEWEST_PAIRS:
         raise UsageError(
-            f"{len(single_ns)} and {len(parallel_ns)} times are not pairs; accepted: the same number of times for both "
-            f"sides, at least {FEWEST_PAIRS}; measure longer"
+            f"single_ns has {plural(len(single_ns), 'time')}, parallel_ns {len(parallel_ns):,}; accepted: the same "
+            f"number of times in both, at least {FEWEST_PAIRS}"
         )
     single, parallel = np.asarray(single_ns, float), np.asarray(parallel_ns, float)
     if not (np.all(single > 0.0) and np.all(parallel > 0.0)):

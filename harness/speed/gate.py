@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from harness.devices.name import DeviceName
 from harness.errors import UsageError
 from harness.plural import plural
 from harness.records import Fingerprint, Verdict
@@ -32,6 +33,8 @@ from harness.speed.estimate import FIGURES, Figure, log_speedup
 from harness.speed.record import SpeedupRecord, Times
 
 Version = Literal["A", "B"]
+#: Devices listed by name.
+_MOST_DEVICES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def judge(
     rules: Rules,
     variation_of: VariationOf = uncalibrated,
     *,
-    variation: str = UNCALIBRATED.source,
+    variation: str = UNCALIBRATED.line,
 ) -> Judgement:
     """Judge ``records``, measured on the machine with ``fingerprint``, against ``base``.
 
@@ -140,18 +143,19 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
         reason = f"a loss of speedup {beyond} in {len(failed)} of {measured}: {', '.join(failed)}"
     elif unconfirmed:
         reason = (
-            f"a loss {beyond} in a single measurement of {plural(len(unconfirmed), 'benchmark')}: "
-            f"{', '.join(unconfirmed)}; record with --harness-speedup-twice to confirm it"
+            f"a loss {beyond} in {plural(len(unconfirmed), 'benchmark')}, measured only once: "
+            f"{', '.join(unconfirmed)}; to confirm the loss, record the new run with --harness-speedup-twice"
         )
     elif not judged:
         reason = "nothing was compared: the runs have no benchmark in common that the gate can judge"
     elif judgement.missing:
         reason = (
             f"the baseline has {plural(len(judgement.missing), 'benchmark')} that this run did not measure or that the "
-            f"gate can no longer judge: {', '.join(judgement.missing)}; run them all, or record a new baseline"
+            f"gate can no longer judge: {', '.join(judgement.missing)}; measure every benchmark of the "
+            "baseline, or record a new baseline"
         )
     elif undecided == len(names):
-        reason = "no benchmark is precise enough to rule out a loss: measure longer or calibrate"
+        reason = "no benchmark is precise enough to rule out a loss: measure longer, or run `harness calibrate`"
     else:
         verdict = Verdict.PASS
         reason = f"no loss of speedup {beyond} was shown in {measured}"
@@ -202,17 +206,20 @@ def _why_ungated(base: SpeedupRecord, new: SpeedupRecord) -> str | None:
         if not record.gates:
             return f"not judged: {record.label}"
     if base.devices != new.devices:
-        return (
-            f"not judged: measured on {plural(len(base.devices), 'device')} before, on "
-            f"{plural(len(new.devices), 'other device')} now"
-        )
+        return f"not judged: the devices differ: {_short(base.devices)} before; {_short(new.devices)} now"
     return None
+
+
+def _short(devices: Sequence[str]) -> str:
+    names = [DeviceName.parse(each).short if each.startswith("/") else each for each in devices]
+    left_out = len(names) - _MOST_DEVICES
+    return ", ".join(names[:_MOST_DEVICES]) + (f" and {left_out} more" if left_out > 0 else "")
 
 
 def order_of(rounds: int) -> tuple[Version, ...]:
     """Order the versions: ``rounds`` times A B B A. Raise UsageError for fewer than one round."""
     if rounds < 1:
-        raise UsageError(f"--rounds {rounds}; accepted: at least 1; each round runs A, B, B, A")
+        raise UsageError(f"--rounds {rounds}; accepted: 1 or more (each round runs A, B, B, A)")
     return ("A", "B", "B", "A") * rounds
 
 
@@ -226,7 +233,7 @@ def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: 
     """
     runs = (*a_runs, *b_runs)
     baseline = f"A ({len(a_runs)} runs) alternating with B ({len(b_runs)} runs)"
-    judgement = Judgement(Verdict.UNKNOWN, "", rules, baseline, "the variation between runs is from these runs")
+    judgement = Judgement(Verdict.UNKNOWN, "", rules, baseline, "variation between runs: measured in these runs")
     for run in runs:
         if differ := differences(runs[0].fingerprint, run.fingerprint):
             fields = "; ".join(map(str, differ))
@@ -259,7 +266,8 @@ def judged_rounds(
 
     if np.ptp(a_values) == 0.0 and np.ptp(b_values) == 0.0:
         raise UsageError(
-            f"{name}: all runs of a version have exactly the same speedup, which real measurements never have"
+            f"{name}: all runs of A have exactly the same speedup, and so have all runs of B, which never happens in "
+            "real measurements; let the commands measure in every run"
         )
     found = ttest_ind(b_values, a_values)
     difference = float(np.mean(b_values) - np.mean(a_values))

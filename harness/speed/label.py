@@ -47,9 +47,9 @@ def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) ->
         )
     wrong = []
     if intra_op != 1:
-        wrong.append(f"{intra_op or 'all'} threads per op instead of 1")
+        wrong.append(f"{intra_op or 'all'} intra-op threads instead of 1")
     if inter_op != count:
-        wrong.append(f"{inter_op or 'all'} threads between ops instead of {count}")
+        wrong.append(f"{inter_op or 'all'} inter-op threads instead of {count}")
     if cores < count:
         wrong.append(f"{plural(cores, 'core')} for {count} devices")
     if wrong:

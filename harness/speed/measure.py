@@ -306,7 +306,7 @@ def _check(
         if not callable(side):
             raise UsageError(f"{name}={side!r} is not callable; give a function without arguments that returns tensors")
     if not devices:
-        raise UsageError("devices=() is empty; give the devices that parallel uses")
+        raise UsageError("devices=() is empty; give the devices that `parallel` uses")
     numbers = (("budget_s", budget_s, 1e6), ("half_width", half_width, 1.0), ("confidence", confidence, 1.0))
     for name, value, most in numbers:
         if not 0.0 < value < most:

@@ -18,7 +18,9 @@ def parse_share(text: str) -> float:
     number = _number(text.strip().removesuffix("%"))
     share = None if number is None else number / 100.0 if text.strip().endswith("%") else number
     if share is None or not 0.0 < share < 1.0:
-        raise UsageError(f"{text!r} is not a share; accepted: above 0% and below 100%, such as 1% or 0.01")
+        raise UsageError(
+            f"{text!r}; accepted: a percentage above 0% and below 100%, such as 1%, or a fraction, such as 0.01"
+        )
     return share
 
 

@@ -39,7 +39,7 @@ def same_nest(single: Any, parallel: Any) -> None:
     try:
         tf.nest.assert_same_structure(in_fields(single), in_fields(parallel))
     except (TypeError, ValueError) as error:
-        why = f"single returns {_shape_of(single)}, parallel returns {_shape_of(parallel)}"
+        why = f"`single` returns {_shape_of(single)}, `parallel` returns {_shape_of(parallel)}"
         raise OutputsDiffer("outputs", why) from error
 
 
@@ -56,18 +56,20 @@ def compare_outputs(single: Arrays, parallel: Arrays, tolerance: float | None = 
         have = parallel[name]
         if want is None or have is None:
             if want is not have:
-                raise OutputsDiffer(name, f"{'parallel' if have is None else 'single'} returns None there")
+                none, other = ("`parallel`", "`single`") if have is None else ("`single`", "`parallel`")
+                raise OutputsDiffer(name, f"{none} returns None, and {other} does not")
             continue
         if want.shape != have.shape:
-            raise OutputsDiffer(name, f"single has shape {want.shape}, parallel {have.shape}")
+            raise OutputsDiffer(name, f"`single` has shape {want.shape}, `parallel` {have.shape}")
         if want.dtype != have.dtype:
-            raise OutputsDiffer(name, f"single has dtype {want.dtype.name}, parallel {have.dtype.name}")
+            raise OutputsDiffer(name, f"`single` has dtype {want.dtype.name}, `parallel` {have.dtype.name}")
         numbers = _compare(name, want, have, default_tolerance(want.dtype) if tolerance is None else tolerance)
         compared += numbers
         if missing := want.size - numbers:
             doubts.append(f"{name} is NaN in {missing:,} of {want.size:,} elements, which cannot be compared")
     if not compared:
-        raise OutputsDiffer("outputs", "no element can be compared; return the computed tensors")
+        why = "no element can be compared: all are None, NaN or empty; return the computed tensors"
+        raise OutputsDiffer("outputs", why)
     return doubts
 
 
@@ -78,7 +80,7 @@ def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float
         rule, wrong = "but must be equal", np.asarray(want != have)
         error = wrong.astype(float)
     else:
-        rule = f"by more than {tolerance:.2g} x (own + typical magnitude)"
+        rule = f"by more than {tolerance:.2g} x (magnitude of the element + root mean square of the tensor)"
         expected, found = wide(want), wide(have)
         with np.errstate(invalid="ignore", over="ignore"):
             bound = tolerance * (np.abs(expected) + typical_magnitude(want))
@@ -90,7 +92,7 @@ def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float
         raise OutputsDiffer(
             name,
             f"{int(wrong.sum()):,} of {want.size:,} elements differ {rule}; worst at {[int(part) for part in at]}: "
-            f"single {want[at]!s}, parallel {have[at]!s}",
+            f"`single` {want[at]!s}, `parallel` {have[at]!s}",
         )
     return int(want.size - unknown)
 

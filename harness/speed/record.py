@@ -111,7 +111,7 @@ class Work:
             raise UsageError("Work() is empty; give flops=, moved_bytes= or both, or omit work=")
         for name, figure in given.items():
             if figure is not None and not (math.isfinite(figure) and figure > 0):
-                raise UsageError(f"Work({name}={figure!r}); accepted: a positive number, per call of either side")
+                raise UsageError(f"Work({name}={figure!r}); accepted: a positive number (per call of either side)")
 
 
 def rate_per_s(amount: float | None, times_ns: Sequence[float]) -> float | None:

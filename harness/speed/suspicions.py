@@ -51,19 +51,20 @@ def about_times(samples: Samples, speedup: Interval, half_width: float, devices:
             f"pairs; about {pairs_needed(speedup, pairs, half_width):,} pairs are needed"
         )
     if pairs < 2 * FEWEST_PAIRS:
-        found.append(f"only {pairs} pairs: a call takes {median(samples.single_ns) / 1e6:.0f} ms; raise the budget")
+        call_ms = median(samples.single_ns) / 1e6
+        found.append(f"only {pairs} pairs: a call takes {call_ms:.0f} ms; raise the time budget")
     if len(devices) > 1 and speedup.upper < 1.0:
         found.append(f"slower on {len(devices)} devices than on one: speedup {speedup.value:.2f}")
     if speedup.lower > len(devices):
         found.append(
-            f"a speedup of {speedup.value:.2f} exceeds the number of devices ({len(devices)}): single does more work "
-            "than parallel, or is slowed down"
+            f"a speedup of {speedup.value:.2f} exceeds the number of devices ({len(devices)}): `single` does more "
+            "work than `parallel`, or is slowed down"
         )
     correlated = correlation(samples.single_ns, samples.parallel_ns)
     if correlated.widens > 1.0:
         found.append(
-            f"neighbouring pairs are correlated ({correlated.value:.2f}), so the speed drifts; the interval was "
-            f"made {correlated.widens:.1f} times as wide"
+            f"neighbouring pairs are correlated ({correlated.value:.2f}), so the speedup drifts; the interval "
+            f"was made {correlated.widens:.1f} times as wide"
         )
     return found
 
@@ -94,7 +95,7 @@ def about_rates(
     kind = device.parsed.kind or ""
     rates = ((flops_per_s, "FLOP/s", _MOST_FLOPS_PER_S), (bytes_per_s, "bytes/s", _MOST_BYTES_PER_S))
     return [
-        f"{side} does {rate:.2g} {unit}, more than {plural(count, kind)} can: work= is too large, or the call skips "
+        f"`{side}` does {rate:.2g} {unit}, more than {plural(count, kind)} can: work= is too large, or the call skips "
         "work that no output needs"
         for rate, unit, most in rates
         if rate is not None and kind in most and rate > count * most[kind]
@@ -123,11 +124,11 @@ def trace_both(single: Callable[[], Any], parallel: Callable[[], Any], devices: 
             try:
                 traces.append(trace(side))
             except EvidenceError as error:
-                warnings.append(f"{name} could not be traced, so its devices are unknown: {error}")
+                warnings.append(f"`{name}` could not be traced, so its devices are unknown: {error}")
                 traces.append(None)
         if reads.times:
             warnings.append(
-                f"{name} reads a tensor {plural(reads.times, 'time')} per call in Python (numpy(), float(), if, "
+                f"`{name}` reads a tensor {plural(reads.times, 'time')} per call in Python (numpy(), float(), if, "
                 "print), and starts nothing on any device until it has the value"
             )
     if traces[0] is not None:
@@ -148,15 +149,18 @@ def about_single(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
     on_own = {name: count for name, count in used.items() if name in own}
     elsewhere = {name: count for name, count in used.items() if name not in own}
     if not used:
-        return ["the devices of single's ops are unknown, so it may not be a single-device baseline"]
+        return ["the devices of the ops of `single` are unknown, so `single` may not be a single-device baseline"]
     if not on_own:
-        return [f"single ran on {_listed(elsewhere)}, which is not in devices=: it is not a baseline for them"]
+        listed = _listed(elsewhere)
+        return [
+            f"`single` ran only on devices that are not in devices= ({listed}), so it is not a baseline for devices="
+        ]
     found = []
     if len(on_own) > 1:
         listed = _listed(on_own)
-        found.append(f"single ran on {len(on_own)} of the devices ({listed}), so it is not a single-device baseline")
+        found.append(f"`single` ran on {len(on_own)} of the devices ({listed}), so it is not a single-device baseline")
     if elsewhere:
-        found.append(f"single also ran ops on {_listed(elsewhere)}, which is not in devices=")
+        found.append(f"`single` also ran ops on devices that are not in devices= ({_listed(elsewhere)})")
     return found
 
 
@@ -164,19 +168,19 @@ def about_parallel(ops: Iterable[Op], devices: Sequence[Device]) -> list[str]:
     """Warn unless the parallel side uses each device, and at the same time."""
     ops = list(ops)
     if not ops:
-        return ["parallel ran no op in this process, so its devices are unknown"]
+        return ["`parallel` ran no op in this process, so its devices are unknown"]
     used = work_by_device(ops)
     idle = [device.parsed.short for device in devices if device.parsed not in used]
     found = []
     if idle:
         working = f"it uses only {len(devices) - len(idle)} of {plural(len(devices), 'device')}"
-        found.append(f"parallel ran no op on {', '.join(idle)}: {working}")
+        found.append(f"`parallel` ran no op on {', '.join(idle)}: {working}")
     if len(devices) > 1 and all(device.kind == "logical-cpu" for device in devices):
         eager = work_by_device(op for op in ops if "/" not in op.name)
         in_turn = {name: count for name, count in eager.items() if name in {device.parsed for device in devices}}
         if len(in_turn) > 1:
             found.append(
-                f"parallel runs ops one by one outside a tf.function ({_listed(in_turn)}): unless each device "
+                f"`parallel` runs ops one by one outside a tf.function ({_listed(in_turn)}): unless each device "
                 "has its own Python thread, the devices take turns"
             )
     return found
@@ -196,7 +200,7 @@ def about_transfers(transfers: Iterable[Transfer], devices: Sequence[Device]) ->
         return []
     size_mb = sum(moved.size_bytes or 0 for moved in copies) / 1e6
     amount = f"{size_mb:,.1f} MB between the host and the devices ({plural(len(copies), 'copy', 'copies')})"
-    return [f"each call of parallel copies {amount}: keep constant data on the devices"]
+    return [f"each call of `parallel` copies {amount}: keep constant data on the devices"]
 
 
 def work_by_device(ops: Iterable[Op]) -> Counter[DeviceName]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import InvalidProgram
+from harness.plural import plural
 from harness.strategies.dtypes import DTYPES, EXACT_LIMIT, is_float
 from harness.strategies.parts import Argument, Variable, pack
 from harness.strategies.steps.step import Compact, Step, Types, Value
@@ -38,7 +39,7 @@ class Definition(Compact):
         if self.dtype not in DTYPES:
             raise InvalidProgram("program", f"dtype={self.dtype!r}", ", ".join(DTYPES))
         if not self.outputs or not any(not argument.broadcast for argument in self.arguments):
-            raise InvalidProgram("program", "no batch argument, or no output", "at least one of each")
+            raise InvalidProgram("program", "no argument with a batch axis, or no output", "at least one of each")
         self._require_rows(self.rows)
         for path, name in self.outputs:
             value = self.types.get(name)
@@ -52,7 +53,9 @@ class Definition(Compact):
         placed += [(f"output {path!r}", self.types[name].shape) for path, name in self.outputs]
         for place, shape in placed:
             if not -len(shape) - 1 <= self.axis <= len(shape):
-                raise InvalidProgram(place, f"features {shape} have too few axes for axis={self.axis}", "more axes")
+                needed = self.axis if self.axis >= 0 else -self.axis - 1
+                why = f"shape {shape}, without the batch axis, has too few axes for axis={self.axis}"
+                raise InvalidProgram(place, why, f"{needed} or more axes besides the batch axis")
         self.pack_arguments({argument.name: None for argument in self.arguments})
         pack(self.outputs)
 
@@ -106,7 +109,7 @@ class Definition(Compact):
         packed = pack([*leaves.items(), ("*", None)])  # the mark keeps a single "0" from becoming a tuple
         packed.pop("*")
         if not all(name.isidentifier() for name in packed):
-            raise InvalidProgram("program", f"arguments {', '.join(packed)}", "Python identifiers")
+            raise InvalidProgram("program", f"argument names {', '.join(packed)}", "Python identifiers")
         return dict(packed)
 
     def _require_rows(self, rows: int) -> None:
@@ -119,8 +122,8 @@ class Definition(Compact):
             found = largest_magnitude(self.types, self.steps, names, rows)
             limit = EXACT_LIMIT[self.dtype]
             if found > limit:
-                why = f"values or gradients up to {found:.0f} with {rows} rows are not exact in {self.dtype}"
-                raise InvalidProgram("program", why, f"integers up to {limit}")
+                why = f"values or gradients up to {found:,.0f} with {plural(rows, 'row')} are not exact in {self.dtype}"
+                raise InvalidProgram("program", why, f"integers up to {limit:,}")
 
 
 def infer(step: Step, types: dict[str, Value], *, exact: bool) -> Value:
@@ -150,7 +153,7 @@ def gradient_bounds(types: Types, steps: Sequence[Step], outputs: Sequence[str],
         step = steps[index]
         edges = step.edges(types)
         if edges is None:
-            step.fault("this step is not exact for integers", "exact steps, or exact=False")
+            step.fault("this step is not exact for integers", "exact steps, or a float dtype with exact=False")
         for edge in edges:
             repeats = 1 if types[edge.name].batched else max(rows, 1)
             bounds[edge.name] += edge.fan * edge.gain * bounds[f"v{index}"] * repeats

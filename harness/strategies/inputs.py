@@ -143,7 +143,10 @@ def batches(
     if not names or not types or count < 1:
         raise UsageError(f"names={names!r}, dtypes={dtypes!r}, devices={count}; accepted: at least one of each")
     if axis not in (0, 1, -1) or not max(axis, 0) <= max_features <= 3:
-        raise UsageError(f"axis={axis}, max_features={max_features}; accepted: axis 0, 1 or -1, max_features up to 3")
+        raise UsageError(
+            f"axis={axis}, max_features={max_features}; accepted: axis=0, 1 or -1; max_features=0 to 3 "
+            "(1 to 3 with axis=1)"
+        )
     if not 0 <= min_rows <= most:
         raise UsageError(f"min_rows={min_rows}, max_rows={most}; accepted: 0 <= min_rows <= max_rows")
     allowed = range(min_rows, most + 1)

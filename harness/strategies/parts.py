@@ -144,7 +144,10 @@ def pack(leaves: Iterable[tuple[str, Leaf]]) -> Any:
     for head, inner in branches.items():
         if not head or (len(inner) > 1 and any(not rest for rest, _ in inner)):
             paths = ", ".join(repr(path) for path, _ in items)
-            raise UsageError(f"paths {paths}: two leaves claim the same place; accepted: one leaf for each path")
+            raise UsageError(
+                f"paths {paths}: two of them claim the same place; accepted: different paths, none of which continues "
+                "another, as 'a.b' continues 'a'"
+            )
     if all(head.isdecimal() for head in branches):
         if sorted(branches, key=int) != [str(index) for index in range(len(branches))]:
             raise UsageError(f"paths with the numbers {', '.join(branches)}; accepted: consecutive numbers from 0 on")

@@ -57,7 +57,10 @@ class StagedProgram(Compact):
         if self.program.axis != 0:
             raise InvalidProgram("staged program", f"axis={self.program.axis}", "a program with the batch on axis 0")
         if list(self.cuts) != sorted(set(self.cuts)) or not set(self.cuts) <= set(allowed):
-            raise InvalidProgram("staged program", f"cuts={self.cuts}", f"some of {allowed}, in order")
+            accepted = (
+                f"any of {allowed}, each once, in ascending order" if allowed else "(): this program cannot be cut"
+            )
+            raise InvalidProgram("staged program", f"cuts={self.cuts}", accepted)
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
@@ -192,7 +195,7 @@ class Models(Compact):
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise InvalidProgram("models", "seeds is empty", "a seed for each model")
+            raise InvalidProgram("models", "seeds=()", "a seed for each model")
 
     @property
     def each(self) -> tuple[str, ...]:

@@ -99,8 +99,9 @@ def _reproduction(
         # A function inside another one: the script lacks only its name.
         text = script(program, devices, modes=modes, seed=seed)
         name = getattr(make, "__qualname__", repr(make))
-        text = f"# Replace harness.make_parallel by {name}, which cannot be imported.\n{text}"
-    return f"Script that reproduces it:\n\n{text}"
+        todo = f"# {name} cannot be imported: define it in this script, and call it instead of harness.make_parallel."
+        text = f"{todo}\n{text}"
+    return f"Script that reproduces the failure:\n\n{text}"
 
 
 def script(

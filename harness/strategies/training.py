@@ -79,8 +79,8 @@ def training_setups(
     wrong = [*(set(optimizers) - set(OPTIMIZERS)), *(set(policies) - set(POLICIES))]
     if wrong or not optimizers or not policies:
         raise UsageError(
-            f"optimizers or policies {wrong!r}; accepted: optimizers {', '.join(OPTIMIZERS)}; policies "
-            f"{', '.join(POLICIES)}"
+            f"optimizers={tuple(optimizers)!r}, policies={tuple(policies)!r}; accepted: one or more optimizers of "
+            f"{', '.join(OPTIMIZERS)}; one or more policies of {', '.join(POLICIES)}"
         )
     if replicas < 1 or max_steps < 1:
         raise UsageError(f"replicas={replicas}, max_steps={max_steps}; accepted: 1 or more")

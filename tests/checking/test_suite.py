@@ -106,5 +106,5 @@ def test_a_suite_is_loaded_by_its_name() -> None:
 
 
 def test_what_is_no_suite_is_refused() -> None:
-    with pytest.raises(TypeError, match="is a dict"):
+    with pytest.raises(TypeError, match="is of type dict"):
         load_suite("harness.finding_kinds:KINDS")

@@ -86,5 +86,5 @@ def test_the_program_of_a_failure_is_small_and_in_the_finding(faulty: dict[str, 
 
 
 def test_a_control_that_finds_nothing_is_reported(faulty: dict[str, CheckResult]) -> None:
-    assert "but verify reported none of them" in faulty["gradient-colocation-blind"].reason
+    assert "but harness.verify reported none of them" in faulty["gradient-colocation-blind"].reason
     assert "0 programs were generated" in faulty["generated-programs-none"].reason

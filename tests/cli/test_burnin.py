@@ -97,7 +97,7 @@ def test_a_damaged_line_among_others_costs_none_of_them(tmp_path: Path) -> None:
     first, second, *rest = kept.path.read_text(encoding="utf-8").splitlines(keepends=True)
     damaged = "".join([first, second[: len(second) // 2] + "\n", *rest])
     kept.path.write_text(damaged, encoding="utf-8")
-    with pytest.raises(InvalidRecord, match=r"burnin\.jsonl: line 2 is damaged; delete it to keep"):
+    with pytest.raises(InvalidRecord, match=r"burnin\.jsonl: line 2 is damaged; delete line 2 to keep"):
         BurnIn.opened(tmp_path, "gpu")
     assert kept.path.read_text(encoding="utf-8") == damaged
 

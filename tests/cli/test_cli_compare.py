@@ -64,7 +64,7 @@ def test_two_files_are_judged(tmp_path: Path, new: float, threshold: str, code: 
     done = _compare(tmp_path, "base.json", "new.json", "--threshold", threshold)
     assert (done.returncode, done.stderr) == (code, "")
     assert said in done.stdout
-    assert "default ± 1.3%, not calibrated on this machine" in done.stdout
+    assert "variation between runs: ± 1.3% (default, not calibrated on this machine)" in done.stdout
 
 
 def test_a_loss_that_was_measured_once_alone_is_unknown(tmp_path: Path) -> None:
@@ -94,16 +94,16 @@ def test_nothing_in_common_is_unknown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ((), "0 comparisons given; accepted: exactly one of BASE.json NEW.json, --ab CMD_A"),
+        ((), "0 comparisons given; accepted: exactly one of these: two files"),
         (("base.json",), "1 file given; accepted: two"),
         (("base.json", "gone.json"), "gone.json: No such file or directory"),
         (("base.json", "empty.json"), "empty.json: is not JSON"),
         (("base.json", "base.json", "--ab", "a", "b"), "2 comparisons given; accepted: exactly one of"),
-        (("base.json", "base.json", "--threshold", "much"), "'much' is not a share"),
+        (("base.json", "base.json", "--threshold", "much"), "'much'; accepted: a percentage"),
         (("--ab", "", "b"), "command '' is empty"),
         (("--ab", "'a", "b"), "No closing quotation"),
         (("--ab", "no-such-program", "b"), "no-such-program cannot be started"),
-        (("--ab", "true", "true", "--rounds", "0"), "--rounds 0; accepted: at least 1"),
+        (("--ab", "true", "true", "--rounds", "0"), "--rounds 0; accepted: 1 or more"),
         (("--ab", "true", "true"), "a command that does not run pytest must contain {json}"),
         (("--ab-revisions", "HEAD", "HEAD~1"), "accepted: revisions of the repository in"),
     ],
@@ -125,7 +125,7 @@ def test_two_commands_are_run_in_turn_and_judged(measuring: Path) -> None:
     lost = _compare(measuring, "--ab", _command(1.9, measuring), _command(1.6, measuring), "--rounds", "1")
     assert lost.returncode == ExitCode.FAILURE
     assert "against A (2 runs) alternating with B (2 runs)" in lost.stdout
-    assert "FAIL: worse beyond the threshold" in lost.stdout
+    assert "FAIL: worse by more than the threshold" in lost.stdout
     assert list(measuring.glob("temporary/harness-*")) == []
 
 
@@ -176,7 +176,7 @@ def test_a_calibration_is_made_kept_and_used(measuring: Path) -> None:
 def test_too_few_runs_calibrate_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "calibrate", "--runs", "3", planted=False)
     assert done.returncode == ExitCode.USAGE
-    assert "--runs 3; accepted: at least 4" in done.stderr
+    assert "--runs 3; accepted: 4 or more" in done.stderr
 
 
 def test_ended_by_sigterm_it_leaves_no_process(tmp_path: Path) -> None:

@@ -128,8 +128,8 @@ def test_what_the_device_sets_return_is_compared_where_it_can_be(folder: Path, f
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("no_callable", "returned a int, which cannot be called"),
-        ("absent", "there is no 'absent' in it"),
+        ("no_callable", "returned an object of type int, which cannot be called"),
+        ("absent", "the module has no 'absent'"),
     ],
 )
 def test_a_function_that_does_not_keep_the_contract_is_refused(folder: Path, function: str, message: str) -> None:

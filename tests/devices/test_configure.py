@@ -69,9 +69,9 @@ def started_by_the_user() -> None:
     tf.constant(1.0)
     assert fingerprint().deterministic_ops is None
 
-    with pytest.raises(DevicesAlreadyConfigured, match=r"4 CPU device.*intra-op threads 2") as caught:
+    with pytest.raises(DevicesAlreadyConfigured, match=r"CPU devices: 4;.*intra-op threads: 2") as caught:
         configure("cpu:4")
-    assert "intra-op threads 1, inter-op threads 4" in caught.value.asked
+    assert "intra-op threads: 1; inter-op threads: 4" in caught.value.asked
     assert current() is None
     assert tf.config.threading.get_intra_op_parallelism_threads() == 2
     assert tf.config.get_soft_device_placement(), "a refused spec changes nothing"
@@ -115,7 +115,7 @@ def own_profile() -> None:
         )
         devices = configure(path)
         assert configure(str(path)) is devices
-    with pytest.raises(DevicesAlreadyConfigured, match="op determinism on, soft placement on"):
+    with pytest.raises(DevicesAlreadyConfigured, match="op determinism: on; soft placement: on"):
         configure("cpu:2")
     print_ = fingerprint()
     assert (print_.intra_op_threads, print_.inter_op_threads) == (2, 3)

@@ -150,8 +150,8 @@ def test_a_runtime_that_the_user_started_is_refused_with_what_is_set_and_left_al
     with pytest.raises(DevicesAlreadyConfigured) as caught:
         configure("cpu:4")
     assert caught.value.current == (
-        "1 CPU device, visible GPUs GPU:0, GPU:1, intra-op threads TensorFlow's choice, "
-        "inter-op threads TensorFlow's choice (not by the harness)"
+        "[CPU devices: 1; visible GPUs: GPU:0, GPU:1; intra-op threads: TensorFlow's choice; "
+        "inter-op threads: TensorFlow's choice] (not by the harness)"
     )
     assert tensorflow.state() == before
     assert current() is None
@@ -190,7 +190,7 @@ def test_logical_gpus_that_differ_are_refused_after_the_start(machine: Machine) 
     tensorflow.config.set_logical_device_configuration(tensorflow.gpus[0], [LogicalDeviceConfiguration(100)] * 2)
     tensorflow.config.list_logical_devices()
     for other in ("gpu:2x99", "gpu:3x100", "gpu"):
-        with pytest.raises(DevicesAlreadyConfigured, match=r"GPU:0 as 100 \+ 100 MiB"):
+        with pytest.raises(DevicesAlreadyConfigured, match=r"GPU:0 split into 100 \+ 100 MiB"):
             configure(other)
     assert len(configure("gpu:2x100")) == 2
 

@@ -20,8 +20,8 @@ def _machine(gpus: int, cores: int) -> Inventory:
         (1, 4, None, "cores:4", "share the only GPU show no speedup, and this process may use 4 physical"),
         (0, 2, None, "cores:2", "no GPU found, and this process may use 2 physical cores"),
         (0, 1, None, "cores:1", "this process may use 1 physical core"),
-        (0, 8, 2.5, "cores:2", "its CPU quota is 2.5"),
-        (0, 8, 0.5, "cores:1", "its CPU quota is 0.5"),
+        (0, 8, 2.5, "cores:2", "the CPU quota of this process is 2.5"),
+        (0, 8, 0.5, "cores:1", "the CPU quota of this process is 0.5"),
         (0, 2, 16.0, "cores:2", "2 physical cores"),
     ],
 )

@@ -36,9 +36,9 @@ def test_needs_are_read(arguments: dict[str, Any], needs: Needs) -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "why"),
     [
-        ((2,), {}, "devices(2): it only takes keyword arguments"),
+        ((2,), {}, "devices(2): the marker takes keyword arguments only"),
         ((), {"minimum": 2}, "devices(minimum=2): unknown argument minimum"),
-        ((), {"min": "2"}, "min='2' is not a number of devices"),
+        ((), {"min": "2"}, "min='2' is not a valid number of devices"),
         ((), {"min": 2.0}, "min=2.0 is not"),
         ((), {"min": True}, "min=True is not"),
         ((), {"min": 0}, "min=0 is not"),

@@ -63,7 +63,7 @@ def test_auto_cuts_the_one_card_in_two_and_states_the_memory() -> None:
     assert {(device.kind, device.physical) for device in plan.devices} == {("logical-gpu", "/physical_device:GPU:0")}
     assert plan.runtime.gpus == (GpuSettings("/physical_device:GPU:0", (32_000, 32_000)),)
     assert "auto selected gpu:2x32000: found one GPU" in plan.reason
-    assert "each logical GPU gets 32,000 MiB (40% of 80,000 MiB free)" in plan.reason
+    assert "each logical GPU gets 32,000 MiB (40% of the free 80,000 MiB)" in plan.reason
 
 
 def test_auto_uses_a_stated_default_where_the_driver_does_not_say_what_is_free() -> None:
@@ -157,8 +157,8 @@ def test_a_plan_is_described_in_one_line() -> None:
     options = Options(determinism=True, tf32=False, soft_placement=True)
     text = Request(AutoSpec(), options).plan(_machine(1)).describe()
     assert text == (
-        "2 logical-gpu devices: 1 CPU device, visible GPUs GPU:0 as 32000 + 32000 MiB, intra-op threads any, "
-        "inter-op threads any, TF32 off, op determinism on, soft placement on"
+        "2 logical-gpu devices; CPU devices: 1; visible GPUs: GPU:0 split into 32000 + 32000 MiB; "
+        "intra-op threads: any; inter-op threads: any; TF32: off; op determinism: on; soft placement: on"
     )
 
 

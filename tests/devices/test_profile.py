@@ -64,7 +64,7 @@ def test_an_installed_wheel_has_the_profiles_inside_the_package(
     monkeypatch.setattr(shipped, "_FOLDERS", (elsewhere, package))
     assert find_profile(ShippedProfile("cpu-4")) == installed / "cpu-4.toml"
     monkeypatch.setattr(shipped, "_FOLDERS", (elsewhere,))
-    with pytest.raises(FileNotFoundError, match="reinstall the package"):
+    with pytest.raises(FileNotFoundError, match="reinstall tf-placement-harness"):
         shipped_folder("devices")
 
 
@@ -131,8 +131,8 @@ def test_a_profile_that_says_little_leaves_the_rest_to_tensorflow(tmp_path: Path
         (f"{_HEAD}[memory]\ngrowth = true\nlimit_mib = 9", "memory.limit_mib", 9, "not both"),
         (f"{_HEAD}[threads]\nintra_op = -1", "threads.intra_op", -1, "0 or more; with 0, TensorFlow chooses"),
         (f"{_HEAD}[threads]\ninter = 1", "threads.inter", 1, "intra_op, inter_op"),
-        ('schema_version = 1\nspec = "cpu:2"\n[memory]\ngrowth = true', "memory.growth", True, "it is for real GPUs"),
-        ('schema_version = 1\nspec = "auto"\n[memory]\nlimit_mib = 9', "memory.limit_mib", 9, "it is for real GPUs"),
+        ('schema_version = 1\nspec = "cpu:2"\n[memory]\ngrowth = true', "memory.growth", True, "is for real GPUs only"),
+        ('schema_version = 1\nspec = "auto"\n[memory]\nlimit_mib = 9', "memory.limit_mib", 9, "is for real GPUs only"),
         (
             'schema_version = 1\nspec = "gpu:2x9"\n[memory]\nlimit_mib = 9',
             "memory.limit_mib",

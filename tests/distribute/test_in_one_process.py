@@ -60,7 +60,12 @@ def test_a_dtensor_layout_is_equal_to_one_device(
         ("mirrored", samples.second_strategy, {}, "usually caused by a second strategy in one process"),
         ("mirrored", samples.unknown_metric, {}, "metrics: 'acuracy' is not known to Keras; accepted: Keras metrics"),
         ("mirrored", samples.breaks, {}, "sample_trainings:breaks raised KeyError: 'gone'"),
-        ("mirrored", samples.no_training, {}, r"no_training returned a int; accepted: a harness.distribute.Training"),
+        (
+            "mirrored",
+            samples.no_training,
+            {},
+            r"no_training returned an object of type int; accepted: a harness.distribute.Training",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_one_line(
@@ -84,7 +89,7 @@ def test_an_unknown_strategy_is_refused_with_those_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        ({"data": 3}, TrainingError, r"data is a int; accepted: \(x, y\)"),
+        ({"data": 3}, TrainingError, r"data is of type int; accepted: \(x, y\)"),
         ({"data": {"x": np.ones(3)}}, TrainingError, r"data has the keys \['x'\]"),
         ({"data": (np.ones(3), np.ones(4))}, TrainingError, r"data has the shapes \(3,\) and \(4,\)"),
         ({"data": (np.ones([0, 2]), np.ones(0))}, TrainingError, r"data has the shapes \(0, 2\) and \(0,\)"),
@@ -101,7 +106,7 @@ def test_an_unknown_strategy_is_refused_with_those_that_there_are() -> None:
         ({"build": lambda: None}, InvalidTarget, "is defined inside a function"),
         ({"build": "nothing.py:build"}, InvalidTarget, "there is no file nothing.py"),
         ({"build": "nothing"}, InvalidTarget, "is not of the form FILE.py:FUNCTION or MODULE:FUNCTION"),
-        ({"build": 3}, InvalidTarget, "is a int"),
+        ({"build": 3}, InvalidTarget, "is of type int"),
     ],
 )
 def test_bad_input_is_refused_before_a_process_starts(change: dict[str, Any], error: type, said: str) -> None:

@@ -34,8 +34,12 @@ def test_devices_that_take_the_same_part_in_the_collectives_give_no_finding() ->
     ("counts", "device", "found"),
     [
         ([given(NAMES[0]), given(NAMES[1])], NAMES[2], "none"),
-        ([given(NAMES[0]), given(NAMES[1], count=1, size_bytes=40), given(NAMES[2])], NAMES[1], "1 of 40 bytes"),
-        ([given(NAMES[0]), given(NAMES[1]), given(NAMES[2], size_bytes=4)], NAMES[2], "2 of 4 bytes"),
+        (
+            [given(NAMES[0]), given(NAMES[1], count=1, size_bytes=40), given(NAMES[2])],
+            NAMES[1],
+            "1 collective (40 bytes in all)",
+        ),
+        ([given(NAMES[0]), given(NAMES[1]), given(NAMES[2], size_bytes=4)], NAMES[2], "2 collectives (4 bytes in all)"),
     ],
 )
 def test_a_device_that_takes_another_part_is_named(counts: list[CollectiveCount], device: str, found: str) -> None:

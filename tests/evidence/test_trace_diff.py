@@ -40,7 +40,7 @@ def test_ops_that_came_and_went() -> None:
     found = Trace((TANH,), ()).diff(Trace((GRADIENT,), ()))
     assert str(found).splitlines() == [
         "TanhGrad (TanhGrad) is new, on CPU:1",
-        "Tanh (Tanh) is gone, it was on CPU:1",
+        "Tanh (Tanh) is gone; it was on CPU:1",
     ]
 
 

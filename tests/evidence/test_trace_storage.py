@@ -130,5 +130,5 @@ def test_a_newer_file_is_refused_and_says_so(tmp_path: Path) -> None:
     path = whole().save(tmp_path / "golden.json")
     newer = path.read_text(encoding="utf-8").replace('"schema_version": 1', '"schema_version": 2')
     path.write_text(newer, encoding="utf-8")
-    with pytest.raises(InvalidRecord, match="schema_version = 2, newer than 1"):
+    with pytest.raises(InvalidRecord, match="has schema_version 2, newer than 1: upgrade the harness"):
         Trace.load(path)

@@ -280,10 +280,14 @@ PASSED = CheckResult("copies", Verdict.PASS, "all arrived", "", Exercised(values
 @pytest.mark.parametrize(
     ("fault", "where", "action"),
     [
-        ("xid card = 1, code = 79", "Xid during copies", "power the node off and on"),
-        ("xid card = 1, code = 74", "Xid during copies", "nvidia-smi nvlink -e"),
-        ("replays card = 1, per_s = 40.0", "PCIe replays during copies", "reseat the card"),
-        ("ecc card = 1, corrected_per_s = 0.0, uncorrected_per_s = 1.0", "ECC during copies", "have it replaced"),
+        ("xid card = 1, code = 79", "Xid during the check 'copies'", "power the node off and on"),
+        ("xid card = 1, code = 74", "Xid during the check 'copies'", "nvidia-smi nvlink -e"),
+        ("replays card = 1, per_s = 40.0", "PCIe replays during the check 'copies'", "reseat the card"),
+        (
+            "ecc card = 1, corrected_per_s = 0.0, uncorrected_per_s = 1.0",
+            "ECC during the check 'copies'",
+            "have it replaced",
+        ),
     ],
 )
 def test_what_a_card_counts_during_any_check_is_named_from_outside_also_after_a_crash(

@@ -70,7 +70,7 @@ def test_a_fault_that_is_found_with_its_cause_and_a_twin_that_passes_are_good() 
             replace(FOUND, findings=(_finding("dtype", "graph"),)),
             "found, false alarm on the twin (graph), cause right",
         ),
-        (FOUND, replace(PASSED, verdict=Verdict.UNKNOWN), "found, twin not proven, cause right"),
+        (FOUND, replace(PASSED, verdict=Verdict.UNKNOWN), "found, twin neither passed nor failed, cause right"),
     ],
 )
 def test_what_is_missed_accused_or_not_proven_is_not_good(

@@ -188,7 +188,7 @@ def _coarse(card: str, dtype: str = "float32") -> Change:
 def test_tf32_is_seen_from_the_arithmetic_and_its_rates_have_its_name() -> None:
     outcome = _run(NumpyMachine(gpus(1), change=_coarse("GPU:0", "tfloat32")))
     assert outcome.verdict is Verdict.PASS, outcome.findings
-    assert "TF32 is on, float32 products use it (about 3 decimal digits): GPU:0" in outcome.scope
+    assert "GPU:0: TF32 is on, float32 products use it (about 3 decimal digits)" in outcome.scope
     assert {figure.name for figure in outcome.figures} >= {"matmul tfloat32", "memory bandwidth"}
 
 
@@ -207,7 +207,7 @@ def test_arithmetic_as_coarse_as_tf32_is_a_fault_where_there_is_none(machine: Nu
 
 
 def test_tf32_that_is_on_and_not_used_is_said() -> None:
-    assert "TF32 is on, float32 products do not use it: GPU:0" in _run(NumpyMachine(gpus(1))).scope
+    assert "GPU:0: TF32 is on, float32 products do not use it" in _run(NumpyMachine(gpus(1))).scope
 
 
 def test_a_missing_kernel_is_said_and_no_failure() -> None:

@@ -34,7 +34,7 @@ def actions(found: list[Finding]) -> list[str]:
     ("odd", "what", "action"),
     [
         ({"name": A100}, "model", "find out whether it belongs here"),
-        ({"memory_bytes": 40 * GIB}, "memory", "compare its ECC mode with the others"),
+        ({"memory_bytes": 40 * GIB}, "memory", "compare its ECC mode with that of the other cards"),
         ({"vbios": "96.2"}, "VBIOS", "update its VBIOS"),
     ],
 )
@@ -75,4 +75,4 @@ def test_cards_that_are_alike_or_mixed_on_purpose_are_not(known: list[Card]) -> 
 
 
 def test_without_a_majority_different_vbios_are_told_and_not_judged() -> None:
-    assert judge_alike(cards(2, vbios="96.2")) == ([], ["VBIOS: GPU:0 96.1, GPU:1 96.2"])
+    assert judge_alike(cards(2, vbios="96.2")) == ([], ["VBIOS versions differ: GPU:0 has 96.1, GPU:1 has 96.2"])

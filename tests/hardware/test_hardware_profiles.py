@@ -123,7 +123,7 @@ def test_a_figure_is_read_with_its_source_and_its_limits(tmp_path: Path) -> None
         ("schema_version = 1", "", "schema_version is missing", "accepted: 1"),
         ("value = 1000.0", "value = -1.0", "figures[0].value", "a number above 0"),
         ("value = 1000.0", 'value = "fast"', "figures[0].value", "a number above 0"),
-        ("value = 1000.0", "value = inf", "figures[0].value", "a number above 0"),
+        ("value = 1000.0", "value = inf", "figures[0].value", "a finite number above 0"),
         ("low = 0.6", "low = 1.5", "figures[0].low", "at most 1"),
         ("low = 0.6", "lowest = 0.6", "figures[0].lowest", "did you mean 'low'?"),
         ("matmul float32", "matmul flaot32", "figures[0].figure", "did you mean 'matmul float32'?"),
@@ -147,7 +147,7 @@ def test_a_broken_file_is_named_with_its_key_and_what_is_accepted(
 
 def test_a_figure_is_there_once_and_a_file_can_be_read(tmp_path: Path) -> None:
     twice = _GOOD + _GOOD[_GOOD.index("[[figures]]") :]
-    with pytest.raises(InvalidProfile, match="each figure once"):
+    with pytest.raises(InvalidProfile, match="each figure only once"):
         load_hardware_profile(_written(tmp_path, twice))
     with pytest.raises(InvalidProfile, match="No such file"):
         load_hardware_profile(tmp_path / "absent.toml")

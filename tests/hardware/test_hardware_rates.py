@@ -131,7 +131,9 @@ def test_a_finding_says_what_was_expected_and_what_to_do_both_ways() -> None:
         rate_finding(judge_rates(_figures(cards, value), cards, {"GPU:0": PROFILE}).offences[0])
         for value in (400.0, 1100.0)
     )
-    assert slow.message.startswith("GPU:0 is too slow: matmul float32 400 GFLOP/s, 40% of 1,000 GFLOP/s (profile Exam")
+    assert slow.message.startswith(
+        "GPU:0 is too slow: matmul float32 at 400 GFLOP/s, 40% of 1,000 GFLOP/s (profile Exam"
+    )
     assert slow.expected == "at least 500 GFLOP/s (profile Example (a data sheet, 2024))"
     assert "swap it" in slow.next_step
     assert fast.message.startswith("GPU:0 is impossibly fast")

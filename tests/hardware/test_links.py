@@ -50,7 +50,7 @@ def test_a_switch_joins_all_cards_by_all_their_links() -> None:
         found = wired(*[[SWITCH] * 18] * 3, [SWITCH] * 17, kind=kind)
         assert found["GPU:0", "GPU:1"] == PairLink(18, 26.562)
         assert found["GPU:0", "GPU:3"] == found["GPU:3", "GPU:0"] == PairLink(17, 26.562)
-        assert str(found["GPU:0", "GPU:1"]) == "18 NVLinks of 26.56 GB/s"
+        assert str(found["GPU:0", "GPU:1"]) == "18 NVLinks of 26.56 GB/s each"
 
 
 def test_cards_that_are_wired_to_one_another_have_the_links_of_their_pair() -> None:

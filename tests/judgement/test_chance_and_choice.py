@@ -126,10 +126,10 @@ def a_task_left_out(devices: Devices, wrong: bool) -> Made:
 @pytest.mark.parametrize(
     ("program", "said", "not_said"),
     [
-        (indices_beside_a_mask, "GatherV2: it chooses other rows than the reference", "sequence_mask"),
+        (indices_beside_a_mask, "GatherV2: it chooses different rows from the reference's", "sequence_mask"),
         pytest.param(
             words_of_other_buckets,
-            "GatherV2: it chooses other rows .* computed by StringToHashBucketFast",
+            "GatherV2: it chooses different rows .* computed by StringToHashBucketFast",
             "are equal",
             marks=pytest.mark.devices(kind="logical-cpu"),  # no kernel on a GPU hashes strings
         ),
@@ -204,7 +204,7 @@ def test_rows_that_are_worked_on_one_by_one_are_no_shards(devices: Devices) -> N
 
 @pytest.mark.parametrize(
     ("threshold", "lost", "said", "not_said"),
-    [(0.9, False, "", "missing"), (0.5, True, "alone", "in every element"), (0.5, False, "matches", "")],
+    [(0.9, False, "", "missing"), (0.5, True, "of one shard only", "in every element"), (0.5, False, "matches", "")],
 )
 def test_a_share_of_the_rows_is_that_without_a_shard_by_chance(
     devices: Devices, threshold: float, lost: bool, said: str, not_said: str

@@ -214,7 +214,8 @@ def test_a_variable_that_one_device_does_not_write_to_is_named(devices: Devices)
         )
 
     found = judged(True)
-    assert re.search(r"no op writes to the variable before it, but on \wPU:\d AssignVariableOp \(", found.reason), found
+    text = r"no op writes to the variable before this read, but on \wPU:\d AssignVariableOp \("
+    assert re.search(text, found.reason), found
     assert judged(False).passed
 
 

@@ -211,7 +211,7 @@ def test_a_program_that_takes_long_is_searched_for_the_first_op_alone(
     assert re.search(r"first op whose result differs .* is Mul.*: its inputs equal the reference's", found.reason), (
         found
     )
-    assert "Not tried, because these took too long: graph optimization; another dtype; " in str(found)
+    assert "Not tried, because the search took too long: graph optimization; another dtype; " in str(found)
     assert verified(devices, lambda d, x: joined(d, dense, x), dense, X, modes=("eager",)).passed
 
 

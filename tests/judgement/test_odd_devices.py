@@ -168,10 +168,10 @@ CASES = [
     (stages_in_a_loop, ("it reads the constant 0.6 where the reference reads 0.7",), "reads 2"),
     (
         largest_of_a_shard,
-        ("Sub on", "it reads the result of Max", "but on the other devices", "which makes the results right"),
+        ("Sub on", "it reads the result of Max", "but on the other devices it reads", "which makes the results right"),
         "the first op that differs",
     ),
-    (shares_of_bins, ("Max", "it joins the parts; Sum in its place makes the results right"), "no equal"),
+    (shares_of_bins, ("Max", "it joins the parts; replacing it with Sum makes the results right"), "no equal"),
     (repeated_columns, ("Tile: it reads [1, 1, 2], but on", "[1, 1, 3]"), "no equal"),
     (repeated_rows, ("Tile on", "it reads [1, 2, 1], but on", "[1, 3, 1]"), "no equal"),
     (attention_in_blocks, ("MatMul runs 3 times on", "but 4 times on the other devices"), "the first op"),

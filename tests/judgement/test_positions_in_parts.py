@@ -136,13 +136,13 @@ def average(devices: Devices, wrong: bool) -> Planted:
 CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
     (
         best_word,
-        "indices of each part lack the part's offset: output counts from 0 in each of 4 parts, not once over all 24",
+        "lack the part's offset: in output, positions are counted from 0 in each of 4 parts, not once over all 24",
     ),
-    (nearest, "output numbers the rows from 0 in each shard, not once over the whole batch"),
-    (best_keys, r"output\[1\] numbers the rows from 0 in each shard"),
+    (nearest, "in output, the rows are numbered from 0 in each shard, not once over the whole batch"),
+    (best_keys, r"in output\[1\], the rows are numbered from 0 in each shard"),
     (slices, r"Rows 2 to 10 of .* get the values that belong in rows 3 to 11 and row 11 keeps its old value"),
     (a_slice_missing, "Rows 3 to 5 of .* keep their old values"),
-    (tables, "LookupTableFindV2.* its table has other values for 1 of 3 keys, such as 6 instead of 5"),
+    (tables, "LookupTableFindV2.* its table has different values for 1 of 3 keys, such as 6 instead of 5"),
     (average, "An addend is left out of "),
 ]
 

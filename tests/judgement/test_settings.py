@@ -41,10 +41,10 @@ def test_a_rewrite_of_the_graph_that_is_wrong_is_named_with_what_avoids_it(devic
     assert [each.mode for each in found.findings] == ["eager, graph" if inside else "graph"], found
     assert "graph optimization (arithmetic_optimization) changes the result" in found.reason, found
     gone, remains, untried = found.findings[0].follows[:3]
-    assert gone.startswith("settings that make the difference go away: eager code, graph optimization off, arithmetic_")
-    assert remains.startswith("settings that make no difference: remapping off"), remains
+    assert gone.startswith("the difference goes away with: eager code, graph optimization off, arithmetic_")
+    assert remains.startswith("the difference stays with: remapping off"), remains
     assert "TF_ENABLE_ONEDNN_OPTS=0" in untried
-    assert "another number of shards (needs a program of make_parallel" in untried
+    assert "another number of shards (needs a program made by make_parallel" in untried
     options = {"arithmetic_optimization": True}
     assert tf.config.optimizer.get_experimental_options().items() >= options.items()
 
@@ -66,7 +66,7 @@ def test_the_number_of_shards_is_a_setting_where_the_program_can_be_made_for_few
 
     found = verify(towers(devices[:4]), _reference, {"x": X}, devices=devices[:4], shrink=towers)
     untried = found.findings[0].follows[2]
-    assert "1 shard (its results then have other shapes), 2 shards (its" in untried, found
+    assert "1 shard (the results' shapes depend on the number of shards), 2 shards (the" in untried, found
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -76,7 +76,7 @@ def test_a_program_that_differs_in_a_graph_by_itself_is_at_fault_itself(devices:
     found = verify(program, _reference, {"x": X}, devices=devices[:4])
     assert not found.passed
     assert "changes the result" not in found.reason, found
-    assert not any("settings that" in line for each in found.findings for line in each.follows), found
+    assert not any("the difference goes away" in line for each in found.findings for line in each.follows), found
 
 
 def wrong_card() -> None:
@@ -114,16 +114,16 @@ def wrong_card() -> None:
     found = verify(towers, model, {"x": X[:6]}, devices=devices)
     assert "gives different results on GPU:1 and GPU:0 from the same inputs" in found.reason, found
     gone, remains, untried = found.findings[0].follows[:3]
-    assert gone.endswith("go away: GPU:0, GPU:2, CPU:0, float64"), gone
-    assert remains.startswith("settings that make no difference: GPU:1"), remains
+    assert gone.endswith("goes away with: GPU:0, GPU:2, CPU:0, float64"), gone
+    assert remains.startswith("the difference stays with: GPU:1"), remains
     assert remains.endswith("half of the rows at a time, 1 shard, 2 shards"), remains
     assert "TF_DETERMINISTIC_OPS=1" in untried
     found = verify(on_the_second, model, {"x": X[:6]}, devices=devices)
-    assert "another number of shards (the op runs on one device alone)" in "".join(found.findings[0].follows), found
+    assert "another number of shards (the op runs on one device only)" in "".join(found.findings[0].follows), found
     switch(gpus_of(read_description("machine.toml", text), "machine.toml"))
     found = verify(lambda x: towers(x, 1.001), model, {"x": X[:6]}, devices=devices)
     assert "GPU:1" in found.reason, found
-    assert not any("settings that" in line for each in found.findings for line in each.follows), found
+    assert not any("the difference goes away" in line for each in found.findings for line in each.follows), found
     assert verify(towers, model, {"x": X[:6]}, devices=devices).passed
 
 

@@ -164,7 +164,7 @@ def test_a_file_that_is_no_case_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "case.npz"
     for content in (b"no archive", b"", whole.read_bytes()[:-40]):
         path.write_bytes(content)
-        with pytest.raises(InvalidRecord, match=r"not a saved case: not what verify\(\.\.\., save=FOLDER\) wrote"):
+        with pytest.raises(InvalidRecord, match=r"not a saved case: verify\(\.\.\., save=FOLDER\) did not write it"):
             SavedCase.load(path)
     with pytest.raises(InvalidRecord, match="not a saved case: Is a directory"):
         SavedCase.load(tmp_path)

@@ -82,7 +82,7 @@ def test_blocks_find_what_one_look_finds(kind: str, monkeypatch: pytest.MonkeyPa
         assert compared(found, expected, block, monkeypatch) == whole
     assert len(whole.findings) == (kind in ("wrong", "far", "nan", "infinite"))
     if whole.findings:
-        assert f"most at [{17 if kind in ('wrong', 'far') else 9}, " in whole.findings[0].message
+        assert f"worst at [{17 if kind in ('wrong', 'far') else 9}, " in whole.findings[0].message
     assert len(whole.undecided) == (kind in ("nan", "ill-conditioned"))
 
 

@@ -60,7 +60,7 @@ def test_a_wrong_value_is_found_at_its_element(devices: Devices, error: float) -
 
     found = verify(wrong, dense, {"x": X}, devices=devices)
     assert kinds(found) == {"value"}
-    assert "most at [7, 1]" in found.findings[0].message
+    assert "worst at [7, 1]" in found.findings[0].message
 
 
 def test_another_order_of_summation_is_no_finding(devices: Devices) -> None:
@@ -337,17 +337,17 @@ def test_bad_arguments_are_refused_in_one_line(devices: Devices) -> None:
         "accepted: the path of a folder": lambda: verify(dense, dense, {"x": X}, save=__file__, **arguments),
         "seed=-1": lambda: verify(dense, dense, {"x": X}, seed=-1, **arguments),
         "accept=3": lambda: verify(dense, dense, {"x": X}, accept=3, **arguments),  # type: ignore[arg-type]
-        "variables contains an object of type str": lambda: verify(dense, dense, {"x": X}, variables="w", **arguments),
+        "variables= contains an object of type str": lambda: verify(dense, dense, {"x": X}, variables="w", **arguments),
         "is not callable": lambda: verify(3, dense, {"x": X}, **arguments),  # type: ignore[arg-type]
         "a mapping of argument names": lambda: verify(dense, dense, [X], **arguments),  # type: ignore[arg-type]
-        "devices is empty": lambda: verify(dense, dense, {"x": X}, devices=[]),
+        r"devices=\(\) is empty": lambda: verify(dense, dense, {"x": X}, devices=[]),
         "devices='cpu:2'; accepted: what harness.configure returned": lambda: verify(
             dense,
             dense,
             {"x": X},
             devices="cpu:2",  # type: ignore[arg-type]
         ),
-        "inputs is of type ndarray; accepted: a mapping": lambda: verify(dense, dense, X, **arguments),  # type: ignore[arg-type]
+        "inputs= is of type ndarray; accepted: a mapping": lambda: verify(dense, dense, X, **arguments),  # type: ignore[arg-type]
         "oracle=3 is not callable": lambda: verify(
             dense,
             dense,

@@ -206,7 +206,7 @@ def test_a_result_of_another_size_is_refused(devices: Devices) -> None:
 def test_a_result_of_another_size_is_refused_when_the_batch_size_is_known_only_in_the_graph(devices: Devices) -> None:
     parallel = make_parallel(lambda x: x[:2], devices)
     call = tf.function(lambda x: parallel(x=x), input_signature=[tf.TensorSpec([None, 3])])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the output is not a batch of the rows of its shard"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the output has more or fewer rows than its shard"):
         call(rows(10))
 
 
@@ -219,7 +219,7 @@ def test_arguments_of_different_sizes_are_refused_when_known_only_in_the_graph(d
     parallel = make_parallel(lambda x, y: x + y, devices)
     spec = tf.TensorSpec([None, 3])
     call = tf.function(lambda x, y: parallel(x=x, y=y), input_signature=[spec, spec])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="argument y differs in size"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="arguments x and y differ in size"):
         call(rows(10), rows(9))
 
 
@@ -237,7 +237,7 @@ def test_options_of_another_form_are_refused(devices: Devices, arguments: dict[s
 
 
 def test_no_devices_and_no_function_are_refused(devices: Devices) -> None:
-    with pytest.raises(ShardingError, match="devices is empty"):
+    with pytest.raises(ShardingError, match=r"devices=\(\) is empty"):
         make_parallel(dense, devices[:0])
     with pytest.raises(ShardingError, match="is not callable"):
         make_parallel(3, devices)  # type: ignore[arg-type]
@@ -251,11 +251,11 @@ def test_arguments_that_cannot_be_split_are_refused_by_name(devices: Devices) ->
         parallel(x=rows(4), training=True)
     with pytest.raises(ShardingError, match="no argument to split"):
         parallel()
-    with pytest.raises(ShardingError, match="broadcast names w, but the call has only"):
+    with pytest.raises(ShardingError, match="the call has no argument 'w', only"):
         make_parallel(dense, devices, broadcast=("w",))(x=rows(4))
-    with pytest.raises(ShardingError, match="is a RaggedTensor"):
+    with pytest.raises(ShardingError, match="is of type RaggedTensor"):
         make_parallel(dense, devices, axis=1)(x=tf.ragged.constant([[1.0], [2.0, 3.0]]))
-    with pytest.raises(ShardingError, match="is a SparseTensor"):
+    with pytest.raises(ShardingError, match="is of type SparseTensor"):
         make_parallel(dense, devices)(x=tf.sparse.from_dense(rows(4)))
 
 

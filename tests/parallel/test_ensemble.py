@@ -71,7 +71,7 @@ def test_training_steps_stay_on_their_devices(devices: harness.Devices) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"models": []}, "models is empty"),
+        ({"models": []}, r"models=\[\] is empty"),
         ({"models": [abs, 3]}, r"models\[1\]=3 is not callable"),
         ({"models": [abs] * 9}, r"found 9 models and \d devices?"),
         ({"each": "x"}, r"accepted: a sequence of names, such as \('x',\)"),

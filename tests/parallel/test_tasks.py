@@ -67,5 +67,5 @@ def test_a_task_that_takes_anothers_gpu_memory_is_reported_and_its_neighbour_is_
     first, second = sorted(tasks.results, key=lambda result: result.number)
     assert (first.verdict, first.message) == (Verdict.PASS, "")
     assert second.verdict is Verdict.FAIL
-    assert second.message == "used another task's GPU: 30 MiB of GPU-aaaa"
+    assert second.message == "used a GPU that is not this task's: 30 MiB of GPU-aaaa"
     assert second.exit_code == 0

@@ -94,6 +94,6 @@ def test_a_planted_fault_is_found_made_small_and_printed_as_a_script(devices: De
     assert isinstance(error, VerificationError)
     assert {finding.kind for finding in error.findings} & {"value", "gradient"}
     assert len(exploration.failure.example.steps) <= 1
-    text = str(error).split("Script that reproduces it:")[1].strip()
+    text = str(error).split("Script that reproduces the failure:")[1].strip()
     assert "program = Program(" in text
     compile(text, "script", "exec")

@@ -113,7 +113,7 @@ def test_saved_runs_are_compared_as_ever_and_without_a_word_on_the_machine_and_o
     ("option", "why"),
     [
         ("--harness-speedup-budget=soon", "*--harness-speedup-budget: budget 'soon'; accepted: seconds above 0*"),
-        ("--harness-speedup-precision=2", "*--harness-speedup-precision: '2' is not a share; accepted: above 0%*"),
+        ("--harness-speedup-precision=2", "*--harness-speedup-precision: '2'; accepted: a percentage above 0%*"),
     ],
 )
 def test_an_option_that_is_not_usable_is_refused(
@@ -173,7 +173,7 @@ def test_without_pytest_benchmark_the_fixture_says_what_is_missing(
     pytester.makepyfile("def test_speed(speedup):\n    pass\n\ndef test_plain():\n    pass\n")
     result = inner_pytest()
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*the fixture speedup needs pytest-benchmark: *"])
+    result.stdout.fnmatch_lines(["*the fixture `speedup` needs pytest-benchmark: *"])
 
 
 _LOOKS_TWICE = """

@@ -67,10 +67,10 @@ def test_a_test_runs_where_its_needs_are_met_and_is_skipped_where_not_with_the_r
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ("2", "devices(2): it only takes keyword arguments"),
+        ("2", "devices(2): the marker takes keyword arguments only"),
         ("minimum=2", "devices(minimum=2): unknown argument minimum"),
-        ("min='2'", "devices(min='2'): min='2' is not a number of devices"),
-        ("min=0", "devices(min=0): min=0 is not a number of devices"),
+        ("min='2'", "devices(min='2'): min='2' is not a valid number of devices"),
+        ("min=0", "devices(min=0): min=0 is not a valid number of devices"),
         ("kind='tpu'", "devices(kind='tpu'): kind='tpu' is unknown"),
         ("kind=()", "devices(kind=()): kind=() names no kind"),
     ],

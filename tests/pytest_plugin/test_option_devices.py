@@ -191,7 +191,7 @@ def test_a_test_file_that_starts_tensorflow_when_it_is_imported_is_told_so(
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
         [
-            "DevicesAlreadyConfigured: devices are already configured as 1 CPU device,*",
+            "DevicesAlreadyConfigured: devices are already configured as ?CPU devices: 1;*",
             "TensorFlow was started by the import of a conftest.py or a test file; move the code that does so into a *",
         ]
     )

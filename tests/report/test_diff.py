@@ -72,7 +72,7 @@ def test_findings_are_new_or_gone_whatever_their_figures_say() -> None:
     said = directions(of(Verdict.FAIL, FINDING), of(Verdict.FAIL, other))
     assert [(direction, what[:5]) for direction, _, what in said] == [("better", "gone:"), ("worse", "new: ")]
     more = directions(of(Verdict.FAIL, FINDING), of(Verdict.FAIL, FINDING, FINDING))
-    assert [(direction, what[:3]) for direction, _, what in more] == [("worse", "+1 ")]
+    assert [(direction, what[:7]) for direction, _, what in more] == [("worse", "1 more ")]
 
 
 @pytest.mark.parametrize(
@@ -188,4 +188,4 @@ def test_fewer_findings_of_a_check_that_did_not_run_are_no_gain(verdict: Verdict
     twice = of(Verdict.FAIL, FINDING, FINDING)
     assert directions(twice, of(verdict, FINDING)) == [("worse", "verdict", f"c: FAIL → {verdict}")]
     ((direction, _, what),) = directions(twice, of(Verdict.FAIL, FINDING))
-    assert (direction, what[:3]) == ("better", "-1 ")
+    assert (direction, what[:8]) == ("better", "1 fewer ")

@@ -30,7 +30,7 @@ def test_a_clean_run_says_so_and_what_it_rests_on() -> None:
 
 
 def test_an_incomplete_run_is_marked_and_names_what_is_missing() -> None:
-    assert "**INCOMPLETE**: the run ended early; without a result: matpow, pipeline." in report_markdown(
+    assert "**INCOMPLETE**: the run ended early; checks without a result: matpow, pipeline." in report_markdown(
         samples.incomplete()
     )
 

@@ -75,7 +75,7 @@ def test_a_colon_in_the_path_is_part_of_the_path(tmp_path: Path) -> None:
 
 
 def test_a_function_that_is_not_there_is_named_with_those_that_are(file: Path) -> None:
-    with pytest.raises(InvalidTarget, match="there is no 'anser' in it; it has answer, with_defaults, needs, Model"):
+    with pytest.raises(InvalidTarget, match="module has no 'anser'; it defines answer, with_defaults, needs, Model"):
         Target.parse(f"{file}:anser").load()
 
 
@@ -87,7 +87,7 @@ def test_required_arguments_are_named(file: Path) -> None:
 
 
 def test_what_cannot_be_called_is_refused(file: Path) -> None:
-    with pytest.raises(InvalidTarget, match="'number' is a int and cannot be called"):
+    with pytest.raises(InvalidTarget, match="'number' is of type int and cannot be called"):
         Target.parse(f"{file}:number").load()
 
 

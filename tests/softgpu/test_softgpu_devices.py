@@ -388,6 +388,6 @@ def test_the_guides_test_passes_and_fails_where_an_op_is_on_the_wrong_gpu_or_has
     )
     result = inner_pytest("--harness-devices=softgpu:2", "--harness-require", "-rA", real=True)
     result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines(["*2 software GPUs of 2,048 MiB each, as requested; no GPU is tested*"])
+    result.stdout.fnmatch_lines(["*2 software GPUs of 2,048 MiB each, as requested; no real GPU is tested*"])
     result.stdout.fnmatch_lines(["*no supported kernel for GPU devices is available*"])
     result.stdout.fnmatch_lines_random(["PASSED *test_right*", "FAILED *test_wrong_gpu*", "FAILED *test_no_kernel*"])

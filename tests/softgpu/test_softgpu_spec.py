@@ -66,7 +66,7 @@ def test_a_plan_says_that_the_gpus_are_software() -> None:
         ("software-gpu", "GPU:1"),
     ]
     assert plan.software_gpus == SoftwareGpus(2, 512)
-    assert plan.reason == "2 software GPUs of 512 MiB each, as requested; no GPU is tested"
+    assert plan.reason == "2 software GPUs of 512 MiB each, as requested; no real GPU is tested"
     assert not plan.same_effect(resolve("softgpu:2").plan(Inventory()))
 
 

@@ -112,7 +112,7 @@ def test_the_smallest_loss_is_what_shifted_samples_show() -> None:
 
 
 def test_what_cannot_calibrate_is_refused() -> None:
-    with pytest.raises(UsageError, match="3 runs cannot make a calibration; accepted: at least 4"):
+    with pytest.raises(UsageError, match="3 runs cannot make a calibration; accepted: 4 or more"):
         calibrate(_runs(3), _RULES, made_at=_WHEN)
     runs = _runs(4)
     runs[2] = replace(runs[2], fingerprint=replace(FINGERPRINT, spec="cpu:4"))

@@ -44,7 +44,7 @@ def test_a_loss_of_a_tenth_that_is_confirmed_fails() -> None:
     )
     assert said.verdict is Verdict.FAIL
     assert {each.name for each in said.judged if each.fails} == {"a"}
-    assert "FAIL: worse beyond the threshold, confirmed by a second measurement (-1" in _words(said)
+    assert "FAIL: worse by more than the threshold, confirmed by a second measurement (-1" in _words(said)
     assert said.reason == "a loss of speedup beyond 5.0% in 1 of 2 benchmarks: a"
 
 
@@ -58,7 +58,7 @@ def test_a_loss_that_the_second_measurement_does_not_show_passes() -> None:
 def test_a_loss_that_nobody_looked_at_again_is_neither_a_failure_nor_a_pass() -> None:
     said = _judge({"a": record(1.9)}, {"a": record(1.71, seed=2)})
     assert (said.verdict, said.judged[0].confirmed, said.judged[0].fails) == (Verdict.UNKNOWN, None, False)
-    assert "worse beyond the threshold, not confirmed by a second measurement" in _words(said)
+    assert "worse by more than the threshold, but measured only once" in _words(said)
     assert "--harness-speedup-twice" in said.reason
 
 
@@ -129,7 +129,7 @@ def test_what_gated_and_no_longer_does_is_no_pass() -> None:
     fewer = replace(record(), devices=FINGERPRINT.devices[:1])
     said = _judge({**both, "b": record()}, {**both, "b": fewer})
     assert said.verdict is Verdict.UNKNOWN
-    assert "b: not judged: measured on 2 devices before, on 1 other device now" in _words(said)
+    assert "b: not judged: the devices differ: CPU:0, CPU:1 before; CPU:0 now" in _words(said)
 
 
 def test_where_nothing_can_be_told_it_is_unknown() -> None:

@@ -46,7 +46,7 @@ def test_the_fields_of_an_object_are_outputs() -> None:
     other.gradients = [_VALUES + 1]
     with pytest.raises(OutputsDiffer, match=r"^output.gradients\[0\]: 12 of 12 elements differ"):
         _compare(one, other)
-    with pytest.raises(OutputsDiffer, match="single returns a Fields, parallel returns a ndarray"):
+    with pytest.raises(OutputsDiffer, match="`single` returns a Fields, `parallel` returns a ndarray"):
         _compare(one, _VALUES)
 
 
@@ -74,21 +74,21 @@ def test_another_order_of_summation_is_no_difference() -> None:
 @pytest.mark.parametrize(
     ("single", "parallel", "why"),
     [
-        (_VALUES, _VALUES[:2], r"^output: single has shape \(3, 4\), parallel \(2, 4\)"),
-        (_VALUES, _VALUES.astype(np.float64), "^output: single has dtype float32, parallel float64"),
+        (_VALUES, _VALUES[:2], r"^output: `single` has shape \(3, 4\), `parallel` \(2, 4\)"),
+        (_VALUES, _VALUES.astype(np.float64), "^output: `single` has dtype float32, `parallel` float64"),
         ([_VALUES, _VALUES], [_VALUES, -_VALUES], r"^output\[1\]: 12 of 12 elements differ .* worst at \[0, 0\]"),
         (
             np.array([1, 2]),
             np.array([1, 3]),
-            r"1 of 2 elements differ but must be equal; worst at \[1\]: single 2, ",
+            r"1 of 2 elements differ but must be equal; worst at \[1\]: `single` 2, ",
         ),
-        ({"a": _VALUES}, {"b": _VALUES}, r"single returns \{'a': a ndarray\}, parallel returns \{'b': a ndarray\}"),
-        ([_VALUES], [_VALUES, _VALUES], "a list of 1, parallel returns a list of 2"),
-        ([_VALUES, None], [_VALUES, _VALUES], "single returns None there"),
-        ([_VALUES, _VALUES], [_VALUES, None], "parallel returns None there"),
-        (np.array([1.0, np.inf]), np.array([1.0, -np.inf]), r"worst at \[1\]: single inf, parallel -inf"),
-        (np.array([1.0, 2.0]), np.array([1.0, np.nan]), r"worst at \[1\]: single 2.0, parallel nan"),
-        (np.array([1.0, np.nan]), np.array([1.0, 2.0]), r"worst at \[1\]: single nan, parallel 2.0"),
+        ({"a": _VALUES}, {"b": _VALUES}, r"`single` returns \{'a': a ndarray\}, `parallel` returns \{'b': a ndarray\}"),
+        ([_VALUES], [_VALUES, _VALUES], "a list of 1, `parallel` returns a list of 2"),
+        ([_VALUES, None], [_VALUES, _VALUES], "`single` returns None, and `parallel` does not"),
+        ([_VALUES, _VALUES], [_VALUES, None], "`parallel` returns None, and `single` does not"),
+        (np.array([1.0, np.inf]), np.array([1.0, -np.inf]), r"worst at \[1\]: `single` inf, `parallel` -inf"),
+        (np.array([1.0, 2.0]), np.array([1.0, np.nan]), r"worst at \[1\]: `single` 2.0, `parallel` nan"),
+        (np.array([1.0, np.nan]), np.array([1.0, 2.0]), r"worst at \[1\]: `single` nan, `parallel` 2.0"),
         (np.array(1.0), np.array(2.0), r"worst at \[\]"),
     ],
 )

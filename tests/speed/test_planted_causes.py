@@ -18,7 +18,7 @@ CAUSES = (
     ("in turns", "dependent-work", "each needs the results of another"),
     ("in turns, eager", "dependent-work", "each needs the results of another"),
     ("backward on one", "backward-on-one-device", "gradient ops of a call ran on CPU:0"),
-    ("traced_anew", "retracing", "scaled was traced again in 8 of 8 calls"),
+    ("traced_anew", "retracing", "`scaled` was traced again in 8 of 8 calls"),
     ("slow input", "input-bound", "calls wait for the next batch"),
     ("little_work", "too-little-work", "all devices are idle while"),
 )

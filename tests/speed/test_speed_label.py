@@ -40,10 +40,10 @@ def test_each_kind_has_its_label(kind: str, count: int, threads: Threads, label:
 @pytest.mark.parametrize(
     ("threads", "why"),
     [
-        ((0, 2, 2), "all threads per op instead of 1"),
-        ((4, 2, 2), "4 threads per op instead of 1"),
-        ((1, 0, 2), "all threads between ops instead of 2"),
-        ((1, 4, 2), "4 threads between ops instead of 2"),
+        ((0, 2, 2), "all intra-op threads instead of 1"),
+        ((4, 2, 2), "4 intra-op threads instead of 1"),
+        ((1, 0, 2), "all inter-op threads instead of 2"),
+        ((1, 4, 2), "4 inter-op threads instead of 2"),
         ((1, 2, 1), "1 core for 2 devices"),
     ],
 )

@@ -74,6 +74,6 @@ def test_rates_that_no_device_reaches_are_told_of() -> None:
     assert about_rates(5e10, 1e10, _CPUS[0], 1, "single") == []
     assert about_rates(None, None, _CPUS[0], 1, "single") == []
     [said] = about_rates(1e13, None, _CPUS[0], 2, "parallel")
-    assert said.startswith("parallel does 1e+13 FLOP/s, more than 2 CPUs can")
+    assert said.startswith("`parallel` does 1e+13 FLOP/s, more than 2 CPUs can")
     [said] = about_rates(None, 1e15, _CPUS[0], 1, "single")
-    assert said.startswith("single does 1e+15 bytes/s, more than 1 CPU can")
+    assert said.startswith("`single` does 1e+15 bytes/s, more than 1 CPU can")

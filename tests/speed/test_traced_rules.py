@@ -28,12 +28,12 @@ def test_a_baseline_on_one_gpu_is_left_alone_whatever_the_host_does_for_it() -> 
 @pytest.mark.parametrize(
     ("ops", "said"),
     [
-        ([], "the devices of single's ops are unknown"),
-        ([_op(None), _op(_HOST, "Const", "constant")], "the devices of single's ops are unknown"),
-        ([_op(_HOST)], "single ran on CPU:0: 1 op, which is not in devices="),
-        ([_op(_GPUS[0]), _op(_GPUS[1])], "single ran on 2 of the devices (GPU:0: 1 op, GPU:1: 1 op)"),
-        ([_op(_GPUS[0]), _op(_HOST), _op(_HOST)], "single also ran ops on CPU:0: 2 ops, "),
-        ([_op(_GPUS[0]), _op(_GPUS[1], "ResourceApplyAdam", "update")], "single ran on 2 of the devices"),
+        ([], "the devices of the ops of `single` are unknown"),
+        ([_op(None), _op(_HOST, "Const", "constant")], "the devices of the ops of `single` are unknown"),
+        ([_op(_HOST)], "`single` ran only on devices that are not in devices= (CPU:0: 1 op), so it"),
+        ([_op(_GPUS[0]), _op(_GPUS[1])], "`single` ran on 2 of the devices (GPU:0: 1 op, GPU:1: 1 op)"),
+        ([_op(_GPUS[0]), _op(_HOST), _op(_HOST)], "`single` also ran ops on devices that are not in devices= (CPU:0: "),
+        ([_op(_GPUS[0]), _op(_GPUS[1], "ResourceApplyAdam", "update")], "`single` ran on 2 of the devices"),
     ],
 )
 def test_a_baseline_that_is_none_is_named(ops: list[Op], said: str) -> None:
@@ -48,11 +48,11 @@ def test_a_parallel_side_on_all_gpus_is_left_alone_in_eager_code_too() -> None:
 
 def test_an_idle_device_is_named() -> None:
     [found] = about_parallel([_op(_GPUS[0]), _op(_GPUS[1], "Const", "constant")], _DEVICES)
-    assert found == "parallel ran no op on GPU:1: it uses only 1 of 2 devices"
+    assert found == "`parallel` ran no op on GPU:1: it uses only 1 of 2 devices"
 
 
 def test_of_work_in_other_processes_it_is_said_that_nothing_is_known() -> None:
-    assert about_parallel([], _DEVICES) == ["parallel ran no op in this process, so its devices are unknown"]
+    assert about_parallel([], _DEVICES) == ["`parallel` ran no op in this process, so its devices are unknown"]
 
 
 def test_transfers_of_work_in_other_processes_are_missing_and_not_0(devices: harness.Devices) -> None:
@@ -65,7 +65,7 @@ def test_transfers_of_work_in_other_processes_are_missing_and_not_0(devices: har
     assert (here.transfers, here.transferred_bytes) == (0, 0)
     elsewhere = trace_both(lambda: x @ x, lambda: None, [one])
     assert (elsewhere.transfers, elsewhere.transferred_bytes) == (None, None)
-    assert [line for line in elsewhere.warnings if "parallel ran no op in this process" in line]
+    assert [line for line in elsewhere.warnings if "`parallel` ran no op in this process" in line]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_eager_ops_on_several_cpus_take_turns(names: tuple[str, str], found: int
 def test_data_that_goes_through_the_host_is_named_with_its_size() -> None:
     copies = [Transfer(_HOST, gpu, "x", _MB) for gpu in _GPUS] + [Transfer(_GPUS[0], _HOST, "y", _MB)]
     [found] = about_transfers(copies, _DEVICES)
-    assert found.startswith("each call of parallel copies 3.0 MB between the host and the devices (3 copies)")
+    assert found.startswith("each call of `parallel` copies 3.0 MB between the host and the devices (3 copies)")
 
 
 @pytest.mark.parametrize(

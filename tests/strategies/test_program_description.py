@@ -87,7 +87,7 @@ def test_variables_are_as_large_as_their_use_asks() -> None:
         ({"dtype": "float8"}, "dtype='float8'"),
         ({"rows": -1}, "rows=-1"),
         ({"outputs": ()}, "or no output"),
-        ({"arguments": (Argument("x", (3,), broadcast=True),)}, "no batch argument, or no output"),
+        ({"arguments": (Argument("x", (3,), broadcast=True),)}, "no argument with a batch axis, or no output"),
         ({"outputs": (("", "v1"),)}, "'v1' is not a value of the batch"),
         ({"outputs": (("", "w0"),)}, "'w0' is not a value of the batch"),
         ({"steps": (Dense("y", "w0"),)}, r"Dense\('y', 'w0'\): 'y' is not known"),

@@ -105,7 +105,7 @@ def find_shrink_and_print() -> None:
     assert isinstance(failure.error, VerificationError)
     assert {finding.kind for finding in failure.error.findings} >= {"value"}
     assert (len(failure.example.steps), len(failure.example.outputs), failure.example.rows) == (1, 1, 1)
-    text = str(failure.error).partition("Script that reproduces it:\n\n")[2]
+    text = str(failure.error).partition("Script that reproduces the failure:\n\n")[2]
     assert text == failure.example.script(
         devices, make_parallel=planted_parallel.forgets_the_last_row, modes=("eager",), seed=4
     )
@@ -113,7 +113,9 @@ def find_shrink_and_print() -> None:
     def local(*args: Any, **options: Any) -> Any:
         return planted_parallel.forgets_the_last_row(*args, **options)
 
-    with pytest.raises(VerificationError, match=r"by find_shrink_and_print.<locals>.local, which cannot") as raised:
+    with pytest.raises(
+        VerificationError, match=r"# find_shrink_and_print.<locals>.local cannot be imported: define it"
+    ) as raised:
         assert_program(failure.example, devices, make_parallel=local, modes=("eager",))
     assert raised.value.findings
     assert raised.value.verification is not None

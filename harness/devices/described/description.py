@@ -33,33 +33,47 @@ class CardsTable(Table):
     nvlinks: int | None = Field(default=None, ge=0, le=MOST_LINKS, description=f"an integer from 0 to {MOST_LINKS}")
     bridges: list[list[int]] = Field(
         default_factory=list,
-        description="a list of [card, card, links]: the NVLinks between two cards; other pairs have none",
+        description="a list of [card, card, links], such as [[0, 1, 4]] (the NVLinks between two cards; pairs that are "
+        "not listed have none)",
     )
-    link_gbs: float | None = Field(default=None, gt=0, description="GB/s of one NVLink in one direction, above 0")
-    sensors: bool = Field(default=True, description="true or false")
+    link_gbs: float | None = Field(
+        default=None, gt=0, description="a number above 0 (GB/s of one NVLink in one direction)"
+    )
+    sensors: bool = Field(default=True, description="true or false (whether the cards have sensors)")
     without: list[str] = Field(
-        default_factory=list, description="sensors that the cards lack, such as ['ecc_corrected', 'power_w']"
+        default_factory=list,
+        description="a list of the sensors that the cards lack, such as ['ecc_corrected', 'power_w']",
     )
-    exclusive: bool = Field(default=False, description="whether only one process may use a card: true or false")
-    slices: int = Field(default=0, ge=0, le=7, description="slices of each card under MIG: 0 (off) to 7")
+    exclusive: bool = Field(default=False, description="true or false (whether only one process may use a card)")
+    slices: int = Field(
+        default=0, ge=0, le=7, description="an integer from 0 to 7 (MIG slices of each card; 0: MIG is off)"
+    )
     software_mib: int = Field(
-        default=128, ge=16, le=65536, description="the memory of each software GPU: 16 to 65,536 MiB"
+        default=128,
+        ge=16,
+        le=65536,
+        description="an integer from 16 to 65,536 (the MiB of memory of each software GPU)",
     )
 
 
 class CardTable(Table):
     """``[[card]]``: what differs on one card."""
 
-    card: int = Field(ge=0, description="the slot of the card: an integer, 0 or more")
+    card: int = Field(ge=0, description="an integer, 0 or more (the slot of the card)")
     model: str | None = Field(default=None, pattern=_LINE, description="a name as the driver reports it, in one line")
     compute_capability: str | None = Field(
-        default=None, pattern=_CAPABILITY, description="a version, such as '8.0', of this model"
+        default=None, pattern=_CAPABILITY, description="a version, such as '8.0' (only together with the key `model`)"
     )
     software_mib: int | None = Field(
-        default=None, ge=16, le=65536, description="the memory of the software GPU: 16 to 65,536 MiB"
+        default=None,
+        ge=16,
+        le=65536,
+        description="an integer from 16 to 65,536 (the MiB of memory of the software GPU)",
     )
     vbios: str | None = Field(default=None, pattern=_LINE, description="a version, such as '96.00.30.00.02'")
-    board_part: str | None = Field(default=None, pattern=_LINE, description="a number, such as '692-2G506-0200-000'")
+    board_part: str | None = Field(
+        default=None, pattern=_LINE, description="a part number, such as '692-2G506-0200-000'"
+    )
 
 
 class SoftwareTable(Table):
@@ -81,10 +95,14 @@ class Description(Table):
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
     description: str = Field(default="", description="a string")
     seed: int = Field(default=0, ge=0, lt=2**63, description="an integer, 0 or more and below 2^63")
-    cards: CardsTable = Field(description="a table: count, model and what differs from the model")
-    card: list[CardTable] = Field(default_factory=list, description="tables [[card]], each with the number of a card")
+    cards: CardsTable = Field(
+        description="a table [cards] with `count`, `model` and the figures that differ from the model's"
+    )
+    card: list[CardTable] = Field(
+        default_factory=list, description="tables [[card]], each with `card`, the slot of a card"
+    )
     software: SoftwareTable = Field(default_factory=SoftwareTable, description="a table of versions")
-    fault: list[Fault] = Field(default_factory=list, description="tables [[fault]], each with a kind")
+    fault: list[Fault] = Field(default_factory=list, description="tables [[fault]], each with a `kind`")
 
 
 #: What `cards.without` can name, with the keys of each in ``softgpu/driver_source/nvml.cc``.

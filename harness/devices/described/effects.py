@@ -20,8 +20,8 @@ _ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "flo
 #: Keys that say where a fault is.
 _PLACE = ("card", "pair", "cards", "op", "dtype", "word", "bit", "call", "algorithm", "library")
 _SAME = (
-    "a fault that changes the machine; sensors that are off (cards.sensors, cards.without), another fault or "
-    "[software] hide this one"
+    "a fault that changes the machine; this one changes nothing, or is hidden by sensors that are off (cards.sensors, "
+    "cards.without), another fault or [software]"
 )
 
 
@@ -33,11 +33,17 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
     if isinstance(fault, tables.LinkWidth) and fault.width >= model.pcie_width:
         return "width", fault.width, f"less than the {model.pcie_width} lanes of the card"
     if isinstance(fault, tables.LinkGeneration) and fault.generation >= model.pcie_generation:
-        return "generation", fault.generation, f"less than {model.pcie_generation}, the generation of the card"
+        return (
+            "generation",
+            fault.generation,
+            f"less than {model.pcie_generation}, the generation of the card's PCIe link",
+        )
     if isinstance(fault, tables.PowerLimit) and fault.watts >= model.power_limit_w:
         return "watts", fault.watts, f"less than {model.power_limit_w:g}, the power limit of the card"
     if isinstance(fault, tables.NvlinkDown) and fault.links > (links := nvlinks_of(description, fault.card)):
-        accepted = f"up to {links}, the NVLinks of this card" if links else "a card with NVLinks; this one has none"
+        accepted = (
+            f"up to {links}, the number of NVLinks of this card" if links else "a card with NVLinks; this one has none"
+        )
         return "links", fault.links, accepted
     if isinstance(fault, tables.StuckBit) and fault.word >= (words := software_mib * _WORDS):
         return "word", fault.word, f"less than {words:,}, the number of 64-bit words in {software_mib} MiB"
@@ -48,9 +54,13 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
     if isinstance(fault, tables.DriverTooOld):
         newer = description.software.driver_cuda.split(".")[0]
         if int(fault.driver_cuda.split(".")[0]) >= int(newer):
-            return "driver_cuda", fault.driver_cuda, f"a version before {newer}, the one in [software]"
+            return (
+                "driver_cuda",
+                fault.driver_cuda,
+                f"a version before {newer}, the major version of `driver_cuda` in [software]",
+            )
     if isinstance(fault, tables.CollectiveDrop) and len(_seen(description)) < 2:
-        return "kind", fault.kind, "a fault of one card; a collective needs two cards that TensorFlow sees"
+        return "kind", fault.kind, "another kind; a collective needs two cards that TensorFlow sees"
     if isinstance(fault, tables.BitFlip):
         size = int("".join(filter(str.isdigit, fault.dtype or "int8"))) // 8
         most = software_mib * 2**20 // size
@@ -63,7 +73,7 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
             if len(set(fault.elements)) < len(fault.elements):
                 return "elements", fault.elements, "each index once, because a bit that flips twice is unchanged"
             if fault.run > 1:
-                return "run", fault.run, "1 (the default) together with elements"
+                return "run", fault.run, "1 (the default) together with `elements`"
     if isinstance(fault, tables.RowRemap) and not remaps_rows(model):
         return "kind", fault.kind, "retired-pages; this card is older than the A100 and cannot remap rows"
     if isinstance(fault, tables.RetiredPages) and remaps_rows(model):
@@ -73,13 +83,13 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
     return _unseen(description, fault) or _hidden(description, fault)
 
 
-def hides(fault: tables.FaultTable, later: tables.FaultTable) -> str | None:
-    """Return what is accepted where a later fault takes the place of ``fault``, or undoes it; else ``None``."""
+def hides(fault: tables.FaultTable, later: tables.FaultTable, name: str) -> str | None:
+    """Return what is accepted where ``later``, whose name is given, replaces ``fault`` or undoes it, else ``None``."""
     if isinstance(fault, tables.OnPair) and isinstance(later, tables.OnPair) and fault.pair == later.pair:
         if later.probability == 1 or fault.kind == later.kind:
             return (
-                "one fault for each pair, or faults of different kinds of which the later ones have a probability "
-                "below 1; a later one hides this one"
+                "one fault for each pair, or faults of different kinds, each later one with a probability below 1; "
+                f"{name} hides this one"
             )
     # Several kinds of flips on one card are no contradiction.
     elif type(fault) is type(later) and (fault == later or not isinstance(fault, tables.BitFlip)):
@@ -87,7 +97,7 @@ def hides(fault: tables.FaultTable, later: tables.FaultTable) -> str | None:
         if isinstance(fault, tables.Misnumbered) and isinstance(later, tables.Misnumbered):
             places = [[sorted(each.cards)] for each in (fault, later)]
         if places[0] == places[1]:
-            return "each kind of fault once at one place; a later fault repeats this one"
+            return f"each kind of fault once in each place, such as a card or a bit; {name} repeats this one"
     return None
 
 
@@ -95,11 +105,11 @@ def _never_called(fault: tables.NvmlError) -> str | None:
     """Return what is accepted where the fault names no function, or one that cannot fail so."""
     functions = nvml_functions()
     if fault.call is None:
-        return "an NVML function, such as 'nvmlInit', or the key card" if fault.card is None else None
+        return "an NVML function, such as 'nvmlInit'; or add the key `card`" if fault.card is None else None
     if fault.call not in functions:
-        return f"an NVML function, without the version at its end{did_you_mean(fault.call, functions)}"
+        return f"an NVML function without a version suffix such as _v2{did_you_mean(fault.call, functions)}"
     if fault.card is not None and not functions[fault.call]:
-        return "a function that takes a card; this one takes none, so remove the key card"
+        return "a function that takes a card; this one takes none, so remove the key `card`"
     return None
 
 

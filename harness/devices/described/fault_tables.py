@@ -14,7 +14,7 @@ from harness.devices.toml_file import Table
 
 #: Errors of the memory that were corrected long ago: a healthy card has some.
 OLD_CORRECTED = 3
-_CARD = "the slot of a card: an integer, 0 or more"
+_CARD = "an integer, 0 or more (the slot of a card)"
 #: One name: faults.h takes lists, and an empty one for all ops.
 _OP = "^[A-Za-z_][A-Za-z0-9_]*$"
 #: A version of CUDA, which NVML gives as one number.
@@ -48,7 +48,7 @@ class LinkWidth(_OnCard):
     """The PCIe link runs with fewer lanes."""
 
     kind: Literal["link-width"]
-    width: Literal[1, 2, 4, 8] = Field(default=4, description="lanes: 1, 2, 4 or 8")
+    width: Literal[1, 2, 4, 8] = Field(default=4, description="1, 2, 4 or 8 (PCIe lanes)")
 
 
 class LinkGeneration(_OnCard):
@@ -62,20 +62,28 @@ class Hot(_OnCard):
     """The card heats up under load until it slows down."""
 
     kind: Literal["hot"]
-    slowdown_after_s: float = Field(default=1.0, gt=0, description="seconds of load before it throttles, above 0")
+    slowdown_after_s: float = Field(
+        default=1.0, gt=0, description="a number above 0 (seconds of load until the card slows down)"
+    )
 
 
 class Ecc(_OnCard):
     """Memory errors grow while the card is in use."""
 
     kind: Literal["ecc"]
-    corrected_per_s: float = Field(default=10.0, ge=0, le=1e9, description="a number from 0 to 1e9")
-    uncorrected_per_s: float = Field(default=0.0, ge=0, le=1e9, description="a number from 0 to 1e9")
+    corrected_per_s: float = Field(default=10.0, ge=0, le=1e9, description="a number from 0 to 1e9 (errors a second)")
+    uncorrected_per_s: float = Field(default=0.0, ge=0, le=1e9, description="a number from 0 to 1e9 (errors a second)")
     old_corrected: int = Field(
-        default=OLD_CORRECTED, ge=0, le=_MOST, description="corrected errors before the driver was loaded, 0 to 10^12"
+        default=OLD_CORRECTED,
+        ge=0,
+        le=_MOST,
+        description="an integer from 0 to 10^12 (corrected errors before the driver was loaded)",
     )
     old_uncorrected: int = Field(
-        default=0, ge=0, le=_MOST, description="uncorrected errors before the driver was loaded, 0 to 10^12"
+        default=0,
+        ge=0,
+        le=_MOST,
+        description="an integer from 0 to 10^12 (uncorrected errors before the driver was loaded)",
     )
 
 
@@ -90,30 +98,38 @@ class RetiredPages(_OnCard):
     """Pages of the memory were retired, as on cards before the A100."""
 
     kind: Literal["retired-pages"]
-    count: int = Field(default=4, ge=1, le=64, description="pages retired for double-bit errors, 1 to 64")
-    pending: bool = Field(default=True, description="whether the retirement waits for a reset: true or false")
+    count: int = Field(default=4, ge=1, le=64, description="an integer from 1 to 64 (pages with double-bit errors)")
+    pending: bool = Field(
+        default=True, description="true or false (whether the pages are retired only at the next reset)"
+    )
 
 
 class PowerLimit(_OnCard):
     """Somebody has lowered the power limit."""
 
     kind: Literal["power-limit"]
-    watts: float = Field(default=350.0, gt=0, description="watts, above 0")
+    watts: float = Field(default=350.0, gt=0, description="a number above 0 (watts)")
 
 
 class MemoryHeld(_OnCard):
     """A process that is no longer alive still holds memory."""
 
     kind: Literal["memory-held"]
-    share: float = Field(default=0.8, gt=0, lt=1, description="a share of the memory between 0 and 1")
-    process: int = Field(default=4242, ge=1, le=2**22, description="the id of the process, 1 to 4194304")
+    share: float = Field(
+        default=0.8, gt=0, lt=1, description="a number between 0 and 1 (the share of the memory that is held)"
+    )
+    process: int = Field(
+        default=4242, ge=1, le=2**22, description="an integer from 1 to 4,194,304 (the id of the process)"
+    )
 
 
 class CudaUnavailable(FaultTable):
-    """The driver sees the cards, and CUDA cannot start."""
+    """The driver sees the cards, but CUDA cannot start."""
 
     kind: Literal["cuda-unavailable"]
-    code: int = Field(default=802, ge=1, lt=2**31, description="the error of cuInit, 1 or more, such as 802")
+    code: int = Field(
+        default=802, ge=1, lt=2**31, description="an integer, 1 or more, such as 802 (the error code of cuInit)"
+    )
 
 
 def _named_in_full(name: object) -> object:
@@ -121,7 +137,7 @@ def _named_in_full(name: object) -> object:
 
 
 class NvmlError(FaultTable):
-    """Functions of NVML answer with an error: all of them for a card, or one for a card or for every card."""
+    """NVML returns an error: from every function for one card, or from one function for one card or for all."""
 
     kind: Literal["nvml-error"]
     error: Annotated[NvmlErrorName, BeforeValidator(_named_in_full)] = Field(
@@ -131,8 +147,8 @@ class NvmlError(FaultTable):
     card: int | None = Field(default=None, ge=0, description=_CARD)
     call: str | None = Field(
         default=None,
-        description="an NVML function, without the version at its end, such as 'nvmlDeviceGetTemperature' or "
-        "'nvmlInit'; needed without a card",
+        description="an NVML function without a version suffix such as _v2, for example 'nvmlDeviceGetTemperature'; "
+        "required without the key `card`",
     )
 
 
@@ -140,7 +156,9 @@ class Lost(_OnCard):
     """The card falls off the bus, at once or in the middle of a run."""
 
     kind: Literal["lost"]
-    after_ops: int = Field(default=0, ge=0, le=_MOST, description="the ops that the card still runs, 0 to 10^12")
+    after_ops: int = Field(
+        default=0, ge=0, le=_MOST, description="an integer from 0 to 10^12 (ops that the card runs before it is lost)"
+    )
 
 
 class NoWrite(_OnCard):
@@ -152,7 +170,7 @@ class NoWrite(_OnCard):
 
 
 class Nondeterministic(_OnCard):
-    """Sums of floats differ from run to run by their last bit."""
+    """Sums of floats differ from run to run in their last bit."""
 
     kind: Literal["nondeterministic"]
     probability: _Probability = 0.5
@@ -188,32 +206,37 @@ class BitFlip(_OnCard):
     kind: Literal["bit-flip"]
     probability: _Probability = 0.05
     op: str | None = Field(
-        default=None, pattern=_OP, description="the name of an op, such as 'MatMul'; default: matrix products"
+        default=None,
+        pattern=_OP,
+        description="the name of an op, such as 'MatMul'; default: matrix products and convolutions",
     )
     dtype: NumberType | None = Field(
         default=None, description=f"one of {', '.join(get_args(NumberType))}; default: all"
     )
-    bits: int = Field(default=1, ge=1, le=8, description="how many bits of an element, from 1 to 8")
+    bits: int = Field(
+        default=1, ge=1, le=8, description="an integer from 1 to 8 (neighbouring bits that flip in an element)"
+    )
     run: int = Field(
         default=1,
         ge=1,
         le=1024,
-        description="how many neighbouring elements, from 1 to 1024; the first index is a multiple of this number",
+        description="an integer from 1 to 1024 (neighbouring elements that are wrong together; the index of the first "
+        "is a multiple of this number)",
     )
     least_elements: int = Field(
-        default=0, ge=0, description="only results with at least this many elements are affected: 0 or more"
+        default=0, ge=0, description="an integer, 0 or more (results with fewer elements stay right)"
     )
     elements: list[Annotated[int, Field(ge=0)]] | None = Field(
         default=None,
         min_length=1,
         max_length=1024,
-        description="up to 1024 different indices into the flattened result, such as [0, 17]: these elements are wrong "
-        "at the same time; indices beyond the end are ignored; default: any element",
+        description="up to 1024 different indices into the flattened result, such as [0, 17] (these elements are wrong "
+        "at the same time; indices beyond the end of the result are ignored); default: any element",
     )
 
 
 class WrongCard(_OnCard):
-    """Every result computed on the card is wrong at one element, at every index."""
+    """Every matrix product and convolution on the card is wrong at one element, always the same."""
 
     kind: Literal["wrong-card"]
 
@@ -230,7 +253,9 @@ class Slow(_OnCard):
     """The card computes at a fraction of its rate."""
 
     kind: Literal["slow"]
-    factor: float = Field(default=0.6, gt=0, lt=1, description="a number between 0 and 1")
+    factor: float = Field(
+        default=0.6, gt=0, lt=1, description="a number between 0 and 1 (the share of its rate that is left)"
+    )
 
 
 class Missing(_OnCard):
@@ -256,60 +281,62 @@ class StuckAllocation(_OnCard):
     """A share of the memory is reported as free but unavailable."""
 
     kind: Literal["stuck-allocation"]
-    share: float = Field(default=0.5, gt=0, le=1, description="a share of the memory above 0, up to 1")
+    share: float = Field(default=0.5, gt=0, le=1, description="a number above 0, up to 1 (the share of the memory)")
 
 
 class StuckBit(_OnCard):
     """One bit of one memory cell keeps its value."""
 
     kind: Literal["stuck-bit"]
-    word: int = Field(default=1_000_003, ge=0, description="which 64-bit word of the card's memory, from 0")
-    bit: int = Field(default=17, ge=0, le=63, description="which bit, from 0 to 63")
-    value: Literal[0, 1] = Field(default=1, description="0 or 1")
+    word: int = Field(
+        default=1_000_003, ge=0, description="an integer, 0 or more (the number of a 64-bit word of the memory)"
+    )
+    bit: int = Field(default=17, ge=0, le=63, description="an integer from 0 to 63 (the bit of the word)")
+    value: Literal[0, 1] = Field(default=1, description="0 or 1 (what the bit always reads)")
 
 
 class Leak(_OnCard):
-    """Each operation leaks memory."""
+    """Each matrix product or convolution leaks memory."""
 
     kind: Literal["leak"]
-    bytes_per_step: int = Field(default=2**20, ge=1, description="bytes, 1 or more")
+    bytes_per_step: int = Field(default=2**20, ge=1, description="an integer, 1 or more (bytes leaked by each op)")
 
 
 class Replays(_OnCard):
     """The PCIe link has to resend packets."""
 
     kind: Literal["replays"]
-    per_s: float = Field(default=50.0, gt=0, le=1e9, description="a number above 0, up to 1e9")
+    per_s: float = Field(default=50.0, gt=0, le=1e9, description="a number above 0, up to 1e9 (packets a second)")
 
 
 class NvlinkDown(_OnCard):
     """NVLinks of the card are down."""
 
     kind: Literal["nvlink-down"]
-    links: int = Field(default=1, ge=1, description="how many links, 1 or more")
+    links: int = Field(default=1, ge=1, description="an integer, 1 or more (NVLinks that are down)")
 
 
 class Xid(_OnCard):
-    """The driver reports an error of the card while it works."""
+    """The driver reports an error of the card while the card works."""
 
     kind: Literal["xid"]
-    code: int = Field(default=79, ge=1, le=999, description="an Xid number, 1 to 999, such as 79")
-    after_s: float = Field(default=0.5, ge=0, description="seconds of work, 0 or more")
+    code: int = Field(default=79, ge=1, le=999, description="an Xid number from 1 to 999, such as 79")
+    after_s: float = Field(default=0.5, ge=0, description="a number, 0 or more (seconds of work before the error)")
 
 
 class CollectiveDrop(_OnCard):
-    """Collectives leave out the share of the card."""
+    """Collective ops leave out what the card contributes."""
 
     kind: Literal["collective-drop"]
     algorithm: Literal["nccl", "ring"] | None = Field(
         default=None,
-        description="'nccl' or 'ring'; default: both (hierarchical copies and reductions to one card are not "
-        "collective ops but copies and sums: use 'zeros' and 'no-write')",
+        description="'nccl' or 'ring'; default: both (hierarchical copy and reduction to one device use no "
+        "collective ops, only copies and sums: for those, use the faults 'zeros' and 'no-write')",
     )
 
 
 class LibraryMissing(FaultTable):
-    """A library that TensorFlow could not load."""
+    """TensorFlow cannot load a library."""
 
     kind: Literal["library-missing"]
     library: str = Field(
@@ -318,7 +345,7 @@ class LibraryMissing(FaultTable):
 
 
 class DriverTooOld(FaultTable):
-    """The driver is older than what TensorFlow was built for needs."""
+    """The driver is too old for the CUDA version that TensorFlow was built for."""
 
     kind: Literal["driver-too-old"]
     driver: str = Field(default="470.57.02", pattern=VERSION, description="a version, such as '470.57.02'")
@@ -326,7 +353,7 @@ class DriverTooOld(FaultTable):
 
 
 class KernelsMissing(FaultTable):
-    """The wheel has neither machine code nor PTX for the compute capability of the cards."""
+    """The TensorFlow wheel has neither machine code nor PTX for the compute capability of the cards."""
 
     kind: Literal["kernels-missing"]
 

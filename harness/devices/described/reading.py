@@ -25,25 +25,31 @@ def read_description(path: Path | str, text: str) -> Description:
     """
     made = parse_model(path, text, Description, InvalidDescription)
     cards = made.cards
-    models = f"one of {', '.join(MODELS)}; or another with its compute_capability"
+    models = f"one of {', '.join(MODELS)}; or another model together with the key `compute_capability`"
     if cards.model not in MODELS and cards.compute_capability is None:
         raise InvalidDescription(path, "cards.model", cards.model, models)
     for number, own in enumerate(made.card):
         if own.card >= cards.count or own.card in [each.card for each in made.card[:number]]:
-            accepted = f"a number from 0 to {cards.count - 1}, each once: the machine has {plural(cards.count, 'card')}"
+            accepted = (
+                f"a slot from 0 to {cards.count - 1} that no other table [[card]] names: the machine has "
+                f"{plural(cards.count, 'card')}"
+            )
             raise InvalidDescription(path, f"card[{number}].card", own.card, accepted)
         if own.model is not None and own.model not in MODELS and own.compute_capability is None:
             raise InvalidDescription(path, f"card[{number}].model", own.model, models)
         if own.model is None and own.compute_capability is not None:
-            accepted = "this key only together with model"
+            accepted = "this key only together with the key `model`"
             raise InvalidDescription(path, f"card[{number}].compute_capability", own.compute_capability, accepted)
     for name in cards.without:
         if name not in SENSORS:
-            raise InvalidDescription(path, "cards.without", name, "sensors: " + ", ".join(sorted(SENSORS)))
+            raise InvalidDescription(path, "cards.without", name, "one of " + ", ".join(sorted(SENSORS)))
     for bridge in cards.bridges:
         between = set(bridge[:2])
         if len(bridge) != 3 or len(between) != 2 or not between <= set(range(cards.count)) or bridge[2] < 1:
-            accepted = f"two different cards below {cards.count} and the number of links, such as [0, 1, 12]"
+            accepted = (
+                f"two different slots from 0 to {cards.count - 1} and the number of NVLinks between them, such as "
+                "[0, 1, 12]"
+            )
             raise InvalidDescription(path, "cards.bridges", bridge, accepted)
     for slot in {end for bridge in cards.bridges for end in bridge[:2]}:
         if (links := nvlinks_of(made, slot)) > MOST_LINKS:
@@ -64,8 +70,6 @@ def read_description(path: Path | str, text: str) -> Description:
             raise InvalidDescription(path, f"fault[{number}].{wrong[0]}", *wrong[1:])
     for number, fault in enumerate(made.fault):
         for later, other in enumerate(made.fault[number + 1 :], number + 1):
-            if (accepted_beside := hides(fault, other)) is not None:
-                raise InvalidDescription(
-                    path, f"fault[{number}].kind", fault.kind, f"{accepted_beside} (fault[{later}])"
-                )
+            if (accepted_beside := hides(fault, other, f"fault[{later}]")) is not None:
+                raise InvalidDescription(path, f"fault[{number}].kind", fault.kind, accepted_beside)
     return made

@@ -58,7 +58,7 @@ def _select(inventory: Inventory) -> tuple[DeviceSpec, str]:
     if gpu.free_mib is None:
         each, source = AUTO_MEMORY_MIB, "free memory unknown"
     else:
-        each, source = int(gpu.free_mib * AUTO_MEMORY_PART), f"{AUTO_MEMORY_PART:.0%} of {gpu.free_mib:,} MiB free"
+        each, source = int(gpu.free_mib * AUTO_MEMORY_PART), f"{AUTO_MEMORY_PART:.0%} of the free {gpu.free_mib:,} MiB"
     if each < AUTO_MEMORY_LEAST_MIB:
         return CpuSpec(AUTO_CPUS), f"the only GPU is full: {gpu}"
     return LogicalGpuSpec(2, each), f"found one GPU: {gpu}; each logical GPU gets {each:,} MiB ({source})"

@@ -18,7 +18,7 @@ _RESOLVERS: tuple[ResolverName, ...] = get_args(ResolverName)
 #: The job of hosts that a spec lists.
 JOB = "worker"
 _CLUSTER = "cluster:"
-_WHICH_HOSTS = "list the hosts, such as 'cluster:10.0.0.1:8470,10.0.0.2:8470'"
+_WHICH_HOSTS = "list the hosts, as in 'cluster:10.0.0.1:8470,10.0.0.2:8470'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ClusterSpec(DeviceSpec):
     FORMS = (
         Form("cluster:HOST:PORT,HOST:PORT", "all devices of the TensorFlow servers on these hosts"),
         *(
-            Form(f"{_CLUSTER}{name}", f"the same, with the hosts from TensorFlow's {name} resolver")
+            Form(f"{_CLUSTER}{name}", f"all devices of the hosts that TensorFlow's {name} resolver finds")
             for name in _RESOLVERS
         ),
     )
@@ -58,7 +58,7 @@ class ClusterSpec(DeviceSpec):
         try:
             return cls(distinct(parts))
         except ValueError as error:
-            raise ValueError(f"{error}; or name a resolver: {', '.join(_RESOLVERS)}") from error
+            raise ValueError(f"{error}; a resolver can be named instead of hosts: {', '.join(_RESOLVERS)}") from error
 
     def listed_hosts(self) -> tuple[Host, ...]:
         """Give the hosts that the spec lists itself; none with a resolver."""

@@ -23,7 +23,7 @@ class CoresSpec(DeviceSpec):
     """N TensorFlow servers on this machine, each with one thread on a physical CPU core of its own."""
 
     FORMS = (Form("cores:N", "N TensorFlow servers on this machine, each on a CPU core of its own"),)
-    HINTS = (("cores|core(:.*)?", "say how many CPU cores, such as 'cores:2'"),)
+    HINTS = (("cores|core(:.*)?", "say how many CPU cores, as in 'cores:2'"),)
 
     count: int
 

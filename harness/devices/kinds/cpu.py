@@ -19,7 +19,7 @@ class CpuSpec(DeviceSpec):
     """N logical CPUs. GPUs are hidden, so that the process takes none of their memory."""
 
     FORMS = (Form("cpu:N", "N logical CPUs"),)
-    HINTS = (("cpu", "say how many logical CPUs, such as 'cpu:4'"),)
+    HINTS = (("cpu", "say how many logical CPUs, as in 'cpu:4'"),)
 
     count: int
 

@@ -40,7 +40,8 @@ class GpuSpec(DeviceSpec):
         found = inventory.gpus
         wanted = len(found) if self.count is None else self.count
         if not 0 < wanted <= len(found):
-            raise DevicesUnavailable(str(request), plural(max(wanted, 1), "real GPU"), inventory.names)
+            advice = "" if found else DevicesUnavailable.USE_CPUS
+            raise DevicesUnavailable(str(request), plural(max(wanted, 1), "real GPU"), inventory.names, advice)
         limits = () if options.memory_limit_mib is None else (options.memory_limit_mib,)
         physical = [gpu.physical for gpu in found[:wanted]]
         settings = tuple(GpuSettings(name, limits, options.memory_growth) for name in physical)

@@ -45,7 +45,10 @@ class LogicalGpuSpec(DeviceSpec):
         gpu = inventory.gpus[0] if inventory.gpus else None
         if gpu is None or (gpu.free_mib is not None and total > gpu.free_mib):
             needed = f"a GPU with {total:,} MiB free ({self.count} x {self.memory_mib:,} MiB)"
-            raise DevicesUnavailable(str(request), needed, inventory.names)
+            advice = DevicesUnavailable.USE_CPUS
+            if gpu is not None:
+                advice = "request fewer or smaller logical GPUs, or logical CPUs with 'cpu:N'"
+            raise DevicesUnavailable(str(request), needed, inventory.names, advice)
         settings = (GpuSettings(gpu.physical, (self.memory_mib,) * self.count),)
         runtime = RuntimeSettings(1, settings, options.intra_op_threads, options.inter_op_threads)
         reason = f"{plural(self.count, 'logical GPU')} of {self.memory_mib:,} MiB on {gpu}, as requested"

@@ -33,7 +33,7 @@ class SoftwareGpuSpec(DeviceSpec):
         Form("softgpu:N", "N software GPUs, which run GPU programs on the CPU"),
         Form("softgpu:NxM", "N software GPUs of M MiB each"),
     )
-    HINTS = (("softgpu(:.*)?", "say how many software GPUs, such as 'softgpu:2', or 'softgpu:2x512' for 512 MiB each"),)
+    HINTS = (("softgpu(:.*)?", "say how many software GPUs, as in 'softgpu:2', or 'softgpu:2x512' for 512 MiB each"),)
 
     count: int
     memory_mib: int = DEFAULT_MIB
@@ -65,7 +65,7 @@ class DescribedGpuSpec(DeviceSpec):
     """The software GPUs of a machine that is described in a file, with its faults."""
 
     FORMS = (
-        Form("softgpu:@NAME", "the software GPUs of a shipped description, such as softgpu:@faulty-8"),
+        Form("softgpu:@NAME", "the software GPUs of a shipped description, as in softgpu:@faulty-8"),
         Form("softgpu:FILE.toml", "the software GPUs of a machine that is described in a file, with its faults"),
     )
 
@@ -141,6 +141,6 @@ def _planned(gpus: SoftwareGpus | DescribedGpus, why: str, request: Request) -> 
     )
     sizes = sorted({gpus.memory_of(number) for number in range(gpus.count)})
     memory = " or ".join(f"{size:,}" for size in sizes)
-    reason = f"{plural(gpus.count, 'software GPU')} of {memory} MiB each, {why}; no GPU is tested"
+    reason = f"{plural(gpus.count, 'software GPU')} of {memory} MiB each, {why}; no real GPU is tested"
     plan = local_plan("GPU", "software-gpu", physical, runtime, options, reason)
     return replace(plan, software_gpus=gpus)

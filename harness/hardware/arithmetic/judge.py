@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from harness.hardware.arithmetic.bounds import Allowed
 from harness.hardware.arithmetic.disagreement import Deviation, deviation, odd_ones
 from harness.hardware.bits import changed_bits
-from harness.hardware.finding import amount, card_name, device_of, finding
+from harness.hardware.finding import REPLACE, amount, card_name, device_of, finding
 from harness.hardware.operations import wide
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
@@ -25,12 +25,14 @@ _ARITHMETIC = (
     "all devices fail, test the host's memory and try other versions of the libraries"
 )
 _NONDETERMINISM = (
-    "take it out of service until it passes ten times in a row; look at its ECC counts and temperature (check "
-    "'sustained-load'), and try TF_CUDNN_USE_AUTOTUNE=0"
+    "take it out of service until it passes this check ten times in a row; look at its temperature (check "
+    "'sustained-load'); on a GPU, also look at the ECC counts and try TF_CUDNN_USE_AUTOTUNE=0"
 )
-_CORRUPTION = (
-    "for a convolution, first run the check again with TF_CUDNN_USE_AUTOTUNE=0; otherwise move the card to another "
-    "slot: if the difference moves with the card, the card is faulty"
+_MOVE = "move the card to another slot: if the difference moves with the card, the card is faulty"
+_REPEAT = f"run the check again; if the same device differs again, {REPLACE}"
+_TOO_FEW = (
+    "run the check 'arithmetic' with more devices of this model: those whose bits differ from most of the others are "
+    "faulty"
 )
 
 
@@ -105,25 +107,27 @@ def judge_alike(
     if not named or (not sure and len(named) < len(odd)):
         return []
     if sure:
-        message = f"gives other bits for {operation} than most of the {len(cards)} devices of its model"
-        return [_differs(operation, card, message) for card in named]
+        message = f"differs from most of the {len(cards)} devices of its model in the result bits of {operation}"
+        return [_differs(operation, card, message, _MOVE if card.is_gpu else _REPEAT) for card in named]
     names = " and ".join(card_name(card) for card in named)
     message = f"{names} give different bits for {operation}, and too few devices agree to tell which is wrong"
-    return [_differs(operation, None, message)]
+    return [_differs(operation, None, message, _TOO_FEW)]
 
 
-def _differs(operation: str, card: Card | None, message: str) -> Finding:
+def _differs(operation: str, card: Card | None, message: str, step: str) -> Finding:
     autotuned = operation.startswith(_AUTOTUNED)
     if autotuned:
+        if card is None or card.is_gpu:
+            step = f"run the check again with TF_CUDNN_USE_AUTOTUNE=0; if the bits still differ, {step}"
         message += "; a library that picks the fastest algorithm by measuring may pick a different one on each device"
     return finding(
         "corruption",
         card,
         operation,
         expected="the same bits on each device of one model",
-        found="other bits",
+        found="different bits",
         message=message,
-        next_step=_CORRUPTION,
+        next_step=step,
         severity=Verdict.WARN if autotuned else Verdict.FAIL,
         subject=operation,
     )

@@ -34,7 +34,9 @@ def judge_alike(cards: Sequence[Card]) -> tuple[list[Finding], list[str]]:
             odd, usual = _odd(of_part, lambda card: card.vbios)
             found += [_vbios(card, str(usual), len(of_part) - len(odd)) for card in odd]
             if not odd and len({card.vbios for card in of_part}) > 1:
-                scope.append("VBIOS: " + ", ".join(f"{card.label} {card.vbios}" for card in of_part))
+                scope.append(
+                    "VBIOS versions differ: " + ", ".join(f"{card.label} has {card.vbios}" for card in of_part)
+                )
     return found, scope
 
 

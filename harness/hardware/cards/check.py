@@ -33,7 +33,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     account.add(*odd)
     account.scope += differences
     if not machine.cards and not account.findings:
-        account.unproven("TensorFlow can use none of the GPUs", "see the findings of the checks 'cards' and 'software'")
+        account.unproven("TensorFlow can use none of the GPUs", "see the findings of the check 'software'")
     _compute(machine, context, account)
     labels = ", ".join(card.label for card in machine.cards)
     return f"{plural(len(machine.cards), 'device')}, each visible once, in order, and computing correctly: {labels}"
@@ -65,8 +65,8 @@ def _compute(machine: Machine, context: CheckContext, account: Account) -> None:
 CHECK = Check(
     id="cards",
     title="devices and their numbers",
-    proves="TensorFlow sees every GPU of CUDA_VISIBLE_DEVICES, or every GPU that the driver reports, exactly once and "
-    "in this order, and every device computes",
+    proves="TensorFlow sees every GPU that CUDA_VISIBLE_DEVICES names (if unset, every GPU of the driver) exactly once "
+    "and in this order, and every device computes",
     minimum_devices=0,
     typical_s=0.2,
     run=run,

@@ -17,8 +17,8 @@ _PERMISSIONS = "look at CUDA_VISIBLE_DEVICES, and at the permissions of /dev/nvi
 _LOADED = "read dmesg, and run 'modprobe nvidia-uvm' or reboot the node"
 _MPS = "restart the MPS server with nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY"
 _UNKNOWN_TO_DRIVER = (
-    "look at nvidia-smi and dmesg, and reboot the node; if the driver still does not know the card, install one "
-    "version of the driver and its libraries, or reseat the card"
+    "look at nvidia-smi and dmesg, and reboot the node; if the driver still does not know the card, install the driver "
+    "and its libraries in the same version, or reseat the card"
 )
 _FABRIC = "look at 'systemctl status nvidia-fabricmanager', and install the version that matches the driver"
 #: The errors of cuInit (CUDA driver API, CUresult): the end of each name, its usual cause, and what to do.
@@ -129,7 +129,7 @@ def judge_numbering(
             scope.append("no GPU, so the order of GPUs was not compared with the driver's")
         return found, scope
     expected = visible_cards(known, visible)
-    found += _missing(expected, numbering, len(known))
+    found += _missing(expected, numbering)
     found += _undescribed(cards, present, numbering)
     there = [card.uuid for card in expected if card.uuid in set(numbering)]
     models = {card.name for card in known}
@@ -157,7 +157,7 @@ def _duplicates(cards: Sequence[Card]) -> Iterator[Finding]:
                 expected="each card once",
                 found=f"{counts[card.device]} times",
                 message=f"is the same device as another card: {card.device}",
-                next_step="remove the duplicate from CUDA_VISIBLE_DEVICES: each GPU may be listed once",
+                next_step="remove the duplicate from CUDA_VISIBLE_DEVICES: each GPU may be listed only once",
             )
 
 
@@ -166,14 +166,14 @@ def _only_uuids(visible: str | None) -> bool:
     return visible is not None and all(part.strip().startswith("GPU-") for part in visible.split(","))
 
 
-def _missing(expected: Sequence[Card], numbering: Sequence[str], known: int) -> Iterator[Finding]:
+def _missing(expected: Sequence[Card], numbering: Sequence[str]) -> Iterator[Finding]:
     for card in expected:
         if card.uuid not in numbering:
             yield finding(
                 "missing-device",
                 card,
                 "TensorFlow's list of GPUs",
-                expected=f"all {known} GPUs of the driver that are not hidden",
+                expected="every GPU of the driver that CUDA_VISIBLE_DEVICES does not hide",
                 found="missing",
                 message=f"has index {card.index} in the driver's list, but TensorFlow does not see it",
                 next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log and the kernel's log (dmesg), and "
@@ -212,7 +212,8 @@ def _order(cards: Sequence[Card], expected: Sequence[str | None], numbering: Seq
                 f"number {at} of TensorFlow's GPUs",
                 expected=str(wanted),
                 found=got,
-                message=f"is number {at} in TensorFlow, but CUDA_VISIBLE_DEVICES puts another GPU there ({wanted})",
+                message=f"is number {at} in TensorFlow, but the driver's list and CUDA_VISIBLE_DEVICES put another GPU "
+                f"there ({wanted})",
                 next_step="set CUDA_DEVICE_ORDER=PCI_BUS_ID, or select GPUs by UUID in CUDA_VISIBLE_DEVICES",
                 severity=Verdict.WARN,
             )

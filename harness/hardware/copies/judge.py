@@ -12,7 +12,14 @@ from harness.hardware.machine import HOST
 from harness.hardware.rates import BOTH_WAYS, TOO_FAST, Offence
 from harness.records import Card, Figure, Finding, Verdict
 
-_SLOW = "look at nvidia-smi topo -m and at the width of its link under load, and reseat the card"
+_SLOW = (
+    "look at nvidia-smi topo -m and at the card's PCIe width under load (check 'sustained-load'), and reseat the card"
+)
+_SLOW_PAIR = (
+    "look at nvidia-smi topo -m and at the PCIe width of both cards under load (check 'sustained-load'), and reseat "
+    "the cards"
+)
+_SLOW_CPU = "look for other programs that use the CPU or the host's memory, and run this check again"
 
 
 def copy_findings(
@@ -48,7 +55,7 @@ def _of_card(card: Card, mine: Sequence[Offence]) -> Finding:
         found=speed,
         message=f"{'copies impossibly fast' if worst.too_fast else 'copies too slowly'}: {speed} from {copy.device} to "
         f"{copy.peer}, {copy.size_bytes or 0:,} bytes{' both ways' if copy.name == BOTH_WAYS else ''}",
-        next_step=TOO_FAST if worst.too_fast else _SLOW,
+        next_step=TOO_FAST if worst.too_fast else _SLOW if card.is_gpu else _SLOW_CPU,
         severity=Verdict.FAIL if any(each.severity is Verdict.FAIL for each in mine) else Verdict.WARN,
         subject=copy.name,
     )
@@ -66,7 +73,7 @@ def _of_pair(offence: Offence) -> Finding:
         message=f"the copy {source} -> {target} runs at only {speed}"
         if not offence.too_fast
         else f"the copy {source} -> {target} is impossibly fast: {speed}",
-        next_step=TOO_FAST if offence.too_fast else _SLOW,
+        next_step=TOO_FAST if offence.too_fast else _SLOW_PAIR if offence.card.is_gpu else _SLOW_CPU,
         severity=offence.severity,
         subject=copy.name,
         pair=(source, target),

@@ -11,7 +11,7 @@ from itertools import combinations
 from harness.hardware.account import Account
 from harness.hardware.blame import Trials
 from harness.hardware.delivery import judge_delivery
-from harness.hardware.finding import finding
+from harness.hardware.finding import HOST_MEMORY, finding
 from harness.hardware.machine import HOST, Buffer, Machine, Mismatch, Pattern
 from harness.hardware.patterns import STEP, array_mismatch, next_first, words
 from harness.hardware.profile_rates import COPIES
@@ -105,15 +105,18 @@ class Course:
     def _arrived_with_host(self, way: str, label: str, wrong: Mismatch) -> None:
         if not wrong.count:
             return
+        card = self.account.cards[label]
         self.account.add_once(
             finding(
                 "corruption",
-                self.account.cards[label],
+                card,
                 way,
                 expected="the data that was sent",
                 found=f"{plural(wrong.count, 'wrong word')}, the first is word {wrong.first_word}",
-                message=f"gets {plural(wrong.count, 'wrong 64-bit word')} in the copy {way}",
-                next_step="reseat it, test the host's memory (ECC, memtest), and look for PCIe errors in dmesg",
+                message=f"copies incorrectly: {plural(wrong.count, 'wrong 64-bit word')} in the copy {way}",
+                next_step=f"reseat it, {HOST_MEMORY}, and look for PCIe errors in dmesg"
+                if card.is_gpu
+                else HOST_MEMORY,
             )
         )
 

@@ -9,6 +9,14 @@ from harness.hardware.finding import finding
 from harness.plural import plural
 from harness.records import Card, Finding
 
+_GPUS = (
+    "compare the output of nvidia-smi -L with CUDA_VISIBLE_DEVICES of the process: the variable may list GPUs that the "
+    "container does not have"
+)
+_CPUS = "look at the CPUs that the process may use (taskset -cp PID), and at the cpuset of its container"
+_FAILED_CPU = "check that the host has memory for one more TensorFlow process per device, and run this check again"
+_INCORRECT = "run the check 'arithmetic', which tests the results of the device more closely"
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -39,16 +47,18 @@ class Seen:
 def judge_isolation(given: Given, seen: Seen | str) -> list[Finding]:
     """Report what is wrong; ``seen`` is a text, the reason, if the process gave no answer."""
     if isinstance(seen, str):
-        return [_finding(given, "a result", seen, f"failed: {seen}")]
+        step = _GPUS if given.uuid is not None else _FAILED_CPU
+        return [_finding(given, "a result", seen, f"failed: {seen}", step)]
     found = []
     if not seen.right:
-        found.append(_finding(given, "the exact product", "a different one", "multiplied integers incorrectly"))
+        message = "multiplied integers incorrectly"
+        found.append(_finding(given, "the exact product", "a different one", message, _INCORRECT))
     if given.uuid is None:
         if seen.gpus:
             found.append(_finding(given, "no GPU", f"{seen.gpus}", f"sees {plural(seen.gpus, 'GPU')}"))
         if given.cpus is not None and set(seen.cpus) != set(given.cpus):
             cpus = f"CPUs {_listed(seen.cpus)}"
-            found.append(_finding(given, f"CPUs {_listed(given.cpus)}", cpus, f"has threads on {cpus}"))
+            found.append(_finding(given, f"CPUs {_listed(given.cpus)}", cpus, f"has threads on {cpus}", _CPUS))
         return found
     if seen.gpus != 1 or seen.uuids != (given.uuid,):
         what = f"{plural(seen.gpus, 'GPU')}, {_listed(seen.uuids) or 'UUID unknown'}"
@@ -66,7 +76,7 @@ def _listed(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))
 
 
-def _finding(given: Given, expected: str, found: str, message: str) -> Finding:
+def _finding(given: Given, expected: str, found: str, message: str, next_step: str = _GPUS) -> Finding:
     return finding(
         "isolation",
         given.card,
@@ -74,6 +84,5 @@ def _finding(given: Given, expected: str, found: str, message: str) -> Finding:
         expected=expected,
         found=found,
         message=f"was given to a process that {message}",
-        next_step="compare nvidia-smi -L with CUDA_VISIBLE_DEVICES of the process; a container may lack GPUs that the "
-        "variable names",
+        next_step=next_step,
     )

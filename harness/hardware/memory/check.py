@@ -72,14 +72,14 @@ def _cover(region: Region, account: Account) -> None:
         account.unproven(
             f"{label}: free memory unknown, so it is not proven that {LEAST_SHARE:.0%} of it was tested",
             "install nvidia-ml-py, or a TensorFlow that reports its memory in use; for a GPU of another host, run "
-            "this check there",
+            "this check on that host",
         )
     else:
         share = region.had / region.free if region.free else 0.0
         account.scope.append(f"{label}: tested {had} of {gigabytes(region.free)} free ({share:.0%})")
         account.add(judge_coverage(region.card, region.had, region.free))
     if not region.had:
-        account.unproven(f"{label}: no memory could be allocated", "free its memory and run this check again")
+        account.unproven(f"{label}: no memory could be allocated", "free memory on the device and run this check again")
     account.measured[f"tested_bytes_{label}"] = float(region.had)
 
 

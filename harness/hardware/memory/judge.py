@@ -78,8 +78,8 @@ def judge_pattern(card: Card, pattern: Pattern, name: str, offset_bytes: int, mi
         f"pattern {name}, byte {place}",
         expected=f"{expected:#018x}",
         found=f"{found:#018x}" if found is not None else plural(mismatch.count, "wrong word"),
-        message=f"did not hold pattern {name}: {plural(mismatch.count, 'word')} of 64 bits changed, the first at byte "
-        f"{place:,}{bits}",
+        message=f"did not hold the pattern {name}: {plural(mismatch.count, '64-bit word')} changed, the first at "
+        f"byte {place:,}{bits}",
         next_step=REPLACE,
     )
 

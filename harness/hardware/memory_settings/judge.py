@@ -13,6 +13,7 @@ from harness.records import Card, Finding
 _MIB = 2**20
 #: Share of a limit, or of what a growing process asks for, that must be allocated: an allocator keeps some for itself.
 LEAST_SHARE = 0.75
+_ENVIRONMENT = "look for TF_FORCE_GPU_ALLOW_GROWTH and TF_GPU_ALLOCATOR in the environment, and "
 
 
 def setting_name(setting: MemorySetting) -> str:
@@ -76,6 +77,6 @@ def _finding(card: Card, name: str, expected: str, found: str, message: str) -> 
         expected=expected,
         found=found,
         message=message,
-        next_step="look for TF_FORCE_GPU_ALLOW_GROWTH and TF_GPU_ALLOCATOR in the environment, and try another version "
-        "of TensorFlow; programs that share this device cannot rely on the setting",
+        next_step=(_ENVIRONMENT if card.is_gpu else "")
+        + "try another version of TensorFlow; programs that share this device cannot rely on the setting",
     )

@@ -21,6 +21,8 @@ from harness.tensorflow_version import (
 )
 
 _INSTALL = "python -m pip install 'tensorflow[and-cuda]'"
+#: For what the build information of TensorFlow lacks.
+_OFFICIAL = "use an official TensorFlow wheel: tf.sysconfig.get_build_info() of the installed TensorFlow has no {!r}"
 _NVML = "install nvidia-ml-py and check that nvidia-smi works, so that the driver can be queried"
 #: Libraries that belong to the driver and not to CUDA's packages.
 _OF_DRIVER = ("libcuda.so", "libnvidia-ml.so")
@@ -122,7 +124,7 @@ class _Judge:
             return
         known = {
             "driver": software.driver,
-            "CUDA of the driver": software.driver_cuda,
+            "driver's CUDA": software.driver_cuda,
             "cuDNN": software.cudnn,
             "NCCL": software.nccl,
         }
@@ -154,7 +156,7 @@ class _Judge:
             else:
                 known = f"ldconfig -p | grep {library.partition('.so')[0]} shows whether the system finds it"
                 step = (
-                    f"{self.pinned} installs {library}; if it is installed elsewhere, add its folder to "
+                    f"install {library} with {self.pinned}; if the library is installed elsewhere, add its folder to "
                     f"LD_LIBRARY_PATH ({known})"
                 )
             message = f"TensorFlow could not load {library}"
@@ -165,7 +167,7 @@ class _Judge:
         software = self.software
         built = software.built_cuda
         if built is None:
-            self.account.unproven("the CUDA version of this TensorFlow is unknown", _NVML)
+            self.account.unproven("the CUDA version of this TensorFlow is unknown", _OFFICIAL.format("cuda_version"))
             return
         needed = MINIMUM_DRIVERS.get(major(built))
         upgrade = f"install NVIDIA driver {needed} or later" if needed else "install a newer NVIDIA driver"
@@ -176,7 +178,8 @@ class _Judge:
                     "driver",
                     f"{needed} or later, for CUDA {major(built)}",
                     software.driver,
-                    f"driver {software.driver} is too old for CUDA {built} of this TensorFlow, which needs {needed}",
+                    f"driver {software.driver} is too old for CUDA {built} of this TensorFlow, which needs driver "
+                    f"{needed} or later",
                     f"{upgrade}, or a TensorFlow that was built for an older CUDA",
                 )
                 self.unusable.update(card.label for card in gpus)
@@ -187,12 +190,12 @@ class _Judge:
                     "driver",
                     f"support for CUDA {major(built)}",
                     f"support for CUDA {software.driver_cuda}",
-                    f"the driver supports CUDA {software.driver_cuda}, but this TensorFlow was built for {built}",
+                    f"the driver supports CUDA {software.driver_cuda}, but this TensorFlow was built for CUDA {built}",
                     upgrade,
                 )
                 self.unusable.update(card.label for card in gpus)
         else:
-            self.account.unproven("driver version unknown, so it may be too old", _NVML)
+            self.account.unproven("driver version unknown, so the driver may be too old", _NVML)
 
     def _cudnn(self) -> None:
         built, found = self.software.built_cudnn, self.software.cudnn
@@ -208,7 +211,7 @@ class _Judge:
                 found,
                 f"cuDNN {found} is loaded, but this TensorFlow was built for {built} and needs the same major version "
                 "and no older minor version",
-                f"{self.pinned}, and remove other cuDNN versions from LD_LIBRARY_PATH",
+                f"run {self.pinned}, and remove other cuDNN versions from LD_LIBRARY_PATH",
             )
 
     def _nccl(self, gpus: Sequence[Card]) -> None:
@@ -216,7 +219,7 @@ class _Judge:
         if len(gpus) < 2 or any("nccl" in library for library in self.software.missing_libraries):
             return
         if found is None:
-            self.account.scope.append("NCCL version unknown: the check collectives shows whether it works")
+            self.account.scope.append("NCCL version unknown: the check 'collectives' shows whether NCCL works")
             return
         self.account.count(values=1)
         if major(found) != "2":
@@ -225,7 +228,8 @@ class _Judge:
     def _kernels(self, card: Card) -> None:
         software, capability = self.software, card.compute_capability
         if not software.kernels_sass and not software.kernels_ptx:
-            self.account.unproven(f"which kernels the wheel has for {card.label} is unknown", _NVML)
+            step = _OFFICIAL.format("cuda_compute_capabilities")
+            self.account.unproven(f"which kernels the wheel has for {card.label} is unknown", step)
             return
         kind = kernels_for(capability, software.kernels_sass, software.kernels_ptx)
         if kind is None:

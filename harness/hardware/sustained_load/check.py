@@ -76,7 +76,7 @@ def _judge(loads: list[Load], operation: Operation, account: Account, context: C
 
 def _sensors(loads: list[Load]) -> str:
     if not any(load.card.is_gpu for load in loads):
-        return "CPUs and software GPUs without a description have no sensors"
+        return "no sensors were judged: none of these devices is a GPU with a driver"
     silent, every = silent_sensors(loads), len(Reading.__dataclass_fields__) - 1 - len(REPAIRS)
     if len(silent) == every:
         return "no sensors on these devices: only the rates were judged"

@@ -24,7 +24,7 @@ _THROTTLING = (
     (("hwslowdown", "powerbrake"), "its board's slowdown signal", "look at its power cables and at the power supply"),
 )
 _SLOT = "move it to a wider or newer slot if there is one"
-_NVLINK = "look at nvidia-smi nvlink --status and update the driver: its links were trained at a lower speed"
+_NVLINK = "look at nvidia-smi nvlink --status and update the driver: the card's NVLinks were trained at a lower speed"
 _POWER = "raise its power limit (nvidia-smi -pl) unless it was lowered on purpose"
 _RESEAT = "reseat the card, or look at the BIOS setting of its slot and at its riser"
 
@@ -70,7 +70,7 @@ def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], 
         figure = Figure(name, value, unit, load.card.label, quantity=quantity)
         slow = known is not None and value < known.value * known.low
         if most and (value < max(most) or not slow):
-            figure = _against(figure, max(most), "maximum of the card and its slot")
+            figure = _against(figure, max(most), "the most that both card and slot support")
         elif profile is not None and known is not None:
             figure = _against(figure, known.value, f"profile {profile.name} ({known.source}, {known.date})")
             if slow:
@@ -121,7 +121,7 @@ def _nvlinks(load: Load, others: Sequence[Load], profile: CardProfile | None) ->
     active = min(load.known("nvlinks_active"), default=None)
     best = max((max(known) for each in others if (known := each.known("nvlinks_active"))), default=0)
     expected = profile.figure("nvlinks") if profile is not None else None
-    source = "as on the other cards"
+    source = "as on another card of the model"
     if profile is not None and expected is not None and expected.value > best:
         best, source = int(expected.value), f"profile {profile.name} ({expected.source}, {expected.date})"
     if active is not None and active < best:
@@ -152,7 +152,7 @@ def _throttling(load: Load) -> Iterator[Finding]:
         slowest = min((each.clock_mhz for each in throttled if each.clock_mhz is not None), default=None)
         most = max(load.known("clock_max_mhz"), default=None)
         clock = f", down to {slowest:,.0f} of {most:,.0f} MHz" if slowest is not None and most is not None else ""
-        warm = f" at up to {hottest:.0f} °C" if hottest is not None else ""
+        warm = f" (up to {hottest:.0f} °C)" if hottest is not None else ""
         yield finding(
             "sensor",
             load.card,

@@ -80,7 +80,7 @@ def _other_values(search: Search, step: Step) -> str:
     if 2 * count > mine.size:
         return ""
     at = tuple(index[0] for index in np.nonzero(mine != part))
-    return f"its table has other values for {count} of {mine.size} keys, such as {mine[at]} instead of {part[at]}"
+    return f"its table has different values for {count} of {mine.size} keys, such as {mine[at]} instead of {part[at]}"
 
 
 def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
@@ -263,7 +263,8 @@ def stale_read(search: Search, step: Step, other: Step | None) -> tuple[Step, st
             between = writes_to(handle, search.steps[begin:end])
             if between and not writes_to(handle, search.steps[:begin]) and _reads_after(search, handle, other):
                 write = named(between[0])
-                return read, f"it reads the variable before {write} writes to it, the reference after that write"
+                text = f"it reads the variable before {write} writes to it; the reference reads it after that write"
+                return read, text
     return None
 
 

@@ -249,7 +249,7 @@ def _partial(search: Search, step: Step) -> str:
     parts = [search.maker[name] for name in step.inputs if search.status.get(name) == "part" and name in search.maker]
     moving = [search.maker[name] for name in step.inputs if name in search.maker and reordered(search, name)]
     if moving:
-        return f"it reads the reference's rows in another order, that of {named(moving[0])}"
+        return f"it reads the reference's rows in a different order, which comes from {named(moving[0])}"
     if not parts or not search.sums.keys().isdisjoint(step.outputs) or _done_right(search, step):
         return ""
     part = _first_part(search, parts[0])

@@ -56,8 +56,8 @@ def _not_comparable(question: Question) -> str:
             "(training=False), or draw the numbers before the call and give them to both programs as an input"
         )
     return (
-        "two runs of the reference on the same inputs differ, but no random op ran: it has state that was not restored "
-        "between the runs; keep this state in tf.Variables, and pass them as variables="
+        "two runs of the reference on the same inputs differ, but no random op ran: the reference has state that was "
+        "not restored between the runs; keep this state in tf.Variables, and pass them as variables="
     )
 
 
@@ -90,8 +90,8 @@ def _sentence(cause: Cause | None, question: Question, first: Finding) -> str:
         return first_upper(str(cause if cause.place or not function else replace(cause, place=function)))
     if question.unsteady and not question.seen.random:
         return (
-            "Two runs of the program on the same inputs differ, but no random op ran: it has state that was not "
-            "restored between the runs, or threads race"
+            "Two runs of the program on the same inputs differ, but no random op ran: the program has state that was "
+            "not restored between the runs, or threads race"
         )
     name = first_upper(first.where)
     where = (place_of(question, question.wrong[0]) if question.wrong else None) or function

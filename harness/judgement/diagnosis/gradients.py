@@ -40,8 +40,8 @@ def missing(question: Question) -> Iterator[Cause]:
         yield Cause(f"{what} lost in a Python callback, which has no gradient", seen.host_calls[-1])
     else:
         yield Cause(
-            f"{what} lost: the results are made outside of the tape, or by something that has no gradient, such as "
-            ".numpy(), an integer or an assignment"
+            f"{what} lost: the results are computed outside of the tape, or through something that has no gradient, "
+            "such as .numpy(), a cast to an integer or a variable's assign()"
         )
 
 
@@ -59,7 +59,7 @@ def ignored(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"{listed(names)} {'does' if len(names) == 1 else 'do'} not depend on the ops that follow: a custom "
             "gradient ignores its upstream gradient",
-            next_step="multiply by the upstream gradient, the argument of the backward function",
+            next_step="multiply the custom gradient by the upstream gradient, the argument of the backward function",
         )
 
 

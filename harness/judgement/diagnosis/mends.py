@@ -61,7 +61,7 @@ def _as_on_other_devices(search: Search) -> Iterator[_Way]:
                 here, there = (f"the result of {named(each)}" for each in (maker, other))
             else:
                 here, there = constant_texts(own, first)
-            text = f"it reads {here}, but on the other devices {there}, which"
+            text = f"it reads {here}, but on the other devices it reads {there}, which"
             yield step, step, [*read[:number], first, *read[number + 1 :]], text
 
 
@@ -73,7 +73,7 @@ def _other_joins(search: Search) -> Iterator[_Way]:
             read = [search.read(step, number) for number in range(len(step.inputs))]
             for kind in kinds:
                 if kind != step.kind:
-                    yield step, replace(step, kind=kind), read, f"it joins the parts; {kind} in its place"
+                    yield step, replace(step, kind=kind), read, f"it joins the parts; replacing it with {kind}"
 
 
 def _right_with(search: Search, step: Step, made: list[Array]) -> bool:

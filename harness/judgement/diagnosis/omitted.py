@@ -82,7 +82,7 @@ def in_a_row(question: Question) -> Iterator[Cause]:
             f"{wrong[0].name} is computed from {source_name} instead of from {name}: parts that should run side by "
             "side run in sequence",
             place_of(question, wrong[0]),
-            next_step=f"compute each of these outputs from {name}",
+            next_step=f"compute each output from {name}",
         )
 
 

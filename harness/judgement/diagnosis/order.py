@@ -43,14 +43,13 @@ def _with_other_values(question: Question, states: Sequence[Leaf]) -> Iterator[C
     for kept in [*([leaf] for leaf in others[:_MOST]), *([others] if len(others) > 1 else [])]:
         for when, instead in (("before", "after"), ("after", "before")):
             if explains(_keeping(question, kept, updated=when == "after"), states):
-                values, own, it = (
-                    ("value", "its own update", "it") if len(kept) == 1 else ("values", "their own updates", "them")
-                )
+                values, has, are = ("value", "has", "is") if len(kept) == 1 else ("values", "have", "are")
+                names = variables_text(kept)
                 yield Cause(
-                    f"the update of {variables_text(states)} reads the {values} of {variables_text(kept)} from {when} "
-                    f"{own}; the reference reads the {values} from {instead} {it}",
+                    f"the update of {variables_text(states)} reads the {values} that {names} {has} {when} "
+                    f"{names} {are} updated; the reference reads the {values} {instead} that",
                     place_of(question, states[0]),
-                    next_step="make the two updates in the reference's order",
+                    next_step="make the updates in the reference's order",
                 )
                 return
 

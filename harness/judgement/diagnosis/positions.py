@@ -40,10 +40,11 @@ def numbered_in_shard(question: Question) -> Iterator[Cause]:
                 continue
         name, batch = outputs[0].name, layout is not None and layout.axis == 0
         sentence = (
-            f"the function is not row-wise: {name} numbers the rows from 0 in each shard, not once over the whole batch"
+            f"the function is not row-wise: in {name}, the rows are numbered from 0 in each shard, not once over the "
+            "whole batch"
             if batch
-            else f"the indices of each part lack the part's offset: {name} counts from 0 in each of {len(sizes)} "
-            f"parts, not once over all {sum(sizes)} positions"
+            else f"the indices of each part lack the part's offset: in {name}, positions are counted from 0 in each of "
+            f"{len(sizes)} parts, not once over all {sum(sizes)}"
         )
         place = place_of(question, outputs[0]) or (layout.place if layout is not None else None)
         yield Cause(

@@ -139,7 +139,7 @@ class Question:
     def refused(self) -> str:
         """What is not the cause, and what was not tried."""
         texts = [f"Ruled out: {'; '.join(self.ruled_out)}"] if self.ruled_out else []
-        texts += [f"Not tried, because these took too long: {'; '.join(self.untried)}"] if self.untried else []
+        texts += [f"Not tried, because the search took too long: {'; '.join(self.untried)}"] if self.untried else []
         return ". ".join(texts)
 
     @property

@@ -17,7 +17,7 @@ from harness.judgement.runs import Result, as_result
 
 _PER_SHARD = "random numbers are drawn once per shard instead of once for the batch"
 _OWN = "each shard draws its own"
-_ONCE = "draw them once for the whole batch, and split them"
+_ONCE = "draw the random numbers once for the whole batch, and split them"
 
 
 def draws(seen: Observed) -> str:
@@ -39,7 +39,7 @@ def drawn_per_shard(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"random numbers are drawn without a seed that is set before each call, so that two runs differ: {what}",
             None if place and place in what else place,
-            next_step="draw them once for the whole batch from a seeded generator, and split them",
+            next_step="draw the random numbers once for the whole batch from a seeded generator, and split them",
         )
         return
     for layout in partitions(question):
@@ -69,7 +69,10 @@ def _of_another_seed(question: Question, what: str) -> Iterator[Cause]:
         return
     if explains(_with_numbers(question, numbers), question.wrong):
         seeded = "random numbers are drawn with a different seed from the reference's"
-        yield Cause(f"{seeded if count == 1 else f'{_PER_SHARD} ({_OWN})'}: {what}", next_step=_ONCE)
+        yield Cause(
+            f"{seeded if count == 1 else f'{_PER_SHARD} ({_OWN})'}: {what}",
+            next_step="use the same seed in both programs" if count == 1 else _ONCE,
+        )
 
 
 def _with_numbers(question: Question, numbers: Sequence[Array]) -> Result | None:

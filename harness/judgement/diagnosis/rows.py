@@ -151,7 +151,7 @@ def _movement(places: list[int], count: int, layout: Layout | None) -> tuple[str
     shifted = places == [(row + shift) % count for row in range(count)]
     order = _order_of_shards(places, layout) if layout is not None else []
     if layout is not None and order and (max(layout.sizes) > 1 or not shifted):
-        told = f": {listed([str(shard) for shard in order])}" if len(order) <= _MOST_SHARDS else ""
+        told = f": shards {listed([str(shard) for shard in order])}" if len(order) <= _MOST_SHARDS else ""
         return f"the results of the shards are joined in a different order than the batch was split{told}", False
     if shifted:
         return f"the rows are shifted by {shift if shift <= count // 2 else shift - count}", False

@@ -109,7 +109,7 @@ def one_factor(question: Question) -> Iterator[Cause]:
         and _has_number(question, round(size))
     ):
         yield Cause(
-            f"{what} {verb} divided by {round(size)} rows, but the batch has {rows}",
+            f"{what} {verb} divided by {round(size)}, but the batch has {rows} rows",
             place,
             next_step="divide by the number of rows of the whole batch",
         )
@@ -285,8 +285,8 @@ def other_signs(question: Question) -> Iterator[Cause]:
         yield Cause(
             f"some elements of {listed([leaf.name for leaf in wrong])} have the opposite sign, and are otherwise right",
             place_of(question, wrong[0]),
-            next_step="if a decomposition leaves the signs open, fix them in both programs: for QR, multiply the rows "
-            "of R and the columns of Q by the signs of R's diagonal",
+            next_step="if a decomposition does not determine the signs, choose them alike in both programs: for QR, "
+            "multiply the rows of R and the columns of Q by the signs of R's diagonal",
         )
 
 

@@ -107,7 +107,9 @@ class _Scan:
             if other != at and is_(self.carries[other]):
                 return f"the carry into shard {self.shards[other]}"
         if is_(undo(self.law.nothing, right)):
-            return "subtracted instead of added" if self.law.nothing == 0.0 else "divided by instead of multiplied by"
+            return (
+                "subtracted instead of added" if self.law.nothing == 0.0 else "used as a divisor instead of as a factor"
+            )
         return None
 
 

@@ -28,7 +28,10 @@ from harness.plural import plural
 #: TensorFlow's optimizers of graphs that are on by default and may change what is computed.
 _OPTIMIZERS = ("arithmetic_optimization", "remapping", "layout_optimizer", "constant_folding", "loop_optimization")
 #: What is fixed once TensorFlow has started, with what to set before.
-_AT_START = ("oneDNN (TF_ENABLE_ONEDNN_OPTS=0)", "deterministic ops (TF_DETERMINISTIC_OPS=1)")
+_AT_START = (
+    "oneDNN off (start the program with TF_ENABLE_ONEDNN_OPTS=0)",
+    "deterministic ops (start the program with TF_DETERMINISTIC_OPS=1)",
+)
 
 
 class _CannotTry(Exception):
@@ -57,9 +60,9 @@ class Table:
     def lines(self) -> tuple[str, ...]:
         """The table, a line for each kind of setting."""
         rows = (
-            ("settings that make the difference go away", self.gone),
-            ("settings that make no difference", self.remains),
-            ("settings not tried", [*self.untried, *_AT_START]),
+            ("the difference goes away with", self.gone),
+            ("the difference stays with", self.remains),
+            ("not tried", [*self.untried, *_AT_START]),
         )
         return tuple(f"{title}: {', '.join(names)}" for title, names in rows if names)
 
@@ -152,7 +155,7 @@ def _alike(question: Question, accused: _Accused) -> list[tuple[Any, ...]]:
 def _joined(shards: list[tuple[Any, ...]]) -> tuple[list[Array], list[bool], int]:
     """The inputs of an op for the rows of all shards, which of them have rows, and the number of shards."""
     if len(shards) < 2:
-        raise _CannotTry("the op runs on one device alone")
+        raise _CannotTry("the op runs on one device only")
     joined, rows = [], []
     for column in zip(*(tuple(each.numpy() for each in shard) for shard in shards), strict=True):
         first = column[0]
@@ -234,7 +237,9 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
     table.note("XLA (jit_compile=True)", lambda: _right(question, _run(question, "graph", compiled)))
     fewer = _fewer(len(question.devices))
     if fewer and question.maker is None:
-        table.untried.append("another number of shards (needs a program of make_parallel, or a function as shrink=)")
+        table.untried.append(
+            "another number of shards (needs a program made by make_parallel, or a function as shrink=)"
+        )
     else:
         for count in fewer:
             table.note(
@@ -246,8 +251,8 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
         f"{listed([leaf.name for leaf in wrong[:4]])} {'is' if len(wrong) == 1 else 'are'} right in eager code and in "
         f"the graph as written: TensorFlow's graph optimization{f' ({guilty})' if guilty else ''} changes the result",
         None,
-        "tf.config.optimizer.set_experimental_options("
-        f"{{{(guilty or 'disable_meta_optimizer')!r}: {not guilty}}}) works around it",
+        "switch this optimization off: tf.config.optimizer.set_experimental_options("
+        f"{{{(guilty or 'disable_meta_optimizer')!r}: {not guilty}}})",
         evidence=table.lines(),
     )
 
@@ -267,7 +272,7 @@ def _right_on(question: Question, shards: int) -> bool:
     made = replace(question.parallel, fn=question.maker(question.devices[:shards]))
     result = _run(question, question.mode, made)
     if any(_shape(leaf.of(result)) != _shape(leaf.expected) for leaf in question.wrong):
-        raise _CannotTry("its results then have other shapes")
+        raise _CannotTry("the results' shapes depend on the number of shards")
     return _right(question, result)
 
 

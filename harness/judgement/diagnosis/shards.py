@@ -138,8 +138,8 @@ def _batch_statistics(shards: PerShard) -> Cause | None:
         f"the function is not row-wise: rows of {outputs[0].name} depend on other rows of the batch, but each "
         f"shard has only its own ({sizes_text(layout.sizes)}), and updates {first}{more} with them",
         layout.place,
-        next_step="compute anything that spans the batch once, on the joined rows; batch normalisation is row-wise "
-        "with training=False",
+        next_step="join the rows first, then compute once what depends on the whole batch; batch normalisation is "
+        "row-wise with training=False",
     )
 
 
@@ -149,6 +149,7 @@ def _cause(shards: PerShard, leaf: Leaf, join: Join) -> Cause:
     count, name = len(layout.sizes), f"the update of {variables_text([leaf])}" if leaf.part == "state" else leaf.name
     right = shards.join_that_gives(_right(leaf))
     joined = place_of(question, leaf) or layout.place
+    totals = f"add up what {name} is computed from, such as sums and counts, and compute {name} once from the totals"
     if join.name.startswith("gradient"):
         who = rows_text([join.at], "shard")
         on = layout.devices(question, [join.at])
@@ -159,7 +160,7 @@ def _cause(shards: PerShard, leaf: Leaf, join: Join) -> Cause:
         who = _shard(question, layout, join.at)
         if join.name == "only":
             others = "part of the other shard is" if count == 2 else f"parts of the other {count - 1} shards are"
-            return Cause(f"{name} counts {who} alone; the {others} lost", joined, at_join=True)
+            return Cause(f"{name} includes only {who}; the {others} lost", joined, at_join=True)
         return Cause(f"the part of {who} is missing from {name}{alone(join.name)}", joined, at_join=True)
     if join.name == "mean":
         if right is not None and right.name == "weighted":
@@ -171,13 +172,18 @@ def _cause(shards: PerShard, leaf: Leaf, join: Join) -> Cause:
         if right is not None and right.name == "sum":
             return Cause(f"{name} is {count} times too small: the sums of {count} shards are averaged", joined)
         return Cause(
-            f"{name} is averaged over shards, but it is not a mean over rows: the average of the {count} "
-            "shards' results is not the result of the batch",
+            f"{name} is averaged over shards, but in the reference it is not a mean over rows: the average of the "
+            f"{count} shards' results is not the result of the batch",
             joined,
-            next_step="add up what it is computed from, such as sums and counts, and compute it once from the totals",
+            next_step=totals,
         )
     if join.name == "weighted":
-        return Cause(f"{name} is averaged over shards, weighted by their rows, but it is not a mean over rows", joined)
+        return Cause(
+            f"{name} is averaged over shards, weighted by their rows, but in the reference it is not a mean over rows: "
+            f"the weighted average of the {count} shards' results is not the result of the batch",
+            joined,
+            next_step=totals,
+        )
     if join.name == "sum":
         if leaf.part == "state" and written(question, leaf) == count:
             return Cause(
@@ -198,7 +204,7 @@ def _cause(shards: PerShard, leaf: Leaf, join: Join) -> Cause:
         who = _shard(question, layout, join.at)
         return Cause(f"the part of {who} is counted twice in {name}", joined)
     if join.name in ("max", "min"):
-        single = "" if _several(leaf) else ", which is that of one shard alone"
+        single = "" if _several(leaf) else ", that is, the result of one shard only"
         return Cause(f"{name} is the {join.name}imum over the shards' results{single}", joined)
     if join.name in ("concat", "stack") and (join.name == "stack" or join.at != layout.axis):
         how = f"joined along axis {join.at}" if join.name == "concat" else f"stacked along a new axis {join.at}"
@@ -279,7 +285,7 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
         f"the function is not row-wise: rows of {leaf.name} depend on other rows of the batch, but each shard "
         f"has only its own ({sizes_text(layout.sizes)})",
         layout.place,
-        next_step="compute anything that spans the batch once, on the joined rows",
+        next_step="join the rows first, then compute once what depends on the whole batch",
     )
 
 

@@ -81,7 +81,7 @@ def wrong_indices(search: Search, step: Step) -> tuple[Step, str] | None:
             maker = search.maker.get(choice.inputs[1])
             by = f", computed by {named(maker)}" if maker is not None and maker.place != choice.place else ""
             numbers = f"{mine[at]} instead of {parts[-1][at]}"
-            return choice, f"it chooses other rows than the reference: {numbers}{by}"
+            return choice, f"it chooses different rows from the reference's: {numbers}{by}"
     return None
 
 
@@ -234,7 +234,7 @@ def zeros_instead(search: Search) -> tuple[Step, str] | None:
             zeros = [step for step in zeros if step.outputs[0] in search.from_data]
         if 0 < len(zeros) < len(parts):
             where = f"{titled(zeros[0])} on {zeros[0].on}"
-            return zeros[0], f"{where} makes zeros, which {join.kind} joins with the other parts"
+            return zeros[0], f"{where} gives only zeros, and {join.kind} joins them with inputs that are not zero"
     return None
 
 
@@ -244,7 +244,7 @@ def unlike_siblings(search: Search, step: Step) -> str:
     if right is None:
         return ""
     if step.kind == "ReadVariableOp" and not search.written(step) and (before := search.written(right)):
-        return f"no op writes to the variable before it, but on {right.on} {named_steps(before)} does"
+        return f"no op writes to the variable before this read, but on {right.on} {named_steps(before)} does"
     for mine, theirs in zip(step.inputs, right.inputs, strict=False):
         one, other = search.maker.get(mine), search.maker.get(theirs)
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):

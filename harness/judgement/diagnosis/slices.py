@@ -35,7 +35,7 @@ def by_position(question: Question) -> Iterator[Cause]:
         if all(any(_explains(leaf, shards, layout.sizes, at, steps) for at in range(len(shards))) for leaf in wrong):
             yield Cause(
                 f"the values of {len(shards)} shards' IndexedSlices are added up by position and keep the indices of "
-                "one shard, so values of other indices are added to these rows",
+                "one shard, so the values of the other shards are added to the wrong rows",
                 place_of(question, wrong[0]) or layout.place,
                 "concatenate values and indices, or convert to dense tensors before adding",
             )

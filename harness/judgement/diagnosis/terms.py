@@ -21,7 +21,7 @@ _SUMS = frozenset({"Add", "AddV2", "AddN"})
 _ADDENDS = _SUMS | {"BiasAdd"}
 #: So many sums are tried.
 _MOST_SUMS = 8
-_ONCE = "add it once, after the shards' results are joined"
+_ONCE = "add this term once, after the shards' results are joined"
 
 
 class _Terms:
@@ -64,7 +64,7 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
     count = len(question.devices)
     for term, *slopes in _terms_of(question):
         for factor, how, remedy in (
-            (*_once_per_shard(count), f"{_ONCE}, or divide it by the number of shards in each of them"),
+            (*_once_per_shard(count), f"{_ONCE}, or in each shard divide the term by the number of shards"),
             (1.0 / count, f"counted 1/{count} times instead of once", f"{_ONCE}, not divided by the number of shards"),
             (0.0, "missing", _ONCE),
         ):

@@ -17,8 +17,8 @@ from harness.judgement.runs import Result
 from harness.judgement.tolerance import epsilon_of
 
 _DENSE = (
-    "the optimizer gets dense gradients, but the reference's optimizer gets IndexedSlices with the same sums, of which "
-    "it applies rows with the same index one by one"
+    "the optimizer gets dense gradients; the reference's optimizer gets IndexedSlices with the same sums, and applies "
+    "rows with the same index one by one"
 )
 _ALIKE = "make both programs pass dense gradients to the optimizer, or both IndexedSlices"
 _ONCE = "average the shards' gradients first, and apply them once"
@@ -213,7 +213,7 @@ def _never(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         one = len(states) == 1
         never = f"the program never writes to {'it' if one else 'them'}"
         if written(question, states[0]):
-            never = "it keeps its value" if one else "they keep their values"
+            never = f"the program writes the old {'value' if one else 'values'} back"
         sentence = f"{variables_text(states)} {'is' if one else 'are'} not updated: {never}"
         yield Cause(sentence, place_of(question, states[0]))
 

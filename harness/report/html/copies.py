@@ -76,7 +76,8 @@ def _matrix(
     description = (
         f"{plural(len(values), 'pair')}. Lowest: {quantity(values[low], unit)} from {low[0]} to {low[1]}; median: "
         f"{quantity(median(values.values()), unit)}; highest: {quantity(values[high], unit)} from {high[0]} to "
-        f"{high[1]}. Dark is {'slow' if unit in TIMES or unit.endswith('/s') else 'low'}; blank was not measured."
+        f"{high[1]}. Dark cells are {'slow' if unit in TIMES or unit.endswith('/s') else 'low'}; blank cells were not "
+        "measured."
     )
     wrong = [pair for pair in values if pair in named]
     if wrong:

@@ -38,7 +38,7 @@ def _program(name: str, check: str, placement: Placement, *, drawn: bool) -> dic
     roles += sorted({op.role for op in placement.ops} - set(roles))
     shown, total = len(placement.ops), placement.total
     extent = f"all {total:,} traced ops" if shown >= total else f"the first {shown:,} of {total:,} traced ops"
-    spread = ", ".join(f"{device_label(each)} {sum(counted[each, role] for role in roles)}" for each in devices)
+    spread = ", ".join(f"{device_label(each)}: {sum(counted[each, role] for role in roles)}" for each in devices)
     chart = None
     if drawn and len(devices) <= _MOST_DEVICES:
         description = f"Ops on each device, counting {extent}: {spread}."

@@ -33,9 +33,9 @@ def load_outputs(path: Path) -> Arrays:
 def difference(want: Arrays, have: Arrays) -> str | None:
     """Describe how two sets of outputs differ; ``None`` if they do not."""
     if want.keys() != have.keys():
-        return f"single has {plural(len(want), 'output')}, parallel {len(have)}"
+        return f"`single` has {plural(len(want), 'output')}, `parallel` {len(have)}"
     try:
         compare_outputs(want, have)
     except OutputsDiffer as error:
-        return str(error)
+        return f"{error.output}: {error.why}"
     return None

@@ -34,7 +34,7 @@ from harness.speed.scaling.record import Mode, Point, Round
 from harness.speed.synchronise import synchronise, warm_up
 
 #: The accepted form of the user's function.
-ACCEPTED = "a function of devices that returns a callable without arguments; with --weak, of devices and scale"
+ACCEPTED = "where FUNCTION(devices) returns a callable without arguments (with --weak, FUNCTION(devices, scale))"
 #: A median of fewer calls is not reliable.
 FEWEST_CALLS = 5
 _MOST_CALLS = 10_000
@@ -68,7 +68,7 @@ def run(send: Send, spec: str, file: Path, function: str, mode: Mode, budget_s: 
     with users_code(target):
         program = target.load("devices", *scale)(devices=devices, **scale)
         if not callable(program):
-            why = f"returned a {type(program).__name__}, which cannot be called"
+            why = f"returned an object of type {type(program).__name__}, which cannot be called"
             raise InvalidTarget(str(target), why, accepted=ACCEPTED)
         kept = save_outputs(arrays_of(program()), outputs)
         times = time_calls(program, budget_s=budget_s)
@@ -136,7 +136,7 @@ class Rounds:
             return f"outputs not compared: they are larger than {MOST_BYTES // 2**20} MiB"
         first = min(self._outputs, key=lambda spec: self.points[spec].devices or 0, default=None)
         if first is None or len(self._outputs) < 2:
-            return "outputs not compared: there is only one device set"
+            return "outputs not compared: fewer than two device sets returned outputs"
         want, *again = map(load_outputs, self._outputs[first])
         if not any(array is not None and array.size for array in want.values()):
             return "outputs not compared: there are none; return the computed tensors"
@@ -144,7 +144,7 @@ class Rounds:
             return f"outputs not compared: on {first} they differ between processes"
         for spec in self._outputs.keys() - {first}:
             if differs := difference(want, load_outputs(self._outputs[spec][0])):
-                why = f"they differ from those of {first} ({differs}; single is {first}, parallel {spec})"
+                why = f"they differ from those of {first} ({differs}; `single` is {first}, `parallel` is {spec})"
                 error = OutputsDiffer("outputs", why)
                 self.failures[spec] = error
                 self.points[spec] = replace(self.points[spec], error=str(error), wrong=True)

@@ -62,20 +62,20 @@ def towers_serialised(profile: Profile) -> Cause | None:
         what = f"Python reads {plural(round(profile.host.reads / profile.calls), 'value')} per call and waits " + (
             "for each. Start the work of all devices before numpy(), float() or print()"
             if eager
-            else "between the towers. Start all of them before you read any, or put all towers into one tf.function"
+            else "between the towers. Start all towers before you read a value, or put them into one tf.function"
         )
     elif eager:
         what = "one Python thread starts the ops one by one and waits for each. Put all towers into one tf.function"
     else:
         what = (
-            "each tower waits for the previous one. Look for tf.control_dependencies, a variable that all assign, or "
-            "an input from the previous tower. If the towers are called one after the other, put all into one "
-            "tf.function"
+            "each tower waits for the previous one. Look for tf.control_dependencies, a variable that all towers "
+            "assign, or an input from the previous tower. If the towers are called one after the other, put them into "
+            "one tf.function"
         )
     return Cause(
         "towers-serialised",
-        f"Towers serialised: {len(working)} devices compute, but two at once for only {overlap:.0%} of the time "
-        f"({possible:.0%} is possible): {what}.",
+        f"Towers serialised: {len(working)} devices compute, but their work overlaps for only {overlap:.0%} of the "
+        f"time ({possible:.0%} is possible): {what}.",
     )
 
 
@@ -116,12 +116,13 @@ def retracing(profile: Profile) -> Cause | None:
     host = profile.host
     if not profile.calls or host.calls_traced < 1 or host.calls_traced < _MOST_CALLS * profile.calls:
         return None
+    names = ", ".join(f"`{name}`" for name in host.traced)
     return Cause(
         "retracing",
-        f"Retracing: {', '.join(host.traced)} {'was' if len(host.traced) == 1 else 'were'} traced again in "
-        f"{host.calls_traced} of {profile.calls} calls, which took {host.tracing_ns / profile.wall_ns:.0%} of the "
-        "time. Make each tf.function once, outside the call. Pass tensors of the same shape instead of Python numbers, "
-        "or give an input_signature.",
+        f"Retracing: {names} {'was' if len(host.traced) == 1 else 'were'} traced again in {host.calls_traced} of "
+        f"{profile.calls} calls, and tracing took {host.tracing_ns / profile.wall_ns:.0%} of the time. Make each "
+        "tf.function once, outside the call. Pass tensors of the same shape instead of Python numbers, or give an "
+        "input_signature.",
     )
 
 

@@ -66,8 +66,8 @@ def profile_calls(
     sums = account(spans, made, names, placements.roles, one_clock=one_clock)
     if sums.unattributed_ops:
         unknown.append(
-            f"the device of {plural(sums.unattributed_ops, 'op')}, {sums.unattributed_ns / 1e6:.1f} ms in all, is "
-            "UNKNOWN: neither the profiler nor the names and order of ops show it; this time counts for no device"
+            f"the device of {plural(sums.unattributed_ops, 'op')}, {sums.unattributed_ns / 1e6:.1f} ms in all: "
+            "neither the profiler nor the names and order of ops show it; this time counts for no device"
         )
     profile = Profile(
         target=target,
@@ -112,7 +112,7 @@ def _clocks(names: Sequence[str]) -> tuple[bool, list[str]]:
     if not away:
         return True, []
     listed = ", ".join(away)
-    return False, [f"the overlap of devices is UNKNOWN: the clock of {listed} differs from this host's"]
+    return False, [f"the overlap of devices: the clock of {listed} differs from this host's"]
 
 
 @dataclass(frozen=True, slots=True)

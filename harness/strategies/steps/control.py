@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.lazy import tf
-from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
+from harness.strategies.steps.step import INDEX, Edge, Operand, Step, Types, Value
 
 #: What a branch depends on: the sign of ``w``, whether the batch has rows, the number of axes.
 CONDITIONS = ("variable", "rows", "static")
@@ -32,8 +32,8 @@ class Branch(Step):
         fits = bool(x.shape) and x.shape[-1:] == w.shape == v.shape and not w.batched and not v.batched
         self.require(
             fits,
-            f"w has shape {w.shape} and v {v.shape} for features {x.shape}",
-            "the shape of the last axis",
+            f"w has shape {w.shape} and v {v.shape} for features of shape {x.shape}",
+            "variables or broadcast arguments with the shape of the last axis",
         )
         return Value(x.shape, x.dtype, max(x.bound * w.bound, x.bound + v.bound))
 
@@ -52,6 +52,7 @@ class Branch(Step):
 
 #: A Python loop, ``tf.while_loop``, and ``tf.while_loop`` until no row goes on.
 LOOPS = ("python", "while", "rows")
+_TWO_MATRICES = "w (i, j), v (j, i), where i is the size of the last axis, from variables or broadcast arguments"
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,28 +76,28 @@ class Loop(Step):
         self.require(
             (self.how == "rows") == (self.ids is not None),
             f"ids={self.ids!r}",
-            "ids with how='rows', and only then",
+            "an index with how='rows', otherwise None",
         )
         if self.ids is not None:
             ids = types[self.ids]
             self.require(
                 ids.batched and ids.below is not None,
-                f"{self.ids} is not an index",
-                "integers from 0 up to a known bound",
+                f"ids={self.ids!r} is not an index with the batch axis",
+                INDEX,
             )
         last = x.shape[-1:]
         if self.v is None:
             self.require(
                 bool(last) and w.shape == last and not w.batched,
-                f"w has shape {w.shape} for features {x.shape}",
-                "the shape of the last axis",
+                f"w has shape {w.shape} for features of shape {x.shape}",
+                "a variable or broadcast argument with the shape of the last axis",
             )
             return Value(x.shape, x.dtype, x.bound + self.trips * w.bound)
         v = types[self.v]
         fits = (
             len(w.shape) == 2 and w.shape[:1] == last and v.shape == w.shape[::-1] and not w.batched and not v.batched
         )
-        self.require(fits, f"w {w.shape}, v {v.shape} for features {x.shape}", "w (i, j), v (j, i)")
+        self.require(fits, f"w has shape {w.shape} and v {v.shape} for features of shape {x.shape}", _TWO_MATRICES)
         return Value(x.shape, x.dtype, max(x.bound, 2 * w.shape[1] * v.bound))
 
     def apply(self, values: Mapping[str, Any]) -> Any:

@@ -39,7 +39,9 @@ class Activation(Step):
         x = types[self.x]
         known = (*SMOOTH_ACTIVATIONS, *EXACT_ACTIVATIONS)
         self.require(self.fn in known, f"fn={self.fn!r}", ", ".join(known))
-        self.require(bool(x.shape) or "softmax" not in self.fn, "x has no features", "a value with features")
+        self.require(
+            bool(x.shape) or "softmax" not in self.fn, f"x={self.x!r} has no features", "a value with features"
+        )
         bound = x.bound if self.fn in EXACT_ACTIVATIONS else _SMOOTH[self.fn](x.bound, x.shape[-1] if x.shape else 1)
         return Value(x.shape, x.dtype, bound, levelled="softmax" in self.fn)
 
@@ -53,6 +55,7 @@ class Activation(Step):
 
 #: Ways to combine two values of a batch. The last two make a longer last axis, and a new first one.
 COMBINATIONS = ("add", "sub", "mul", "maximum", "concat", "stack")
+_MATCHING = "two values with the batch axis and matching features"
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +71,7 @@ class Combine(Step):
         self.require(self.how in COMBINATIONS, f"how={self.how!r}", ", ".join(COMBINATIONS))
         joined = self.how == "concat"
         fits = bool(x.shape) and x.shape[:-1] == y.shape[:-1] if joined else x.shape == y.shape
-        self.require(y.batched and fits, f"features {x.shape} and {y.shape}", "matching features")
+        self.require(y.batched and fits, f"features of shapes {x.shape} and {y.shape}", _MATCHING)
         self.require(x.dtype == y.dtype, f"types {x.dtype} and {y.dtype}", "the same type")
         shape = {"concat": (*x.shape[:-1], sum(v.shape[-1] for v in (x, y) if v.shape)), "stack": (2, *x.shape)}
         bound = {"add": x.bound + y.bound, "sub": x.bound + y.bound, "mul": x.bound * y.bound}
@@ -109,12 +112,17 @@ class Select(Step):
     def infer(self, types: Types) -> Value:
         on, x = types[self.on], types[self.x]
         self.require(on.stable, f"on={self.on!r} depends on rounding", "an argument or integers")
-        self.require(x.shape[: len(on.shape)] == on.shape, f"on has features {on.shape}", f"the start of {x.shape}")
+        self.require(
+            x.shape[: len(on.shape)] == on.shape,
+            f"on={self.on!r} has features of shape {on.shape}",
+            f"the start of {x.shape}, the features of x={self.x!r}",
+        )
+        self.require(x.batched, f"x={self.x!r} has no batch axis", "an argument or a step with the batch axis")
         y = x if self.y is None else types[self.y]
         self.require(
-            x.batched and (y.shape, y.dtype) == (x.shape, x.dtype),
-            f"y is {y.shape} {y.dtype}",
-            f"the shape and type of x, {x.shape} {x.dtype}",
+            (y.shape, y.dtype) == (x.shape, x.dtype),
+            f"y={self.y!r} has features of shape {y.shape} and type {y.dtype}",
+            f"the shape and type of x={self.x!r}, {x.shape} and {x.dtype}",
         )
         return Value(x.shape, x.dtype, max(x.bound, y.bound), levelled=x.levelled or y.levelled)
 
@@ -144,7 +152,7 @@ class Normalise(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(self.how in NORMALISATIONS, f"how={self.how!r}", ", ".join(NORMALISATIONS))
-        self.require(bool(x.shape), f"features {x.shape}", "a batch with features")
+        self.require(bool(x.shape), f"x={self.x!r} has no features", "a value with features")
         self.require(self.eps > 0, f"eps={self.eps}", "a positive number")
         bound = 1.0 if self.how == "length" else sqrt(x.shape[-1])
         return Value(x.shape, x.dtype, bound, levelled=self.how == "layer")
@@ -172,7 +180,11 @@ class Reduce(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         self.require(self.how in REDUCTIONS, f"how={self.how!r}", ", ".join(REDUCTIONS))
-        self.require(0 <= self.axis < len(x.shape), f"axis={self.axis}", f"an axis of {x.shape}")
+        self.require(
+            0 <= self.axis < len(x.shape),
+            f"axis={self.axis}",
+            f"an axis of the features of shape {x.shape}, counted from 0",
+        )
         length = x.shape[self.axis]
         bound = {"sum": x.bound * length, "logsumexp": x.bound + log(length)}.get(self.how, x.bound)
         return Value(x.shape[: self.axis] + x.shape[self.axis + 1 :], x.dtype, bound)
@@ -196,7 +208,7 @@ class Reshape(Step):
 
     def infer(self, types: Types) -> Value:
         x = types[self.x]
-        self.require(prod(self.shape) == x.size, f"shape={self.shape}", f"{x.size} features per row")
+        self.require(prod(self.shape) == x.size, f"shape={self.shape}", f"a shape of {x.size} features per row")
         return Value(self.shape, x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -216,7 +228,7 @@ class Transpose(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = sorted(self.order) == list(range(len(x.shape)))
-        self.require(fits, f"order={self.order}", f"a permutation of the axes of {x.shape}")
+        self.require(fits, f"order={self.order}", f"a permutation of the axes {tuple(range(len(x.shape)))}")
         return Value(tuple(x.shape[axis] for axis in self.order), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.lazy import tf
-from harness.strategies.steps.step import Edge, Operand, Step, Types, Value
+from harness.strategies.steps.step import INDEX, Edge, Operand, Step, Types, Value
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +21,11 @@ class Gather(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = bool(x.shape and self.indices) and all(0 <= index < x.shape[-1] for index in self.indices)
-        self.require(fits, f"indices={self.indices}", f"indices into the last axis of {x.shape}")
+        self.require(
+            fits,
+            f"indices={self.indices}",
+            f"one or more indices into the last axis of the features of shape {x.shape}",
+        )
         return Value((*x.shape[:-1], len(self.indices)), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -43,7 +47,11 @@ class Slice(Step):
     def infer(self, types: Types) -> Value:
         x = types[self.x]
         fits = bool(x.shape) and self.start >= 0 and 1 <= self.size <= x.shape[-1] - self.start
-        self.require(fits, f"start={self.start}, size={self.size}", f"a range within the last axis of {x.shape}")
+        self.require(
+            fits,
+            f"start={self.start}, size={self.size}",
+            f"a range within the last axis of the features of shape {x.shape}",
+        )
         return Value((*x.shape[:-1], self.size), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -59,7 +67,8 @@ class Pick(Step):
 
     def infer(self, types: Types) -> Value:
         x, ids = types[self.x], types[self.ids]
-        _require_ids(self, ids, x.shape[0] if x.shape else 0)
+        self.require(bool(x.shape), f"x={self.x!r} has no features", "a value with features")
+        _require_ids(self, self.ids, ids, x.shape[0])
         return Value((*ids.shape, *x.shape[1:]), x.dtype, x.bound, below=x.below, levelled=x.levelled)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -82,7 +91,12 @@ class Embed(Step):
 
     def infer(self, types: Types) -> Value:
         ids, table = types[self.ids], types[self.table]
-        _require_ids(self, ids, 0 if table.batched or len(table.shape) < 2 else table.shape[0])
+        self.require(
+            not table.batched and len(table.shape) >= 2,
+            f"table={self.table!r} has shape {table.shape}",
+            "a variable or broadcast argument with 2 or more axes",
+        )
+        _require_ids(self, self.ids, ids, table.shape[0])
         return Value((*ids.shape, *table.shape[1:]), table.dtype, table.bound)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -105,11 +119,11 @@ class Remap(Step):
 
     def infer(self, types: Types) -> Value:
         ids = types[self.ids]
-        self.require(ids.below is not None, f"{self.ids} is not an index", "integers from 0 up to a known bound")
+        self.require(ids.below is not None, f"ids={self.ids!r} is not an index", INDEX)
         self.require(
             min(self.times, self.plus) >= 0 < self.below,
             f"times={self.times}, plus={self.plus}, below={self.below}",
-            "times and plus at least 0, below at least 1",
+            "times >= 0, plus >= 0 and below >= 1",
         )
         return Value(ids.shape, ids.dtype, self.below - 1, below=self.below)
 
@@ -126,7 +140,11 @@ class Argmax(Step):
 
     def infer(self, types: Types) -> Value:
         x = types[self.x]
-        self.require(bool(x.shape) and x.dtype != "bool", f"features {x.shape}", "numeric features")
+        self.require(
+            bool(x.shape) and x.dtype != "bool",
+            f"x={self.x!r} has features of shape {x.shape} and type {x.dtype}",
+            "numeric features",
+        )
         self.require(x.stable, f"x={self.x!r} depends on rounding", "an argument, integers or exact values")
         return Value(x.shape[:-1], "int32", x.shape[-1] - 1, below=x.shape[-1])
 
@@ -134,6 +152,7 @@ class Argmax(Step):
         return tf.argmax(values[self.x], axis=-1, output_type=tf.int32)
 
 
-def _require_ids(step: Step, ids: Value, rows: int) -> None:
-    fits = ids.batched and ids.below is not None and ids.below <= rows
-    step.require(fits, f"numbers below {ids.below} for a table of {rows} rows", f"integers from 0 to {rows - 1}")
+def _require_ids(step: Step, name: str, ids: Value, rows: int) -> None:
+    if not ids.batched or ids.below is None:
+        step.fault(f"ids={name!r} is not an index with the batch axis", INDEX)
+    step.require(ids.below <= rows, f"ids={name!r} goes up to {ids.below - 1}", f"integers from 0 to {rows - 1}")

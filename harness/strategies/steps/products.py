@@ -21,9 +21,11 @@ class Dense(Step):
 
     def infer(self, types: Types) -> Value:
         x, w = types[self.x], types[self.w]
-        self.require(len(w.shape) == 2 and not w.batched, f"w has shape {w.shape}", "a matrix")
+        self.require(len(w.shape) == 2 and not w.batched, f"w has shape {w.shape}", "a matrix without a batch axis")
         inner, outer = reversed(w.shape) if self.transposed else w.shape
-        self.require(x.shape[-1:] == (inner,), f"x has features {x.shape}", f"a last axis of {inner}")
+        self.require(
+            x.shape[-1:] == (inner,), f"x has features of shape {x.shape}", f"a last axis of {inner}, to match w"
+        )
         return Value((*x.shape[:-1], outer), x.dtype, inner * x.bound * w.bound)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -46,7 +48,7 @@ class Bias(Step):
     def infer(self, types: Types) -> Value:
         x, b = types[self.x], types[self.b]
         _require_suffix(self, x, b, "b")
-        self.require(not self.fused or len(b.shape) == 1, f"b has shape {b.shape}", "a vector, for a fused bias")
+        self.require(not self.fused or len(b.shape) == 1, f"b has shape {b.shape}", "a vector, because fused=True")
         return Value(x.shape, x.dtype, x.bound + b.bound)
 
     def apply(self, values: Mapping[str, Any]) -> Any:
@@ -79,12 +81,19 @@ class Gain(Step):
 
 def _require_suffix(step: Step, x: Value, weight: Value, name: str) -> None:
     fits = not weight.batched and len(weight.shape) and x.shape[-len(weight.shape) :] == weight.shape
-    step.require(bool(fits), f"{name} has shape {weight.shape} for features {x.shape}", "the shape of the last axes")
+    step.require(
+        bool(fits),
+        f"{name} has shape {weight.shape} for features of shape {x.shape}",
+        "a variable or broadcast argument with the shape of the last axes",
+    )
 
 
 def _repeats(x: Value, weight: Value) -> float:
     """How many elements of a row of ``x`` meet the same element of ``weight``."""
     return x.size / weight.size
+
+
+_EQUATION = "two operands, and a result that begins with b, the batch axis, such as 'bi,ij->bj'"
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,21 +115,22 @@ class Einsum(Step):
         """Size of each letter but ``b``."""
         operands, _, result = self.equation.partition("->")
         texts = operands.split(",")
-        self.require(len(texts) == 2 and result[:1] == "b", f"equation={self.equation!r}", "'b…,…->b…'")
+        self.require(len(texts) == 2 and result[:1] == "b", f"equation={self.equation!r}", _EQUATION)
         sizes: dict[str, int] = {}
         for text, name in zip(texts, self.reads, strict=True):
             value = types[name]
             letters = text.removeprefix("b")
+            shape = f"{value.shape} after the batch axis" if value.batched else f"{value.shape}, without a batch axis,"
             fits = value.batched == text.startswith("b") and len(letters) == len(value.shape)
             self.require(
-                fits, f"{name} has shape {value.shape} for {text!r}", "a letter for each axis, and b for the batch"
+                fits, f"{name!r} has shape {shape} for {text!r}", "a letter for each axis, b for the batch axis only"
             )
             for letter, size in zip(letters, value.shape, strict=True):
                 same = sizes.setdefault(letter, size) == size
                 self.require(same, f"{letter!r} is both {sizes[letter]} and {size}", "one size for each letter")
         known = set(result[1:]) <= set(sizes)
         self.require(
-            known, f"equation={self.equation!r}", "the batch axis first, and only letters of the operands in the result"
+            known, f"equation={self.equation!r}", "a result that begins with b and has only letters of the operands"
         )
         return sizes
 
@@ -158,13 +168,17 @@ class _Convolution(Step):
         x, k = types[self.x], types[self.k]
         axes = self.AXES
         fits = len(x.shape) == axes + 1 and len(k.shape) == axes + 2 and k.shape[axes] == x.shape[axes]
-        self.require(not k.batched and fits, f"features {x.shape}, kernel {k.shape}", "matching channels")
+        self.require(
+            not k.batched and fits,
+            f"features of shape {x.shape} and kernel {k.shape}",
+            f"features with {axes + 1} axes, and a kernel with {axes + 2} axes, no batch axis and matching channels",
+        )
         self.require(self.padding in ("SAME", "VALID"), f"padding={self.padding!r}", "'SAME' or 'VALID'")
         inside = all(width <= length for length, width in zip(x.shape, k.shape[:axes], strict=False))
         self.require(
             inside and self.stride >= 1,
-            f"kernel {k.shape} with stride {self.stride} over features {x.shape}",
-            "a kernel that fits, and a stride of 1 or more",
+            f"kernel {k.shape} with stride {self.stride} over features of shape {x.shape}",
+            "a kernel that fits into the features, and a stride of 1 or more",
         )
         lengths = convolved(x.shape[:axes], k.shape[:axes], self.stride, self.padding)
         return Value((*lengths, k.shape[-1]), x.dtype, prod(k.shape[:-1]) * x.bound * k.bound)
@@ -208,7 +222,7 @@ class Pool(Step):
         x = types[self.x]
         self.require(
             len(x.shape) == 2 and x.shape[0] >= 2,
-            f"features {x.shape}",
+            f"features of shape {x.shape}",
             "(length, channels) with a length of 2 or more",
         )
         self.require(self.how in ("max", "avg"), f"how={self.how!r}", "'max' or 'avg'")

@@ -38,6 +38,8 @@ class Value:
 
 #: The properties of each value so far, by name: arguments, variables, and ``v0``, ``v1`` … for the steps' results.
 Types = Mapping[str, Value]
+#: What is accepted as an index.
+INDEX = "integers from 0 up to a known bound, such as an argument with below=5"
 #: The type of the fields that name a value that the step reads.
 Operand: TypeAlias = str
 

@@ -43,7 +43,7 @@ def test_a_tutorial_is_right(
     [
         ("mirrored", tutorials.keras_fit_with_a_loss_of_one_number, "returns one number for all its rows"),
         ("mirrored", tutorials.custom_training_with_the_mean_of_a_replica, "2 times those of one device"),
-        ("multi_worker", tutorials.several_workers_that_read_the_same, "each reads all the data"),
+        ("multi_worker", tutorials.several_workers_that_read_the_same, "each replica reads all the data"),
     ],
 )
 def test_the_common_fault_of_a_tutorial_is_named(
