@@ -42,7 +42,7 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training 
     tally = Tally()
     done = lagging = 0
     for strategy, count, policy in trainings():
-        where = f"{strategy} on {count} devices in {policy}"
+        where = f"{strategy} with {count} {'devices' if strategy in IN_ONE_PROCESS else 'workers'} in {policy}"
         try:
             result = _train(strategy, count, policy)
         except HarnessError as error:
@@ -53,8 +53,8 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training 
         failures = tuple(finding for finding in result.findings if finding.severity is Verdict.FAIL)
         tally.add(replace(result, findings=failures), where)
     outcome = tally.outcome(
-        f"{done} training runs passed: every strategy with every dtype, on different numbers of devices",
-        "read the findings: each names the strategy, the number of devices, the dtype and the step",
+        f"{done} training runs passed: every strategy with every dtype, with different numbers of devices or workers",
+        "read the findings: each names the strategy, the number of devices or workers, the dtype and the step",
     )
     # A warning about Keras's own counter of steps under parameter servers says nothing about this machine.
     lag = (

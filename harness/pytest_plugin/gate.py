@@ -139,9 +139,10 @@ class _Gate:
             return "--benchmark-skip skips all benchmarks", "remove --benchmark-skip"
         if not session.disabled:
             return None
-        if self.config.getoption("dist", "no") != "no":
-            return "xdist disables pytest-benchmark", "run in one process, with -n 0"
-        return "--benchmark-disable disables pytest-benchmark", "remove --benchmark-disable, or add --benchmark-enable"
+        if self.config.getoption("benchmark_disable") and not self.config.getoption("benchmark_enable"):
+            remedy = "remove --benchmark-disable, or add --benchmark-enable"
+            return "--benchmark-disable disables pytest-benchmark", remedy
+        return "xdist disables pytest-benchmark", "run in one process, with -n 0, and not from a worker of xdist"
 
     def _saved(self, folder: str) -> list[Path]:
         """The files that ``--benchmark-compare`` stands for, as pytest-benchmark finds them."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.devices.name import DeviceName
-from harness.errors import UsageError
+from harness.errors import InvalidDeviceName, UsageError
 from harness.plural import plural
 from harness.records import Fingerprint, Verdict
 from harness.speed.baseline import SavedRun
@@ -206,14 +206,21 @@ def _why_ungated(base: SpeedupRecord, new: SpeedupRecord) -> str | None:
         if not record.gates:
             return f"not judged: {record.label}"
     if base.devices != new.devices:
-        return f"not judged: the devices differ: {_short(base.devices)} before; {_short(new.devices)} now"
+        return f"not judged: the devices differ: {_listed(base.devices)} before; {_listed(new.devices)} now"
     return None
 
 
-def _short(devices: Sequence[str]) -> str:
-    names = [DeviceName.parse(each).short if each.startswith("/") else each for each in devices]
-    left_out = len(names) - _MOST_DEVICES
-    return ", ".join(names[:_MOST_DEVICES]) + (f" and {left_out} more" if left_out > 0 else "")
+def _listed(devices: Sequence[str]) -> str:
+    left_out = len(devices) - _MOST_DEVICES
+    return ", ".join(map(_short, devices[:_MOST_DEVICES])) + (f" and {left_out} more" if left_out > 0 else "")
+
+
+def _short(device: str) -> str:
+    """The short name; a file may also contain what is no name."""
+    try:
+        return DeviceName.parse(device).short
+    except InvalidDeviceName:
+        return device
 
 
 def order_of(rounds: int) -> tuple[Version, ...]:

@@ -48,8 +48,8 @@ _IN_EAGER = (
 )
 def test_an_op_without_a_gpu_kernel_is_named_with_what_to_do(message: str, op: str, vectorised: str) -> None:
     assert error_line(ValueError(message)) == (
-        f"ValueError: TensorFlow has no kernel on GPU:1 for {op} and its types; {vectorised}run it in a scope of the "
-        "CPU, or allow soft placement with tf.config.set_soft_device_placement(True)"
+        f"ValueError: TensorFlow has no kernel on GPU:1 for {op} and its types; {vectorised}run the op in a CPU "
+        "scope, or allow soft placement with tf.config.set_soft_device_placement(True)"
     )
 
 
@@ -140,7 +140,7 @@ def test_a_variable_of_another_device_is_refused_by_xla_and_its_twin_is_not(
     line = error_line(raised.value)
     assert line.startswith("InvalidArgumentError: XLA cannot read a variable of another device: conv2d"), line
     made = ":".join(elsewhere.split(":")[-2:])
-    assert f"/kernel is on {made}, but the compiled function runs on CPU:0; create the variable there" in line
+    assert f"/kernel is on {made}, but the compiled function runs on CPU:0; create the variable on CPU:0" in line
     assert error_line(ValueError("\x1b[1mno\x1b[0m rows")) == "ValueError: no rows"
 
 

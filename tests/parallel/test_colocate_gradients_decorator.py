@@ -92,5 +92,5 @@ def test_a_function_whose_body_runs_after_the_call_is_refused_and_what_it_calls_
 
 @pytest.mark.parametrize("given", [type("Model", (), {}), 3, "step"], ids=["class", "number", "text"])
 def test_what_is_not_a_function_is_refused(given: Any) -> None:
-    with pytest.raises(UsageError, match="is not a function; give a function, or no argument in a with statement"):
+    with pytest.raises(UsageError, match="is not a function; give a function, or, in a with statement, no argument"):
         colocate_gradients(given)

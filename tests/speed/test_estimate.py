@@ -85,7 +85,7 @@ def test_half_the_width_takes_four_times_the_pairs() -> None:
     ("single", "parallel", "why"),
     [
         ([1] * 4, [1] * 4, "at least 5"),
-        ([1] * 6, [1] * 5, "the same number of times for both sides, at least"),
+        ([1] * 6, [1] * 5, "the same number of times in both, at least"),
         ([1, 1, 0, 1, 1], [1] * 5, "a time of 0 ns or less"),
     ],
 )

@@ -44,5 +44,5 @@ def test_a_share_is_read(text: str, share: float) -> None:
 
 @pytest.mark.parametrize("text", ["0", "0%", "100%", "1", "-1%", "one", "%", "nan"])
 def test_a_share_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="accepted: above 0% and below 100%"):
+    with pytest.raises(UsageError, match="accepted: a percentage above 0% and below 100%"):
         parse_share(text)

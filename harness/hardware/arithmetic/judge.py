@@ -108,16 +108,16 @@ def judge_alike(
         return []
     if sure:
         message = f"differs from most of the {len(cards)} devices of its model in the result bits of {operation}"
-        return [_differs(operation, card, message, _MOVE if card.is_gpu else _REPEAT) for card in named]
+        return [_differs(operation, card, message, _MOVE if card.is_gpu else _REPEAT, card.is_gpu) for card in named]
     names = " and ".join(card_name(card) for card in named)
     message = f"{names} give different bits for {operation}, and too few devices agree to tell which is wrong"
-    return [_differs(operation, None, message, _TOO_FEW)]
+    return [_differs(operation, None, message, _TOO_FEW, named[0].is_gpu)]
 
 
-def _differs(operation: str, card: Card | None, message: str, step: str) -> Finding:
+def _differs(operation: str, card: Card | None, message: str, step: str, gpus: bool) -> Finding:
     autotuned = operation.startswith(_AUTOTUNED)
     if autotuned:
-        if card is None or card.is_gpu:
+        if gpus:
             step = f"run the check again with TF_CUDNN_USE_AUTOTUNE=0; if the bits still differ, {step}"
         message += "; a library that picks the fastest algorithm by measuring may pick a different one on each device"
     return finding(

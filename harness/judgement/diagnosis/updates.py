@@ -213,7 +213,7 @@ def _never(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         one = len(states) == 1
         never = f"the program never writes to {'it' if one else 'them'}"
         if written(question, states[0]):
-            never = f"the program writes the old {'value' if one else 'values'} back"
+            never = "the value stays the same" if one else "the values stay the same"
         sentence = f"{variables_text(states)} {'is' if one else 'are'} not updated: {never}"
         yield Cause(sentence, place_of(question, states[0]))
 
