@@ -167,15 +167,19 @@ class CoreServerFailed(HarnessError, RuntimeError):
 
 
 class HostUnreachable(HarnessError, RuntimeError):
-    """No TensorFlow server answers on a host of a cluster. ``hosts``: one text for each that fails."""
+    """No TensorFlow server can be used on a host of a cluster. ``hosts``: one text for each that fails."""
 
-    def __init__(self, asked: str, hosts: Sequence[str]) -> None:
+    START = (
+        "start `harness serve --bind ADDRESS --port PORT` on each host named here, and check that no firewall blocks "
+        "the port"
+    )
+    #: The advice where the servers answer.
+    RESTART = "restart `harness serve` on each host named here, and check that the hosts can reach each other's ports"
+
+    def __init__(self, asked: str, hosts: Sequence[str], advice: str = START) -> None:
         self.asked = asked
         self.hosts = tuple(hosts)
-        super().__init__(
-            f"device spec {asked!r}: {'; '.join(self.hosts)}; start `harness serve --bind ADDRESS --port PORT` on "
-            "each host named here, and check that no firewall blocks the port"
-        )
+        super().__init__(f"device spec {asked!r}: {'; '.join(self.hosts)}; {advice}")
 
 
 class ServerNotStarted(UsageError, RuntimeError):

@@ -67,8 +67,10 @@ def connect_hosts(tensorflow: Any, hosts: Sequence[Host], spec: str) -> None:
         here, sources = _seen_from(hosts)
         _join(tensorflow, jobs, here, passing(sources))
     except (OSError, RuntimeError, ValueError, tensorflow.errors.OpError) as error:
-        quiet = silent(hosts) or tuple(Silence(host, f"answers, but the connection failed ({error})") for host in hosts)
-        raise HostUnreachable(spec, [str(each) for each in quiet]) from error
+        if quiet := silent(hosts):
+            raise HostUnreachable(spec, [str(each) for each in quiet]) from error
+        failed = [str(Silence(host, f"answers, but the connection failed ({error})")) for host in hosts]
+        raise HostUnreachable(spec, failed, HostUnreachable.RESTART) from error
 
 
 def _join(tensorflow: Any, jobs: Mapping[str, Mapping[int, str]], here: str, program: bytes) -> None:

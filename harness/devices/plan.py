@@ -63,7 +63,7 @@ class Plan:
         for host in self.hosts:
             own = [name for name in names if (name.job, name.task) == (host.job, host.task)]
             if not own:
-                raise HostUnreachable(f"cluster:{host.address}", [f"{host} has no devices"])
+                raise HostUnreachable(f"cluster:{host.address}", [f"{host} has no devices"], HostUnreachable.RESTART)
             devices += [Device(str(name), "remote", f"{host.address}/{name.kind}:{name.index}") for name in own]
         where = ", ".join(map(str, self.hosts))
         reason = f"{plural(len(devices), 'device')} of {plural(len(self.hosts), 'host')}, as requested: {where}"

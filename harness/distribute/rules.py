@@ -23,10 +23,10 @@ def judge_rows(histories: Sequence[History], data: Data) -> list[Finding]:
         if given == want:
             continue
         lost, extra = (want - given).total(), (given - want).total()
-        message = (
-            f"{plural(lost, 'row')} of the batch went to no replica, and the replicas got {plural(extra, 'row')} "
-            "too many"
-        )
+        texts = [f"{plural(lost, 'row')} of the batch went to no replica"] if lost else []
+        if extra:
+            texts.append(f"the replicas got {plural(extra, 'row')} twice or from outside of the batch")
+        message = ", and ".join(texts)
         if len(parts) > 1 and parts[0] and all(part == parts[0] for part in parts):
             message = (
                 f"all {len(parts)} replicas were given the same {plural(len(parts[0]), 'row')}: each replica reads "

@@ -112,7 +112,7 @@ FAULTS = (
         "compute_average_loss with the size of a full batch, for a partial batch",
         "tensorflow 48875",
         _average_loss(16),
-        "divided by 16, but the batch has 11 rows",
+        "divided by 16 instead of by the 11 rows of the batch",
     ),
     Fault(
         "G01-summed-gradients",

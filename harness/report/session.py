@@ -94,9 +94,13 @@ class SessionTotals:
             if len(self.warned) > _MOST_TESTS:
                 lines.append(f"  and {len(self.warned) - _MOST_TESTS:,} more")
         if self.nothing_exercised:
+            number = len(self.tests)
+            skipped = (
+                f"All {number:,} tests that need devices were" if number > 1 else "The only test that needs devices was"
+            )
             lines.append(
-                f"UNKNOWN: nothing was exercised. All tests that need devices ({len(self.tests)}) were skipped, "
-                "so this session proves nothing about the devices. Reasons:"
+                f"UNKNOWN: nothing was exercised. {skipped} skipped, so this session proves nothing about the devices. "
+                "Reasons:"
             )
             lines += [f"  {count} x {why}" for why, count in Counter(self.skipped.values()).most_common()]
         return lines

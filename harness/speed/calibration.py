@@ -120,8 +120,8 @@ def calibrate(runs: Sequence[SavedRun], rules: Rules, *, made_at: str) -> Calibr
     names = [name for name in runs[0].records if all(name in run.records and run.records[name].gates for run in runs)]
     if not names:
         raise UsageError(
-            "the runs have no benchmark in common that the gate can judge; give a command whose tests use the fixture "
-            "`speedup`"
+            "no benchmark was measured in every run on devices that can show a speedup; give a --command whose tests "
+            "use the fixture `speedup`"
         )
     measured = {
         name: [[log_speedup(*run.records[name].times, figure) for run in runs] for figure in FIGURES] for name in names

@@ -14,6 +14,7 @@ from harness.judgement.runs import to_array
 from harness.judgement.tolerance import epsilon_of
 from harness.judgement.values import names_of, typical_magnitude, wide
 from harness.lazy import tf
+from harness.plural import plural
 
 #: The leaves of a nest by path; ``None`` is a leaf too.
 Arrays = Mapping[str, NDArray[Any] | None]
@@ -89,11 +90,11 @@ def _compare(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float
         unknown = int((np.isnan(expected) & ~wrong).sum())
     if wrong.any():
         at = np.unravel_index(int(np.argmax(np.where(wrong, error, -1.0))), want.shape) if want.ndim else ()
-        raise OutputsDiffer(
-            name,
-            f"{int(wrong.sum()):,} of {want.size:,} elements differ {rule}; worst at {[int(part) for part in at]}: "
-            f"`single` {want[at]!s}, `parallel` {have[at]!s}",
-        )
+        what = f"the values differ {rule}"
+        if want.ndim:
+            where = [int(part) for part in at]
+            what = f"{int(wrong.sum()):,} of {plural(want.size, 'element')} differ {rule}; worst at {where}"
+        raise OutputsDiffer(name, f"{what}: `single` {want[at]!s}, `parallel` {have[at]!s}")
     return int(want.size - unknown)
 
 

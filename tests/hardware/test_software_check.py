@@ -44,7 +44,12 @@ def test_what_fits_passes_and_rests_on_comparisons_and_on_an_op_on_each_card(mac
 
 #: What is wrong, the verdict, what the finding speaks of, and what the next step says.
 WRONG: dict[str, tuple[dict[str, Any], Verdict, str, str]] = {
-    "driver too old": ({"driver": "470.57.02"}, Verdict.FAIL, "470.57.02 is too old for CUDA 12.5.1", "525.60.13"),
+    "driver too old": (
+        {"driver": "470.57.02"},
+        Verdict.FAIL,
+        "470.57.02 is too old: this TensorFlow was built for CUDA 12.5.1",
+        "525.60.13",
+    ),
     "driver for an older CUDA": (
         {"driver": None, "driver_cuda": "11.4"},
         Verdict.FAIL,

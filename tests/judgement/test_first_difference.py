@@ -159,7 +159,7 @@ def lost_on_the_way(devices: Devices, x: Any, wrong: bool) -> Any:
         (called_with_another_factor, r"Mul: it reads the constant 2 where the reference reads 3.*, called at"),
         (
             a_step_left_out_of_one,
-            r"AddV2.*: its result equals that of Mul .*, but the results of the other shards equal that of AddV2",
+            r"AddV2.*: its result is the reference's result of Mul .*, but the results of the other shards are those ",
         ),
         (
             turned_round_in_each,

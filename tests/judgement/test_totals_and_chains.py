@@ -184,7 +184,7 @@ def chain(parts: list[Any], how: str) -> Any:
 CHAINS = [
     ("instead", "adds the result of MatMul", "twice, and leaves out that of MatMul"),
     ("in pairs", "adds the result of MatMul", "twice, and leaves out that of MatMul"),
-    ("missing", "leaves out MatMul", "whose result no op reads"),
+    ("missing", "leaves out the result of MatMul", "no op reads it"),
     ("doubled", "adds the result of MatMul", "twice ("),
 ]
 

@@ -52,7 +52,7 @@ def test_a_session_in_which_every_test_was_skipped_exercised_nothing() -> None:
     totals.add("a", DeviceUse(True, "2 devices"), "no GPU")
     totals.add("b", DeviceUse(True, "2 devices"), "no GPU")
     assert totals.nothing_exercised
-    assert totals.lines()[1].startswith("UNKNOWN: nothing was exercised. All tests that need devices (2)")
+    assert totals.lines()[1].startswith("UNKNOWN: nothing was exercised. All 2 tests that need devices")
     assert totals.lines()[2:] == ["  2 x no GPU"]
 
 

@@ -89,7 +89,7 @@ def test_another_order_of_summation_is_no_difference() -> None:
         (np.array([1.0, np.inf]), np.array([1.0, -np.inf]), r"worst at \[1\]: `single` inf, `parallel` -inf"),
         (np.array([1.0, 2.0]), np.array([1.0, np.nan]), r"worst at \[1\]: `single` 2.0, `parallel` nan"),
         (np.array([1.0, np.nan]), np.array([1.0, 2.0]), r"worst at \[1\]: `single` nan, `parallel` 2.0"),
-        (np.array(1.0), np.array(2.0), r"worst at \[\]"),
+        (np.array(1.0), np.array(2.0), r"the values differ by more than .*: `single` 1.0, `parallel` 2.0"),
     ],
 )
 def test_a_difference_is_refused_and_named(single: Any, parallel: Any, why: str) -> None:

@@ -20,8 +20,8 @@ _ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "flo
 #: Keys that say where a fault is.
 _PLACE = ("card", "pair", "cards", "op", "dtype", "word", "bit", "call", "algorithm", "library")
 _SAME = (
-    "a fault that changes the machine; this one changes nothing, or is hidden by sensors that are off (cards.sensors, "
-    "cards.without), another fault or [software]"
+    "a fault that changes the machine; this one changes nothing, or something else in the file hides it: another "
+    "fault, a value in [software], or sensors that are off (cards.sensors, cards.without)"
 )
 
 

@@ -76,9 +76,9 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
             "no algorithm for collectives works across these devices",
             "select devices of one process: --devices gpu or cpu:N",
         )
-    shares = ", ".join(f"{size * 4:,} bytes" for size in sizes)
+    shares = " and ".join(f"{size * 4:,} bytes" for size in sizes)
     account.scope += [
-        f"algorithms: {', '.join(algorithms) or 'none'}; integers in float32, {shares} from each device",
+        f"algorithms: {', '.join(algorithms) or 'none'}; each device contributed {shares} of whole numbers in float32",
         *(
             ["hierarchical-copy was not tested: in TensorFlow it gives wrong sums on an odd number of GPUs"]
             if algorithms and "hierarchical-copy" not in algorithms

@@ -36,7 +36,7 @@ def judge_setting(card: Card, setting: MemorySetting, seen: MemorySeen | str) ->
     """Yield findings of the kind ``memory``. ``seen`` is a text if the process gave no answer."""
     name = setting_name(setting)
     if isinstance(seen, str):
-        yield _finding(card, name, "an answer", seen, f"was given to a process with {name}, which failed: {seen}")
+        yield _finding(card, name, "an answer", seen, f"could not be tested with {name}: the process failed: {seen}")
         return
     if len(seen.parts) != setting.parts:
         message = f"with {name} gives {plural(len(seen.parts), 'logical device')}: {', '.join(seen.parts)}"

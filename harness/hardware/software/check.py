@@ -63,7 +63,7 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
 CHECK = Check(
     id="software",
     title="driver, libraries and TensorFlow",
-    proves="driver, CUDA, cuDNN and NCCL are what this TensorFlow was built for, the wheel has kernels for each GPU, "
+    proves="the versions of driver, CUDA, cuDNN and NCCL suit this TensorFlow, its wheel has kernels for each GPU, "
     "no library is missing, and each device multiplies small integers correctly",
     minimum_devices=0,
     typical_s=0.3,

@@ -178,8 +178,8 @@ class _Judge:
                     "driver",
                     f"{needed} or later, for CUDA {major(built)}",
                     software.driver,
-                    f"driver {software.driver} is too old for CUDA {built} of this TensorFlow, which needs driver "
-                    f"{needed} or later",
+                    f"driver {software.driver} is too old: this TensorFlow was built for CUDA {built}, which needs "
+                    f"driver {needed} or later",
                     f"{upgrade}, or a TensorFlow that was built for an older CUDA",
                 )
                 self.unusable.update(card.label for card in gpus)

@@ -57,8 +57,8 @@ def ignored(question: Question) -> Iterator[Cause]:
     if wrong and all(same) and not any(steady):
         names = [leaf.name for leaf in wrong]
         yield Cause(
-            f"{listed(names)} {'does' if len(names) == 1 else 'do'} not depend on the ops that follow: a custom "
-            "gradient ignores its upstream gradient",
+            f"{listed(names)} {'does' if len(names) == 1 else 'do'} not depend on what the program does with the "
+            "result of a custom gradient: the custom gradient ignores its upstream gradient",
             next_step="multiply the custom gradient by the upstream gradient, the argument of the backward function",
         )
 

@@ -109,7 +109,8 @@ def one_factor(question: Question) -> Iterator[Cause]:
         and _has_number(question, round(size))
     ):
         yield Cause(
-            f"{what} {verb} divided by {round(size)}, but the batch has {rows} rows",
+            f"{f'the update of {what} is' if states else f'{what} {verb}'} divided by {round(size)} instead of by the "
+            f"{rows} rows of the batch",
             place,
             next_step="divide by the number of rows of the whole batch",
         )

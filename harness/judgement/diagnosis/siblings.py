@@ -55,7 +55,7 @@ def odd_part(search: Search, join: Step) -> tuple[Step, str] | None:
     mine, other = (named(whole[number]) for number in (max(ops), usual))
     if mine == other:
         mine, other = (numbered(search, whole[number]) for number in (max(ops), usual))
-    return step, f"its result equals that of {mine} in the reference, but {theirs} equal that of {other}"
+    return step, f"its result is the reference's result of {mine}, but {theirs} are those of {other}"
 
 
 def choosing(search: Search, join: Step) -> Step | None:

@@ -37,7 +37,8 @@ def by_position(question: Question) -> Iterator[Cause]:
                 f"the values of {len(shards)} shards' IndexedSlices are added up by position and keep the indices of "
                 "one shard, so the values of the other shards are added to the wrong rows",
                 place_of(question, wrong[0]) or layout.place,
-                "concatenate values and indices, or convert to dense tensors before adding",
+                "concatenate the shards' values, and their indices, or convert the IndexedSlices to dense tensors "
+                "before adding them",
             )
             return
 

@@ -63,8 +63,9 @@ def _left_out(search: Search, step: Step) -> tuple[str, str | None] | None:
     if any(
         equal(each.astype(joined.dtype), wanted) for each in (total, total / count) for wanted in _wanted(search, step)
     ):
-        made = listed([_on(each) for each in lost])
-        return f"{step.kind} leaves out {made}, whose result no op reads", place_of_step(step, search.shared)
+        made, few = listed([_on(each) for each in lost]), len(lost) == 1
+        what = f"the result of {made}; no op reads it" if few else f"the results of {made}; no op reads them"
+        return f"{step.kind} leaves out {what}", place_of_step(step, search.shared)
     return None
 
 
