@@ -91,7 +91,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (
             text(2, H100, "cuda-unavailable", "cuda-unavailable code = 3"),
             "fault[1].kind",
-            "another fault or [software]",
+            "another fault, a value in [software]",
         ),
         (text(2, H100, "bit-flip card = 1, elements = []"), "fault[0].elements", "up to 1024 different indices"),
         (text(2, H100, "bit-flip card = 1, elements = [-1]"), "fault[0].elements[0]", "up to 1024 different indices"),
@@ -112,12 +112,12 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (
             text(2, H100, f"{NVML_ERROR}, card = 1", "row-remap card = 1"),
             "fault[1].kind",
-            "another fault or [software]",
+            "another fault, a value in [software]",
         ),
         (
             text(2, H100, f'{NVML_ERROR}, call = "nvmlInit"', "hot card = 1"),
             "fault[1].kind",
-            "another fault or [software]",
+            "another fault, a value in [software]",
         ),
         # Numbers that C++ cannot hold, or that never come up.
         (text(2, H100, "hot card = 1, slowdown_after_s = inf"), "fault[0].slowdown_after_s", "a finite number"),
