@@ -192,7 +192,7 @@ FAULTS = (
         "every tower overwrites what the one before it wrote",
         "public code",
         _updated(_in_each, _set),
-        r"shard \d+ .*alone|once for each of the <n> shards",
+        r"only shard \d+|once for each of the <n> shards",
     ),
     Fault(
         "S06-never", "an update that is never made", "public code", _updated(_never, _add), "(never|not) (updated|made)"

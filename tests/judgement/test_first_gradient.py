@@ -151,7 +151,7 @@ def test_zeros_in_the_place_of_one_towers_gradient_are_named(devices: Devices) -
 
     found = verified(True)
     first = found.reason.partition("). Output")[0]
-    assert f"ZerosLike on {devices[1].parsed.short} makes zeros" in first, found
+    assert f"ZerosLike on {devices[1].parsed.short} gives only zeros" in first, found
     assert f"test_first_gradient.py:{line_of(dropped)}" in first, found
     assert verified(False).passed
 
