@@ -46,7 +46,7 @@ from harness.judgement.diagnosis.siblings import (
     wrong_indices,
     zeros_instead,
 )
-from harness.judgement.diagnosis.uneven import AT_ONE_LINE, missing_on_a_device, other_at_a_line
+from harness.judgement.diagnosis.uneven import AT_ONE_LINE, uneven_line
 
 #: So many lines are named that only move data.
 _MOST_LINES = 2
@@ -78,15 +78,14 @@ def first_difference(question: Question) -> Iterator[Cause]:
             step, sentence = mend
             on = f" on {step.on}" if step.device else ""
             yield Cause(f"{titled(step)}{on}: {sentence}", place_of_step(step, search.shared), evidence=(refused,))
-        # Ops of which the reference has no equal are rather its other way to the same result than a fault.
-        alone = origin.added and not origin.contrast
-        if alone and (uneven := other_at_a_line(search)) is not None:
+        # An op of a type that the reference does not run is rather another way to the same result than a fault.
+        alone = not origin.contrast and all(each.kind != origin.step.kind for each in search.whole)
+        if alone and (uneven := uneven_line(search)) is not None:
             step, sentence = uneven
             yield Cause(sentence, place_of_step(step, search.shared), evidence=evidence)
-        missing = missing_on_a_device(search) if alone else ""
         begin = "" if origin.confirmed else f"{FIRST_OP} "
         unread = unread_result(search) if origin.local or not origin.contrast else ""
-        lost = f"; no op reads {unread}" if unread else f"; {missing}" if missing else ""
+        lost = f"; no op reads {unread}" if unread else ""
         yield Cause(f"{begin}{sentence_of(origin)}{lost}", origin.place, evidence=evidence)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.recorded import GIVEN, Step
@@ -21,50 +21,67 @@ if TYPE_CHECKING:
 AT_ONE_LINE = "at one line,"
 
 
-def other_at_a_line(search: Search) -> tuple[Step, str] | None:
-    """Find the first line at which some devices run another op than the others: the op, and the text that says so."""
+class _Uneven(NamedTuple):
+    """A line that devices run in two ways: the fewer devices and the others, and the op types that only these run."""
+
+    few: list[str]
+    others: list[str]
+    own: list[str]
+    theirs: list[str]
+    steps: list[Step]
+
+
+def uneven_line(search: Search) -> tuple[Step, str] | None:
+    """Find a line at which some devices run other ops than the others: one of these ops, and the text that says so.
+
+    Ops that one device runs in addition, or leaves out, may be right at the first or the last shard. So they count only
+    if no other device differs at any line.
+    """
+    found = list(_uneven(search))
+    line = next((each for each in found if each.own and each.theirs), None)
+    if line is None and len({(*each.few, bool(each.own)) for each in found}) == 1:
+        line = found[-1]
+    if line is None:
+        return None
+    kinds = line.own or line.theirs
+    step = next(each for each in line.steps if each.kind in kinds and (each.on in line.few) == bool(line.own))
+    few, other = listed(line.few), line.others[0]
+    if line.own and line.theirs:
+        run = "runs" if len(line.few) == 1 else "run"
+        rest = f"{other} runs" if len(line.others) == 1 else "the other devices run"
+        text = f"{few} {run} {listed(line.own)} where {rest} {listed(line.theirs)}"
+    elif line.own:
+        text = f"only {few} {'runs' if len(line.few) == 1 else 'run'} {listed(kinds)}"
+    elif len(line.others) == 1:
+        text = f"only {other} runs {listed(kinds)}"
+    else:
+        text = f"all devices but {few} run {listed(kinds)}"
+    return step, f"{AT_ONE_LINE} {text}"
+
+
+def _uneven(search: Search) -> Iterator[_Uneven]:
     for runs in _lines(search):
         ways: dict[tuple[str, ...], list[str]] = {}
         for on, steps in runs.items():
             ways.setdefault(tuple(step.kind for step in steps), []).append(on)
-        if len(ways) == 2 and () not in ways:
+        if len(ways) == 2:
             (usual, others), (odd, few) = sorted(ways.items(), key=lambda way: -len(way[1]))
             own, theirs = ([*(Counter(one) - Counter(two))] for one, two in ((odd, usual), (usual, odd)))
-            if own and theirs:
-                step = next(each for each in runs[few[0]] if each.kind in own)
-                rest = others[0] if len(others) == 1 else "the other devices"
-                run, there = ("runs" if len(each) == 1 else "run" for each in (few, others))
-                return step, f"{AT_ONE_LINE} {listed(few)} {run} {listed(own)} where {rest} {there} {listed(theirs)}"
-    return None
-
-
-def missing_on_a_device(search: Search) -> str:
-    """Say which op all devices but one run, if there is such a line."""
-    for runs in _lines(search):
-        lacking = {on: [*(_common(runs, on) - Counter(step.kind for step in runs[on]))] for on in runs}
-        absent = [on for on, kinds in lacking.items() if kinds]
-        if len(absent) == 1 and len(runs) > 2:
-            place = next(step.place for steps in runs.values() for step in steps)
-            return f"all devices but {absent[0]} run {lacking[absent[0]][-1]} at {place}"
-    return ""
-
-
-def _common(runs: dict[str, list[Step]], but: str) -> Counter[str]:
-    """The op types that all devices but one run, as often as each of them does."""
-    counts = [Counter(step.kind for step in steps) for on, steps in runs.items() if on != but]
-    common = counts[0] if counts else Counter()
-    for each in counts[1:]:
-        common &= each
-    return common
+            if own or theirs:
+                yield _Uneven(few, others, own, theirs, [step for steps in runs.values() for step in steps])
 
 
 def _lines(search: Search) -> Iterator[dict[str, list[Step]]]:
-    """The forward ops on data of each line that several devices run, by device; not those that copy or reshape."""
+    """The forward ops on data of each line within device scopes, by device; not those that copy or reshape."""
     devices = [device.parsed.short for device in search.question.devices]
     lines: dict[str, dict[str, list[Step]]] = {}
     for step in search.steps:
         if step.place and step.on in devices and not step.gradient_of and step.kind not in MOVEMENT | GIVEN:
-            lines.setdefault(step.place, {on: [] for on in devices})
+            runs = lines.setdefault(step.place, {on: [] for on in devices})
             if search.from_data.intersection(step.outputs):
-                lines[step.place][step.on].append(step)
-    yield from (runs for runs in lines.values() if sum(map(bool, runs.values())) > 1)
+                runs[step.on].append(step)
+    host = devices[0]
+    for runs in lines.values():
+        # What only the first device runs may be outside of any scope.
+        if any(steps for on, steps in runs.items() if on != host):
+            yield runs
