@@ -123,3 +123,24 @@ def test_the_first_and_the_last_device_of_a_halo_may_differ(devices: Devices) ->
         assert verify(halo, smooth, x, devices=three).passed
         found = verify(lambda x: halo(x, 0.2), smooth, x, devices=three)
     assert "At one line" not in found.reason, found
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_stages_may_run_different_ops_at_one_line(devices: Devices, wrong: bool) -> None:
+    two, weights = devices[:2], [tf.constant(sample(6, 6)), tf.constant(sample(6, 3))]
+    with tf.device(two[1].name):
+        weights[1] = tf.identity(weights[1])
+
+    def whole(x: Any) -> Any:
+        return tf.sigmoid(tf.tanh(x @ weights[0]) @ weights[1])
+
+    def staged(x: Any) -> Any:
+        for device, weight, activation in zip(two, weights, (tf.tanh, tf.sigmoid), strict=True):
+            with tf.device(device.name):
+                x = activation(tf.abs(x @ weight) if wrong else x @ weight)
+        return x
+
+    found = verify(staged, whole, {"x": sample(8, 6)}, devices=two, pattern="stages")
+    assert found.passed is not wrong, found
+    assert "At one line" not in found.reason, found
+    assert ("Abs" in first(found)) is wrong, found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.judgement.arithmetic import MOVEMENT
@@ -34,10 +35,10 @@ class _Uneven(NamedTuple):
 def uneven_line(search: Search) -> tuple[Step, str] | None:
     """Find a line at which some devices run other ops than the others: one of these ops, and the text that says so.
 
-    Ops that one device runs in addition, or leaves out, may be right at the first or the last shard. So they count only
-    if no other device differs at any line.
+    Stages differ, and the first or the last shard may have an op more or less than the others. So a line counts only if
+    its ops read nothing that another device computed, and one op more or less only if no other device differs.
     """
-    found = list(_uneven(search))
+    found = [each for each in _uneven(search) if all(map(partial(_is_separate, search), each.steps))]
     line = next((each for each in found if each.own and each.theirs), None)
     if line is None and len({(*each.few, bool(each.own)) for each in found}) == 1:
         line = found[-1]
@@ -69,6 +70,18 @@ def _uneven(search: Search) -> Iterator[_Uneven]:
             own, theirs = ([*(Counter(one) - Counter(two))] for one, two in ((odd, usual), (usual, odd)))
             if own or theirs:
                 yield _Uneven(few, others, own, theirs, [step for steps in runs.values() for step in steps])
+
+
+def _is_separate(search: Search, step: Step) -> bool:
+    """Whether no other device computed anything that a step depends on."""
+    seen, new = {id(step)}, [step]
+    while new:
+        made = [search.maker[name] for each in new for name in each.inputs if name in search.maker]
+        new = [each for each in {id(each): each for each in made}.values() if id(each) not in seen]
+        seen.update(map(id, new))
+        if any(each.on != step.on and each.kind not in MOVEMENT | GIVEN for each in new):
+            return False
+    return True
 
 
 def _lines(search: Search) -> Iterator[dict[str, list[Step]]]:
