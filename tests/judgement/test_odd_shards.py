@@ -144,14 +144,14 @@ def words_in_other_buckets(devices: Devices, wrong: bool) -> Made:
     return parallel, features, {"words": words}, []
 
 
-_ODD = "the results of the other shards equal that of RealDiv"
+_ODD = "the results of the other shards are those of RealDiv"
 CASES = [
     (gradient_in_half_precision, _ODD, "the rows of its own shard"),
     (gradient_in_bfloat16, _ODD, "the rows of its own shard"),
     (product_with_a_conjugate, "PU:1: its input equals the result of Mul", "the rows of its own shard"),
     (
         loop_that_ends_early,
-        "run 3 of 4 in the reference, but the results of the other shards",
+        "run 3 of 4, but the results of the other shards are those of",
         "no op reads",
     ),
     (times_of_another_shard, "rows 0 to 3 of StatelessRandomUniformIntV2", "KeyCounter"),

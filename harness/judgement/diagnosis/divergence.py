@@ -80,7 +80,7 @@ def first_difference(question: Question) -> Iterator[Cause]:
             yield Cause(f"{titled(step)}{on}: {sentence}", place_of_step(step, search.shared), evidence=(refused,))
         # An op of a type that the reference does not run is rather another way to the same result than a fault.
         alone = not origin.contrast and all(each.kind != origin.step.kind for each in search.whole)
-        if alone and (uneven := uneven_line(search)) is not None:
+        if alone and (uneven := uneven_line(search, origin.expected)) is not None:
             step, sentence = uneven
             yield Cause(sentence, place_of_step(step, search.shared), evidence=evidence)
         begin = "" if origin.confirmed else f"{FIRST_OP} "

@@ -32,17 +32,18 @@ class _Uneven(NamedTuple):
     steps: list[Step]
 
 
-def uneven_line(search: Search) -> tuple[Step, str] | None:
+def uneven_line(search: Search, expected: Step | None) -> tuple[Step, str] | None:
     """Find a line at which some devices run other ops than the others: one of these ops, and the text that says so.
 
     Stages differ, and the first or the last shard may have an op more or less than the others. So a line counts only if
-    its ops read nothing that another device computed, and one op more or less only if no other device differs.
+    its ops read nothing that another device computed, and one op more or less only if no other device differs. If the
+    reference runs one of these ops there (``expected``), that says more.
     """
     found = [each for each in _uneven(search) if all(map(partial(_is_separate, search), each.steps))]
     line = next((each for each in found if each.own and each.theirs), None)
     if line is None and len({(*each.few, bool(each.own)) for each in found}) == 1:
         line = found[-1]
-    if line is None:
+    if line is None or (expected is not None and expected.kind in line.own + line.theirs):
         return None
     kinds = line.own or line.theirs
     step = next(each for each in line.steps if each.kind in kinds and (each.on in line.few) == bool(line.own))
