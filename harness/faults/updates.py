@@ -185,7 +185,7 @@ FAULTS = (
         "a moving average of the first tower's rows",
         "tensorflow 7439",
         _updated(_of_first, _move),
-        "shard 0 .*alone|rows of shard 0",
+        "only shard 0|rows of shard 0",
     ),
     Fault(
         "S05-last-writer",

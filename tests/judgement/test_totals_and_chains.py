@@ -230,7 +230,7 @@ def test_a_part_that_is_computed_in_another_way_is_named_and_not_the_chain(
     )
 
     assert wrong.verdict is Verdict.FAIL
-    assert f"Relu on {devices[2].parsed.short}" in wrong.reason
+    assert f"{devices[2].parsed.short} runs Relu where the other devices run Tanh" in wrong.reason
     assert right.verdict is Verdict.PASS, right.reason
 
 
